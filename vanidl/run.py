@@ -10,14 +10,12 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from vanidl.advice.actions import diagnose, verdict
 from vanidl.advice.finding import Diagnosis, Finding
 from vanidl.advice.levers import Change, Predicted, WhatIf, bounded, bounded_row
 from vanidl.advice.predict import predict, what_if
 from vanidl.advice.registry import find
-from vanidl.analyses import Results, analyse, frames
+from vanidl.analyses import Results, analyse
 from vanidl.analyses.access import Access
 from vanidl.analyses.balance import Balance
 from vanidl.analyses.batches import Fetching
@@ -26,9 +24,6 @@ from vanidl.analyses.coverage import Coverage
 from vanidl.analyses.dataset import Dataset
 from vanidl.analyses.files import FileTotals
 from vanidl.analyses.lines import Lines
-from vanidl.analyses.overlap import Overlap
-from vanidl.analyses.perstep import PerStep
-from vanidl.analyses.phases import Phases
 from vanidl.analyses.placement import Placement
 from vanidl.analyses.sizes import Sizes
 from vanidl.analyses.steps import Steps
@@ -36,8 +31,11 @@ from vanidl.analyses.summary import Summary
 from vanidl.analyses.timeline import Timeline
 from vanidl.anonymize.pseudonyms import Pseudonyms
 from vanidl.anonymize.trace import anonymous, anonymous_selection
-from vanidl.breakdown import Breakdown, Gains, attribute_time, divide_rank, open_gains
+from vanidl.breakdown import Breakdown, Gains, attribute_time, frames, open_gains
+from vanidl.breakdown.overlap import Overlap
+from vanidl.breakdown.stages import Phases
 from vanidl.breakdown.step_bar import StepParts, divide_step
+from vanidl.breakdown.step_records import StepRecords
 from vanidl.formatting.from_logs import clean_path
 from vanidl.merge.load import Inputs, read_trace
 from vanidl.model.ceiling import Ceiling
@@ -107,14 +105,14 @@ class Run:
         return self.results.steps
 
     @property
-    def perstep(self) -> PerStep | None:
+    def perstep(self) -> StepRecords | None:
         """What happened during each profiled step, row by row as in `steps.table`."""
-        return self.results.perstep
+        return self.breakdown.step_records
 
     @property
     def overlap(self) -> Overlap | None:
         """Whether I/O is hidden behind compute or exposed."""
-        return self.results.overlap
+        return self.breakdown.overlap
 
     @cached_property
     def step_parts(self) -> StepParts | None:
@@ -147,7 +145,7 @@ class Run:
     @property
     def phases(self) -> Phases | None:
         """Start-up, training, epochs, checkpoints, tail."""
-        return self.results.phases
+        return self.breakdown.phases
 
     @property
     def fetching(self) -> Fetching | None:
@@ -196,7 +194,7 @@ class Run:
         None where steps, input waits or single reads were not recorded. None goes below the
         ceiling, where that was measured.
         """
-        return bounded(what_if(self.trace, self.results), self.ceiling)
+        return bounded(what_if(self.trace, self.results, self.breakdown), self.ceiling)
 
     @cached_property
     def diagnoses(self) -> tuple[Diagnosis, ...]:
@@ -212,7 +210,7 @@ class Run:
         elsewhere = beside_training(self.breakdown).keys() - {START_UP}
         if elsewhere or leading(self.breakdown).sentence:
             return ""
-        return verdict(self.results, self.diagnoses)
+        return verdict(self.results, self.breakdown, self.diagnoses)
 
     def predict(self, change: Change) -> Predicted:
         """The step time under one change of the input.
@@ -220,7 +218,7 @@ class Run:
         Raises:
             UsageError: steps, input waits or single reads were not recorded.
         """
-        return bounded_row(predict(self.trace, self.results, change), self.ceiling)
+        return bounded_row(predict(self.trace, self.results, self.breakdown, change), self.ceiling)
 
     def select(self, selection: Selection) -> Run:
         """The same run through another filter."""
@@ -228,7 +226,7 @@ class Run:
         return Run(self.trace, analyse(self.trace, chosen), chosen, self.name)
 
     def frame(self, name: str) -> pandas.DataFrame:
-        """One result as a pandas frame; names: see `vanidl.analyses.frames.FRAMES`.
+        """One result as a pandas frame; names: see `vanidl.breakdown.frames.FRAMES`.
 
         Beside these "breakdown": a row for every window of every rank with steps, its phase,
         part, epoch and step, and both ends of every cell in seconds.
@@ -236,18 +234,7 @@ class Run:
         Raises:
             UsageError: there is no frame of that name.
         """
-        if name == "breakdown":
-            import pandas  # half a second that the command line does not need
-
-            trace, tables = self._chosen, []
-            for position, process in enumerate(trace.ranks):
-                windows = divide_rank(trace, self.results, position)
-                if windows is not None:
-                    columns = windows.columns(trace.job.start_ns)
-                    labels = np.full(len(windows), trace.processes[process].label, object)
-                    tables.append(pandas.DataFrame({"rank": labels, **columns}))
-            return pandas.concat(tables, ignore_index=True) if tables else pandas.DataFrame()
-        return frames.frame(name, self.trace, self.results, self.selection)
+        return frames.frame(name, self.trace, self.results, self.selection, self.breakdown)
 
 
 def open_run(

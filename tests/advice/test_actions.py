@@ -21,7 +21,6 @@ from vanidl.commands.parser import parser
 from vanidl.compare.ab import order
 from vanidl.formatting.from_logs import MOST_COMMAND_CHARACTERS, clean_command
 from vanidl.report.json import summary_json
-from vanidl.run import Run
 
 RUNS = sorted(RECIPES)
 
@@ -126,7 +125,7 @@ def test_the_second_command_has_the_change(command, changed):
 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_diagnoses_of_every_shape_of_run_are_in_the_json(name):
-    run = Run(*EXAMPLES[name]())
+    run = EXAMPLES[name]().run
     told = json.loads(summary_json(run))["diagnoses"]
     assert [d["code"] for d in told] == [d.code for d in run.diagnoses]
     assert all(set(d) >= {"title", "step_s", "findings", "remedies", "proof"} for d in told)

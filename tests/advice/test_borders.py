@@ -20,10 +20,14 @@ from vanidl.model.file_facts import ArrayFacts
 SECOND = 1_000_000_000
 
 
-def found(name: str, code: str, **results) -> Finding | None:
-    """The finding of a labelled run, with parts of its results replaced."""
+def found(name: str, code: str, overlap=None, **results) -> Finding | None:
+    """The finding of a labelled run, with parts of its results or its overlap replaced."""
     run = labeled.made(name)
-    every = find(run.trace, replace(run.results, **results))
+    changed = replace(run.results, **results)
+    account = attribute_time(run.trace, changed)
+    if overlap is not None:
+        account = replace(account, overlap=overlap)
+    every = find(run.trace, changed, account)
     return next((one for one in every if one.code == code), None)
 
 
@@ -34,7 +38,7 @@ def of_recipe(recipe: Recipe) -> set[str]:
 
 def overlap_of(name: str, **changes):
     """Its overlap, each rank and the mean changed."""
-    overlap = labeled.made(name).results.overlap
+    overlap = labeled.made(name).overlap
     own = {k: v for k, v in changes.items() if k not in ("ranks", *RANK)}
     rank = {k: v for k, v in changes.items() if k in RANK}
     rows = tuple(replace(row, **rank) for row in overlap.per_rank)
@@ -205,7 +209,7 @@ def test_a_tail_takes_twenty_steps_to_be_one(left, named):
     durations[5:7] = 30.0
     steps = timed(name, durations)
     table = steps.table
-    rows = slice(0, left + len(run.results.phases.epochs))  # first steps are not of the tail
+    rows = slice(0, left + len(run.phases.epochs))  # first steps are not of the tail
     columns = ("rank", "step", "start_s", "end_s", "input_wait_s", "busy_s")
     table = replace(table, **{column: getattr(table, column)[rows] for column in columns})
     assert bool(found(name, "slow_tail", steps=replace(steps, table=table))) == named

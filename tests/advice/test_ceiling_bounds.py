@@ -90,5 +90,5 @@ def test_every_output_says_it(bound: Run) -> None:
 
 
 def test_names_of_loaders_are_not_for_the_public() -> None:
-    trace = replace(EXAMPLES["full"]()[0], ceiling=CEILING)
+    trace = replace(EXAMPLES["full"]().trace, ceiling=CEILING)
     assert anonymous(trace, Pseudonyms()).ceiling == replace(CEILING, remarks=())

@@ -16,16 +16,15 @@ from hypothesis import strategies as st
 
 import vanidl
 from tests.makers.examples import OFTEN
+from tests.makers.runs import analysed
 from tests.makers.training_jobs import Recipe, trace_of
 from vanidl.advice.batches import batches, reads, step_lengths
 from vanidl.advice.levers import NO_GAIN, Change, loader_call
-from vanidl.advice.predict import predict, what_if
 from vanidl.analyses import analyse
 from vanidl.errors import UsageError
 from vanidl.report.html import render_html
 from vanidl.report.json import summary_json
 from vanidl.report.text import summary_text
-from vanidl.run import Run
 
 times = st.lists(st.floats(0.001, 2), min_size=1, max_size=30)
 
@@ -134,7 +133,7 @@ def test_prediction_of_synthetic_workers_is_what_these_workers_do(workers, read_
     base = Recipe(workers=0, read_us=read_us, epochs=1, steps=40)
     made = Recipe(workers=workers, read_us=read_us, epochs=1, steps=40)
     before, after = (trace_of(recipe) for recipe in (base, made))
-    found = predict(before, analyse(before), Change(workers=workers))
+    found = analysed(before).predict(Change(workers=workers))
     assert found.step_s == pytest.approx(analyse(after).steps.mean_s, rel=0.02)
 
 
@@ -153,11 +152,11 @@ RECORDED = Recipe(workers=1, read_us=20_000, delivery_us=500, epochs=2, steps=20
 )
 def test_recorded_fetches_are_run_again(before, change, after):
     trace, other = trace_of(before), trace_of(after)
-    results = analyse(trace)
-    assert batches(trace, results, reads(trace))[0].fetched is not None
-    found = predict(trace, results, Change(**change))
+    run = analysed(trace)
+    assert batches(trace, run.results, run.breakdown, reads(trace))[0].fetched is not None
+    found = run.predict(Change(**change))
     assert found.step_s == pytest.approx(analyse(other).steps.mean_s, rel=0.005)
-    assert what_if(trace, results).replayed_s == pytest.approx(results.steps.mean_s, rel=0.001)
+    assert run.what_if.replayed_s == pytest.approx(run.steps.mean_s, rel=0.001)
 
 
 def test_fetches_that_steps_did_not_take_are_not_run_again():
@@ -167,14 +166,15 @@ def test_fetches_that_steps_did_not_take_are_not_run_again():
     few = replace(trace, fetches=fetches.pick(np.arange(len(fetches)) % 2 == 0))
     two = replace(fetches, name=np.arange(len(fetches)) % 2, names=("a", "b"))
     for other in (few, replace(trace, fetches=two)):
-        assert batches(other, analyse(trace), reads(other))[0].fetched is None
+        account = analysed(other).breakdown
+        assert batches(other, analyse(trace), account, reads(other))[0].fetched is None
 
 
 def test_faster_storage_and_decoding_scale_their_own_part():
     trace = trace_of(Recipe(workers=0, read_us=6_000, decode_us=4_000))
-    results = analyse(trace)
-    half_io = predict(trace, results, Change(bandwidth=2, latency=0.5)).step_s
-    half_decode = predict(trace, results, Change(decode=2)).step_s
+    run = analysed(trace)
+    half_io = run.predict(Change(bandwidth=2, latency=0.5)).step_s
+    half_decode = run.predict(Change(decode=2)).step_s
     assert [half_io, half_decode] == pytest.approx([0.068, 0.072], rel=0.01)
 
 
@@ -183,17 +183,17 @@ SHARED = Recipe(workers=0, ranks=2, fresh=False, epochs=3, steps=8, read_us=6_00
 
 def predicted(recipe: Recipe, **change) -> float:
     trace = trace_of(recipe)
-    return predict(trace, analyse(trace), Change(**change)).step_s
+    return analysed(trace).predict(Change(**change)).step_s
 
 
 def test_partial_local_shuffling_reads_its_part_once_and_eight_at_a_time():
     """One epoch's loading in the first step, an eighth of it long; then compute alone."""
     trace = trace_of(SHARED)
-    results = analyse(trace)
+    run = analysed(trace)
     load_s = SHARED.batch * SHARED.read_us / 1e6
     steps, compute_s = SHARED.epochs * SHARED.steps, SHARED.compute_us / 1e6
     expected = compute_s + SHARED.steps * load_s / 8 / steps
-    found = predict(trace, results, Change(exchanged=0.3)).step_s
+    found = run.predict(Change(exchanged=0.3)).step_s
     assert found == pytest.approx(expected, rel=0.02)
 
 
@@ -229,7 +229,7 @@ def test_blocks_of_what_one_rank_read_are_bound_by_storage():
 
 def rows(recipe: Recipe) -> dict[str, float]:
     trace = trace_of(recipe)
-    return {r.name: r.gain_at_most_s for r in what_if(trace, analyse(trace)).rows}
+    return {r.name: r.gain_at_most_s for r in analysed(trace).what_if.rows}
 
 
 @pytest.mark.parametrize(
@@ -256,7 +256,7 @@ def test_a_row_names_the_loader_that_makes_the_change_and_its_command(recipe):
     from vanidl_loaders.cli import _parser as loaders_parser
 
     trace = trace_of(recipe)
-    run = Run(trace, analyse(trace))
+    run = analysed(trace)
     content = json.loads(summary_json(run))["what_if"]["rows"]
     text = " ".join(summary_text(run).replace("\\\n", "").split())  # lines as a shell joins them
     page = html.unescape(re.sub("<(?!/figure).*?>", "", render_html(run).split('id="what-if"')[1]))
@@ -282,7 +282,7 @@ def test_a_row_names_the_loader_that_makes_the_change_and_its_command(recipe):
 def test_a_change_that_gains_nothing_is_no_row(recipe):
     """Rounding gives gains of 1e-13 s; a row has one of 0.1 % of the steps at least."""
     trace = trace_of(recipe)
-    found = what_if(trace, analyse(trace))
+    found = analysed(trace).what_if
     steps = recipe.epochs * recipe.steps
     assert all(r.gain_at_most_s >= NO_GAIN * found.step_s * steps for r in found.rows)
     assert all(r.step_s < found.replayed_s for r in found.rows)
@@ -290,9 +290,9 @@ def test_a_change_that_gains_nothing_is_no_row(recipe):
 
 def test_no_gain_is_said_as_zero():
     trace = trace_of(Recipe(workers=0, decode_us=0))
-    results = analyse(trace)
-    assert predict(trace, results, Change(bandwidth=1 + 1e-12)).gain_at_most_s == 0
-    assert predict(trace, results, Change(bandwidth=0.5)).gain_at_most_s == 0
+    run = analysed(trace)
+    assert run.predict(Change(bandwidth=1 + 1e-12)).gain_at_most_s == 0
+    assert run.predict(Change(bandwidth=0.5)).gain_at_most_s == 0
 
 
 def test_request_cost_finds_latency_and_bandwidth():
@@ -320,10 +320,10 @@ def test_results_of_a_part_of_the_time_are_not_replayed(shared):
 )
 def test_a_run_without_waits_is_not_replayed(recipe):
     trace = trace_of(recipe)
-    results = analyse(trace)
-    assert what_if(trace, results) is None
+    run = analysed(trace)
+    assert run.what_if is None
     with pytest.raises(UsageError, match="expected profiled steps"):
-        predict(trace, results, Change())
+        run.predict(Change())
 
 
 @pytest.mark.parametrize(
@@ -351,23 +351,23 @@ AHEAD = Recipe(workers=1, thread=True, read_us=4_000, decode_us=1_000, compute_u
 @pytest.mark.parametrize("recipe", [AHEAD, replace(AHEAD, read_us=12_000), replace(AHEAD, ranks=2)])
 def test_a_thread_that_reads_ahead_is_refused_in_words(recipe):
     trace = trace_of(recipe)
-    results = analyse(trace)
-    found = what_if(trace, results)
+    run = analysed(trace)
+    found = run.what_if
     assert (found.rows, found.replayed_s) == ((), None)
     assert "a thread of the training process reads ahead" in found.refused
     with pytest.raises(UsageError, match="reads ahead"):
-        predict(trace, results, Change(bandwidth=2))
+        run.predict(Change(bandwidth=2))
 
 
 @pytest.mark.parametrize("changes", [{"workers": 0}, {"workers": 1}, {"workers": 2}])
 def test_loaders_without_such_a_thread_are_replayed(changes):
     trace = trace_of(replace(AHEAD, thread=False, **changes))
-    assert not what_if(trace, analyse(trace)).refused
+    assert not analysed(trace).what_if.refused
 
 
 def test_a_refusal_is_in_text_page_and_json():
     trace = trace_of(AHEAD)
-    run = Run(trace, analyse(trace))
+    run = analysed(trace)
     page = html.unescape(render_html(run))
     for output in (" ".join(summary_text(run).split()), summary_json(run), page):
         assert "a thread of the training process reads ahead" in output

@@ -12,7 +12,6 @@ from vanidl.advice.registry import RULES
 from vanidl.report.html import render_html
 from vanidl.report.json import summary_json
 from vanidl.report.text import summary_text
-from vanidl.run import Run
 
 
 def longest_path(facts: Facts) -> RuleResult:
@@ -30,7 +29,7 @@ RULE = Rule("longest_path", "the longest path", "none", "a law of the registry",
 
 def test_a_new_rule_is_in_page_text_and_json(monkeypatch):
     monkeypatch.setattr(registry, "RULES", (*RULES, RULE))
-    run = Run(*EXAMPLES["full"]())
+    run = EXAMPLES["full"]().run
     found = [f for f in json.loads(summary_json(run))["findings"] if f["code"] == RULE.code]
     assert [f["evidence"] for f in found] == [
         {"characters": len(max(run.trace.files.path, key=len))}

@@ -17,23 +17,24 @@ from vanidl.advice.facts import Facts
 from vanidl.advice.finding import SEVERITIES
 from vanidl.advice.registry import RULES, apply, find
 from vanidl.analyses import Results, analyse
+from vanidl.breakdown import Breakdown
 from vanidl.model.trace import Trace
 
 CODES = [rule.code for rule in RULES]
 
 
-def made(name: str) -> tuple[Trace, Results]:
+def made(name: str) -> tuple[Trace, Results, Breakdown]:
     run = labeled.made(name)
-    return run.trace, run.results
+    return run.trace, run.results, run.breakdown
 
 
 @functools.cache
-def opened(folder: Path, name: str) -> tuple[Trace, Results]:
+def opened(folder: Path, name: str) -> tuple[Trace, Results, Breakdown]:
     run = vanidl.open_run(folder / "data" / name)
-    return run.trace, run.results
+    return run.trace, run.results, run.breakdown
 
 
-def codes(run: tuple[Trace, Results]) -> set[str]:
+def codes(run: tuple[Trace, Results, Breakdown]) -> set[str]:
     return {finding.code for finding in find(*run)}
 
 
@@ -84,7 +85,7 @@ def test_codes_are_stable_and_each_rule_is_explained():
 
 @pytest.mark.parametrize("name", sorted(RECIPES))
 def test_no_gain_exceeds_the_time_that_was_observed(name):
-    trace, results = made(name)
+    trace, results, _ = made(name)
     for finding in find(trace, results):
         gain = finding.gain_at_most_s
         assert gain is None or 0 <= gain <= trace.job.run_time_s
@@ -109,7 +110,7 @@ def test_empty_reads_at_the_end_of_files_are_no_samples(name):
 
 @pytest.mark.parametrize("name", ["many_imports", "slow_imports", "much_through_stdio"])
 def test_advice_about_darshans_limits_is_for_runs_that_darshan_recorded(name):
-    trace, _ = made(name)
+    trace, *_ = made(name)
     job = replace(trace.job, tracer="dftracer", counts_apart=False)
     other = replace(trace, job=job, layers_traced=("POSIX", "STDIO"))
     for by_darshan, run in ((True, trace), (False, other)):
@@ -120,7 +121,7 @@ def test_advice_about_darshans_limits_is_for_runs_that_darshan_recorded(name):
 
 
 def test_io_of_no_kind_is_found_by_counters_too():
-    trace, _ = made("read_and_written")
+    trace, *_ = made("read_and_written")
     untraced = replace(trace, io=(), layers_traced=())
     (found,) = [f for f in find(untraced, analyse(untraced)) if f.code == "unclassified_io"]
     assert "per rank, by counters, in" in found.detail
@@ -142,7 +143,7 @@ def test_shuffling_is_not_blamed_where_files_are_read_whole():
 @pytest.mark.parametrize("name", sorted(RECIPES))
 def test_no_file_is_named_as_the_cause_that_holds_less_than_half(name):
     """Of the bytes, the time or the opens of its kind of files."""
-    trace, results = made(name)
+    trace, results, _ = made(name)
     rows = results.files.rows
     opens = {f.path: f.opens or 0 for f in results.dataset.files} if results.dataset else {}
     for finding in find(trace, results):

@@ -41,7 +41,7 @@ def part(process: int, spans: np.ndarray) -> Part:
 
 def random_run(rng: Rng, *, calls: bool) -> Trace:
     """A training process with two workers, each with reads that may run into each other."""
-    base = EXAMPLES["one_rank"]()[0]
+    base = EXAMPLES["one_rank"]().trace
     host = [Process("h", 1, role="trainer", rank=0, trainer=0, log="a", start_ns=0, end_ns=END)]
     host += [Process("h", 2 + k, role="worker", trainer=0, log="b") for k in range(WORKERS)]
     fetched = [borders(rng, 8) for _ in range(WORKERS)]

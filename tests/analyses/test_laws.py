@@ -18,11 +18,13 @@ from hypothesis import strategies as st
 
 import vanidl.readers
 from tests.makers.records import JOB_START_NS, Io, Span, darshan_log, profile
+from tests.makers.runs import analysed
 from tests.makers.sameness import same
 from tests.makers.sources_matrix import IO_WAYS, PAIRS, SPAN_WAYS, Made, Way
 from vanidl.analyses import REDUCTIONS, analyse, reduce_parts, timebins
 from vanidl.analyses.calls import Calls
 from vanidl.analyses.rows import rows_of
+from vanidl.breakdown import attribute_time
 from vanidl.merge.assemble import Options, assemble
 from vanidl.merge.jobs import Group
 from vanidl.model.intervals import Intervals
@@ -135,15 +137,17 @@ def ends_empty(seen: list[Span]) -> bool:
 def test_overlap_order_and_clock(way, ios, seen, data):
     """Three laws of the same operations and spans, which are read and analysed once."""
     seen = way.holds(seen, steps())
-    here = analyse(trace_of(ios, seen, way))
-    _overlap_agrees_with_the_grid_and_splits_exactly(here, ios, seen)
+    trace = trace_of(ios, seen, way)
+    here = analyse(trace)
+    account = attribute_time(trace, here)
+    _overlap_agrees_with_the_grid_and_splits_exactly(account, ios, seen)
     _any_order_and_part_size_give_the_same_bits(here, ios, seen, way, data)
-    _a_shift_of_all_clocks_changes_nothing_but_the_clock(here, ios, seen, way, data)
+    _a_shift_of_all_clocks_changes_nothing_but_the_clock(here, account, ios, seen, way, data)
 
 
-def _overlap_agrees_with_the_grid_and_splits_exactly(results, ios, seen):
-    assert results.overlap is not None
-    rank = results.overlap.per_rank[0]
+def _overlap_agrees_with_the_grid_and_splits_exactly(account, ios, seen):
+    assert account.overlap is not None
+    rank = account.overlap.per_rank[0]
     if not ios:
         assert rank.io_s is None
         return
@@ -295,17 +299,29 @@ def _finish(reduced, trace):
     return finish(reduced, coverage.NOTHING, trace, trace, "POSIX")
 
 
-def _a_shift_of_all_clocks_changes_nothing_but_the_clock(here, ios, seen, way, data):
+def _a_shift_of_all_clocks_changes_nothing_but_the_clock(here, account, ios, seen, way, data):
     shift = data.draw(st.integers(-(10**15), 10**15)) // way.tick_ns * way.tick_ns
-    there = analyse(trace_of(ios, seen, way, shift_ns=shift))
+    moved = trace_of(ios, seen, way, shift_ns=shift)
+    there = analyse(moved)
     calls = Calls(
         *(
             _later(times, -shift)
             for times in (there.calls.reads, there.calls.writes, there.calls.elsewhere)
         )
     )
-    moved = {"fates": _moved(there.fates, -shift), "busy": _later(there.busy, -shift)}
-    assert same(replace(there, calls=calls, **moved), here)
+    of_ranks = there.operations
+    times = {name: _later(getattr(of_ranks, name), -shift) for name in ("busy", "own_busy")}
+    in_time = {
+        "operations": replace(of_ranks, **times),
+        "saves": tuple(
+            replace(s, start_ns=s.start_ns - shift, end_ns=s.end_ns - shift) for s in there.saves
+        ),
+        "kind_busy": _later(there.kind_busy, -shift),
+        "busy": _later(there.busy, -shift),
+    }
+    assert same(replace(there, calls=calls, **in_time), here)
+    of_moved = attribute_time(moved, there)
+    assert same(replace(of_moved, fates=_moved(of_moved.fates, -shift)), account)
 
 
 def _later(times, shift):
@@ -330,7 +346,7 @@ def test_without_concurrency_nothing_is_hidden(way, ios, waits):
     ops = [Span(SpanKind.OP, i * US, (i + 1) * US) for i in np.flatnonzero(free).tolist()]
     seen = [*ops, *(Span(SpanKind.INPUT_WAIT, *w) for w in waits)]
     seen = way.holds(seen, steps())
-    rank = analyse(trace_of(ios, seen, way)).overlap.per_rank[0]
+    rank = analysed(trace_of(ios, seen, way)).overlap.per_rank[0]
     assert rank.hidden_s in (0, None)
     if ios and any(s.kind == SpanKind.OP for s in seen):
         assert rank.hidden_s == 0
@@ -347,12 +363,12 @@ def test_lost_to_input_takes_the_longest_wait_of_each_step():
         )
         for rank, (first, second) in enumerate([(10, 40), (30, 5)])
     ]  # fmt: skip
-    results = analyse(assemble(Group((), tuple(profiles)), {}))
+    results = analysed(assemble(Group((), tuple(profiles)), {}))
     assert results.overlap.lost_to_input_s == pytest.approx(70e-9)
 
 
 def test_a_wait_that_was_never_marked_is_unknown_and_not_zero():
-    results = analyse(trace_of([(0, Io(60 * US, 80 * US, 0, 10))], [Span(SpanKind.OP, 0, 9 * US)]))
+    results = analysed(trace_of([(0, Io(60 * US, 80 * US, 0, 10))], [Span(SpanKind.OP, 0, 9 * US)]))
     rank = results.overlap.per_rank[0]
     assert (rank.input_wait_s, rank.in_wait_s, rank.hidden_s) == (None, None, None)
     assert results.overlap.lost_to_input_s is None

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.makers.records import Io, Span, darshan_log, profile
-from vanidl.analyses import Results, analyse
+from tests.makers.runs import analysed
 from vanidl.merge.assemble import assemble
 from vanidl.merge.jobs import Group
 from vanidl.merge.profiles import without_bare_loops
@@ -34,14 +34,14 @@ def trace_of(*profiles: ProfileTrace) -> Trace:
     return assemble(Group(logs, profiles), {})
 
 
-def split(results: Results) -> dict[str, float]:
+def split(results: Run) -> dict[str, float]:
     assert results.overlap is not None
     names = ("unobserved_s", "in_wait_s", "hidden_s", "behind_communication_s", "other_s")
     return {name: round(getattr(results.overlap.mean, name) * 1e3, 6) for name in names}
 
 
 def test_the_split_is_that_of_the_construction() -> None:
-    results = analyse(trace_of(loop()))
+    results = analysed(trace_of(loop()))
     # [1, 5) and [16, 19) and [150, 160) were busy; [4, 5) and [16, 17) ran beside the loop; in
     # [17, 19) the training process wrote itself, which hides nothing, whatever else was read
     assert split(results) == {
@@ -57,14 +57,13 @@ def test_the_split_is_that_of_the_construction() -> None:
 
 
 def test_words_claim_no_compute() -> None:
-    trace = trace_of(loop())
-    said = Run(trace, analyse(trace)).headline
+    said = analysed(trace_of(loop())).headline
     assert "ran while training did not wait" in said
     assert "compute" not in said
 
 
 def test_without_waits_nothing_is_known_to_be_hidden() -> None:
-    mean = analyse(trace_of(loop(waits=False))).overlap.mean
+    mean = analysed(trace_of(loop(waits=False))).overlap.mean
     assert mean.hidden_s is None
     assert mean.input_wait_s is None
     assert mean.compute_s is None
@@ -93,7 +92,7 @@ def test_a_loop_of_an_unknown_loader_gives_way_to_a_profile_with_waits() -> None
 
 
 def test_a_profiler_says_more_inside_its_window_only() -> None:
-    results = analyse(trace_of(loop(), profiled()))
+    results = analysed(trace_of(loop(), profiled()))
     assert results.overlap.basis == "ops+loop"
     assert split(results)["hidden_s"] == 1.5  # [4, 5) by the loop, [16, 16.5) by the operator
     assert split(results)["unobserved_s"] == 10.0

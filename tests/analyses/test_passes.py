@@ -9,15 +9,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.makers.epoch_runs import EpochRun, epoch_run
-from vanidl.analyses import analyse
-from vanidl.analyses.phases import Phases
+from tests.makers.runs import analysed
+from vanidl.breakdown.stages import Phases
 
 SAME_S = 0.06
 
 
 def phases_of(run: EpochRun) -> tuple[list[float], Phases]:
     starts, trace = epoch_run(run)
-    phases = analyse(trace).phases
+    phases = analysed(trace).phases
     assert phases is not None
     return starts, phases
 

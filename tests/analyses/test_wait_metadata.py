@@ -13,25 +13,24 @@ from hypothesis import strategies as st
 from tests.advice.labeled import RECIPES, made
 from tests.makers.dftracer_traces import EPOCH_US, PfwTrace
 from tests.makers.records import Span, profile
+from tests.makers.runs import analysed
 from tests.makers.training_jobs import Recipe, trace_of
-from vanidl.advice.predict import what_if
-from vanidl.analyses import Results, analyse
-from vanidl.analyses.overlap import IO_WAIT, OTHER_WAIT, Overlap
+from vanidl.breakdown.overlap import IO_WAIT, OTHER_WAIT, Overlap
 from vanidl.merge.assemble import assemble
 from vanidl.merge.jobs import Group
-from vanidl.model.trace import SpanKind, Trace
+from vanidl.model.trace import SpanKind
 from vanidl.readers.dftracer.run import combine
 from vanidl.readers.dftracer.trace_file import read_file
 from vanidl.readers.records import CounterFile
+from vanidl.run import Run
 
 US = 1000
 OPENS = Recipe(workers=0, open_each=True, epochs=1, open_us=4_000, read_us=500, decode_us=1_000)
 """Of 5.5 ms for each sample 1 ms is decoding."""
 
 
-def of(recipe: Recipe) -> tuple[Trace, Results]:
-    trace = trace_of(recipe)
-    return trace, analyse(trace)
+def of(recipe: Recipe) -> Run:
+    return analysed(trace_of(recipe))
 
 
 def samples(recipe: Recipe) -> int:
@@ -39,22 +38,21 @@ def samples(recipe: Recipe) -> int:
 
 
 def test_opens_in_the_training_process_are_in_its_waits():
-    mean = of(OPENS)[1].overlap.mean
+    mean = of(OPENS).overlap.mean
     assert mean.input_wait_metadata_s == pytest.approx(samples(OPENS) * 4e-3, rel=0.01)
     assert mean.input_wait_rest_s == pytest.approx(samples(OPENS) * 1e-3, rel=0.05)
     assert mean.wait_is_mostly == IO_WAIT
 
 
 def test_decoding_twice_as_fast_gains_half_of_the_decoding():
-    trace, results = of(OPENS)
-    rows = {row.name: row.gain_at_most_s for row in what_if(trace, results).rows}
+    rows = {row.name: row.gain_at_most_s for row in of(OPENS).what_if.rows}
     assert rows["decoding twice as fast"] == pytest.approx(samples(OPENS) * 0.5e-3, rel=0.05)
 
 
 @pytest.mark.parametrize("name", sorted(RECIPES))
 def test_a_wait_is_its_parts(name):
     run = made(name)
-    overlap = run.results.overlap
+    overlap = run.overlap
     if overlap is None or overlap.mean.input_wait_io_s is None:
         return
     for row in (*overlap.per_rank, overlap.mean):
@@ -93,22 +91,22 @@ def _overlap(path: Path, spans: list[Span]) -> Overlap:
     run = combine([read_file(path)])
     counters = {path: CounterFile(layers) for path, layers in run.counters.items()}
     seen = profile(spans, pid=100, base_ns=EPOCH_US * US)
-    return analyse(assemble(Group(run.logs, (seen,)), counters)).overlap
+    return analysed(assemble(Group(run.logs, (seen,)), counters)).overlap
 
 
 def test_a_rank_without_counters_has_no_known_rest():
-    trace, _ = of(replace(OPENS, open_us=0))
-    results = analyse(replace(trace, counters={}))
+    trace = of(replace(OPENS, open_us=0)).trace
+    results = analysed(replace(trace, counters={}))
     assert results.overlap.mean.input_wait_metadata_at_most_s is None
     assert results.overlap.mean.wait_is_mostly != OTHER_WAIT
 
 
 def test_metadata_time_that_is_not_credible_is_never_taken_for_likely():
-    trace, _ = of(OPENS)
+    trace = of(OPENS).trace
     table = trace.counters["POSIX"]
     meta = table.seconds["POSIX_F_META_TIME"]
     seconds = {**table.seconds, "POSIX_F_META_TIME": np.full(len(meta), 1e6)}
     wrong = replace(trace, counters={"POSIX": replace(table, seconds=seconds)})
-    mean = analyse(wrong).overlap.mean
+    mean = analysed(wrong).overlap.mean
     assert mean.input_wait_metadata_s == 0
     assert mean.input_wait_rest_at_least_s == 0

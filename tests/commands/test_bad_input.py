@@ -207,13 +207,13 @@ def test_a_profile_of_another_time_claims_no_overlap(capsys, folder):
 
 
 def test_a_profile_without_steps_gives_no_overlap():
-    from vanidl.analyses import analyse
+    from tests.makers.runs import analysed
     from vanidl.merge.assemble import assemble
     from vanidl.merge.jobs import Group
 
     log = darshan_log([Io(0, 10, 0, 5)])
     seen = profile([Span(SpanKind.OP, 0, 5)], base_ns=JOB_START_NS)
-    results = analyse(assemble(Group((log,), (seen,)), {}))
+    results = analysed(assemble(Group((log,), (seen,)), {}))
     assert results.overlap is None
     assert results.steps is None
     assert results.summary.bytes_read == 5

@@ -40,7 +40,7 @@ def check(run: Run, width: int = WIDTH) -> str:
 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_the_summary_of_every_shape_of_run_fits_a_screen(name):
-    run = Run(*EXAMPLES[name]())
+    run = EXAMPLES[name]().run
     text = check(run)
     check(run, 60)
     assert text.split()[:3] == (run.verdict or run.answer.title).split()[:3]

@@ -175,10 +175,10 @@ def test_of_runs_of_unequal_length_the_answer_shows_what_a_step_takes():
 
 @pytest.mark.parametrize("code", ["truncated", "partial", "unassigned", "reads_not_seen"])
 def test_io_recorded_in_part_is_no_improvement(code):
-    trace, results = EXAMPLES["full"]()
+    made = EXAMPLES["full"]()
     notice = Notice(code, "something is missing")
-    lost = replace(results, coverage=replace(results.coverage, warnings=(notice,)))
-    found = changes(one("full", "A"), Side("B", "lossy", (sample((trace, lost)),)))
+    lost = made.changed(coverage=replace(made.results.coverage, warnings=(notice,)))
+    found = changes(one("full", "A"), Side("B", "lossy", (sample(lost),)))
     for name in ("exposed_io_s", "hidden_io_s", "io_time_s", "bytes_read", "requests"):
         assert found[name].verdict == NOT_COMPARABLE
         assert code in found[name].note
@@ -186,13 +186,13 @@ def test_io_recorded_in_part_is_no_improvement(code):
 
 
 def test_io_that_moved_to_an_untraced_layer_is_no_improvement():
-    trace, results = EXAMPLES["full"]()
+    made = EXAMPLES["full"]()
     layers = tuple(
         replace(layer, bytes_read=10**9) if layer.layer == "STDIO" else layer
-        for layer in results.summary.layers
+        for layer in made.results.summary.layers
     )
-    moved = replace(results, summary=replace(results.summary, layers=layers))
-    other = Side("B", "stdio", (sample((trace, moved)),))
+    moved = made.changed(summary=replace(made.results.summary, layers=layers))
+    other = Side("B", "stdio", (sample(moved),))
     pairing = compare([one("full", "A"), other]).pairings[0]
     assert pairing.change("exposed_io_s").verdict == NOT_COMPARABLE
     assert "STDIO" in pairing.notices[0]
@@ -204,15 +204,15 @@ def test_io_that_moved_to_an_untraced_layer_is_no_improvement():
 def test_io_is_compared_up_to_one_in_a_hundred_bytes_more_through_stdio(share, compared):
     sides = []
     for letter, moved in (("A", 0.0), ("B", share)):
-        trace, results = EXAMPLES["full"]()
-        first, *_ = results.summary.layers
+        made = EXAMPLES["full"]()
+        first, *_ = made.results.summary.layers
         layers = tuple(
             replace(first, layer=layer, bytes_read=nbytes, bytes_written=0)
             for layer, nbytes in (("POSIX", 10**6 - round(moved * 10**6)),
                                   ("STDIO", round(moved * 10**6)))
         )  # fmt: skip
-        summary = replace(results.summary, layers=layers)
-        sides.append(Side(letter, letter, (sample((trace, replace(results, summary=summary))),)))
+        summary = replace(made.results.summary, layers=layers)
+        sides.append(Side(letter, letter, (sample(made.changed(summary=summary)),)))
     assert stdio_share(sides[1].samples[0]) == share
     verdict = compare(sides).pairings[0].change("exposed_io_s").verdict
     assert verdict == (NO_INTERVAL if compared else NOT_COMPARABLE)

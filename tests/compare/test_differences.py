@@ -12,9 +12,9 @@ from vanidl.compare.differences import differences
 
 
 def side(letter: str, *commands: str, ranks: int = 1) -> Side:
-    trace, results = EXAMPLES["full"]()
+    made = EXAMPLES["full"]()
     samples = tuple(
-        Sample(letter, replace(trace.job, command=command), ("rank",) * ranks, results)
+        Sample(letter, replace(made.trace.job, command=command), ("rank",) * ranks, made.results)
         for command in commands
     )
     return Side(letter, letter, samples)

@@ -23,7 +23,7 @@ def test_a_run_with_sub_folders_is_one_run():
     side = side_of(W4, "B", opened)
     assert (side.letter, side.name, len(side.samples)) == ("B", "torch_pfs_workers4", 1)
     assert side.samples[0].ranks == ("node01:10334",)
-    assert side.samples[0].results.overlap.mean.input_wait_s == pytest.approx(0.781, rel=0.01)
+    assert side.samples[0].account.overlap.mean.input_wait_s == pytest.approx(0.781, rel=0.01)
 
 
 def test_a_folder_of_runs_is_a_side_of_repeats(tmp_path):

@@ -15,7 +15,7 @@ import vanidl
 from tests import DATA
 from tests.makers.records import Io, darshan_log
 from vanidl.analyses import analyse
-from vanidl.analyses.frames import FRAMES
+from vanidl.breakdown.frames import FRAMES
 from vanidl.cli import main
 from vanidl.errors import UsageError, VanidlError
 from vanidl.export import FORMATS, export, tables

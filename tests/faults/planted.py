@@ -175,34 +175,34 @@ MERGE = (
 
 OVERLAP = (
     Fault(
-        "vanidl/analyses/overlap.py",
+        "vanidl/breakdown/overlap.py",
         "starving = subtract(spans.waits, compute)",
         "starving = spans.waits",
     ),
     Fault(
-        "vanidl/analyses/overlap.py", "rest = subtract(observed, did.starving)", "rest = observed"
+        "vanidl/breakdown/overlap.py", "rest = subtract(observed, did.starving)", "rest = observed"
     ),
     Fault(
-        "vanidl/analyses/overlap.py",
+        "vanidl/breakdown/overlap.py",
         "communication = subtract(within(SpanKind.COMMUNICATION), compute)",
         "communication = within(SpanKind.COMMUNICATION)",
     ),
     Fault(
-        "vanidl/analyses/overlap.py",
+        "vanidl/breakdown/overlap.py",
         "(self.input_wait_metadata_s or 0.0) >= half",
         "(self.input_wait_metadata_s or 0.0) > half",
     ),
     Fault(
-        "vanidl/analyses/overlap.py",
+        "vanidl/breakdown/overlap.py",
         "rest is not None and rest >= half",
         "rest is not None and rest > half",
     ),
     Fault(
-        "vanidl/analyses/overlap.py",
+        "vanidl/breakdown/overlap.py",
         "max(bare_s - found.at_most_s, 0.0)",
         "max(bare_s - found.likely_s, 0.0)",
     ),
-    Fault("vanidl/analyses/overlap.py", "np.maximum.at(longest", "np.add.at(longest"),
+    Fault("vanidl/breakdown/overlap.py", "np.maximum.at(longest", "np.add.at(longest"),
 )
 
 WORDING = (

@@ -7,18 +7,16 @@ from dataclasses import replace
 
 import numpy as np
 
-from vanidl.analyses import Results
-from vanidl.breakdown import Breakdown, attribute_time
+from tests.makers.results import Example
+from vanidl.breakdown import Breakdown
 from vanidl.breakdown.account import STEP, STEP_PART, WAIT, Column
 from vanidl.breakdown.causes import INPUT_CPU, STORAGE
 from vanidl.breakdown.windows import INPUT_WAIT, PART_NAMES
-from vanidl.model.trace import Trace
 
 
-def account_of(trace: Trace, results: Results) -> Breakdown:
-    """The account whose steps fill the window of each rank, and whose waits are as the results."""
-    account = attribute_time(trace, results)
-    overlap = results.overlap
+def account_of(made: Example) -> Breakdown:
+    """The account whose steps fill the window of each rank, and whose waits are as its overlap."""
+    account, overlap = made.account, made.overlap
     if overlap is None:
         return account
     rows = overlap.per_rank

@@ -13,9 +13,9 @@ from vanidl.compare import Comparison, Sample, Side, compare
 
 
 def sample(example: Example, path: str = "run", **more: object) -> Sample:
-    trace, results = example
+    trace = example.trace
     labels = tuple(trace.processes[i].label for i in trace.ranks)
-    return Sample(path, trace.job, labels, results, **more)
+    return Sample(path, trace.job, labels, example.results, account=example.account, **more)
 
 
 def one(name: str, letter: str, title: str = "") -> Side:
@@ -49,9 +49,9 @@ def timed(letter: str, seconds: Sequence[float | None], *, paired: bool = True) 
 
 def unlike() -> Comparison:
     """Compute known in different ways, losses on one side, unequal numbers of steps."""
-    trace, results = EXAMPLES["full"]()
-    other = replace(results, overlap=replace(results.overlap, basis="device"))
-    return compare([one("many_ranks", "A"), Side("B", "device", (sample((trace, other)),))])
+    made = EXAMPLES["full"]()
+    other = replace(made, overlap=replace(made.overlap, basis="device"))
+    return compare([one("many_ranks", "A"), Side("B", "device", (sample(other),))])
 
 
 _COMPARISONS: dict[str, Callable[[], Comparison]] = {

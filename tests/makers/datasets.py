@@ -8,10 +8,10 @@ from vanidl.analyses.access import AccessCounts
 from vanidl.analyses.datafiles import NeverRead
 from vanidl.analyses.dataset import Dataset
 from vanidl.analyses.dataset_records import DataFile, RankShare, ReadGrid
-from vanidl.analyses.phases import Phase, Phases
 from vanidl.analyses.samples import SampleBin, SamplesPerFile
 from vanidl.analyses.transfermodes import TransferMode
 from vanidl.analyses.visits import VisitOrder
+from vanidl.breakdown.stages import Phase, Phases
 
 BINS = 64
 

@@ -5,9 +5,9 @@ The numbers obey the laws of the results: splits add up, bins sum to totals.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, cached_property
 
 import numpy as np
 
@@ -19,12 +19,14 @@ from vanidl.analyses.balance import Balance, RankLoad
 from vanidl.analyses.coverage import Coverage, LayerCoverage
 from vanidl.analyses.files import FileRow, FileTotals, GroupRow
 from vanidl.analyses.filetimeline import FileTimeline
-from vanidl.analyses.overlap import Overlap, RankOverlap
-from vanidl.analyses.perstep import PerStep
 from vanidl.analyses.sizes import CommonSize, SizeBin, Sizes
 from vanidl.analyses.steps import ClockEvidence, Steps, StepTable
 from vanidl.analyses.summary import BusyTime, LayerTotals, Summary
 from vanidl.analyses.timeline import JobTimeline, Timeline
+from vanidl.breakdown import Breakdown, attribute_time
+from vanidl.breakdown.overlap import Overlap, RankOverlap
+from vanidl.breakdown.stages import Phases
+from vanidl.breakdown.step_records import StepRecords
 from vanidl.merge.assemble import assemble
 from vanidl.merge.jobs import Group
 from vanidl.model.intervals import Intervals
@@ -38,6 +40,7 @@ from vanidl.readers.records import (
     StepDurations,
     StripeRecord,
 )
+from vanidl.run import Run
 
 START_NS = 1_764_000_000_000_000_000
 NASTY = (
@@ -54,7 +57,43 @@ NASTY = (
     "/data/<a href='https://example.org'>link</a> $x^2$ %{x} &lt;.bin",
 )
 
-Example = tuple[Trace, Results]
+
+@dataclass(frozen=True)
+class Example:
+    """A run with its results, and what of its account of time is written by hand.
+
+    It unpacks into trace and results.
+    """
+
+    trace: Trace
+    results: Results
+    overlap: Overlap | None = None
+    phases: Phases | None = None
+    step_records: StepRecords | None = None
+
+    def __iter__(self) -> Iterator[Trace | Results]:
+        return iter((self.trace, self.results))
+
+    @cached_property
+    def account(self) -> Breakdown:
+        """The account of trace and results, with what is written by hand."""
+        given = {
+            name: value
+            for name in ("overlap", "phases", "step_records")
+            if (value := getattr(self, name)) is not None
+        }
+        return replace(attribute_time(self.trace, self.results), **given)
+
+    def changed(self, **results: object) -> Example:
+        """The same with parts of its results replaced."""
+        return replace(self, results=replace(self.results, **results))
+
+    @property
+    def run(self) -> Run:
+        """The run as one that was opened."""
+        made = Run(self.trace, self.results)
+        made.__dict__["breakdown"] = self.account
+        return made
 
 
 @dataclass(frozen=True)
@@ -160,7 +199,7 @@ def steps_of(shape: Shape, *, waits: bool = True, io: bool = True) -> Steps:
     return Steps("pytorch-profiler", k, k, shape.ranks, s, s, s, clock, table)
 
 
-def perstep_of(shape: Shape, *, waits: bool = True) -> PerStep:
+def step_records_of(shape: Shape, *, waits: bool = True) -> StepRecords:
     n = shape.ranks * shape.steps
     wait = waits_of(shape).ravel() if waits else np.full(n, np.nan)
     share = np.full(n, 0.1 * shape.step_s) if waits else np.full(n, np.nan)
@@ -171,7 +210,7 @@ def perstep_of(shape: Shape, *, waits: bool = True) -> PerStep:
     files = file_paths(shape)
     slowest = tuple(tuple((files[(i + k) % len(files)], 0.01 / (k + 1)) for k in range(min(3, i)))
                     for i in range(n)) if files else ((),) * n  # fmt: skip
-    return PerStep(
+    return StepRecords(
         kind, moved // 4096, moved % 2, moved, moved % 2 * 44_000, 4 * share, share, share, share,
         share, wait, share, slowest,
     )  # fmt: skip
@@ -393,15 +432,14 @@ def everything(shape: Shape, *notices: Notice, waits: bool = True) -> Example:
         files_of(shape, read),
         balance_of(shape, busy, read),
         steps_of(shape, waits=waits),
-        overlap,
         datasets.dataset_of(file_paths(shape), shape.ranks, shape.run_s),
-        datasets.phases_of(shape.run_s, shape.first_s, shape.steps * shape.step_s),
         filetimeline=filetimeline_of(shape, files_of(shape, read)),
-        perstep=perstep_of(shape, waits=waits),
         busy=dict.fromkeys(range(shape.ranks), one_span(busy)),
         sum_ns=dict.fromkeys(range(shape.ranks), round(busy * 1e9)),
     )
-    return trace_of(shape, waits=waits), results
+    phases = datasets.phases_of(shape.run_s, shape.first_s, shape.steps * shape.step_s)
+    records = step_records_of(shape, waits=waits)
+    return Example(trace_of(shape, waits=waits), results, overlap, phases, records)
 
 
 def one_span(length_s: float) -> Intervals:
@@ -438,9 +476,9 @@ def long_run() -> Example:
 
 
 def no_profile() -> Example:
-    trace, results = everything(Shape(run_s=988.0, steps=1500, step_s=0.62))
-    trace = replace(trace, profiles=(), spans=no_spans())
-    return trace, replace(results, steps=None, overlap=None, perstep=None)
+    made = everything(Shape(run_s=988.0, steps=1500, step_s=0.62))
+    trace = replace(made.trace, profiles=(), spans=no_spans())
+    return Example(trace, replace(made.results, steps=None), phases=made.phases)
 
 
 def profile_only() -> Example:
@@ -456,9 +494,9 @@ def profile_only() -> Example:
         FileTotals((), (), ()),
         None,
         steps_of(shape, io=False),
-        overlap_of(shape, io=False),
     )
-    return replace(trace_of(shape), layers_traced=()), results
+    trace = replace(trace_of(shape), layers_traced=())
+    return Example(trace, results, overlap_of(shape, io=False))
 
 
 def counters_only() -> Example:
@@ -486,9 +524,8 @@ def counters_only() -> Example:
         files,
         None,
         None,
-        None,
     )
-    return replace(trace_of(shape, profile=False), layers_traced=()), results
+    return Example(replace(trace_of(shape, profile=False), layers_traced=()), results)
 
 
 def nothing() -> Example:
@@ -509,9 +546,8 @@ def nothing() -> Example:
         FileTotals((), (), ()),
         Balance((load,), None, None, 1),
         None,
-        None,
     )
-    return trace_of(shape, profile=False), results
+    return Example(trace_of(shape, profile=False), results)
 
 
 def many_ranks() -> Example:
@@ -526,12 +562,15 @@ def many_ranks() -> Example:
 
 def hostile() -> Example:
     bad = "<img src=x onerror=alert(1)></script><script>alert(1)</script>"
-    trace, results = everything(
+    made = everything(
         Shape(ranks=3, host=bad, names=NASTY, files=20), Notice("partial", bad + " {{7*7}}\n\u2028")
     )
-    job = replace(trace.job, command=" ".join(NASTY), id=bad)
-    kinds = (GroupRow(bad, 3, 10**9, 0, 1.0), *results.files.by_kind)
-    return replace(trace, job=job), replace(results, files=replace(results.files, by_kind=kinds))
+    job = replace(made.trace.job, command=" ".join(NASTY), id=bad)
+    files = made.results.files
+    files = replace(files, by_kind=(GroupRow(bad, 3, 10**9, 0, 1.0), *files.by_kind))
+    return replace(
+        made, trace=replace(made.trace, job=job), results=replace(made.results, files=files)
+    )
 
 
 def untraced() -> Example:
@@ -551,7 +590,7 @@ def untraced() -> Example:
     table = CounterRecords("POSIX", ids, ranks, counters, seconds)
     stripes = (StripeRecord(1, 1 << 20, 20, tuple(range(20))), StripeRecord(2, 1 << 16, 1, ()))
     trace = assemble(Group((log,), ()), {log.path: CounterFile((table,), (), stripes, heatmaps)})
-    return trace, analyse(trace)
+    return Example(trace, analyse(trace))
 
 
 def undated_steps() -> Example:
@@ -560,7 +599,7 @@ def undated_steps() -> Example:
     table = StepDurations("t", "tensorboard-input-pipeline", "node01",
                           np.arange(30, dtype=np.int32), np.arange(1, 31) * 10**7)  # fmt: skip
     trace = assemble(Group((log,), ()), {}, durations=[table])
-    return trace, analyse(trace)
+    return Example(trace, analyse(trace))
 
 
 def placed_steps() -> Example:
@@ -578,7 +617,7 @@ def placed_steps() -> Example:
     trace = assemble(Group((log,), ()), {}, durations=[table])
     results = analyse(trace)
     assert results.placement is not None
-    return trace, results
+    return Example(trace, results)
 
 
 def rng() -> np.random.Generator:

@@ -58,8 +58,8 @@ def simulated(steps: np.ndarray, length: int, random: np.random.Generator) -> np
 
 @cache
 def template() -> Sample:
-    trace, results = everything(Shape(ranks=1, steps=4))
-    return Sample("run", trace.job, ("rank 0",), results)
+    made = everything(Shape(ranks=1, steps=4))
+    return Sample("run", made.trace.job, ("rank 0",), made.results, account=made.account)
 
 
 def sample_of(steps: np.ndarray, pair: int) -> Sample:
@@ -77,6 +77,11 @@ def sample_of(steps: np.ndarray, pair: int) -> Sample:
         mean_s=float(steps.mean()),
         median_s=float(np.median(steps)),
     )
-    rows = tuple(replace(r, window_s=float(steps.sum())) for r in base.results.overlap.per_rank)
-    overlap = replace(base.results.overlap, per_rank=rows)
-    return replace(base, results=replace(base.results, steps=found, overlap=overlap), pair=pair)
+    rows = tuple(replace(r, window_s=float(steps.sum())) for r in base.account.overlap.per_rank)
+    overlap = replace(base.account.overlap, per_rank=rows)
+    return replace(
+        base,
+        results=replace(base.results, steps=found),
+        account=replace(base.account, overlap=overlap),
+        pair=pair,
+    )

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.makers.records import JOB_START_NS, Io, Span, darshan_log, profile
+from tests.makers.runs import analysed
 from tests.makers.training_loops import loop, marked
-from vanidl.analyses import analyse
 from vanidl.merge.assemble import assemble
 from vanidl.merge.jobs import Group
 from vanidl.merge.training_steps import from_waits, got_batch, without_stub, without_validation
@@ -99,16 +99,16 @@ def test_durations_alone_say_nothing_of_the_last_step():
     assert len(steps_of(without_stub(profile(spans)))) == 7
 
 
-def analysed(seen: ProfileTrace, *more: ProfileTrace):
+def recorded(seen: ProfileTrace, *more: ProfileTrace):
     reads = [Io(k * 31 * MS, k * 31 * MS + 5 * MS, k * 4096, 4096) for k in range(10)]
-    return analyse(assemble(Group((darshan_log(reads),), (seen, *more)), {}))
+    return analysed(assemble(Group((darshan_log(reads),), (seen, *more)), {}))
 
 
 def test_an_unmarked_profile_has_waits_compute_and_overlap():
     """All waits count, those before the first batch and at the end of the loader too."""
     seen = loop([["train"] * 4, ["train"] * 4])
     waits = seen.kind == SpanKind.INPUT_WAIT
-    results = analysed(seen)
+    results = recorded(seen)
     rank = results.overlap.per_rank[0]
     waited = (seen.end_ns - seen.start_ns)[waits].sum() / 1e9
     assert rank.input_wait_s == pytest.approx(waited)

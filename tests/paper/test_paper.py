@@ -18,14 +18,13 @@ from tests.makers.results import EXAMPLES
 from vanidl import paper
 from vanidl.paper import DRAWINGS, access, overlap, style
 from vanidl.paper.style import READS, STEPS, WAITS, WRITES, Series
-from vanidl.run import Run
 
 SMALLEST_PT = 6.5
 
 
 @cache
 def example(name: str):
-    return Run(*EXAMPLES[name]())
+    return EXAMPLES[name]().run
 
 
 @pytest.mark.parametrize("name", EXAMPLES)

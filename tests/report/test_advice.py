@@ -14,7 +14,6 @@ from vanidl.report.first_screen import first_screen
 from vanidl.report.html import render_html
 from vanidl.report.json import summary_json
 from vanidl.report.text import summary_text
-from vanidl.run import Run
 from vanidl.schema.meanings import meaning_of
 from vanidl.sections.evidence import EVIDENCE
 
@@ -55,7 +54,7 @@ def test_a_healthy_run_has_no_findings_and_says_nothing():
 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_findings_of_every_shape_of_run_are_plain_texts(name):
-    for action in first_screen(Run(*EXAMPLES[name]())).actions:
+    for action in first_screen(EXAMPLES[name]().run).actions:
         for item in action.evidence:
             assert item.title
             assert item.advice
@@ -100,7 +99,7 @@ def test_counts_of_findings_are_whole_unless_they_are_means(name):
 
 
 def test_names_from_logs_are_escaped_in_findings():
-    page = render_html(Run(*EXAMPLES["hostile"]()))
+    page = render_html(EXAMPLES["hostile"]().run)
     assert "<img src=x" not in page
 
 

@@ -11,7 +11,6 @@ from tests.makers.accessibility import violations
 from tests.makers.results import EXAMPLES
 from vanidl.formatting import units
 from vanidl.report.html import write_html
-from vanidl.run import Run
 
 pytestmark = pytest.mark.browser
 
@@ -20,7 +19,7 @@ pytestmark = pytest.mark.browser
 def pages(tmp_path_factory):
     folder = tmp_path_factory.mktemp("pages")
     for name in EXAMPLES:
-        write_html(Run(*EXAMPLES[name]()), folder / f"{name}.html")
+        write_html(EXAMPLES[name]().run, folder / f"{name}.html")
     return folder
 
 
@@ -261,7 +260,7 @@ def test_every_level_of_the_zoom_holds_all_bytes_of_ranks(shown, name):
 
 
 def check_levels(driver, name, figure):
-    _, results = EXAMPLES[name]()
+    results = EXAMPLES[name]().results
     line = results.filetimeline if figure == "filemap" else results.timeline
     total = line.bytes_read.sum() + line.bytes_written.sum()
     _, run_s = driver.execute_script(

@@ -15,7 +15,6 @@ from vanidl.formatting.units import percent, seconds
 from vanidl.report.first_screen import GHOSTS, FirstScreen, first_screen
 from vanidl.report.html import render_html
 from vanidl.report.page import tight
-from vanidl.run import Run
 
 
 def screen_of(name: str) -> FirstScreen:
@@ -24,7 +23,7 @@ def screen_of(name: str) -> FirstScreen:
 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_every_shape_of_run_has_a_first_screen(name):
-    run = Run(*EXAMPLES[name]())
+    run = EXAMPLES[name]().run
     screen = first_screen(run)
     assert screen.name
     assert screen.trust
@@ -59,10 +58,10 @@ def test_the_bar_is_a_table_too():
 
 
 def test_a_profile_alone_is_on_one_clock():
-    trace, results = EXAMPLES["one_rank"]()
-    run = Run(replace(trace, logs=()), results)
-    exact = replace(run.steps.clock, uncertainty_s=0.0)
-    alone = Run(run.trace, replace(results, steps=replace(results.steps, clock=exact)))
+    made = EXAMPLES["one_rank"]()
+    steps = made.results.steps
+    exact = replace(steps, clock=replace(steps.clock, uncertainty_s=0.0))
+    alone = replace(made.changed(steps=exact), trace=replace(made.trace, logs=())).run
     assert "one clock" in [link.text for link in first_screen(alone).trust]
 
 
@@ -82,10 +81,11 @@ def test_nothing_is_said_to_be_well_that_was_not_recorded(name):
 @pytest.mark.parametrize("stdio_bytes", [0, 1_000, 1_000_000_000])
 def test_what_was_traced_is_said_of_its_layer_where_another_holds_bytes(stdio_bytes):
     """All operations of POSIX are not all operations: STDIO is traced by nothing."""
-    trace, results = EXAMPLES["no_profile"]()
-    posix, stdio, *rest = results.summary.layers
+    made = EXAMPLES["no_profile"]()
+    summary = made.results.summary
+    posix, stdio, *rest = summary.layers
     layers = (posix, replace(stdio, bytes_read=0, bytes_written=stdio_bytes), *rest)
-    run = Run(trace, replace(results, summary=replace(results.summary, layers=layers)))
+    run = made.changed(summary=replace(summary, layers=layers)).run
     screen = first_screen(run)
     traced = [link.text for link in screen.trust if "traced" in link.text]
     assert [part.name for part in screen.bar.parts] == ["other I/O", "or more I/O"]

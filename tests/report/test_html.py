@@ -14,7 +14,6 @@ from vanidl.errors import VanidlError
 from vanidl.report import page as page_module
 from vanidl.report.html import render_html, write_html
 from vanidl.report.page import embedded, tight, unbroken
-from vanidl.run import Run
 from vanidl.sections import figures
 
 LIMIT = 4_000_000
@@ -69,7 +68,7 @@ def _check_quiet_sections(text: str) -> None:
 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_page_of_every_run(name):
-    run = Run(*EXAMPLES[name]())
+    run = EXAMPLES[name]().run
     text = render_html(run)
     page = parsed(text)
     assert len(text.encode("utf-8", "backslashreplace")) < LIMIT
@@ -90,7 +89,7 @@ def test_page_of_every_run(name):
 
 
 def test_nothing_is_fetched():
-    page = parsed(render_html(Run(*EXAMPLES["hostile"]())))
+    page = parsed(render_html(EXAMPLES["hostile"]().run))
     for tag, attributes in page.tags:
         assert tag not in {"img", "link", "iframe", "object", "embed", "base", "svg"}
         assert not set(attributes) & {"src", "onerror", "onload", "onclick"}
@@ -98,7 +97,7 @@ def test_nothing_is_fetched():
 
 
 def test_policy_admits_only_the_own_scripts():
-    page = parsed(render_html(Run(*EXAMPLES["full"]())))
+    page = parsed(render_html(EXAMPLES["full"]().run))
     metas = [a for t, a in page.tags if t == "meta" and "http-equiv" in a]
     policy = metas[0]["content"]
     assert "default-src 'none'" in policy
@@ -109,7 +108,7 @@ def test_policy_admits_only_the_own_scripts():
 
 
 def test_hostile_names_arrive_whole_as_data():
-    page = parsed(render_html(Run(*EXAMPLES["hostile"]())))
+    page = parsed(render_html(EXAMPLES["hostile"]().run))
     data = json.loads(page.scripts[0])
     files = next(f for f in data["figures"] if f["id"] == "files")["table"]["rows"]
     paths = [row[0] for row in files]
@@ -132,21 +131,21 @@ def test_embedded_refuses_what_json_cannot_say():
 
 
 def test_unknown_sections_say_why():
-    text = " ".join(parsed(render_html(Run(*EXAMPLES["counters_only"]()))).text)
+    text = " ".join(parsed(render_html(EXAMPLES["counters_only"]().run)).text)
     assert "No steps were recorded" in text
     assert "No single operation was traced" in text
 
 
 def test_written_whole_and_readable(tmp_path):
     target = tmp_path / "report.html"
-    write_html(Run(*EXAMPLES["hostile"]()), target)
+    write_html(EXAMPLES["hostile"]().run, target)
     assert "\\udcff" in target.read_text(encoding="utf-8")
     assert [p.name for p in tmp_path.iterdir()] == ["report.html"]
 
 
 def test_missing_folder_is_one_clear_line(tmp_path):
     with pytest.raises(VanidlError, match=r"cannot write the report to .*No such file") as error:
-        write_html(Run(*EXAMPLES["nothing"]()), tmp_path / "missing" / "report.html")
+        write_html(EXAMPLES["nothing"]().run, tmp_path / "missing" / "report.html")
     assert "\n" not in str(error.value)
 
 
@@ -159,7 +158,7 @@ def test_failing_disk_leaves_the_old_report(tmp_path, monkeypatch):
 
     monkeypatch.setattr(Path, "replace", full)
     with pytest.raises(VanidlError, match="No space left"):
-        write_html(Run(*EXAMPLES["nothing"]()), target)
+        write_html(EXAMPLES["nothing"]().run, target)
     assert target.read_text() == "old"
     assert len(list(tmp_path.iterdir())) == 1
 
@@ -182,7 +181,7 @@ def test_options_keep_their_hyphens_and_nothing_else_is_let_through():
 
 @pytest.mark.parametrize("name", ["one_rank", "counters_only"])
 def test_a_switch_over_time_has_something_to_choose(name):
-    page = render_html(Run(*EXAMPLES[name]()))
+    page = render_html(EXAMPLES[name]().run)
     choices = [len(ids.split()) for ids in re.findall(r'data-figures="([^"]*)"', page)]
     assert page.count('<fieldset class="switch">') == sum(n > 1 for n in choices)
 

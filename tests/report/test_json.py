@@ -9,7 +9,6 @@ import pytest
 from tests import DATA
 from tests.makers.results import EXAMPLES
 from vanidl.report.json import summary_json
-from vanidl.run import Run
 
 CONTRACT = {
     "": {"schema", "job", "coverage", "io", "storage", "layers", "steps", "overlap", "epochs",
@@ -48,7 +47,7 @@ def at(value, path: str):
 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_every_name_of_the_contract_is_there(name):
-    document = json.loads(summary_json(Run(*EXAMPLES[name]())), parse_constant=_no_constant)
+    document = json.loads(summary_json(EXAMPLES[name]().run), parse_constant=_no_constant)
     assert document["schema"] == "vanidl/1"
     for path, names in CONTRACT.items():
         assert names <= at(document, path).keys(), path

@@ -25,7 +25,7 @@ from vanidl.compare.report.json import comparison_object
 from vanidl.compare.sides import Side, sample_of
 from vanidl.export import document
 from vanidl.report.json import summary_object
-from vanidl.run import Run, open_run
+from vanidl.run import open_run
 from vanidl.schema import schema as making
 from vanidl.schema import schema_of
 from vanidl.schema.meanings import TABLES, line_of, meaning_of, meanings
@@ -70,7 +70,7 @@ def test_results_of_a_storage_benchmark(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", sorted({*EXAMPLES} - {"many_ranks"}))
 def test_what_was_recorded_in_part(name: str) -> None:
-    assert faults("summary", summary_object(Run(*EXAMPLES[name]()))) == []
+    assert faults("summary", summary_object(EXAMPLES[name]().run)) == []
 
 
 @pytest.mark.parametrize("name", ["torch_pfs_workers4", "torch_fetches"])

@@ -40,7 +40,7 @@ FIGURES = [figure for section in SECTIONS for figure in section.figures]
 
 @cache
 def example(name: str) -> Run:
-    return Run(*EXAMPLES[name]())
+    return EXAMPLES[name]().run
 
 
 @cache
@@ -254,7 +254,7 @@ def test_a_rank_without_a_record_of_its_own_is_not_said_to_have_read_nothing(sha
     rows = tuple(RankLoad(f"rank {k}", k, "h", 1, k, k, 0, None, float(k)) for k in range(2))
     found = Balance(rows, None, 2.0, 1, "counters", shared, 2.0)
     caption = balance.figure(
-        SimpleNamespace(balance=found, trace=EXAMPLES["one_rank"]()[0])
+        SimpleNamespace(balance=found, trace=EXAMPLES["one_rank"]().trace)
     ).caption
     assert ("1 rank did no I/O" in caption) == (not shared)
     assert ("1 rank had no file to itself" in caption) == bool(shared)
@@ -300,11 +300,11 @@ def test_figures_of_an_untraced_run_say_where_they_come_from():
 
 
 def test_a_heat_map_of_one_bin_is_no_picture_of_time():
-    trace, results = EXAMPLES["untraced"]()
-    line = results.timeline
+    made = EXAMPLES["untraced"]()
+    line = made.results.timeline
     edges = line.edges_s[[0, -1]]
     sums = {k: getattr(line, k).sum(1, keepdims=True) for k in ("bytes_read", "bytes_written")}
-    run = Run(trace, replace(results, timeline=replace(line, edges_s=edges, **sums)))
+    run = made.changed(timeline=replace(line, edges_s=edges, **sums)).run
     expected = f"The tracer's heat map has a single bin of {seconds(float(np.ptp(edges)))}, which"
     for made in (timeline.figure(run), heatmap.figure(run)):
         assert made.empty_reason.startswith(expected)
@@ -371,7 +371,7 @@ def test_undated_steps_are_in_no_picture_of_time():
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_the_overlap_picture_draws_all_busy_time(name):
     """Whatever is known of it: bars add up to the time in I/O of each rank."""
-    run = Run(*EXAMPLES[name]())
+    run = EXAMPLES[name]().run
     split = run.overlap
     drawn = overlap.figure(run)
     if split is None or drawn.spec is None:
@@ -383,8 +383,7 @@ def test_the_overlap_picture_draws_all_busy_time(name):
 
 
 def test_io_of_unknown_fate_is_drawn_as_that():
-    trace, results = EXAMPLES["no_wait_spans"]()
-    run = Run(trace, results)
+    run = example("no_wait_spans")
     assert run.overlap.mean.in_wait_s is None
     drawn = overlap.figure(run)
     names = [bar["name"] for bar in drawn.spec["data"]]
@@ -406,11 +405,11 @@ def test_the_overlap_names_what_it_draws_and_nothing_else(name):
 
 def test_a_wait_far_beyond_the_bars_is_said_instead_of_drawn():
     """Beside a wait of a thousand times its length no bar could be seen."""
-    trace, results = EXAMPLES["one_rank"]()
-    (row,) = results.overlap.per_rank
+    one_rank = EXAMPLES["one_rank"]()
+    (row,) = one_rank.overlap.per_rank
     rows = [replace(row, input_wait_s=1000 * row.io_s)]
-    split = replace(results.overlap, mean=rows[0], per_rank=tuple(rows))
-    found = overlap.figure(Run(trace, replace(results, overlap=split)))
+    split = replace(one_rank.overlap, mean=rows[0], per_rank=tuple(rows))
+    found = overlap.figure(replace(one_rank, overlap=split).run)
     assert "whole input wait" not in [series["name"] for series in found.spec["data"]]
     assert "diamond" not in found.caption
     assert f"waited up to {seconds(1000 * row.io_s)}" in found.caption
@@ -418,10 +417,10 @@ def test_a_wait_far_beyond_the_bars_is_said_instead_of_drawn():
 
 @pytest.mark.parametrize("in_wait_s", [0.0, 1e-9, None])
 def test_the_diamond_is_explained_without_a_bar_that_is_not_drawn(in_wait_s):
-    trace, results = EXAMPLES["one_rank"]()
-    rows = [replace(row, in_wait_s=in_wait_s) for row in results.overlap.per_rank]
-    split = replace(results.overlap, mean=rows[0], per_rank=tuple(rows))
-    found = overlap.figure(Run(trace, replace(results, overlap=split)))
+    one_rank = EXAMPLES["one_rank"]()
+    rows = [replace(row, in_wait_s=in_wait_s) for row in one_rank.overlap.per_rank]
+    split = replace(one_rank.overlap, mean=rows[0], per_rank=tuple(rows))
+    found = overlap.figure(replace(one_rank, overlap=split).run)
     assert "diamond marks the whole input wait" in found.caption
     assert "orange" not in found.caption.lower()
     assert ("not known" in found.caption) == (in_wait_s is None)
@@ -462,8 +461,8 @@ def test_steps_in_the_two_tables_are_all_steps(name):
 
 
 def test_a_profile_alone_gives_one_reason_for_all_that_needs_a_log():
-    trace, results = EXAMPLES["profile_only"]()
-    run = Run(replace(trace, logs=()), results)
+    made = EXAMPLES["profile_only"]()
+    run = replace(made, trace=replace(made.trace, logs=())).run
     found = [f for f in page_of(run).figures if f.empty_reason and f.section != "Input and compute"]
     assert len(found) > 10
     assert {f.empty_reason for f in found} == {_NO_LOG}

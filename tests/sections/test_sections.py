@@ -44,7 +44,7 @@ LONGEST = Section(
 
 def test_a_new_section_is_in_page_text_and_json(monkeypatch):
     monkeypatch.setattr(sections, "SECTIONS", (*SECTIONS, LONGEST))
-    run = Run(*EXAMPLES["full"]())
+    run = EXAMPLES["full"]().run
     path = longest_name(run).path
     content = json.loads(summary_json(run))
     assert content["io"]["files"]["longest"] == path
@@ -66,6 +66,6 @@ def test_names_and_places_are_unique_and_known():
 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_every_value_of_the_contract_has_its_place(name):
-    content = summary_object(Run(*EXAMPLES[name]()))
+    content = summary_object(EXAMPLES[name]().run)
     top = dict.fromkeys(path.split(".")[0] for path in JSON_ORDER)
     assert list(content) == ["schema", "headline", "verdict", *top]

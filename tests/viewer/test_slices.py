@@ -15,7 +15,7 @@ from tests.analyses.test_laws import operations, spans, trace_of
 from tests.viewer import unpacking
 from vanidl import report
 from vanidl.analyses import analyse
-from vanidl.analyses.fates import Fate
+from vanidl.breakdown.overlap import Fate
 from vanidl.model.selection import Selection
 from vanidl.run import Run
 from vanidl.viewer.blocks import blocks, cut, fates_of, io_processes

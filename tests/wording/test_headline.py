@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.makers.accounts import account_of
-from tests.makers.results import EXAMPLES, Shape, everything
+from tests.makers.results import EXAMPLES, Example, Shape, everything
 from vanidl.breakdown import Breakdown
 from vanidl.breakdown.account import Column
 from vanidl.model.warnings import WARNING, Notice
@@ -14,28 +14,28 @@ from vanidl.wording.headline import Headline, headline
 from vanidl.wording.waits import mostly, parts_words
 
 
-def answer(trace, results) -> Headline:
-    return headline(trace, results, account_of(trace, results))
+def answer(made: Example) -> Headline:
+    return headline(made.trace, made.results, account_of(made))
 
 
 def said(name: str) -> str:
-    return str(answer(*EXAMPLES[name]()))
+    return str(answer(EXAMPLES[name]()))
 
 
 def with_overlap(name: str, **changes):
     """The example with values of the mean (and of the only rank) changed."""
-    trace, results = EXAMPLES[name]()
-    overlap = results.overlap
+    made = EXAMPLES[name]()
+    overlap = made.overlap
     own = {k: v for k, v in changes.items() if hasattr(overlap, k)}
     rank = {k: v for k, v in changes.items() if k not in own}
     rows = tuple(replace(row, **rank) for row in overlap.per_rank)
     overlap = replace(overlap, mean=replace(overlap.mean, **rank), per_rank=rows, **own)
-    return trace, replace(results, overlap=overlap)
+    return replace(made, overlap=overlap)
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_every_run_has_an_answer(name):
-    result = answer(*EXAMPLES[name]())
+    result = answer(EXAMPLES[name]())
     assert result.title.endswith(".")
     assert all(sentence.endswith(".") for sentence in result.support)
     assert "None" not in str(result)
@@ -56,9 +56,9 @@ def test_a_wait_that_is_mostly_not_io():
 
 
 def test_losses_of_records_are_named_where_the_wait_is_not_io():
-    trace, results = EXAMPLES["decoding"]()
-    lossy = EXAMPLES["many_ranks"]()[1].coverage
-    text = answer(trace, replace(results, coverage=lossy)).title
+    made = EXAMPLES["decoding"]()
+    lossy = EXAMPLES["many_ranks"]().results.coverage
+    text = answer(made.changed(coverage=lossy)).title
     assert "or I/O that was not recorded" in text
 
 
@@ -94,9 +94,9 @@ def test_counters_only_names_both_layers():
 
 
 def test_counters_of_a_run_that_is_mostly_stdio_name_it_first():
-    trace, results = EXAMPLES["counters_only"]()
-    small = replace(results.summary, bytes_read=4096, storage_bytes_read=8192)
-    found = answer(trace, replace(results, summary=small))
+    made = EXAMPLES["counters_only"]()
+    small = replace(made.results.summary, bytes_read=4096, storage_bytes_read=8192)
+    found = answer(made.changed(summary=small))
     assert "through POSIX" in found.title
     assert "wrote 954 MiB through STDIO; " in found.title
     assert not any("STDIO moved" in sentence for sentence in found.support)
@@ -107,13 +107,13 @@ def test_nothing_was_read():
 
 
 def test_zero_wait():
-    text = str(answer(*with_overlap("one_rank", input_wait_s=0.0, input_wait_io_s=0.0)))
+    text = str(answer(with_overlap("one_rank", input_wait_s=0.0, input_wait_io_s=0.0)))
     assert text.startswith("Training did not wait for input; ")
 
 
 def test_no_io_in_the_window():
     text = answer(
-        *with_overlap(
+        with_overlap(
             "one_rank", hidden_fraction=None, input_wait_io_s=0.0, input_wait_rest_at_least_s=13.98
         )
     ).title
@@ -122,22 +122,22 @@ def test_no_io_in_the_window():
 
 
 def test_hidden_unknown_without_compute():
-    text = answer(*with_overlap("one_rank", hidden_s=None, hidden_fraction=None, basis=None)).title
+    text = answer(with_overlap("one_rank", hidden_s=None, hidden_fraction=None, basis=None)).title
     assert "whether I/O was hidden is not known: the profile holds no compute" in text
-    text = answer(*with_overlap("one_rank", hidden_s=None, hidden_fraction=None)).title
+    text = answer(with_overlap("one_rank", hidden_s=None, hidden_fraction=None)).title
     assert text.endswith("whether I/O was hidden is not known.")
 
 
 def test_mostly_unobserved():
-    text = str(answer(*with_overlap("one_rank", io_s=10.0, unobserved_s=9.0)))
+    text = str(answer(with_overlap("one_rank", io_s=10.0, unobserved_s=9.0)))
     assert "90 % of the I/O time (9.00 s of 10.0 s) lies outside the profiled steps" in text
 
 
 def test_truncated_traces_give_lower_bounds():
-    trace, results = EXAMPLES["full"]()
-    layer = replace(results.coverage.layers[0], traced_fraction=0.61, partial=True)
-    coverage = replace(results.coverage, complete=False, layers=(layer,))
-    text = str(answer(trace, replace(results, coverage=coverage)))
+    made = EXAMPLES["full"]()
+    layer = replace(made.results.coverage.layers[0], traced_fraction=0.61, partial=True)
+    coverage = replace(made.results.coverage, complete=False, layers=(layer,))
+    text = str(answer(made.changed(coverage=coverage)))
     assert "61 % of the POSIX operations were traced: times of I/O are lower bounds." in text
 
 
@@ -149,99 +149,99 @@ def test_truncated_traces_give_lower_bounds():
      (None, None, "the run did I/O through")],
 )  # fmt: skip
 def test_no_bytes_are_nothing_and_unrecorded_bytes_are_not_named(read, written, said):
-    trace, results = EXAMPLES["counters_only"]()
-    summary = replace(results.summary, bytes_read=read, bytes_written=written)
-    assert said in str(answer(trace, replace(results, summary=summary)))
+    made = EXAMPLES["counters_only"]()
+    summary = replace(made.results.summary, bytes_read=read, bytes_written=written)
+    assert said in str(answer(made.changed(summary=summary)))
 
 
 def test_a_cut_trace_without_an_operation_of_the_steps_says_nothing_of_their_waits():
     """It ended before them, as one with full buffers does: that no I/O is seen is no finding."""
     none = {"io_s": 9.0, "unobserved_s": 9.0, "in_wait_s": 0.0, "hidden_s": 0.0}
-    trace, results = with_overlap("one_rank", **none, input_wait_io_s=0.0, hidden_fraction=None)
-    assert "the trace is not whole" not in str(answer(trace, results))
-    cut = replace(results.coverage, warnings=(Notice("truncated", "The trace is cut.", WARNING),))
-    text = str(answer(trace, replace(results, coverage=cut)))
+    made = with_overlap("one_rank", **none, input_wait_io_s=0.0, hidden_fraction=None)
+    assert "the trace is not whole" not in str(answer(made))
+    notice = Notice("truncated", "The trace is cut.", WARNING)
+    cut = replace(made.results.coverage, warnings=(notice,))
+    text = str(answer(made.changed(coverage=cut)))
     assert "how much of that was storage is not known: the trace is not whole" in text
     assert "none of that" not in text
     assert "no I/O was recorded during" not in text
 
 
 def test_profile_over_counters_names_what_was_counted():
-    trace, results = EXAMPLES["profile_only"]()
-    counted = EXAMPLES["counters_only"]()[1].summary
-    text = str(answer(trace, replace(results, summary=counted)))
+    made = EXAMPLES["profile_only"]()
+    counted = EXAMPLES["counters_only"]().results.summary
+    text = str(answer(made.changed(summary=counted)))
     assert "By its counters, the run read 1.51 GiB" in text
 
 
 def test_ranks_without_a_profile_are_not_averaged_in_silence():
-    trace, results = EXAMPLES["full"]()
-    overlap = replace(results.overlap, ranks_observed=1, per_rank=results.overlap.per_rank[:1])
-    text = answer(trace, replace(results, overlap=overlap)).title
+    made = EXAMPLES["full"]()
+    overlap = replace(made.overlap, ranks_observed=1, per_rank=made.overlap.per_rank[:1])
+    text = answer(replace(made, overlap=overlap)).title
     assert "averaged over 1 of 4 ranks" in text
 
 
 def test_profile_that_does_not_fit_the_io():
-    trace, results = EXAMPLES["full"]()
-    away = tuple(replace(p, clock_method="not aligned") for p in trace.profiles)
-    text = answer(replace(trace, profiles=away), replace(results, overlap=None)).title
+    made = EXAMPLES["full"]()
+    away = tuple(replace(p, clock_method="not aligned") for p in made.trace.profiles)
+    text = answer(replace(made, trace=replace(made.trace, profiles=away), overlap=None)).title
     assert text.endswith("is not known: the profile could not be laid over it.")
 
 
 def test_profile_without_steps_and_waits_is_not_called_misaligned():
-    trace, results = EXAMPLES["full"]()
-    text = answer(trace, replace(results, overlap=None)).title
+    made = EXAMPLES["full"]()
+    text = answer(replace(made, overlap=None)).title
     assert text.endswith("the profile holds neither marked steps nor two input waits.")
 
 
 def test_device_busy_during_the_wait():
-    text = str(answer(*with_overlap("one_rank", basis="device", starving_wait_s=4.0)))
+    text = str(answer(with_overlap("one_rank", basis="device", starving_wait_s=4.0)))
     assert "The device stood idle during 4.00 s of the wait" in text
 
 
 def test_ranks_that_wait_for_the_input_of_others():
-    trace, results = everything(Shape(ranks=2))
-    fast, slow = results.overlap.per_rank
+    made = everything(Shape(ranks=2))
+    fast, slow = made.overlap.per_rank
     fast = replace(fast, input_wait_s=0.4, communication_s=11.0)
     slow = replace(slow, input_wait_s=12.0, communication_s=0.2)
-    overlap = replace(results.overlap, per_rank=(fast, slow))
-    text = str(answer(trace, replace(results, overlap=overlap)))
+    overlap = replace(made.overlap, per_rank=(fast, slow))
+    text = str(answer(replace(made, overlap=overlap)))
     assert "1 rank of 2 waited little for input of their own but spent up to 11.0 s" in text
     assert "communication" in text
 
 
 def steps_profiled(profiled: int, counted: int):
-    trace, results = EXAMPLES["one_rank"]()
-    return trace, replace(
-        results, steps=replace(results.steps, per_rank_max=profiled, counted=counted)
-    )
+    made = EXAMPLES["one_rank"]()
+    steps = replace(made.results.steps, per_rank_max=profiled, counted=counted)
+    return made.changed(steps=steps)
 
 
 @pytest.mark.parametrize("profiled", [89, 90, 100])
 def test_nine_tenths_of_the_steps_are_nearly_all(profiled):
-    text = answer(*steps_profiled(profiled, 100)).title
+    text = answer(steps_profiled(profiled, 100)).title
     assert text.startswith(f"In {profiled} of about 100 steps, t") == (profiled < 90)
 
 
 @pytest.mark.parametrize("idle_s", [94.9, 95.0, 100.0])
 def test_a_device_that_idles_during_all_but_a_twentieth_of_the_wait_is_not_named(idle_s):
     changes = {"basis": "device", "input_wait_s": 100.0, "window_s": 200.0}
-    text = str(answer(*with_overlap("one_rank", **changes, starving_wait_s=idle_s)))
+    text = str(answer(with_overlap("one_rank", **changes, starving_wait_s=idle_s)))
     assert ("The device stood idle during 94.9 s of the wait" in text) == (idle_s < 95)
 
 
 @pytest.mark.parametrize("traced", [0.0, 0.01, 0.9899, 0.99, 1.0])
 def test_times_are_lower_bounds_below_99_of_100_traced_operations(traced):
-    trace, results = EXAMPLES["one_rank"]()
-    (layer, *others) = results.coverage.layers
-    assert layer.layer == results.summary.layer
+    made = EXAMPLES["one_rank"]()
+    (layer, *others) = made.results.coverage.layers
+    assert layer.layer == made.results.summary.layer
     layers = (replace(layer, traced_fraction=traced), *others)
-    text = str(answer(trace, replace(results, coverage=replace(results.coverage, layers=layers))))
+    text = str(answer(made.changed(coverage=replace(made.results.coverage, layers=layers))))
     assert ("times of I/O are lower bounds" in text) == (0 < traced < 0.99)
 
 
 @pytest.mark.parametrize("outside_s", [4.9, 5.0, 5.1, 10.0])
 def test_io_outside_of_the_steps_is_named_where_it_is_more_than_half(outside_s):
-    text = str(answer(*with_overlap("one_rank", io_s=10.0, unobserved_s=outside_s)))
+    text = str(answer(with_overlap("one_rank", io_s=10.0, unobserved_s=outside_s)))
     assert ("neither hidden nor exposed" in text) == (outside_s > 5)
 
 
@@ -259,12 +259,12 @@ def test_io_outside_of_the_steps_is_named_where_it_is_more_than_half(outside_s):
 def test_a_rank_waits_for_others_where_it_waits_little_itself_and_long_in_communication(
     own_s, communication_s, window_s, named
 ):
-    trace, results = everything(Shape(ranks=2))
-    fast, slow = results.overlap.per_rank
+    made = everything(Shape(ranks=2))
+    fast, slow = made.overlap.per_rank
     fast = replace(fast, input_wait_s=own_s, communication_s=communication_s, window_s=window_s)
     slow = replace(slow, input_wait_s=10.0, communication_s=0.0)
-    overlap = replace(results.overlap, per_rank=(fast, slow))
-    text = str(answer(trace, replace(results, overlap=overlap)))
+    overlap = replace(made.overlap, per_rank=(fast, slow))
+    text = str(answer(replace(made, overlap=overlap)))
     assert ("waited little for input of their own" in text) == named
 
 

@@ -19,7 +19,6 @@ from vanidl.compare.figures import FIGURES
 from vanidl.compare.wording import headline as compared
 from vanidl.report.brief import brief, plain
 from vanidl.report.first_screen import first_screen
-from vanidl.run import Run
 from vanidl.sections import figures
 from vanidl.survey.fleet import Fleet
 from vanidl.survey.jobs import Job
@@ -94,33 +93,39 @@ def varied(record: Any) -> Iterator[Any]:
             yield replace(record, **{field.name: int(extreme) if whole else extreme})
 
 
-def runs_of(trace: Any, results: Any) -> Iterator[Any]:
-    """Results with one number of one of their records at an extreme."""
+def runs_of(made: Any) -> Iterator[Any]:
+    """The run with one number of one of its records at an extreme."""
     for name in ("overlap", "summary", "steps", "placement"):
-        record = getattr(results, name)
+        of_time = name == "overlap"
+        record = getattr(made if of_time else made.results, name)
         if record is None:
             continue
+
+        def changed(one: Any, name: str = name, of_time: bool = of_time) -> Any:
+            return replace(made, overlap=one) if of_time else made.changed(**{name: one})
+
         for one in varied(record):
-            yield replace(results, **{name: one})
+            yield changed(one)
         inner = getattr(record, "mean", None) or getattr(record, "time", None)
         if is_dataclass(inner):
             key = "mean" if getattr(record, "mean", None) is inner else "time"
             for one in varied(inner):
-                yield replace(results, **{name: replace(record, **{key: one})})
+                yield changed(replace(record, **{key: one}))
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_headlines_of_extreme_values_read_well(name):
-    trace, results = example(name)
-    if len(trace.ranks) > 100:
+    made = example(name)
+    if len(made.trace.ranks) > 100:
         return
-    for changed in (results, *runs_of(trace, results)):
-        assert faults(str(headline(trace, changed, account_of(trace, changed)))) == []
+    for changed in (made, *runs_of(made)):
+        said = str(headline(changed.trace, changed.results, account_of(changed)))
+        assert faults(said) == []
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_first_screens_and_summaries_read_well(name):
-    run = Run(*example(name))
+    run = example(name).run
     screen = first_screen(run)
     said = [screen.verdict, *screen.facts, *(link.text for link in screen.trust)]
     said += [screen.bar.label] if screen.bar else []
@@ -137,7 +142,7 @@ def test_first_screens_and_summaries_read_well(name):
 
 @pytest.mark.parametrize("name", [n for n in EXAMPLES if n != "hostile"])
 def test_what_pictures_show_reads_well(name):
-    for figure in figures(Run(*example(name))):
+    for figure in figures(example(name).run):
         for text in (figure.alt_text, figure.empty_reason, figure.caption):
             assert faults(text) == [], (figure.id, text)
 

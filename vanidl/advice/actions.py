@@ -222,12 +222,12 @@ NOTHING_TO_FIX = "Input keeps up: nothing to fix."
 LITTLE_TO_GAIN = "Input keeps up: only small gains are left."
 
 
-def verdict(results: Results, diagnoses: Sequence[Diagnosis]) -> str:
+def verdict(results: Results, account: Breakdown, diagnoses: Sequence[Diagnosis]) -> str:
     """The sentence; "" where something is to be fixed, or not enough was recorded to say so.
 
     It needs input waits that were recorded, are under a tenth of the time, and no I/O missing.
     """
-    overlap = results.overlap
+    overlap = account.overlap
     share = overlap.input_wait_share if overlap is not None else None
     if share is None or share >= BOUND_SHARE:
         return ""

@@ -18,6 +18,7 @@ from vanidl.analyses.dataloader_batches import PREFETCH_FACTOR
 from vanidl.analyses.steps import RankSpans, rank_spans
 from vanidl.analyses.wait_metadata import total_s
 from vanidl.analyses.workers import Workers
+from vanidl.breakdown import Breakdown
 from vanidl.breakdown.pipelines import Pipeline, record_pipelines
 from vanidl.breakdown.rerun import Change as Lengths
 from vanidl.breakdown.rerun import Fetched, Settings, measure, play, rerun
@@ -175,29 +176,29 @@ class Batches:
     fetched: Fetched | None = None
 
 
-def can_replay(trace: Trace, results: Results) -> bool:
+def can_replay(trace: Trace, results: Results, account: Breakdown) -> bool:
     """Whether steps, input waits and single reads were recorded, on one clock.
 
     Not where ranks have different numbers of profiled steps, nor for results of a part of the
     time: its steps would not be those of the trace.
     """
-    steps, overlap = results.steps, results.overlap
+    steps, overlap = results.steps, account.overlap
     if steps is None or overlap is None or overlap.mean.input_wait_io_s is None:
         return False
     is_whole = len(steps.table.step) == int((trace.spans.kind == SpanKind.STEP).sum())
     return is_whole and steps.per_rank_min == steps.per_rank_max >= _FEWEST_STEPS
 
 
-def batches(trace: Trace, results: Results, read: Reads) -> tuple[Batches, ...]:
+def batches(trace: Trace, results: Results, account: Breakdown, read: Reads) -> tuple[Batches, ...]:
     """One entry per rank of a run that can be replayed."""
     ranks, workers = rank_spans(trace), results.workers
     recorded = _recorded(trace, ranks)
     since = trace.job.start_ns
-    epochs = results.phases.epochs if results.phases else ()
+    epochs = account.phases.epochs if account.phases else ()
     starts = [since + round(p.start_s * 1e9) for p in epochs]
     meeting = {p: _communication(trace, p, s) for p, s in ranks.items()}
     least = np.min(list(meeting.values()), axis=0)
-    rows = results.overlap.per_rank if results.overlap else ()
+    rows = account.overlap.per_rank if account.overlap else ()
     calls = {
         p: _Calls(row.input_wait_metadata_s or 0.0, total_s(trace, p))
         for p, row in zip(ranks, rows, strict=True)

@@ -21,7 +21,7 @@ def _hosts(facts: Facts) -> int:
 def _read_the_same(facts: Facts) -> Dataset | None:
     """The dataset where every rank reads (nearly) all of it in each pass."""
     data = facts.results.dataset
-    epochs = len(facts.results.phases.epochs) if facts.results.phases else 0
+    epochs = len(facts.account.phases.epochs) if facts.account.phases else 0
     return data if data is not None and read_by_all(data, epochs) else None
 
 

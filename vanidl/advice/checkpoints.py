@@ -10,7 +10,7 @@ from vanidl.advice.facts import Facts
 from vanidl.advice.finding import Rule, RuleResult
 from vanidl.advice.frameworks import PYTORCH
 from vanidl.analyses.files import FileRow
-from vanidl.analyses.phases import Phase
+from vanidl.breakdown.stages import Phase
 from vanidl.formatting.units import count, nbytes, percent, seconds, times
 from vanidl.model import intervals
 from vanidl.model.trace import POSIX, STDIO, STORAGE_LAYERS, SpanKind
@@ -28,7 +28,7 @@ OF_THE_TOOLS = ("log", "code", "system")
 
 
 def _stall(facts: Facts) -> RuleResult | None:
-    phases = facts.results.phases
+    phases = facts.account.phases
     run_s = facts.trace.job.run_time_s
     if phases is None or not phases.checkpoints or run_s <= 0:
         return None

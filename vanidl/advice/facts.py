@@ -13,11 +13,11 @@ from vanidl.advice.frameworks import PYTORCH, frameworks
 from vanidl.advice.levers import EVERY_WORKER
 from vanidl.analyses import Results
 from vanidl.analyses.files import GroupRow
-from vanidl.analyses.overlap import by_device
 from vanidl.analyses.summary import objects_apart
 from vanidl.breakdown import Breakdown, attribute_time
 from vanidl.breakdown.account import open_gains
 from vanidl.breakdown.causes import STORAGE
+from vanidl.breakdown.overlap import by_device
 from vanidl.breakdown.pipelines import Gains
 from vanidl.model.counter_tables import CounterTable
 from vanidl.model.trace import OBJECT, POSIX, Trace
@@ -66,7 +66,7 @@ class Facts:
     @property
     def starts_workers_anew(self) -> bool:
         """Whether epochs have workers of their own; of one epoch that is taken for granted."""
-        phases, since = self.results.phases, self.trace.job.start_ns
+        phases, since = self.account.phases, self.trace.job.start_ns
         middles = [(e.start_s + e.end_s) / 2 for e in phases.epochs] if phases else []
         if len(middles) < 2:
             return self.has_workers
@@ -104,7 +104,7 @@ class Facts:
     @property
     def window_s(self) -> float | None:
         """Mean profiled window of the observed ranks."""
-        overlap = self.results.overlap
+        overlap = self.account.overlap
         return overlap.mean.window_s if overlap and overlap.mean.window_s > 0 else None
 
     @property
@@ -115,7 +115,7 @@ class Facts:
     @cached_property
     def lost_s(self) -> float | None:
         """What training lost to input waits; on a device only what it stood idle."""
-        overlap = self.results.overlap
+        overlap = self.account.overlap
         if overlap is None or overlap.lost_to_input_s is None:
             return None
         idle = [r.starving_wait_s for r in overlap.per_rank]

@@ -6,9 +6,9 @@ from vanidl.advice import own_loaders
 from vanidl.advice.facts import Facts
 from vanidl.advice.finding import Rule, RuleResult, Value
 from vanidl.advice.frameworks import BACKGROUND, PREFETCH, phrases
-from vanidl.analyses.overlap import Overlap, RankOverlap
 from vanidl.breakdown.account import MEAN, WAIT
 from vanidl.breakdown.causes import DELIVERY, INPUT_CPU, STORAGE, WORKERS
+from vanidl.breakdown.overlap import Overlap, RankOverlap
 from vanidl.formatting.units import percent, plural, seconds
 from vanidl.wording.waits import OPEN, mostly, parts_words
 
@@ -23,7 +23,7 @@ def _waits(facts: Facts) -> Overlap | None:
     account = facts.account
     waited = account.length_ns(WAIT) if account.waits_known else 0.0
     bound = waited >= BOUND_SHARE * account.steps_ns > 0
-    return facts.results.overlap if bound else None
+    return facts.account.overlap if bound else None
 
 
 def _wait_evidence(overlap: Overlap) -> dict[str, Value]:
@@ -142,7 +142,7 @@ def _why_unknown(facts: Facts, mean: RankOverlap) -> str:
 
 
 def _not_overlapped(facts: Facts) -> RuleResult | None:
-    overlap = facts.results.overlap
+    overlap = facts.account.overlap
     if overlap is None or overlap.hidden_fraction is None:
         return None
     mean = overlap.mean
@@ -171,7 +171,7 @@ def _not_overlapped(facts: Facts) -> RuleResult | None:
 
 
 def _others(facts: Facts) -> RuleResult | None:
-    overlap = facts.results.overlap
+    overlap = facts.account.overlap
     if overlap is None or overlap.lost_to_input_s is None or overlap.mean.input_wait_s is None:
         return None
     blamed = {}

@@ -13,6 +13,7 @@ from vanidl.analyses import Results
 from vanidl.analyses.dataloader_batches import PREFETCH_FACTOR
 from vanidl.analyses.dataset import read_by_all
 from vanidl.analyses.steps import RankSpans, rank_spans
+from vanidl.breakdown import Breakdown
 from vanidl.breakdown.rerun import Settings, measure, rerun
 from vanidl.errors import UsageError
 from vanidl.formatting.units import percent, plural
@@ -41,21 +42,21 @@ _SPLIT = ", each with its part of the stream"
 """Of an IterableDataset: as it is, every worker would yield every sample."""
 
 
-def what_if(trace: Trace, results: Results) -> WhatIf | None:
+def what_if(trace: Trace, results: Results, account: Breakdown) -> WhatIf | None:
     """The usual changes; None where steps, input waits or single reads were not recorded.
 
     Where a thread reads ahead there are no predictions, and the result says why.
     """
-    if not can_replay(trace, results):
+    if not can_replay(trace, results, account):
         return None
     read = reads(trace)
-    ranks = batches(trace, results, read)
+    ranks = batches(trace, results, account, read)
     if refused := find_reading_thread(trace, results, read):
         return WhatIf(_mean_s(ranks), None, (), (), refused)
     replayed_s = _step_s(ranks, Change())
     alone_s = float(np.max([b.compute_s for b in ranks], axis=0).mean())
     rows = [_row("no input wait at all", alone_s, ranks, replayed_s)]
-    changes = _usual(ranks, _SPLIT if trace.streams else "") + _shared(ranks, results)
+    changes = _usual(ranks, _SPLIT if trace.streams else "") + _shared(ranks, results, account)
     rows += [
         _levered(_row(name, _step_s(ranks, change), ranks, replayed_s), change, trace)
         for name, change in changes
@@ -66,14 +67,14 @@ def what_if(trace: Trace, results: Results) -> WhatIf | None:
     return WhatIf(_mean_s(ranks), replayed_s, tuple(rows), (*ASSUMPTIONS, *of_streams))
 
 
-def predict(trace: Trace, results: Results, change: Change) -> Predicted:
+def predict(trace: Trace, results: Results, account: Breakdown, change: Change) -> Predicted:
     """Mean step time under one change.
 
     Raises:
         UsageError: the run lacks steps, input waits or single reads to replay, or a thread
             reads ahead.
     """
-    if not can_replay(trace, results):
+    if not can_replay(trace, results, account):
         raise UsageError(
             "expected profiled steps with input waits and traced reads, found a run without: "
             "record it with the PyTorch profiler and DXT or DFTracer."
@@ -81,7 +82,7 @@ def predict(trace: Trace, results: Results, change: Change) -> Predicted:
     read = reads(trace)
     if refused := find_reading_thread(trace, results, read):
         raise UsageError(f"expected a run whose loading can be replayed, found that {refused}.")
-    ranks = batches(trace, results, read)
+    ranks = batches(trace, results, account, read)
     replayed_s = _step_s(ranks, Change())
     return _row("as asked", _step_s(ranks, change), ranks, replayed_s)
 
@@ -107,11 +108,13 @@ def _usual(ranks: tuple[Batches, ...], of_workers: str) -> list[tuple[str, Chang
     return rows
 
 
-def _shared(ranks: tuple[Batches, ...], results: Results) -> list[tuple[str, Change]]:
+def _shared(
+    ranks: tuple[Batches, ...], results: Results, account: Breakdown
+) -> list[tuple[str, Change]]:
     """What several ranks can do about reading."""
     if len(ranks) < 2:
         return []
-    epochs = len(results.phases.epochs) if results.phases else 0
+    epochs = len(account.phases.epochs) if account.phases else 0
     if results.dataset is not None and read_by_all(results.dataset, epochs):
         name = f"each of {len(ranks)} ranks reads its block of a sample (spatial)"
         return [(name, Change(divided=len(ranks)))]

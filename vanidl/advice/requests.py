@@ -246,7 +246,7 @@ def _small(facts: Facts) -> RuleResult | None:
 
 def _asked_first(facts: Facts) -> RuleResult | None:
     """HEAD or a listing before the object itself."""
-    overlap = facts.results.overlap
+    overlap = facts.account.overlap
     if not facts.on_objects or overlap is None or not facts.reads:
         return None
     asking_s, window_s = overlap.mean.input_wait_metadata_s, overlap.mean.window_s

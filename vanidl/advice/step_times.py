@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 from vanidl.advice.facts import Facts
 from vanidl.advice.finding import Rule, RuleResult
 from vanidl.analyses.durations import DATA_READS, SLOW_FACTOR
-from vanidl.analyses.perstep import first_within
 from vanidl.analyses.steps import StepTable
+from vanidl.breakdown.step_records import first_within
 from vanidl.formatting.units import count, seconds, times
 
 FIRST_FACTOR = 3.0
@@ -27,7 +27,7 @@ def _table(facts: Facts) -> StepTable | None:
 
 def _first_of_epochs(facts: Facts, table: StepTable) -> NDArray[np.bool_]:
     """The steps in which an epoch begins, of each rank; checkpoint steps among them."""
-    phases = facts.results.phases
+    phases = facts.account.phases
     first = np.zeros(len(table.step), bool)
     for epoch in phases.epochs if phases else ():
         first[first_within(table, epoch)] = True

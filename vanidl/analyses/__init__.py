@@ -23,22 +23,18 @@ from vanidl.analyses import (
     coverage,
     dataset,
     durations,
-    fates,
     files,
     filetimeline,
     heatmaps,
     latencies,
     lines,
     operations,
-    overlap,
-    perstep,
-    phases,
     placement,
     sizes,
+    step_amounts,
     steps,
     summary,
     timeline,
-    undated_steps,
     workers,
 )
 from vanidl.analyses.access import Access
@@ -46,20 +42,19 @@ from vanidl.analyses.balance import Balance
 from vanidl.analyses.batches import Fetching
 from vanidl.analyses.benchmark import BenchmarkResult
 from vanidl.analyses.calls import Calls
+from vanidl.analyses.checkpoints import Burst
 from vanidl.analyses.coverage import Coverage
 from vanidl.analyses.dataset import Dataset
 from vanidl.analyses.durations import Durations
-from vanidl.analyses.fates import RankFates
 from vanidl.analyses.files import FileTotals
 from vanidl.analyses.filetimeline import FileTimeline
 from vanidl.analyses.latencies import Latencies
 from vanidl.analyses.lines import Lines
-from vanidl.analyses.overlap import Overlap
-from vanidl.analyses.perstep import PerStep
-from vanidl.analyses.phases import Phases
+from vanidl.analyses.operations import Operations
 from vanidl.analyses.placement import Placement
 from vanidl.analyses.reducing import Reduction, reduce_parts
 from vanidl.analyses.sizes import Sizes
+from vanidl.analyses.step_amounts import StepSums
 from vanidl.analyses.steps import Steps
 from vanidl.analyses.summary import Summary
 from vanidl.analyses.timeline import Timeline
@@ -96,19 +91,19 @@ class Results:
     files: FileTotals
     balance: Balance | None
     steps: Steps | None
-    overlap: Overlap | None
     dataset: Dataset | None = None
-    phases: Phases | None = None
     filetimeline: FileTimeline | None = None
     placement: Placement | None = None
-    perstep: PerStep | None = None
     workers: Workers | None = None
     fetching: Fetching | None = None
     durations: Durations | None = None
     latencies: Latencies | None = None
     lines: Lines | None = None
     benchmarks: tuple[BenchmarkResult, ...] = ()
-    fates: Mapping[int, RankFates] = field(default_factory=dict)  # by position in Trace.ranks
+    operations: Operations = operations.NOTHING
+    saves: tuple[Burst, ...] = ()
+    step_sums: StepSums = step_amounts.NOTHING  # of the rows of steps.table
+    kind_busy: Mapping[tuple[str, str, int], Intervals] = field(default_factory=dict)
     calls: Calls = field(default_factory=Calls)
     busy: Mapping[int, Intervals] = field(
         default_factory=dict
@@ -176,7 +171,7 @@ def reductions_of(trace: Trace) -> dict[str, Reduction]:
     """Reductions made for one trace; those of its files over time only where these are few."""
     made: dict[str, Reduction] = {
         "checkpoints": checkpoints.of_trace(trace),
-        "perstep": perstep.of_trace(trace),
+        "step_sums": step_amounts.of_trace(trace),
         "fetches": batches.of_trace(trace),
         "calls": calls.of_trace(trace),
     }
@@ -228,23 +223,17 @@ def _on_one_another(
     reduced: dict[str, Any], chosen: Trace, layer: str, unique: Future[dataset.UniqueByFile]
 ) -> dict[str, Any]:
     """The other results by name: they build on steps, on the dataset or on the time of ranks."""
-    step_result = steps.finish(reduced["operations"], chosen) or undated_steps.finish(chosen)
-    table = None if step_result is None else step_result.table
-    splits = overlap.rank_splits(chosen, reduced["operations"])
     data = dataset.finish(reduced["dataset"], chosen, layer, unique)
-    saved = checkpoints.checkpoints(reduced["checkpoints"], chosen)
-    stages = phases.finish(reduced["operations"], saved, chosen, data)
-    busy = reduced["files"].busy
     storage = reduced.get("storage") or _storage_of(reduced)
     return {
-        "steps": step_result,
-        "overlap": overlap.finish(splits, reduced["operations"], chosen, table, busy),
+        "steps": steps.finish(reduced["operations"], chosen),
         "dataset": data,
-        "phases": stages,
-        "perstep": perstep.finish(reduced["perstep"], splits, chosen, table, stages),
+        "operations": reduced["operations"],
+        "saves": tuple(checkpoints.checkpoints(reduced["checkpoints"], chosen)),
+        "step_sums": reduced["step_sums"],
+        "kind_busy": reduced["files"].busy,
         "workers": workers.finish(reduced["workers"], chosen, data),
         "fetching": batches.finish(reduced["fetches"], chosen),
-        "fates": fates.finish(splits),
         **dict(zip(("calls", "busy", "sum_ns"), storage, strict=True)),
     }
 

@@ -1,36 +1,18 @@
-"""Results as pandas frames: the only place where pandas is used, imported when asked for."""
+"""Results of the analyses as the columns of tables; `vanidl.breakdown.frames` has those of time."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, fields
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from vanidl.analyses import Results
-from vanidl.analyses.phases import Phase
-from vanidl.errors import UsageError
 from vanidl.model.selection import Selection, select
 from vanidl.model.trace import Part, Trace
 
-if TYPE_CHECKING:
-    import pandas
-
 Rows = Sequence[dict[str, Any]]
-
-
-def frame(name: str, trace: Trace, results: Results, selection: Selection) -> pandas.DataFrame:
-    """The frame of that name, one of FRAMES; times in seconds since the start of the job.
-
-    Raises:
-        UsageError: there is no frame of that name.
-    """
-    if name not in FRAMES:
-        raise UsageError(f"no frame {name!r}: expected one of {', '.join(FRAMES)}.")
-    import pandas  # half a second that the command line does not need
-
-    return pandas.DataFrame(FRAMES[name](trace, results, selection))
 
 
 def _operations(trace: Trace, results: Results, selection: Selection) -> dict[str, Any]:  # noqa: ARG001
@@ -72,7 +54,8 @@ def storable(text: str) -> str:
     return text.encode("utf-8", "backslashreplace").decode()
 
 
-def _row(record: Any) -> dict[str, Any]:  # noqa: ANN401  (any record of the results)
+def row_of(record: Any) -> dict[str, Any]:  # noqa: ANN401  (any record of the results)
+    """The fields of a record as one row."""
     return {k: storable(v) if isinstance(v, str) else v for k, v in asdict(record).items()}
 
 
@@ -81,7 +64,7 @@ def _timeline(trace: Trace, results: Results, selection: Selection) -> dict[str,
     if line is None:
         return {}
     rows, bins = line.bytes_read.shape
-    names = [name for name in _AMOUNTS if getattr(line, name) is not None]
+    names = [name for name in AMOUNTS if getattr(line, name) is not None]
     return {
         "row": np.repeat(np.array([storable(n) for n in line.row_labels], object), bins),
         "start_s": np.tile(line.edges_s[:-1], rows),
@@ -90,7 +73,7 @@ def _timeline(trace: Trace, results: Results, selection: Selection) -> dict[str,
     }
 
 
-_AMOUNTS = ("bytes_read", "bytes_written", "reads", "writes")
+AMOUNTS = ("bytes_read", "bytes_written", "reads", "writes")
 
 
 def _job_timeline(trace: Trace, results: Results, selection: Selection) -> dict[str, Any]:  # noqa: ARG001
@@ -98,7 +81,7 @@ def _job_timeline(trace: Trace, results: Results, selection: Selection) -> dict[
         return {}
     job = results.timeline.job
     bounds = {"start_s": job.edges_s[:-1], "end_s": job.edges_s[1:]}
-    known = [name for name in _AMOUNTS if getattr(job, name) is not None]
+    known = [name for name in AMOUNTS if getattr(job, name) is not None]
     return bounds | {name: getattr(job, name) for name in known}
 
 
@@ -116,35 +99,6 @@ def _file_timeline(trace: Trace, results: Results, selection: Selection) -> dict
     }
 
 
-def _steps(trace: Trace, results: Results, selection: Selection) -> dict[str, Any]:  # noqa: ARG001
-    if results.steps is None:
-        return {}
-    table = results.steps.table
-    columns = asdict(table) | {"duration_s": table.duration_s} | _each_step(results)
-    del columns["undated_s"]
-    labels = np.array([storable(trace.processes[i].label) for i in trace.ranks], object)
-    return columns | {"rank": labels[columns["rank"]]}
-
-
-_STEP_TIMES = ("in_wait_s", "hidden_s", "behind_communication_s", "other_s", "input_wait_io_s")
-
-
-def _each_step(results: Results) -> dict[str, Any]:
-    """What is known of each step beside its table; without a place in time, nothing is."""
-    each = results.perstep
-    if each is None:
-        return {}
-    amounts = {name: getattr(each, name) for name in _AMOUNTS}
-    known = {name: values for name, values in amounts.items() if values is not None}
-    paths, spent = np.empty(len(each.kind), object), np.empty(len(each.kind), object)
-    for i, files in enumerate(each.slowest):
-        paths[i] = [storable(path) for path, _ in files]
-        spent[i] = [seconds for _, seconds in files]
-    times = {name: getattr(each, name) for name in _STEP_TIMES}
-    words = {"kind": each.kind, "slowest_files": paths, "slowest_files_s": spent}
-    return known | times | words
-
-
 def _placement(trace: Trace, results: Results, selection: Selection) -> dict[str, Any]:  # noqa: ARG001
     """One row a placed step: which, and the bounds of its start."""
     if results.placement is None:
@@ -158,12 +112,7 @@ def _placement(trace: Trace, results: Results, selection: Selection) -> dict[str
 
 
 def _rows(pick: Callable[[Results], Iterable[Any]]) -> Callable[..., Rows]:
-    return lambda trace, results, selection: [_row(row) for row in pick(results)]  # noqa: ARG005
-
-
-def _phases(results: Results) -> tuple[Phase, ...]:
-    found = results.phases
-    return (*found.stages, *found.epochs, *found.checkpoints) if found else ()
+    return lambda trace, results, selection: [row_of(row) for row in pick(results)]  # noqa: ARG005
 
 
 def _fetches(trace: Trace, results: Results, selection: Selection) -> dict[str, Any]:  # noqa: ARG001
@@ -187,18 +136,15 @@ FRAMES: dict[str, Callable[[Trace, Results, Selection], Any]] = {
     "timeline": _timeline,
     "job_timeline": _job_timeline,
     "file_timeline": _file_timeline,
-    "steps": _steps,
     "placement": _placement,
     "files": _rows(lambda r: r.files.rows),
     "kinds": _rows(lambda r: r.files.by_kind),
     "mounts": _rows(lambda r: r.files.by_mount),
     "dataset": _rows(lambda r: r.dataset.files if r.dataset else ()),
-    "phases": _rows(_phases),
     "sizes": _rows(lambda r: r.sizes.histogram),
     "durations": _rows(lambda r: r.latencies.histogram if r.latencies else ()),
     "slowest": _rows(lambda r: r.latencies.slowest if r.latencies else ()),
     "ranks": _rows(lambda r: r.balance.rows if r.balance else ()),
-    "overlap": _rows(lambda r: r.overlap.per_rank if r.overlap else ()),
     "fetches": _fetches,
     "layers": _rows(lambda r: r.summary.layers),
     "warnings": _rows(lambda r: r.coverage.warnings),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,7 +11,15 @@ from numpy.typing import NDArray
 from vanidl.analyses.operations import Operations
 from vanidl.model import intervals
 from vanidl.model.intervals import Intervals
-from vanidl.model.trace import FROM_COMPUTE, ClockReason, Profile, SpanKind, Spans, Trace
+from vanidl.model.trace import (
+    FROM_COMPUTE,
+    ClockReason,
+    Profile,
+    SpanKind,
+    Spans,
+    Trace,
+    UndatedSteps,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,10 +165,10 @@ def rank_spans(trace: Trace) -> dict[int, RankSpans]:
 
 
 def finish(reduced: Operations, trace: Trace) -> Steps | None:
-    """Statistics over all steps of all ranks; None where no step was profiled."""
+    """Statistics over all steps of all ranks; None where no step was profiled or timed."""
     ranks = rank_spans(trace)
     if not ranks:
-        return None
+        return measure_undated(trace)
     traced = bool(reduced.totals)
     blocks = [
         _rows(position, spans, trace, reduced.busy.get(position, intervals.EMPTY), traced)
@@ -178,6 +187,48 @@ def finish(reduced: Operations, trace: Trace) -> Steps | None:
         log_clocks(trace), loader_waits(trace), counted=_counted(trace, max(counts)),
         device=_device(trace),
     )  # fmt: skip
+
+
+def measure_undated(trace: Trace) -> Steps | None:
+    """Steps of which only durations are known, over all ranks; None where there are none.
+
+    Starts and ends in the table are nan: durations do not say when, so nothing that needs a
+    place in time (waits, I/O during a step, overlap) is computed from them.
+    """
+    family = trace.family
+    found = [(int(family[d.process]), d) for d in trace.step_durations]
+    found = sorted(((rank, d) for rank, d in found if rank >= 0), key=lambda row: row[0])
+    if not found:
+        return None
+    rank = np.concatenate([np.full(len(d.step), position, np.int32) for position, d in found])
+    duration_s = np.concatenate([d.duration_ns for _, d in found]) / 1e9
+    missing = np.full(len(rank), np.nan)
+    table = StepTable(
+        rank, np.concatenate([d.step for _, d in found]), missing, missing, missing, missing,
+        duration_s,
+    )  # fmt: skip
+    counts = np.unique(rank, return_counts=True)[1]
+    return Steps(
+        " + ".join(sorted({d.source for _, d in found})),
+        int(counts.min()),
+        int(counts.max()),
+        len(counts),
+        float(duration_s.mean()),
+        float(np.median(duration_s)),
+        float(np.percentile(duration_s, 99)),
+        _clock_of_undated(trace, found),
+        table,
+        clocks(trace),
+    )
+
+
+def _clock_of_undated(trace: Trace, found: Sequence[tuple[int, UndatedSteps]]) -> ClockEvidence:
+    """Not aligned, where the steps are of profiles with times of their own."""
+    ranks = {rank for rank, _ in found}
+    for profile, clock in zip(trace.profiles, clocks(trace), strict=True):
+        if not profile.aligned and int(trace.family[profile.process]) in ranks:
+            return clock
+    return ClockEvidence("none", None, None)
 
 
 def _counted(trace: Trace, profiled: int) -> int | None:

@@ -15,7 +15,15 @@ from numpy.typing import NDArray
 
 from vanidl.analyses import Results
 from vanidl.analyses.coverage import Coverage
-from vanidl.breakdown import assumptions, input_wait, pipelines, windows
+from vanidl.breakdown import (
+    assumptions,
+    input_wait,
+    overlap,
+    pipelines,
+    stages,
+    step_records,
+    windows,
+)
 from vanidl.breakdown.assumptions import BINS_HOLD_ALL, NOT_MAPPED
 from vanidl.breakdown.causes import (
     BLOCKED,
@@ -43,10 +51,13 @@ from vanidl.breakdown.causes import (
 )
 from vanidl.breakdown.each_window import Windows, gather_windows
 from vanidl.breakdown.input_wait import Served
+from vanidl.breakdown.overlap import Overlap, RankFates
 from vanidl.breakdown.pipelines import Gains
 from vanidl.breakdown.rank_cells import Evidence, Mask, RankCells, divide_tiles, find_activity
 from vanidl.breakdown.sources import counters, heatmaps
 from vanidl.breakdown.sources.counters import ALL, StorageBounds
+from vanidl.breakdown.stages import Phases
+from vanidl.breakdown.step_records import StepRecords
 from vanidl.model import intervals
 from vanidl.model.intervals import Intervals
 from vanidl.model.trace import Spans, Trace
@@ -103,6 +114,10 @@ class Breakdown:
     layers: Mapping[str, tuple[float, float, float]] = field(default_factory=dict)
     """Layer -> seconds of reading, writing and metadata, mean over ranks; not added up."""
     outermost: frozenset[str] = frozenset()
+    overlap: Overlap | None = None
+    fates: Mapping[int, RankFates] = field(default_factory=dict)  # by position in Trace.ranks
+    phases: Phases | None = None
+    step_records: StepRecords | None = None
 
     def cell(self, key: str) -> Cell:
         """The cell of a key; nothing, [0, 0], of a cause that cannot be in the window.
@@ -195,6 +210,8 @@ def attribute_time(
         _account_device(table, trace, position, by_rank.of(position))
     bounds = sources.bounds
     processes = [trace.processes[p] for p in trace.ranks]
+    splits = overlap.split_io(trace, results.operations)
+    phases = stages.find_phases(trace, results)
     return Breakdown(
         tuple(p.label for p in processes),
         tuple(p.rank for p in processes),
@@ -203,6 +220,10 @@ def attribute_time(
         table.columns(steps, bounds),
         {} if bounds is None else bounds.layers,
         frozenset() if bounds is None else bounds.outermost,
+        overlap.summarize_overlap(trace, results, splits),
+        overlap.trace_fates(splits),
+        phases,
+        step_records.record_steps(trace, results, splits, phases),
     )
 
 

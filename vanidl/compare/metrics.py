@@ -10,7 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from vanidl.analyses import Results
-from vanidl.analyses.overlap import Overlap
+from vanidl.analyses.steps import Steps
+from vanidl.breakdown.overlap import Overlap
 from vanidl.compare.sides import Sample
 from vanidl.model.trace import STDIO, STORAGE_LAYERS
 from vanidl.model.warnings import NOT_COMPARABLE, serious_codes
@@ -42,7 +43,19 @@ def _of(read: Callable[[Results], float | None]) -> Callable[[Sample], float | N
 
 
 def _overlap(read: Callable[[Overlap], float | None]) -> Callable[[Sample], float | None]:
-    return _of(lambda results: None if results.overlap is None else read(results.overlap))
+    def read_sample(sample: Sample) -> float | None:
+        found = _overlap_of(sample)
+        return None if found is None else read(found)
+
+    return read_sample
+
+
+def _overlap_of(sample: Sample) -> Overlap | None:
+    return None if sample.account is None else sample.account.overlap
+
+
+def _steps(sample: Sample) -> Steps | None:
+    return None if sample.results is None else sample.results.steps
 
 
 def _mean_step_s(results: Results) -> float | None:
@@ -53,9 +66,9 @@ def _median_step_s(results: Results) -> float | None:
     return None if results.steps is None else results.steps.median_s
 
 
-def _steps_per_s(results: Results) -> float | None:
+def _steps_per_s(sample: Sample) -> float | None:
     """Profiled steps of one rank over the time of the windows they lie in."""
-    steps, overlap = results.steps, results.overlap
+    steps, overlap = _steps(sample), _overlap_of(sample)
     window_s = sum(row.window_s for row in overlap.per_rank) if overlap is not None else 0.0
     return len(steps.table.step) / window_s if steps is not None and window_s > 0 else None
 
@@ -77,7 +90,7 @@ def _run_time_s(sample: Sample) -> float | None:
 
 
 METRICS: tuple[Metric, ...] = (
-    Metric("throughput", "throughput", "steps/s", HIGHER, "steps", _of(_steps_per_s)),
+    Metric("throughput", "throughput", "steps/s", HIGHER, "steps", _steps_per_s),
     Metric("step_time_s", "median step time", "s", LOWER, "steps", _of(_median_step_s)),
     Metric("step_time_mean_s", "mean step time", "s", LOWER, "steps", _of(_mean_step_s)),
     Metric("wall_time_s", "wall time of the command", "s", LOWER, "clock",
@@ -129,7 +142,7 @@ def per_step(metric: Metric) -> Metric:
 
 def steps_a_rank(sample: Sample) -> float | None:
     """Profiled steps of a rank, on average over the ranks; None where none was."""
-    steps = None if sample.results is None else sample.results.steps
+    steps = _steps(sample)
     return None if steps is None else len(steps.table.step) / steps.ranks
 
 
@@ -155,5 +168,5 @@ def stdio_share(sample: Sample) -> float | None:
 
 def basis(sample: Sample) -> str | None:
     """What counts as compute in the run, as `Overlap.basis`; None where unknown."""
-    overlap = None if sample.results is None else sample.results.overlap
+    overlap = _overlap_of(sample)
     return None if overlap is None else overlap.basis

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from vanidl.analyses import Results
 from vanidl.anonymize.pseudonyms import Pseudonyms
+from vanidl.breakdown import Breakdown
 from vanidl.errors import SeveralJobsError
 from vanidl.formatting.from_logs import clean_path, clean_text, set_clean
 from vanidl.model.ceiling import Ceiling
@@ -37,6 +38,7 @@ class Sample:
     pair: int | None = None  # runs of different sides with equal numbers belong together
     missing: str = ""
     ending: Ending | None = None  # of the recorded command
+    account: Breakdown | None = None  # of time
 
     def __post_init__(self) -> None:
         """The path as it may be shown."""
@@ -84,7 +86,10 @@ def sample_of(
     """What a comparison keeps of a run."""
     trace = run.trace
     ranks = tuple(trace.processes[i].label for i in trace.ranks)
-    return Sample(str(path), trace.job, ranks, run.results, wall_time_s, pair, ending=trace.ending)
+    return Sample(
+        str(path), trace.job, ranks, run.results, wall_time_s, pair, ending=trace.ending,
+        account=run.breakdown,
+    )  # fmt: skip
 
 
 def sub_folders(path: Path) -> list[Path]:

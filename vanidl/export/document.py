@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from vanidl.analyses.frames import FRAMES
+from vanidl.breakdown.frames import FRAMES
 from vanidl.export.table_kinds import TABLES
 from vanidl.export.tables import OPERATIONS
 from vanidl.files.atomic import write_whole

@@ -9,10 +9,10 @@ from vanidl.analyses.batches import FetchedBatches
 from vanidl.analyses.dataset_records import DataFile
 from vanidl.analyses.files import FileRow, GroupRow
 from vanidl.analyses.latencies import DurationBin, SlowOperation
-from vanidl.analyses.overlap import RankOverlap
-from vanidl.analyses.phases import Phase
 from vanidl.analyses.sizes import SizeBin
 from vanidl.analyses.summary import LayerTotals
+from vanidl.breakdown.overlap import RankOverlap
+from vanidl.breakdown.stages import Phase
 from vanidl.model.warnings import Notice
 from vanidl.schema import Kind, fields_of
 

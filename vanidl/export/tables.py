@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from vanidl.analyses.frames import FRAMES, OPERATION_COLUMNS, operation_columns, operation_words
+from vanidl.analyses.frames import OPERATION_COLUMNS, operation_columns, operation_words
+from vanidl.breakdown.frames import FRAMES
 from vanidl.files.arrow import require_arrow
 from vanidl.formatting.units import plural
 from vanidl.model.selection import select

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from matplotlib.figure import FigureBase
 
-from vanidl.analyses.overlap import Overlap, RankOverlap
+from vanidl.breakdown.overlap import Overlap, RankOverlap
 from vanidl.paper.style import Series, drawable
 from vanidl.run import Run
 from vanidl.sections.overlap import PARTS

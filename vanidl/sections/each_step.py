@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.analyses.perstep import CHECKPOINT, FIRST, ORDINARY, PerStep, by_kind
 from vanidl.analyses.steps import StepTable
+from vanidl.breakdown.step_records import CHECKPOINT, FIRST, ORDINARY, StepRecords, mean_by_kind
 from vanidl.figures.downsample import n_of_m
 from vanidl.figures.figure import Column, Figure, Table
 from vanidl.formatting.names import elided
@@ -90,7 +90,7 @@ def _explained(table: Table) -> Iterator[str]:
         yield "Beside a file: the time in it."
 
 
-def _others(each: PerStep) -> str:
+def _others(each: StepRecords) -> str:
     """Where the steps are that the first table leaves to the second."""
     apart = int((each.kind != ORDINARY).sum())
     if not apart:
@@ -106,7 +106,7 @@ def _cut(table: Table) -> str:
     return " Shown are the longest." if table.cut else ""
 
 
-def _compared(table: StepTable, each: PerStep) -> str:
+def _compared(table: StepTable, each: StepRecords) -> str:
     """Mean durations of each kind in a sentence."""
     found = []
     for kind, noun in ((FIRST, "first step"), (CHECKPOINT, "checkpoint step"), (ORDINARY, "other")):
@@ -125,7 +125,7 @@ _FILES = ("slowest file", "second slowest")
 Rows = NDArray[np.intp]
 
 
-def _columns(table: StepTable, each: PerStep, rows: Rows) -> list[tuple[Column, list[Cell]]]:
+def _columns(table: StepTable, each: StepRecords, rows: Rows) -> list[tuple[Column, list[Cell]]]:
     """Every column with its cells of these steps; those that would say nothing are left out."""
     found: list[tuple[Column, list[Cell]]] = [
         (Column("step", "count"), [int(k) for k in table.step[rows]]),
@@ -142,7 +142,7 @@ def _columns(table: StepTable, each: PerStep, rows: Rows) -> list[tuple[Column, 
     return [(column, cells) for column, cells in found if set(cells) != {None}]
 
 
-def _times(table: StepTable, each: PerStep) -> list[tuple[str, NDArray[np.float64]]]:
+def _times(table: StepTable, each: StepRecords) -> list[tuple[str, NDArray[np.float64]]]:
     columns = [
         ("duration", table.duration_s),
         ("input wait", table.input_wait_s),
@@ -157,7 +157,7 @@ def _times(table: StepTable, each: PerStep) -> list[tuple[str, NDArray[np.float6
     return [c for c in columns if c[0] != "behind comm." or not silent]
 
 
-def _table(trace: Trace, table: StepTable, each: PerStep, rows: Rows) -> Table:
+def _table(trace: Trace, table: StepTable, each: StepRecords, rows: Rows) -> Table:
     """The longest of the rows, in order of rank and start."""
     limit = LIMIT if len(trace.ranks) <= MANY_RANKS else LIMIT_OF_MANY
     kept = np.sort(rows[np.argsort(-table.duration_s[rows], kind="stable")[:limit]])
@@ -201,7 +201,7 @@ def _short(path: str) -> str:
 def _text(run: Run) -> str | None:
     """First steps of epochs and checkpoint steps beside the others; None without such."""
     steps, each = run.steps, run.perstep
-    kinds = () if steps is None or each is None else by_kind(steps.table, each)
+    kinds = () if steps is None or each is None else mean_by_kind(steps.table, each)
     if len(kinds) < 2:
         return None
     header = ("kind", "steps", "duration", "input wait", "of it I/O", "in I/O", "read", "written")

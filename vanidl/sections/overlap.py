@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from vanidl.analyses.overlap import Overlap, RankOverlap
+from vanidl.breakdown.overlap import Overlap, RankOverlap
 from vanidl.figures import palette
 from vanidl.figures.downsample import n_of_m
 from vanidl.figures.figure import Column, Figure, Spec, Table

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from vanidl.analyses.perstep import KindMeans, by_kind
 from vanidl.analyses.steps import (
     ClockEvidence,
     DeviceSteps,
@@ -15,6 +14,7 @@ from vanidl.analyses.steps import (
     Steps,
     StepTable,
 )
+from vanidl.breakdown.step_records import KindMeans, mean_by_kind
 from vanidl.figures import palette
 from vanidl.figures.downsample import n_of_m, rounded, spread_out
 from vanidl.figures.figure import Column, Figure, Spec, Table
@@ -301,7 +301,7 @@ def _json(run: Run) -> Object | None:
     steps, each = run.steps, run.perstep
     if steps is None:
         return None
-    kinds = () if each is None else by_kind(steps.table, each)
+    kinds = () if each is None else mean_by_kind(steps.table, each)
     return {
         "source": steps.source,
         "steps_from": steps.steps_from or None,

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.analyses.fates import RankFates, busy_by_fate
+from vanidl.breakdown.overlap import RankFates, busy_by_fate
 from vanidl.encoding.budget import read_whole
 from vanidl.errors import InputError
 from vanidl.files.checked_json import checked_fields
@@ -69,15 +69,15 @@ def write_store(run: Run, folder: Path) -> None:
     lanes, _ = shown_lanes(trace, SERVED)
     with writing(folder) as columns:
         segments = [
-            _written(block, columns, fates_of(lanes, block.lane, run.results.fates))
+            _written(block, columns, fates_of(lanes, block.lane, run.breakdown.fates))
             for block in blocks(trace, lanes)
             if len(block)
         ]
         fates = {
             position: columns.add("fate_start", found.start)
-            for position, found in run.results.fates.items()
+            for position, found in run.breakdown.fates.items()
         }
-        for found in run.results.fates.values():
+        for found in run.breakdown.fates.values():
             columns.add("fate", found.fate)
     meta = {
         "version": VERSION,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.analyses.fates import Fate, RankFates, busy_by_fate
+from vanidl.breakdown.overlap import Fate, RankFates, busy_by_fate
 from vanidl.model import intervals
 from vanidl.model.intervals import Intervals
 from vanidl.viewer.blocks import Block

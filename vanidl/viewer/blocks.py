@@ -9,7 +9,7 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.analyses.fates import NEVER_OBSERVED, RankFates
+from vanidl.breakdown.overlap import NEVER_OBSERVED, RankFates
 from vanidl.model.selection import SelectedParts
 from vanidl.model.trace import WRITE, SpanKind, Spans, Trace
 from vanidl.viewer.lanes import IO, SPAN_LANES, Lanes

@@ -11,8 +11,8 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.analyses.fates import RankFates
 from vanidl.analyses.timeline import Timeline
+from vanidl.breakdown.overlap import RankFates
 from vanidl.figures.downsample import spread_out
 from vanidl.model.selection import select
 from vanidl.model.trace import SpanKind, Trace
@@ -117,7 +117,7 @@ class _Gathered:
         wanted = _windows(trace, run, room.slices)
         chosen = _Chosen(BusyBins(edges, {}), wanted, room.slices)
         for block in blocks(trace, lanes):
-            fates = fates_of(lanes, block.lane, run.results.fates)
+            fates = fates_of(lanes, block.lane, run.breakdown.fates)
             chosen.add(block, fates, whole=block.lane in whole)
         return cls(run, room, trace, lanes, cut_words, whole, chosen, (low, high))
 
@@ -135,7 +135,7 @@ class _Gathered:
         return Content(
             trace, self.lanes, *self.bounds_ns, dict(chosen.total), (*chosen.whole, *parts),
             windows, self.whole, chosen.bins, self.ranks_cut, worst_steps(run.steps),
-            dict(run.results.fates),
+            dict(run.breakdown.fates),
         )  # fmt: skip
 
 

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vanidl.analyses.dataloader_batches import deliveries
-from vanidl.analyses.fates import RankFates
 from vanidl.analyses.timeline import JobTimeline
+from vanidl.breakdown.overlap import RankFates
 from vanidl.figures import palette
 from vanidl.formatting.names import elided
 from vanidl.model.ordering import stable_order

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from vanidl.analyses.overlap import by_loop
+from vanidl.breakdown.overlap import by_loop
 
 _COMPUTE = {
     "device": "device kernels",

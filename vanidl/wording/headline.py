@@ -11,10 +11,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from vanidl.analyses import Results
-from vanidl.analyses.overlap import Overlap, RankOverlap, by_device
 from vanidl.analyses.summary import Summary, objects_apart
 from vanidl.breakdown import Breakdown
 from vanidl.breakdown.account import EPOCH_END, MEAN, PHASE, WAIT
+from vanidl.breakdown.overlap import Overlap, RankOverlap, by_device
 from vanidl.formatting.names import elided
 from vanidl.formatting.units import count, percent, plural, seconds
 from vanidl.model.trace import Trace
@@ -73,7 +73,7 @@ class Headline:
 
 def headline(trace: Trace, results: Results, account: Breakdown) -> Headline:
     """One title sentence and the supporting sentences that apply."""
-    overlap, ending = results.overlap, ending_words(trace.ending)
+    overlap, ending = account.overlap, ending_words(trace.ending)
     if overlap is None:
         title = _without_overlap(trace, results, account)
         support = _present(

@@ -103,7 +103,7 @@ def test_overlap_bars_add_up():
     data = overlap.figure(comparison).spec["data"]
     total = np.sum([s["x"] for s in data if s["type"] == "bar"], axis=0)
     for side, found in zip(comparison.sides, total, strict=True):
-        io = [s.results.overlap.mean.io_s for s in side.samples]
+        io = [s.account.overlap.mean.io_s for s in side.samples]
         assert found == pytest.approx(np.mean(io))
 
 

@@ -207,6 +207,6 @@ def test_stalls_that_the_median_does_not_see_make_the_headline():
 
 
 def _with_throughput(sample: Sample, factor: float) -> Sample:
-    overlap = sample.results.overlap
+    overlap = sample.account.overlap
     rows = tuple(replace(row, window_s=row.window_s / factor) for row in overlap.per_rank)
-    return replace(sample, results=replace(sample.results, overlap=replace(overlap, per_rank=rows)))
+    return replace(sample, account=replace(sample.account, overlap=replace(overlap, per_rank=rows)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from vanidl.analyses.overlap import RankOverlap
+from vanidl.breakdown.overlap import RankOverlap
 from vanidl.compare import Comparison, Side
 from vanidl.compare.figures.sides import named
 from vanidl.figures import palette
@@ -61,9 +61,9 @@ def _record(
 def _means(side: Side) -> dict[str, float | None]:
     """The mean over the runs of each quantity; None where any run did not record it."""
     found = [
-        sample.results.overlap.mean
+        sample.account.overlap.mean
         for sample in side.samples
-        if sample.results is not None and sample.results.overlap is not None
+        if sample.account is not None and sample.account.overlap is not None
     ]
     return {name: _mean(found, name) for name, _ in _COLUMNS}
 

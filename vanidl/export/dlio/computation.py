@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.analyses.phases import Phase
+from vanidl.breakdown.stages import Phase
 from vanidl.export.dlio.entries import MEASURED, Entry, Scalar, unknown
 from vanidl.export.dlio.training import saves_of
 from vanidl.formatting.units import percent, plural

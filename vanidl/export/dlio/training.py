@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from vanidl.analyses.phases import Phase
+from vanidl.breakdown.stages import Phase
 from vanidl.export.dlio.entries import ASSUMED, MEASURED, Entry
 from vanidl.export.dlio.fetched import Fetched
 from vanidl.formatting.units import plural

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tests.makers.results import EXAMPLES
-from vanidl.analyses.overlap import IO_WAIT, OTHER_WAIT, UNKNOWN_WAIT
+from vanidl.breakdown.overlap import IO_WAIT, OTHER_WAIT, UNKNOWN_WAIT
 
 
 @pytest.mark.parametrize(
@@ -23,7 +23,7 @@ from vanidl.analyses.overlap import IO_WAIT, OTHER_WAIT, UNKNOWN_WAIT
 )
 def test_a_wait_is_mostly_what_half_of_it_is(io_s, metadata_s, rest_s, mostly):
     mean = replace(
-        EXAMPLES["one_rank"]()[1].overlap.mean,
+        EXAMPLES["one_rank"]().overlap.mean,
         input_wait_s=10.0,
         input_wait_io_s=io_s,
         input_wait_metadata_s=metadata_s,

@@ -8,32 +8,29 @@ in the timeline: over all steps and the time outside them they add up to the tot
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.analyses import timebins
-from vanidl.analyses.operations import add_sparse
-from vanidl.analyses.overlap import Split
-from vanidl.analyses.phases import Phase, Phases
-from vanidl.analyses.rows import Rows
-from vanidl.analyses.steps import StepTable, rank_spans
+from vanidl.analyses import Results
+from vanidl.analyses.step_amounts import AMOUNTS, slowest_files
+from vanidl.analyses.steps import StepTable
+from vanidl.breakdown.overlap import Split
+from vanidl.breakdown.stages import Phase, Phases
 from vanidl.model import intervals
-from vanidl.model.trace import WRITE, Trace
+from vanidl.model.trace import Trace
 
 Int64Array = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 ORDINARY, FIRST, CHECKPOINT = "", "first of epoch", "checkpoint"
-SLOWEST = 3
 _AT_ONCE = 0.5  # of a usual step
 _MOSTLY = 0.5  # of a step
-_AMOUNTS = 4  # reads, writes, bytes read, bytes written
 
 
 @dataclass(frozen=True, slots=True)
-class PerStep:
+class StepRecords:
     """One entry a row of the step table, in its order; shape (steps,), times in seconds.
 
     `busy_s` = in_wait_s + hidden_s + behind_communication_s + other_s, the split of the
@@ -71,73 +68,19 @@ class KindMeans:
     bytes_written: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class StepSums:
-    """Sparse sums: `amounts[i]` of step row `row[i]`, and `spent` ns at `key` = row, file."""
-
-    row: Int64Array
-    amounts: Int64Array  # shape (n, 4): reads, writes, bytes read, bytes written
-    key: Int64Array
-    spent: Int64Array
-
-
-_NONE = np.empty(0, np.int64)
-NOTHING = StepSums(_NONE, np.empty((0, _AMOUNTS), np.int64), _NONE, _NONE)
-
-
-@dataclass(frozen=True, slots=True)
-class _Cells:
-    """The time of one rank in cells between the borders of its steps."""
-
-    bounds: Int64Array
-    row: Int64Array  # cell -> row of the step table, -1 outside steps
-
-
-@dataclass(frozen=True, slots=True)
-class OfSteps:
-    """The reduction for the steps of one trace."""
-
-    cells: dict[int, _Cells] = field(default_factory=dict)  # position in Trace.ranks -> cells
-    NOTHING: StepSums = NOTHING
-
-    def partial(self, rows: Rows, trace: Trace) -> StepSums:
-        """The sums of some rows."""
-        value = NOTHING
-        for position, own in rows.by_position(self.cells.keys()):
-            value = self.combine(value, _step_sums(own, self.cells[position], len(trace.files)))
-        return value
-
-    def combine(self, a: StepSums, b: StepSums) -> StepSums:
-        """The sums of both."""
-        row, amounts = _added((a.row, a.amounts), (b.row, b.amounts))
-        return StepSums(row, amounts, *add_sparse((a.key, a.spent), (b.key, b.spent)))
-
-
-def of_trace(trace: Trace) -> OfSteps:
-    """The reduction for the steps of a trace, in the order of its step table."""
-    cells, before = {}, 0
-    for position, spans in rank_spans(trace).items():
-        cells[position] = _cells(spans.steps.start, spans.steps.end, before)
-        before += len(spans.steps)
-    return OfSteps(cells)
-
-
-def finish(
-    sums: StepSums,
-    splits: Mapping[int, Split],
-    trace: Trace,
-    table: StepTable | None,
-    phases: Phases | None,
-) -> PerStep | None:
+def record_steps(
+    trace: Trace, results: Results, splits: Mapping[int, Split], phases: Phases | None
+) -> StepRecords | None:
     """One row a profiled step; None where no step has a place in time."""
-    if table is None or not splits:
+    if results.steps is None or not splits:
         return None
+    table, sums = results.steps.table, results.step_sums
     traced = not np.isnan(table.busy_s).all()
-    amounts = np.zeros((_AMOUNTS, len(table.step)), np.int64)
+    amounts = np.zeros((AMOUNTS, len(table.step)), np.int64)
     amounts[:, sums.row] = sums.amounts.T
     columns = [_columns(splits[position]) for position in np.unique(table.rank).tolist()]
     times = [np.concatenate(column) for column in zip(*columns, strict=True)]
-    return PerStep(
+    return StepRecords(
         kinds_of(table, phases),
         amounts[0] if traced else None,
         amounts[1] if traced else None,
@@ -150,11 +93,11 @@ def finish(
         times[3],
         table.input_wait_s,
         times[4],
-        _slowest(sums, len(table.step), trace),
+        slowest_files(sums, len(table.step), trace),
     )
 
 
-def by_kind(table: StepTable, each: PerStep) -> tuple[KindMeans, ...]:
+def mean_by_kind(table: StepTable, each: StepRecords) -> tuple[KindMeans, ...]:
     """Means over ordinary steps, first steps of epochs, and checkpoint steps."""
     found = []
     for kind in (ORDINARY, FIRST, CHECKPOINT):
@@ -172,58 +115,6 @@ def _mean(values: NDArray[np.number] | None, rows: NDArray[np.intp]) -> float | 
     if values is None or np.isnan(values[rows].astype(float)).any():
         return None
     return float(values[rows].mean())
-
-
-def _cells(start: Int64Array, end: Int64Array, before: int) -> _Cells:
-    """Cells of steps in order of start; where two overlap, time counts in the later one."""
-    borders = np.unique(np.concatenate([start, end]))
-    bounds = np.concatenate([borders[:1] - 1, borders, borders[-1:] + 1])
-    step = np.searchsorted(start, bounds[:-1], side="right") - 1
-    inside = (step >= 0) & (bounds[:-1] < end[np.maximum(step, 0)])
-    return _Cells(bounds, np.where(inside, step + before, -1))
-
-
-def _step_sums(rows: Rows, cells: _Cells, files: int) -> StepSums:
-    """The sums of the rows of one rank."""
-    row, amounts = _amounts(rows, cells)
-    spent = timebins.shares(rows.start, rows.end, rows.duration, cells.bounds)
-    key, total = _NONE, _NONE
-    for owner, at, share in spent:
-        inside = (cells.row[at] >= 0) & (share > 0)
-        keys = cells.row[at[inside]] * files + rows.file[owner[inside]]
-        key, total = add_sparse((key, total), _summed(keys, share[inside]))
-    return StepSums(row, amounts, key, total)
-
-
-def _amounts(rows: Rows, cells: _Cells) -> tuple[Int64Array, Int64Array]:
-    """(rows ascending, their amounts) of the operations of one rank."""
-    write = (rows.op == WRITE).astype(np.int64)
-    row = cells.row[timebins.bin_of(rows.start, cells.bounds)]
-    blocks = [(row, np.stack([1 - write, write, 0 * write, 0 * write], axis=1))]
-    for owner, at, share in timebins.shares(rows.start, rows.end, rows.nbytes, cells.bounds):
-        wrote = write[owner]
-        moved = np.stack([0 * share, 0 * share, share * (1 - wrote), share * wrote], axis=1)
-        blocks.append((cells.row[at], moved))
-    at_row = np.concatenate([r for r, _ in blocks])
-    amounts = np.concatenate([a for _, a in blocks])
-    inside = at_row >= 0
-    return _added((_NONE, NOTHING.amounts), (at_row[inside], amounts[inside]))
-
-
-def _added(
-    a: tuple[Int64Array, Int64Array], b: tuple[Int64Array, Int64Array]
-) -> tuple[Int64Array, Int64Array]:
-    keys, place = np.unique(np.concatenate([a[0], b[0]]), return_inverse=True)
-    total = np.zeros((len(keys), _AMOUNTS), np.int64)
-    np.add.at(total, place.ravel(), np.concatenate([a[1], b[1]]))
-    return keys, total
-
-
-def _summed(keys: Int64Array, values: Int64Array) -> tuple[Int64Array, Int64Array]:
-    distinct, place = np.unique(keys, return_inverse=True)
-    total = np.zeros(len(distinct), np.int64)
-    np.add.at(total, place.ravel(), values)
-    return distinct, total
 
 
 def _columns(split: Split) -> tuple[Floats, ...]:
@@ -280,15 +171,3 @@ def _most(table: StepTable, start_s: float, end_s: float) -> list[int]:
     _, first = np.unique(table.rank[rows], return_index=True)
     found: list[int] = rows[first].tolist()
     return found
-
-
-def _slowest(sums: StepSums, steps: int, trace: Trace) -> tuple[tuple[tuple[str, float], ...], ...]:
-    """Of each step the files with most time in I/O."""
-    found: list[list[tuple[str, float]]] = [[] for _ in range(steps)]
-    row, file = np.divmod(sums.key, max(len(trace.files), 1))
-    order = np.lexsort((file, -sums.spent, row))
-    row, file, spent = row[order], file[order], sums.spent[order]
-    place = np.arange(len(row)) - np.searchsorted(row, row)
-    for i in np.flatnonzero(place < SLOWEST):
-        found[row[i]].append((trace.files.path[int(file[i])], int(spent[i]) / 1e9))
-    return tuple(tuple(files) for files in found)

@@ -10,7 +10,7 @@ from hypothesis import given
 
 from tests.analyses.test_laws import operations, spans, trace_of
 from tests.makers.records import JOB_START_NS, Io, Span, darshan_log, profile
-from vanidl.analyses import analyse
+from tests.makers.runs import analysed
 from vanidl.merge.assemble import assemble
 from vanidl.merge.jobs import Group
 from vanidl.model.trace import SpanKind
@@ -21,7 +21,7 @@ SECOND = 1000 * MS
 
 def phases_of(ios, seen=None, **more):
     profiles = () if seen is None else (profile(seen),)
-    return analyse(assemble(Group((darshan_log(ios, **more),), profiles), {})).phases
+    return analysed(assemble(Group((darshan_log(ios, **more),), profiles), {})).phases
 
 
 def reads(at: int, *, pieces: int = 10) -> list[Io]:
@@ -46,12 +46,12 @@ def steps(first: int, count: int, at: int, *, double: int | None = None) -> list
 @given(operations(), spans)
 def test_stages_follow_on_one_another_and_fill_the_run(ios, seen):
     trace = trace_of(ios, seen)
-    phases = analyse(trace).phases
+    phases = analysed(trace).phases
     bounds = [(round(p.start_s * 1e9), round(p.end_s * 1e9)) for p in phases.stages]
     assert bounds[0][0] == 0
     assert bounds[-1][1] == trace.job.end_ns - trace.job.start_ns
     assert [end for _, end in bounds[:-1]] == [start for start, _ in bounds[1:]]
-    data = analyse(trace).dataset
+    data = analysed(trace).dataset
     inside = sum(p.bytes_read for p in phases.stages if p.bytes_read is not None)
     late = sum(io.nbytes for _, io in ios if io.start == trace.job.end_ns - trace.job.start_ns)
     assert inside + late >= (data.bytes_read if data else 0) >= inside
@@ -70,7 +70,7 @@ def test_a_step_that_all_ranks_are_in_is_of_training_on_each(late_ms, slow):
         seen += [s for s in steps(slow, 9, first) if s.kind == SpanKind.STEP]
         profiles.append(profile(seen, pid=100 + rank, rank=rank))
     logs = tuple(darshan_log(reads(SECOND), pid=100 + rank) for rank in range(len(late_ms)))
-    stages = analyse(assemble(Group(logs, tuple(profiles)), {})).phases.stages
+    stages = analysed(assemble(Group(logs, tuple(profiles)), {})).phases.stages
     counted = {phase.name: phase.steps or 0 for phase in stages}
     assert (counted["warm-up"], counted["training"]) == (slow, 9)
 
@@ -127,7 +127,7 @@ def test_a_profile_of_a_part_adds_to_what_the_workers_show():
     seen += steps(20, 15, 6_500 * MS)
     seen += steps(35, 10, 8 * SECOND) + steps(45, 3, 9 * SECOND, double=45)
     trace = assemble(Group(generations(6), (profile(seen),)), {})
-    phases = analyse(trace).phases
+    phases = analysed(trace).phases
     assert len(phases.epochs) == 6
     assert "2 of 5 borders" in phases.epochs[0].evidence
     assert "against" not in phases.epochs[0].evidence
@@ -155,7 +155,7 @@ def test_files_that_workers_share_out_anew_are_epochs():
         start = JOB_START_NS + SECOND + i * MS
         logs.append(darshan_log(ios, pid=200 + i, parent=100, start_ns=start, names=names))
     trainer = darshan_log([Io(0, MS, 0, 10, op=1)], names={1: "/data/log.txt"})
-    phases = analyse(assemble(Group((trainer, *logs), ()), {})).phases
+    phases = analysed(assemble(Group((trainer, *logs), ()), {})).phases
     assert [p.start_s for p in phases.epochs] == pytest.approx([1, 3, 5], abs=0.01)
 
 
@@ -168,7 +168,7 @@ def test_ranks_that_read_the_same_side_by_side_are_no_epochs():
         )
         for rank in range(2)
     ]  # fmt: skip
-    assert analyse(assemble(Group(tuple(logs), ()), {})).phases.epochs == ()
+    assert analysed(assemble(Group(tuple(logs), ()), {})).phases.epochs == ()
 
 
 def test_a_short_profile_does_not_number_epochs():
@@ -184,7 +184,9 @@ def test_epochs_named_in_the_profile_come_first():
     order = iter(range(3))
     codes = [next(order) if k == SpanKind.EPOCH else 0 for k in made.kind.tolist()]
     made = replace(made, names=names, name=made.name + codes)
-    phases = analyse(assemble(Group((darshan_log(reads(SECOND, pieces=100)),), (made,)), {})).phases
+    phases = analysed(
+        assemble(Group((darshan_log(reads(SECOND, pieces=100)),), (made,)), {})
+    ).phases
     assert [p.start_s for p in phases.epochs] == pytest.approx([1, 1.4, 1.8])
     assert "1 of 2 borders" in phases.epochs[0].evidence
 
@@ -201,7 +203,7 @@ def test_workers_started_anew_are_epochs():
         for g in range(3)
         for i in range(2)
     ]
-    phases = analyse(assemble(Group((trainer, *generations), ()), {})).phases
+    phases = analysed(assemble(Group((trainer, *generations), ()), {})).phases
     assert [p.start_s for p in phases.epochs] == [1, 3, 5]
     assert "workers" in phases.epochs[0].evidence or "worker" in phases.epochs[0].evidence
 

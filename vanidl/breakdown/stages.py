@@ -17,9 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.analyses import epochs
-from vanidl.analyses.checkpoints import Burst
-from vanidl.analyses.dataset import Dataset
+from vanidl.analyses import Results, epochs
 from vanidl.analyses.epochs import EpochStarts
 from vanidl.analyses.operations import Operations
 from vanidl.analyses.rows import small_parts_together
@@ -71,10 +69,9 @@ class Phases:
 _Bounds = tuple[str, int, int, str]
 
 
-def finish(
-    reduced: Operations, saved: Sequence[Burst], trace: Trace, data: Dataset | None
-) -> Phases | None:
+def find_phases(trace: Trace, results: Results) -> Phases | None:
     """The phases; None where neither a dataset read nor a profiled step was recorded."""
+    reduced, saved, data = results.operations, results.saves, results.dataset
     spans = rank_spans(trace)
     first, last = epochs.first_read_ns(trace, data), epochs.last_read_ns(trace, data)
     if first is None and not spans:

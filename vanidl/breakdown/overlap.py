@@ -9,16 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from enum import IntEnum
 
 import numpy as np
+from numpy.typing import NDArray
 
-from vanidl.analyses import wait_metadata, wait_range
+from vanidl.analyses import Results, wait_metadata
 from vanidl.analyses.operations import Operations
 from vanidl.analyses.steps import RankSpans, StepTable, rank_spans
 from vanidl.analyses.wait_metadata import WaitMetadata
 from vanidl.model import intervals
 from vanidl.model.intervals import Intervals, intersect, subtract
-from vanidl.model.trace import SpanKind, Spans, Trace
+from vanidl.model.trace import Process, Profile, SpanKind, Spans, Trace
+
+Int64Array = NDArray[np.int64]
 
 HALF = 0.5
 IO_WAIT, OTHER_WAIT, UNKNOWN_WAIT = "I/O", "not I/O", "not known"
@@ -102,24 +106,19 @@ class Overlap:
     pipeline_share: float | None  # (dataset I/O or preprocessing) / run time; None: unrecorded
 
 
-def finish(
-    splits: Mapping[int, Split],
-    reduced: Operations,
-    trace: Trace,
-    table: StepTable | None,
-    busy: wait_metadata.Busy,
+def summarize_overlap(
+    trace: Trace, results: Results, splits: Mapping[int, Split]
 ) -> Overlap | None:
     """The split of every rank with profiled steps; None where there is none.
 
     Args:
-        splits: of each rank, by position in Trace.ranks.
-        reduced: its operations.
         trace: the run.
-        table: its steps.
-        busy: when each rank read or wrote files of each kind.
+        results: its analyses.
+        splits: of each rank, by position in Trace.ranks.
     """
-    if not splits or table is None:
+    if not splits or results.steps is None:
         return None
+    table, reduced, busy = results.steps.table, results.operations, results.kind_busy
     basis = _basis(trace)
     rows = tuple(
         _with_metadata(
@@ -243,11 +242,11 @@ class Split:
     waited_in_io: Intervals | None  # part of the input waits
 
 
-def rank_splits(trace: Trace, reduced: Operations) -> dict[int, Split]:
+def split_io(trace: Trace, reduced: Operations) -> dict[int, Split]:
     """Position in Trace.ranks -> its split, for ranks with at least one profiled step."""
     basis = _basis(trace)
     return {
-        position: _split_io(
+        position: _split_rank(
             reduced,
             position,
             spans,
@@ -260,7 +259,7 @@ def rank_splits(trace: Trace, reduced: Operations) -> dict[int, Split]:
     }
 
 
-def _split_io(
+def _split_rank(
     reduced: Operations, position: int, spans: RankSpans, did: Activity, basis: str | None
 ) -> Split:
     """Without wait spans the waits are somewhere in the window, unknown; on basis ops even
@@ -317,8 +316,8 @@ def _with_range(row: RankOverlap, trace: Trace, position: int, split: Split) -> 
     """The row with the I/O that was in waits, and may have been, by its clocks."""
     if split.observed is None or split.in_wait is None:
         return row
-    found = wait_range.of_rank(trace, position, split.observed, split.did.starving)
-    return replace(row, in_wait_at_least_s=found.at_least_s, in_wait_at_most_s=found.at_most_s)
+    least_s, most_s = bound_by_clocks(trace, position, split.observed, split.did.starving)
+    return replace(row, in_wait_at_least_s=least_s, in_wait_at_most_s=most_s)
 
 
 def _with_metadata(row: RankOverlap, found: WaitMetadata | None) -> RankOverlap:
@@ -362,3 +361,134 @@ def _minus(a: float | None, b: float | None) -> float | None:
 
 def _ratio(a: float | None, b: float | None) -> float | None:
     return None if a is None or not b else a / b
+
+
+def bound_by_clocks(
+    trace: Trace, position: int, observed: Intervals, starving: Intervals
+) -> tuple[float, float]:
+    """Seconds of I/O in waits whatever the offsets of the clocks are, and what there may be.
+
+    An operation lay up to `earlier` before and `later` after where it was laid. So it was in a
+    wait for sure where all of that is, and may have been where any of that is.
+
+    Args:
+        trace: the run.
+        position: of the rank in Trace.ranks.
+        observed: its I/O in the profiled window.
+        starving: its input waits.
+    """
+    earlier, later = _open_ns(trace, position)
+    sure = _grown(starving, -earlier, -later)
+    possible = _grown(starving, later, earlier)
+    at_most = min(intersect(observed, possible).length, starving.length)
+    return intersect(observed, sure).length / 1e9, at_most / 1e9
+
+
+def _open_ns(trace: Trace, position: int) -> tuple[int, int]:
+    """How far any operation of a rank can lie before and after its place, ns."""
+    trainer = trace.ranks[position]
+    logs = [p for p in trace.processes if p.trainer == trainer and p.clock_evidence]
+    with_steps = set(np.unique(trace.spans.source[trace.spans.kind == SpanKind.STEP]).tolist())
+    profiles = [p for i, p in enumerate(trace.profiles) if p.process == trainer and i in with_steps]
+    own = [_sides(p) for p in profiles]
+    workers = [_sides(p) for p in logs]
+    # Adding to a log's times moves its operations later, adding to a profile's the waits.
+    return (
+        max((low for low, _ in workers), default=0) + max((high for _, high in own), default=0),
+        max((high for _, high in workers), default=0) + max((low for low, _ in own), default=0),
+    )
+
+
+def _sides(clock: Process | Profile) -> tuple[int, int]:
+    """How far the true offset may lie below and above the one that is used."""
+    used = clock.clock_offset_ns
+    return max(used - clock.clock_low_ns, 0), max(clock.clock_high_ns - used, 0)
+
+
+def _grown(spans: Intervals, before: int, after: int) -> Intervals:
+    """Each span longer by so much at its start and its end, or shorter; none where none is left."""
+    start, end = spans.start - before, spans.end + after
+    kept = start < end
+    return intervals.union(start[kept], end[kept])
+
+
+_EVER = np.iinfo(np.int64).min
+
+
+class Fate(IntEnum):
+    """What became of the time of an operation."""
+
+    IN_WAIT = 0
+    HIDDEN = 1
+    BEHIND_COMMUNICATION = 2
+    OTHER = 3  # within the steps, under nothing that was recorded
+    UNOBSERVED = 4  # outside the steps that were recorded
+    UNKNOWN = 5  # within the steps; what else went on was not recorded
+
+
+@dataclass(frozen=True, slots=True)
+class RankFates:
+    """What a rank's I/O comes to at each time, the split of the overlap as a function of time.
+
+    All time in cells: fate[i] holds from start[i] up to start[i + 1], the last for ever.
+    """
+
+    start: Int64Array  # ns since the epoch, the first before all time
+    fate: NDArray[np.uint8]
+
+    def at(self, times: Int64Array) -> NDArray[np.intp]:
+        """The cell that each time lies in."""
+        return np.searchsorted(self.start, times, side="right") - 1
+
+
+NEVER_OBSERVED = RankFates(np.array([_EVER], np.int64), np.array([Fate.UNOBSERVED], np.uint8))
+"""The fates of a rank without a profiled step."""
+
+
+def trace_fates(splits: Mapping[int, Split]) -> dict[int, RankFates]:
+    """Position in Trace.ranks -> its fates, for ranks with at least one profiled step."""
+    return {position: _fates_of(split) for position, split in splits.items()}
+
+
+def _fates_of(split: Split) -> RankFates:
+    windows, did = split.spans.windows, split.did
+    unknown = split.other is None
+    layers: list[tuple[Intervals, Fate]] = [
+        (windows, Fate.UNKNOWN if unknown else Fate.OTHER),
+    ]  # the last that covers a time holds
+    if split.behind_communication is not None:
+        layers.append((did.communication, Fate.BEHIND_COMMUNICATION))
+    if split.hidden is not None:
+        layers.append((did.compute, Fate.HIDDEN))
+    if split.in_wait is not None:
+        layers.append((did.starving, Fate.IN_WAIT))
+    edges = [edge for spans, _ in layers for edge in spans]
+    start = np.unique(np.concatenate([np.array([_EVER], np.int64), *edges]))
+    fate = np.full(len(start), Fate.UNOBSERVED, np.uint8)
+    for spans, code in layers:
+        fate[_covered(spans, start)] = code
+    outside = ~_covered(windows, start)
+    fate[outside] = Fate.UNOBSERVED
+    changes = np.append(True, fate[1:] != fate[:-1])
+    return RankFates(start[changes], fate[changes])
+
+
+def _covered(spans: Intervals, at: Int64Array) -> NDArray[np.bool_]:
+    """Which of the times are covered."""
+    if not len(spans.start):
+        return np.zeros(len(at), bool)
+    last = np.searchsorted(spans.start, at, side="right") - 1
+    inside: NDArray[np.bool_] = (last >= 0) & (at < spans.end[np.maximum(last, 0)])
+    return inside
+
+
+def busy_by_fate(busy: Intervals, fates: RankFates) -> dict[Fate, Intervals]:
+    """The parts of a busy time by what became of them; those that are empty are left out."""
+    found = {}
+    for fate in Fate:
+        cells = np.flatnonzero(fates.fate == fate)
+        ends = np.append(fates.start[1:], np.iinfo(np.int64).max)
+        part = intervals.intersect(busy, Intervals(fates.start[cells], ends[cells]))
+        if len(part.start):
+            found[fate] = part
+    return found

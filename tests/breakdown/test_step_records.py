@@ -10,12 +10,13 @@ from hypothesis import strategies as st
 import vanidl
 from tests.analyses.test_laws import operations, spans, steps, trace_of
 from tests.makers.records import JOB_START_NS, Io, Span, darshan_log, profile
+from tests.makers.runs import analysed
 from tests.makers.sameness import same
-from vanidl.analyses import analyse, reduce_parts, reductions_of
-from vanidl.analyses.perstep import by_kind, kinds_of
-from vanidl.analyses.phases import Phase, Phases
+from vanidl.analyses import reduce_parts, reductions_of
 from vanidl.analyses.rows import rows_of
 from vanidl.analyses.steps import StepTable
+from vanidl.breakdown.stages import Phase, Phases
+from vanidl.breakdown.step_records import kinds_of, mean_by_kind
 from vanidl.merge.assemble import assemble
 from vanidl.merge.jobs import Group
 from vanidl.model.trace import SpanKind
@@ -26,7 +27,7 @@ SPLIT = ("in_wait_s", "hidden_s", "behind_communication_s", "other_s")
 
 @given(operations(), spans)
 def test_every_step_splits_exactly_and_steps_add_up_to_the_window(ios, seen):
-    results = analyse(trace_of(ios, seen))
+    results = analysed(trace_of(ios, seen))
     each, rank = results.perstep, results.overlap.per_rank[0]
     if not ios:
         assert each.reads is None
@@ -44,7 +45,7 @@ def test_every_step_splits_exactly_and_steps_add_up_to_the_window(ios, seen):
 
 @given(operations())
 def test_amounts_agree_with_a_plain_loop(ios):
-    each = analyse(trace_of(ios)).perstep
+    each = analysed(trace_of(ios)).perstep
     if not ios:
         return
     for k, step in enumerate(steps()):
@@ -69,7 +70,7 @@ def share(io: Io, step: Span) -> int:
 @given(operations())
 def test_slowest_files_are_those_with_most_time_in_the_step(ios):
     trace = trace_of(ios)
-    each = analyse(trace).perstep
+    each = analysed(trace).perstep
     for k, step in enumerate(steps()):
         spent: dict[str, int] = {}
         for _, io in ios:
@@ -85,9 +86,9 @@ def test_slowest_files_are_those_with_most_time_in_the_step(ios):
 @given(operations(), st.randoms(use_true_random=False))
 def test_any_order_of_parts_gives_the_same_bits(ios, random):
     trace = trace_of(ios, max_part_rows=3)
-    reduction = reductions_of(trace)["perstep"]
+    reduction = reductions_of(trace)["step_sums"]
     parts = list(trace.io)
-    whole = reduce_parts({"perstep": reduction}, parts, trace)["perstep"]
+    whole = reduce_parts({"step_sums": reduction}, parts, trace)["step_sums"]
     random.shuffle(parts)
     shuffled = reduction.NOTHING
     for part in parts:
@@ -110,7 +111,7 @@ def looped(first_step: int = 0):
     ios.append(Io(save, save + 10 * MS, 0, 2_000_000, 2, 1))
     names = {1: "/data/part.h5", 2: "/out/model.pt"}
     log = darshan_log(ios, names=names)
-    return analyse(assemble(Group((log,), (profile(seen, base_ns=JOB_START_NS),)), {}))
+    return analysed(assemble(Group((log,), (profile(seen, base_ns=JOB_START_NS),)), {}))
 
 
 def test_first_steps_of_epochs_and_checkpoint_steps_stand_apart():
@@ -118,7 +119,7 @@ def test_first_steps_of_epochs_and_checkpoint_steps_stand_apart():
     assert results.perstep.kind.tolist() == [
         "first of epoch", "", "", "", "", "first of epoch", "", "checkpoint", "", ""
     ]  # fmt: skip
-    kinds = by_kind(results.steps.table, results.perstep)
+    kinds = mean_by_kind(results.steps.table, results.perstep)
     assert [(k.kind, k.steps) for k in kinds] == [
         ("ordinary", 7), ("first of epoch", 2), ("checkpoint", 1)
     ]  # fmt: skip
