@@ -13,7 +13,7 @@ import pytest
 from tests.advice.labeled import RECIPES, made
 from tests.makers.accounts import account_of
 from tests.makers.comparisons import EXAMPLE_COMPARISONS
-from tests.makers.results import EXAMPLES
+from tests.makers.results import EXAMPLES, Example
 from vanidl.advice.registry import find
 from vanidl.compare.figures import FIGURES
 from vanidl.compare.wording import headline as compared
@@ -180,9 +180,10 @@ def test_findings_read_well(name):
 
 @pytest.mark.parametrize("name", ["slow_rank", "one_reader", "read_again", "tiny_files"])
 def test_findings_of_extreme_values_read_well(name):
-    trace, results = job(name)
-    for changed in runs_of(trace, results):
-        for finding in find(trace, changed):
+    run = made(name)
+    example = Example(run.trace, run.results, run.overlap)
+    for changed in runs_of(example):
+        for finding in find(changed.trace, changed.results, changed.account):
             assert finding.detail[-1] + finding.advice[-1] == "..", finding.code
             text = f"{finding.title}. {finding.detail} {finding.advice}"
             assert faults(text) == [], finding.code

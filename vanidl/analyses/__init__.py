@@ -231,7 +231,7 @@ def _on_one_another(
         "operations": reduced["operations"],
         "saves": tuple(checkpoints.checkpoints(reduced["checkpoints"], chosen)),
         "step_sums": reduced["step_sums"],
-        "kind_busy": reduced["files"].busy,
+        "kind_busy": dict(sorted(reduced["files"].busy.items())),
         "workers": workers.finish(reduced["workers"], chosen, data),
         "fetching": batches.finish(reduced["fetches"], chosen),
         **dict(zip(("calls", "busy", "sum_ns"), storage, strict=True)),
