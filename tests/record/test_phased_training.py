@@ -48,6 +48,28 @@ def test_windows_are_where_they_were(
         assert begin <= start <= stop <= end
 
 
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        (SpanKind.FORWARD, "forward"),
+        (SpanKind.BACKWARD, "backward"),
+        (SpanKind.OPTIMIZER, "optimizer"),
+    ],
+)
+def test_parts_of_steps_are_where_they_were(recorded: tuple, kind: SpanKind, name: str) -> None:
+    run, truth = recorded
+    spans = run.trace.spans.pick(run.trace.spans.kind == kind)
+    assert len(spans) == len(truth[name]) == 12
+    after = [pair[0] for pair in truth["backward"]] if name == "forward" else None
+    for i, (begin, end) in enumerate(zip(spans.start.tolist(), spans.end.tolist(), strict=True)):
+        start, stop = truth[name][i]
+        assert start <= begin <= stop
+        # a forward pass goes on until the backward pass
+        assert (stop if after is None else after[i]) >= end or after is not None
+    parts = {key for key in run.breakdown.columns if key.startswith("step_part/")}
+    assert {f"step_part/{part}" for part in ("prepare", name, "rest")} <= parts
+
+
 def test_no_step_holds_any_of_them(recorded: tuple) -> None:
     run, _ = recorded
     assert run.steps.per_rank_max == 12

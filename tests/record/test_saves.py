@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 from importlib.util import find_spec
 from pathlib import Path
@@ -104,6 +105,15 @@ def test_saves_have_their_last_name_and_their_size(tmp_path: Path, channel: hook
     assert events.number.tolist() == [3, 5, 3]
     # the rename, the save that failed and the rename of the folder are events without bytes
     assert (found.events.kind == CHECKPOINT).sum() == 5
+
+
+@pytest.mark.parametrize(("nbytes", "saved"), [((1 << 20) - 1, False), (1 << 20, True)])
+def test_what_is_pickled_in_memory_is_no_checkpoint_unless_large(
+    tmp_path: Path, channel: hooks.Channel, nbytes: int, saved: bool
+) -> None:
+    library(channel).save(bytes(nbytes), io.BytesIO())
+    channel.journal.close()
+    assert bool(list(tmp_path.glob("*.steps"))) is saved
 
 
 def test_the_outermost_call_counts_with_all_that_it_saved(

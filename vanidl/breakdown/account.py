@@ -432,6 +432,10 @@ def _add_up(table: _Table, position: int, cells: RankCells) -> None:
         STEP: within,
         WAIT: within & (part == windows.INPUT_WAIT),
         EPOCH_END: part == windows.EPOCH_END,
+        **{
+            f"{STEP_PART}/{windows.PART_NAMES[code]}": within & (part == code)
+            for code in windows.BESIDE_THE_MODEL
+        },
     } | _add_phases(table, position, lengths, phase)
     sums: dict[int, Int64Array] = {}
     for side in (cells.low, cells.high):
@@ -478,11 +482,18 @@ def _add_parts(
     table: _Table, position: int, waits_known: bool, lengths: Int64Array, part: Int64Array
 ) -> None:
     """How long the parts of all steps of one rank are."""
-    total = int(lengths.sum())
-    for code in (windows.INPUT_WAIT, windows.WORK):
-        spent = int(lengths[part == code].sum())
-        low_ns, high_ns = (spent, spent) if waits_known else (0, total)
-        evidence = (MARKED,) if waits_known or code == windows.WORK else ()
+    spent_ns = {code: int(lengths[part == code].sum()) for code in windows.BETWEEN_WAITS}
+    spent_ns[windows.INPUT_WAIT] = int(lengths[part == windows.INPUT_WAIT].sum())
+    of_model = (windows.FORWARD, windows.BACKWARD, windows.OPTIMIZER)
+    # Where waits are not known any time may be one in which the model does nothing.
+    total = int(lengths.sum()) - sum(spent_ns[code] for code in of_model)
+    for code in sorted(spent_ns):
+        spent = spent_ns[code]
+        if not spent and code not in (windows.INPUT_WAIT, windows.WORK):
+            continue
+        exact = waits_known or code in of_model
+        low_ns, high_ns = (spent, spent) if exact else (0, total)
+        evidence = (MARKED,) if exact or code != windows.INPUT_WAIT else ()
         name = f"{STEP_PART}/{windows.PART_NAMES[code]}"
         table.add(name, position, low_ns, high_ns, evidence)
 

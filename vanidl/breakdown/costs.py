@@ -18,11 +18,13 @@ from vanidl.breakdown.causes import (
     DEVICE_IDLE,
     HOST_CPU,
     STORAGE,
+    SYNC,
     TOO_FEW_CORES,
     TRACING,
     WAITING_FOR_PEERS,
 )
 
+STORAGE_SYNC = f"{STORAGE}.{SYNC}"
 WHOLE_PHASES = ("checkpoint", "load", "compile", "skipped")
 """Phases that train nothing: all of their time is a cost."""
 
@@ -77,6 +79,13 @@ def rank_costs(account: Breakdown) -> tuple[Cost, ...]:
     return tuple(sorted((c for c in costs if c.low_ns > 0), key=lambda c: -c.low_ns))
 
 
+def _told_as(account: Breakdown, cause: str) -> str:
+    """The cause, or the part of storage that is most of it, where that is syncs."""
+    synced = account.cell(f"{MEAN}/{STEP}/{STORAGE_SYNC}").low_ns
+    of_storage = account.cell(f"{MEAN}/{STEP}/{STORAGE}").high_ns
+    return STORAGE_SYNC if cause == STORAGE and 2 * synced > of_storage else cause
+
+
 def _costs_of_steps(account: Breakdown) -> list[Cost]:
     """What steps lose outside of their input waits."""
     observed = account.observed
@@ -84,9 +93,12 @@ def _costs_of_steps(account: Breakdown) -> list[Cost]:
     apart = [p for p in PARTS_BESIDE_THE_MODEL if f"{STEP_PART}/{p}" in account.columns]
     costs = []
     for part in apart:
-        cell = account.cell(f"{MEAN}/{STEP_PART}/{part}")
         key = f"{MEAN}/{STEP_PART}/{part}"
-        costs.append(Cost(part, "", cell.low_ns * steps, cell.high_ns * steps, key))
+        # What is known to be storage is told as that.
+        stored = account.cell(f"{key}/{STORAGE}").low_ns
+        cell = account.cell(key)
+        low_ns, high_ns = (cell.low_ns - stored) * steps, (cell.high_ns - stored) * steps
+        costs.append(Cost(part, "", low_ns, high_ns, key))
     outside = {cause: _outside_waits(account, cause, steps) for cause in (*_OF_STEPS, *_DEVICE)}
     if account.cell(f"{MEAN}/{STEP}/{DEVICE_IDLE}").high_ns:
         # No device work is known of the device, whatever the host was at: storage apart.
@@ -99,7 +111,8 @@ def _costs_of_steps(account: Breakdown) -> list[Cost]:
         # What the loop itself does in its own parts of the step is told there.
         if cause == HOST_CPU and apart:
             continue
-        costs.append(Cost(STEP, cause, *outside[cause], f"{MEAN}/{STEP}/{cause}"))
+        told_as = _told_as(account, cause)
+        costs.append(Cost(STEP, told_as, *outside[cause], f"{MEAN}/{STEP}/{cause}"))
     return costs
 
 

@@ -226,7 +226,7 @@ def _tile_cells(
     cells[STORAGE] = storage, storage + slack
     for name, _ in own.parts:
         cells[name] = cells[name][0], np.maximum(cells[name][0] + slack, cells[name][1])
-    profiled = (tiles.part == windows.WORK) & (tiles.phase == windows.TRAINING)
+    profiled = np.isin(tiles.part, windows.BETWEEN_WAITS) & (tiles.phase == windows.TRAINING)
     profiled &= intervals.covered_within(did.seen, start, end) == length
     if in_part:
         worked = np.zeros(tiles.steps + 1, np.int64)
@@ -234,7 +234,11 @@ def _tile_cells(
         profiled &= worked[tiles.step] > 0
     if len(did.copy.start):
         cells[COPY] = copy, copy
-    may_compute = np.where(profiled, 0, open_ns)
+    # Beside the model operators are the loop's own work, unless they are a device's.
+    beside = np.isin(tiles.part, windows.BESIDE_THE_MODEL) & (not did.by_device)
+    host_cpu, most_host_cpu = (np.where(beside, ns, 0) for ns in (compute, compute_ns))
+    compute, compute_ns = (np.where(beside, 0, ns) for ns in (compute, compute_ns))
+    may_compute = np.where(profiled | beside, 0, open_ns)
     cells[COMPUTE] = compute, np.maximum(compute + may_compute, compute_ns)
     cells[COMMUNICATION] = communication, communication + (may_compute if several else 0)
     if several:
@@ -247,6 +251,7 @@ def _tile_cells(
         open_ns = np.where(profiled, 0, open_ns)
     for cause in (HOST_CPU, TOO_FEW_CORES, BLOCKED):
         cells[cause] = zeros, open_ns
+    cells[HOST_CPU] = host_cpu, np.maximum(host_cpu + open_ns, most_host_cpu)
     outside_steps = np.where((tiles.step < 0) | (not tiles.waits_known), open_ns, 0)
     for cause in (INPUT_CPU, DELIVERY, WORKERS):
         cells[cause] = zeros, outside_steps

@@ -26,9 +26,16 @@ Int64Array = NDArray[np.int64]
 PHASE_NAMES = (*PHASES, "")
 """By code; of unobserved time nobody knows which phase it belongs to."""
 
-NO_PART, INPUT_WAIT, WORK, EPOCH_END = range(4)
-PART_NAMES = ("", "input_wait", "prepare+forward+backward+optimizer+rest", "epoch_end")
+(NO_PART, INPUT_WAIT, WORK, EPOCH_END, PREPARE, FORWARD, BACKWARD, OPTIMIZER, REST,
+ PREPARE_FORWARD, UNTIL_OPTIMIZER) = range(11)  # fmt: skip
+PART_NAMES = (
+    "", "input_wait", "prepare+forward+backward+optimizer+rest", "epoch_end", "prepare", "forward",
+    "backward", "optimizer", "rest", "prepare+forward", "prepare+forward+backward",
+)  # fmt: skip
 """By code. Where the parts between two waits cannot be told they are one."""
+BETWEEN_WAITS = (WORK, *range(PREPARE, UNTIL_OPTIMIZER + 1))
+BESIDE_THE_MODEL = (PREPARE, REST)
+"""Nothing of the model lies in these."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,10 +118,8 @@ def tile_rank(
     waits = _picked(spans, SpanKind.INPUT_WAIT, low, high)
     marked = _cut_out(spans, low, high)
 
-    bounds = [np.array([low, high], np.int64), begin, end]
-    for cut in (waits, *(times for _, times in marked)):
-        bounds += [cut.start, cut.end]
-    edges = distinct(np.concatenate(bounds))
+    model = _find_model(trace, spans, low, high)
+    edges = _edges((low, high), begin, end, model, waits, *(times for _, times in marked))
     start, stop = edges[:-1], edges[1:]
     step = np.searchsorted(begin, start, side="right") - 1
     inside = (step >= 0) & (start < end[step])
@@ -145,6 +150,9 @@ def tile_rank(
     else:
         phase[~inside & ~given] = UNOBSERVED
     phase[ends_epoch] = TRAINING
+    if len(model.start):
+        work = (part == WORK) & (step >= 0)
+        part[work] = _part_of_model(model, waits, start[work], step[work], begin, end)
     for to, times in marked:
         _cut(phase, part, step, start, times, to)
     return Tiles(
@@ -161,6 +169,101 @@ def tile_rank(
         epoch=_find_epochs(trace, position, spans, start),
         follows=follows & (step >= 0),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Model:
+    """What the model did, by start: forward and backward passes, steps of the optimizer."""
+
+    start: Int64Array
+    end: Int64Array
+    part: Int64Array  # FORWARD, BACKWARD, OPTIMIZER
+
+
+def _edges(
+    run: tuple[int, int], begin: Int64Array, end: Int64Array, *others: Intervals | _Model
+) -> Int64Array:
+    """Every instant at which a tile begins or ends."""
+    both = [side for each in others for side in (each.start, each.end)]
+    return distinct(np.concatenate([np.array(run, np.int64), begin, end, *both]))
+
+
+def _find_model(trace: Trace, spans: Spans, low: int, high: int) -> _Model:
+    marked = np.array([profile.marks_loop for profile in trace.profiles] or [False], bool)
+    mine = spans.pick(marked[spans.source])
+    found = [(part, _covered(mine, kind, low, high)) for part, kind in (
+        (FORWARD, SpanKind.FORWARD), (BACKWARD, SpanKind.BACKWARD),
+        (OPTIMIZER, SpanKind.OPTIMIZER))]  # fmt: skip
+    if not len(found[1][1].start):
+        return _Model(*(np.empty(0, np.int64) for _ in range(3)))
+    start, end = (np.concatenate([getattr(t, s) for _, t in found]) for s in ("start", "end"))
+    part = np.repeat([part for part, _ in found], [len(times.start) for _, times in found])
+    order = np.argsort(start, kind="stable")
+    return _Model(start[order], end[order], part[order].astype(np.int64))
+
+
+def _covered(spans: Spans, kind: SpanKind, low: int, high: int) -> Intervals:
+    mine = spans.kind == kind
+    return intervals.clipped(intervals.union(spans.start[mine], spans.end[mine]), low, high)
+
+
+def _part_of_model(
+    model: _Model,
+    waits: Intervals,
+    at: Int64Array,
+    step: Int64Array,
+    begin: Int64Array,
+    end: Int64Array,
+) -> Int64Array:
+    """The part of instants in steps outside of waits, by what the model did before and after.
+
+    Behind a backward pass and before the optimizer's step lies what is done to gradients:
+    `optimizer`. Before a forward pass lies `prepare`; what nothing follows in its step is `rest`.
+
+    Args:
+        model: what it did.
+        waits: input waits.
+        at: the instants.
+        step: row of the step of each.
+        begin: of each step.
+        end: of each step.
+    """
+    # Waits and the model in one order; a forward pass with a wait in it began for another batch.
+    waited = np.searchsorted(waits.start, model.end) - np.searchsorted(waits.start, model.start)
+    kept = (model.part != FORWARD) | (waited == 0)
+    start = np.concatenate([model.start[kept], waits.start])
+    stop = np.concatenate([model.end[kept], waits.end])
+    kind = np.concatenate([model.part[kept], np.full(len(waits.start), INPUT_WAIT)])
+    order = np.lexsort((-stop, start))
+    start, stop, kind = start[order], stop[order], kind[order]
+    place = np.searchsorted(start, at, side="right") - 1
+    before, after = np.maximum(place, 0), np.minimum(place + 1, len(start) - 1)
+    first = np.append(begin[0], np.maximum(begin[1:], end[:-1]))[step]
+    last_kind = np.where((place >= 0) & (start[before] >= first), kind[before], NO_PART)
+    next_kind = np.where(
+        (place + 1 < len(start)) & (start[after] < end[step]), kind[after], NO_PART
+    )
+
+    # Gaps first, then what lies inside of something.
+    begun = np.isin(last_kind, (FORWARD, BACKWARD, OPTIMIZER))
+    ends = np.isin(next_kind, (NO_PART, INPUT_WAIT))
+    unknown = np.where(last_kind == NO_PART, REST, WORK)
+    part = np.where(begun, REST, unknown)
+    part = np.where(~begun & (next_kind == INPUT_WAIT) & (last_kind == INPUT_WAIT), PREPARE, part)
+    part = np.where(~ends & (next_kind == FORWARD), PREPARE, part)
+    part = np.where(~ends & (next_kind == BACKWARD), PREPARE_FORWARD, part)
+    optimizes = np.where(begun, OPTIMIZER, UNTIL_OPTIMIZER)
+    part = np.where(~ends & (next_kind == OPTIMIZER), optimizes, part)
+    inside = (place >= 0) & (at < stop[before])
+    part = np.where(inside & (kind[before] != INPUT_WAIT), kind[before], part)
+    optimizer = model.part == OPTIMIZER
+    if optimizer.any():  # a closure calls the model within the optimizer's step
+        opened = np.searchsorted(model.start[optimizer], at, side="right") - 1
+        within = (opened >= 0) & (at < model.end[optimizer][np.maximum(opened, 0)])
+        part = np.where(
+            within & ~(inside & np.isin(kind[before], (FORWARD, BACKWARD))), OPTIMIZER, part
+        )
+    return part
 
 
 def _cut_out(spans: Spans, low: int, high: int) -> list[tuple[int, Intervals]]:

@@ -76,6 +76,9 @@ class SpanKind(IntEnum):
     COPY = 10  # on a device: between host and device, or within its memory; memset too
     VALIDATION = 11  # a whole one, from its begin to its end
     PHASE = 12  # another window beside training, by its name
+    FORWARD = 13  # from the first call of the model to the backward pass, on the host
+    BACKWARD = 14
+    OPTIMIZER = 15  # its step
 
 
 @dataclass(frozen=True, slots=True)

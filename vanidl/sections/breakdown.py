@@ -72,7 +72,7 @@ def _row(account: Breakdown, who: str, rank: int | None) -> Object:
         "step_parts": {
             name.partition("/")[2]: list(cell.range_s)
             for name, cell in cells.items()
-            if name.startswith(f"{STEP_PART}/")
+            if name.startswith(f"{STEP_PART}/") and name.count("/") == 1
         }
         if with_steps
         else None,

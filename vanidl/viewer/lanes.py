@@ -21,6 +21,10 @@ SPAN_LANES: dict[str, tuple[str, tuple[SpanKind, ...]]] = {
     "operators": ("operators", (SpanKind.OP,)),
     "communication": ("collectives", (SpanKind.COMMUNICATION,)),
     "checkpoints": ("checkpoints", (SpanKind.CHECKPOINT, SpanKind.LOAD)),
+    "model": (
+        "forward, backward, optimizer",
+        (SpanKind.FORWARD, SpanKind.BACKWARD, SpanKind.OPTIMIZER),
+    ),
     "phases": ("other phases", (SpanKind.PHASE,)),
     "preprocessing": ("preprocessing", (SpanKind.PREPROCESS,)),
 }

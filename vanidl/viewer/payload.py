@@ -242,6 +242,8 @@ PALETTE: Spec = {
         "copies": palette.OTHER,
         "communication": palette.COMMUNICATION,
         "checkpoints": palette.WRITE,
+        "model": palette.HIDDEN,
+        "phases": palette.OTHER,
         "preprocessing": palette.OTHER,
     },
     "read": palette.READ,

@@ -18,7 +18,7 @@ from vanidl.breakdown.causes import (
     TRACING,
     WAITING_FOR_PEERS,
 )
-from vanidl.breakdown.costs import PARTS_BESIDE_THE_MODEL, Cost, rank_costs
+from vanidl.breakdown.costs import PARTS_BESIDE_THE_MODEL, STORAGE_SYNC, Cost, rank_costs
 from vanidl.formatting.units import percent, seconds
 from vanidl.wording.storage import LITTLE
 
@@ -35,6 +35,7 @@ _WORDS = {
     ("prepare", ""): "Work on the batch in the training loop, before the model is called, took",
     ("rest", ""): "Work of the training loop behind the model (metrics, logging) took",
     (STEP, STORAGE): "Storage in the training loop, outside of input waits, took",
+    (STEP, STORAGE_SYNC): "Syncs of files in the training loop took",
     (STEP, HOST_CPU): "Python of the training loop itself took",
     (STEP, BLOCKED): "The training thread was blocked, outside of input waits, for",
     (STEP, TOO_FEW_CORES): "The training thread waited for a free core for",

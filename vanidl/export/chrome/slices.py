@@ -54,6 +54,9 @@ _CATEGORIES = {
     SpanKind.COPY: "copy",
     SpanKind.VALIDATION: "validation",
     SpanKind.PHASE: "phase",
+    SpanKind.FORWARD: "forward",
+    SpanKind.BACKWARD: "backward",
+    SpanKind.OPTIMIZER: "optimizer",
 }
 
 

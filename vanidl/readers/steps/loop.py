@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,11 +13,22 @@ from vanidl.encoding.budget import bounded_name
 from vanidl.model.trace import ITERABLE, MAP, CheckpointCall, DeviceTime, SpanKind
 from vanidl.readers.records import ProfileTrace
 from vanidl.readers.steps import spans
-from vanidl.readers.steps.journal import CHECKPOINT, DEVICE, LOAD, WAIT, Events, Journal
+from vanidl.readers.steps.journal import (
+    BACKWARD,
+    CHECKPOINT,
+    DEVICE,
+    FORWARD,
+    LOAD,
+    OPTIMIZER,
+    WAIT,
+    Events,
+    Journal,
+)
 from vanidl.readers.steps.loaders import Int64Array, Loaders, is_call, loader_name, roles_of
 from vanidl.readers.steps.phases import LOADED, SAVE, VALIDATION, Window, find_windows
 
 SOURCE = "vanidl-record"
+_SYNC_NS = 1_000_000_000  # at most, between a save and its rename
 _OWN_KIND = (VALIDATION, SAVE, LOADED)
 MARKED = "vanidl.step() in the program"
 
@@ -57,7 +68,7 @@ def profile(journal: Journal) -> ProfileTrace:
         _beside([w for w in windows if w.label == VALIDATION], SpanKind.VALIDATION),
         _beside([w for w in windows if w.label not in _OWN_KIND], SpanKind.PHASE),
     )
-    start, end, step, kind, name, names = _joined(blocks)
+    start, end, step, kind, name, names = _joined((*blocks, *_parts(own)))
     process = journal.process
     return ProfileTrace(
         path=journal.path,
@@ -121,7 +132,7 @@ def _checkpoint_calls(
         before = found[last[number]] if number in last else None
         if number and before is not None:
             between = np.searchsorted(loop.end, begin) - np.searchsorted(loop.end, before.end)
-            if begin - before.end <= before.end - before.start and not between:
+            if begin - before.end <= _SYNC_NS and not between:
                 found[last[number]] = replace(before, end=end)
                 continue
         name = journal.checkpoints.get(number, {})
@@ -149,6 +160,21 @@ def _checkpoint_calls(
             CheckpointCall(window.start, window.end, is_load, window.call, path, nbytes, True)
         )
     return tuple(sorted(found, key=lambda call: (call.start, call.end)))
+
+
+def _parts(events: Events) -> Iterator[_Block]:
+    """What the model does, where its backward passes were recorded."""
+    if not (events.kind == BACKWARD).any():
+        return
+    kinds = (
+        (FORWARD, SpanKind.FORWARD),
+        (BACKWARD, SpanKind.BACKWARD),
+        (OPTIMIZER, SpanKind.OPTIMIZER),
+    )
+    for kind, as_span in kinds:
+        mine = events.pick(events.kind == kind)
+        rows = np.zeros(len(mine), np.int64)
+        yield _Block(as_span, mine.begin, mine.end, rows - 1, rows, (as_span.name.lower(),))
 
 
 def _beside(windows: Sequence[Window], kind: SpanKind) -> _Block:

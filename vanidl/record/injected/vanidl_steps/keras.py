@@ -95,11 +95,11 @@ def watch_optimizers(module: ModuleType, channel: Channel) -> None:
 
     @wraps(original)
     def apply(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        begin = time_ns()
         result = original(*args, **kwargs)
         if channel.on and sys.modules["keras.src.backend"].backend() == "torch":
             try:
-                now = time_ns()
-                channel.add(OPTIMIZER, 0, now, now)
+                channel.add(OPTIMIZER, 0, begin, time_ns())
             except Exception as error:
                 channel.fail(error)
         return result

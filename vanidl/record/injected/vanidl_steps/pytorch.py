@@ -6,6 +6,7 @@ from functools import wraps
 from time import time_ns
 
 from .journal import OPTIMIZER
+from .parts import optimizer_began, optimizer_begins
 from .waits import Waits
 
 TYPE_CHECKING = False
@@ -39,6 +40,7 @@ def watch_optimizers(module: ModuleType, channel: Channel) -> None:
     def stepped(_optimizer: object, _args: object, _kwargs: object) -> None:
         _note_step(channel)
 
+    module.register_optimizer_step_pre_hook(optimizer_begins)
     module.register_optimizer_step_post_hook(stepped)
 
 
@@ -59,7 +61,7 @@ def _note_step(channel: Channel) -> None:
     if channel.on:
         try:
             now = time_ns()
-            channel.add(OPTIMIZER, 0, now, now)
+            channel.add(OPTIMIZER, 0, optimizer_began(now), now)
         except Exception as error:
             channel.fail(error)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from functools import wraps
+from io import BytesIO
 from threading import local
 from time import time_ns
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from .hooks import Channel
 
 _MOST_NAMES = 10_000  # of one process; a bound on memory, later ones have none
+_SMALL = 1 << 20
 _MOST_RENAMED = 100  # the latest, which may be renamed yet
 
 
@@ -101,10 +103,11 @@ def _watch(owner: Any, library: str, channel: Channel, **functions: tuple[str, i
 class _Call:
     """One that is under way in a thread, and what those within it saved."""
 
-    __slots__ = ("nbytes", "path")
+    __slots__ = ("is_small", "nbytes", "path")
 
     def __init__(self) -> None:
         self.path, self.nbytes = "", 0
+        self.is_small = False  # in memory: a tensor is pickled so
 
 
 _now = local()
@@ -137,11 +140,11 @@ def _noted(
             try:
                 target = kwargs.get(keyword, args[place] if 0 <= place < len(args) else None)
                 _look_at(target, mine)
-                if outer is None:
-                    _names(channel).add(kind, name, mine, begin, end)
-                else:
+                if outer is not None:
                     outer.path = outer.path or mine.path
                     outer.nbytes += mine.nbytes
+                elif not mine.is_small:
+                    _names(channel).add(kind, name, mine, begin, end)
             except Exception as error:
                 channel.fail(error)
 
@@ -151,6 +154,9 @@ def _noted(
 def _look_at(target: Any, call: _Call) -> None:  # noqa: ANN401
     """Takes the name of what was saved or loaded, and the size of a file."""
     stream = None if isinstance(target, (str, bytes, os.PathLike)) else target
+    if isinstance(stream, BytesIO):
+        call.nbytes = stream.tell()
+        call.is_small = call.nbytes < _SMALL
     name = getattr(stream, "name", None) if stream is not None else target
     if not isinstance(name, (str, bytes, os.PathLike)):
         return

@@ -1,0 +1,148 @@
+"""Parts of steps: what the model did tells what lies before, between and behind it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.makers.step_journals import MS, START, journal_of
+from vanidl.breakdown.windows import NO_PART, PART_NAMES, TRAINING, tile_rank
+from vanidl.model.selection import select
+from vanidl.run import open_run
+
+
+def parts(folder: Path, text: str) -> list[tuple[int, int, str]]:
+    """The parts of steps in ms, those that touch and are alike as one."""
+    journal_of(folder, text)
+    run = open_run(folder)
+    tiles = tile_rank(select(run.trace, run.selection), 0)
+    assert tiles is not None
+    assert (tiles.start[1:] == tiles.end[:-1]).all()
+    found: list[tuple[int, int, str]] = []
+    for start, end, part, step in zip(
+        tiles.start.tolist(), tiles.end.tolist(), tiles.part.tolist(), tiles.step.tolist(),
+        strict=True,
+    ):  # fmt: skip
+        begin, stop, name = (start - START) // MS, (end - START) // MS, PART_NAMES[part]
+        if step < 0:
+            assert part == NO_PART or tiles.phase[tiles.start == start] == TRAINING
+        elif found and found[-1][1:] == (begin, name):
+            found[-1] = (found[-1][0], stop, name)
+        else:
+            found.append((begin, stop, name))
+    return found
+
+
+LAST = " w0:90-91 F0:91-92 B0:92-93 o:93-94 w0:94-95"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            "w0:0-2 F0:5-10 B0:10-20 o:23-30",
+            [
+                (0, 2, "input_wait"),
+                (2, 5, "prepare"),
+                (5, 10, "forward"),
+                (10, 20, "backward"),
+                (20, 30, "optimizer"),
+                (30, 90, "rest"),
+            ],
+        ),
+        # two batches, their gradients added up
+        (
+            "w0:0-2 F0:2-5 B0:5-10 w0:15-17 F0:20-25 B0:25-30 o:30-40",
+            [
+                (0, 2, "input_wait"),
+                (2, 5, "forward"),
+                (5, 10, "backward"),
+                (10, 15, "rest"),
+                (15, 17, "input_wait"),
+                (17, 20, "prepare"),
+                (20, 25, "forward"),
+                (25, 30, "backward"),
+                (30, 40, "optimizer"),
+                (40, 90, "rest"),
+            ],
+        ),
+        # two models with an optimizer each
+        (
+            "w0:0-2 F0:2-5 B0:5-8 o:8-10 F0:12-15 B0:15-18 o:19-20",
+            [
+                (0, 2, "input_wait"),
+                (2, 5, "forward"),
+                (5, 8, "backward"),
+                (8, 10, "optimizer"),
+                (10, 12, "prepare"),
+                (12, 15, "forward"),
+                (15, 18, "backward"),
+                (18, 20, "optimizer"),
+                (20, 90, "rest"),
+            ],
+        ),
+        # a closure that the optimizer calls
+        (
+            "w0:0-2 F0:12-15 B0:15-18 F0:20-21 B0:21-22 o:10-30",
+            [
+                (0, 2, "input_wait"),
+                (2, 10, "prepare+forward+backward"),
+                (10, 12, "optimizer"),
+                (12, 15, "forward"),
+                (15, 18, "backward"),
+                (18, 20, "optimizer"),
+                (20, 21, "forward"),
+                (21, 22, "backward"),
+                (22, 30, "optimizer"),
+                (30, 90, "rest"),
+            ],
+        ),
+        # no module was called that is known; and one that was called for the batch before
+        (
+            "w0:0-2 B0:10-20 o:20-30",
+            [
+                (0, 2, "input_wait"),
+                (2, 10, "prepare+forward"),
+                (10, 20, "backward"),
+                (20, 30, "optimizer"),
+                (30, 90, "rest"),
+            ],
+        ),
+        # a save within the rest is cut out of it
+        (
+            "w0:0-2 F0:2-10 B0:10-20 o:20-30 C1:40-50",
+            [
+                (0, 2, "input_wait"),
+                (2, 10, "forward"),
+                (10, 20, "backward"),
+                (20, 30, "optimizer"),
+                (30, 40, "rest"),
+                (50, 90, "rest"),
+            ],
+        ),
+        # two loaders side by side
+        (
+            "w0:0-2 w1:3-5 F0:7-10 B0:10-20 o:20-30",
+            [
+                (0, 2, "input_wait"),
+                (2, 3, "prepare"),
+                (3, 5, "input_wait"),
+                (5, 7, "prepare"),
+                (7, 10, "forward"),
+                (10, 20, "backward"),
+                (20, 30, "optimizer"),
+                (30, 90, "rest"),
+            ],
+        ),
+    ],
+)
+def test_parts_of_a_step(tmp_path: Path, text: str, expected: list) -> None:
+    found = parts(tmp_path, text + LAST)
+    assert [part for part in found if part[1] <= 90] == expected
+
+
+def test_without_backward_passes_the_step_is_one(tmp_path: Path) -> None:
+    found = parts(tmp_path, "w0:0-2 o:20-30 w0:90-91 o:95-98 w0:99-100")
+    whole = "prepare+forward+backward+optimizer+rest"
+    assert found[:2] == [(0, 2, "input_wait"), (2, 90, whole)]
