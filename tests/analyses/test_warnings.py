@@ -417,6 +417,10 @@ TABLE: dict[str, Cases] = {
         {"a hash for a command": lambda _: commanded("2032579916")},
         {"a command": lambda _: commanded("python 42.py")},
     ),
+    "dataset_not_seen": Cases(
+        {"ten files in the command, none read": lambda _: commanded("x num_files_train=10")},
+        {"nine files in the command": lambda _: commanded("x num_files_train=9")},
+    ),
     "steps_unmatched": Cases(
         {"a step table of another host": lambda _: timed("node02")},
         {"a step table of this host": lambda _: timed("node01")},

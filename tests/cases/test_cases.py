@@ -148,7 +148,9 @@ WORDS: dict[str, Words] = {
         never=("kept open from one sample to the next", "open_per_sample", "keep them open"),
     ),
     "pub_stdio_metadata": Words(said=("170 ms|2.1 %",), never=(r"I/O took 4\.88 ms",)),
-    "pub_workers_missing": Words(said=("hardly any",)),
+    "pub_workers_missing": Words(
+        said=("hardly any byte of the dataset",), never=("look elsewhere",)
+    ),
     "zeroed_header": Words(refused="header.*(never|not) written", said=("never written",)),
 }
 
@@ -162,10 +164,6 @@ NOT_YET: dict[str, tuple[str, str]] = {
     ),
     "pub_opened_once_an_epoch": (
         "opened once an epoch; writes to standard output",
-        "words",
-    ),
-    "pub_workers_missing": (
-        "missing reads of the dataset are not said",
         "words",
     ),
 }

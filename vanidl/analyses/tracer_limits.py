@@ -6,6 +6,7 @@ not recorded, never as zero.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 
@@ -223,6 +224,27 @@ def _mapped(trace: Trace, traced_s: Mapping[str, float]) -> Iterator[Notice]:  #
         )
 
 
+def _dataset_not_seen(trace: Trace, traced_s: Mapping[str, float]) -> Iterator[Notice]:  # noqa: ARG001
+    """Hardly a file was read of those that the command names as the dataset: DLIO's parameters."""
+    named = max(map(int, _NAMED_FILES.findall(trace.job.command)), default=0)
+    read = np.unique(_moved(trace))
+    seen = int(trace.files.is_data[read].sum())
+    if named >= _MANY_FILES and seen < _HARDLY * named:
+        yield Notice(
+            "dataset_not_seen",
+            f"Hardly any byte of the dataset is in the log: the command names {named:,} files of "
+            f"it, and {plural(seen, 'data file was', 'data files were')} read. The processes that "
+            "read for training, such as the workers of a loader, left no log, or read past the "
+            "tracer: I/O is a lower bound. Let the tracer follow forked processes (Darshan: "
+            "DARSHAN_ENABLE_NONMPI=1 where workers are spawned; vanidl record does).",
+        )
+
+
+_NAMED_FILES = re.compile(r"\bnum_files_train=(\d{1,12})\b")
+_MANY_FILES = 10
+_HARDLY = 0.1
+
+
 def _anonymised(trace: Trace, traced_s: Mapping[str, float]) -> Iterator[Notice]:  # noqa: ARG001
     if trace.job.command.isdecimal():  # darshan-convert --obfuscate writes a hash
         yield Notice(
@@ -299,7 +321,14 @@ RULES: tuple[Rule, ...] = (
     _offsets_ambiguous,
     _mmap,
     _reads_not_seen,
+    _dataset_not_seen,
     _anonymised,
 )
-OF_CALLS: tuple[Rule, ...] = (_modules_not_read, _meta_time, _mapped, _anonymised)
+OF_CALLS: tuple[Rule, ...] = (
+    _modules_not_read,
+    _meta_time,
+    _mapped,
+    _dataset_not_seen,
+    _anonymised,
+)
 """Of a tracer that sees every call of libc, and knows where in a file each one is."""

@@ -19,7 +19,9 @@ ASKED_AS_IT_WAITED = (
 BINS_HOLD_ALL = "metadata calls, which are in no heat map, took no time"
 FOLLOWS = "what lies between two profiled steps, where it is shorter than a step, is of the second"
 ONE_CLOCK = "clocks that are known to a millisecond are one clock"
-OPERATORS_COMPUTE = "operators call no storage, where not every call was traced"
+OPERATORS_COMPUTE = (
+    "operators are of the model, and call no storage: not every wait was marked, or call traced"
+)
 
 ALL = frozenset(
     {

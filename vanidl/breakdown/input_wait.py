@@ -268,10 +268,12 @@ def _fetch_of_waits(taken: Fetches, start: Int64Array, end: Int64Array) -> Int64
 
 
 def has_workers(trace: Trace, trainer: int, fetches: Fetches) -> bool:
-    """Whether other processes fetched for a rank, or may have."""
-    return bool((fetches.worker >= 0).any()) or any(
-        p.role == "worker" and p.trainer == trainer for p in trace.processes
-    )
+    """Whether other processes fetched for a rank, or may have: no tracer saw it start any."""
+    if (fetches.worker >= 0).any():
+        return True
+    if not len(fetches) and not trace.processes[trainer].log:
+        return True
+    return any(p.role == "worker" and p.trainer == trainer for p in trace.processes)
 
 
 def _within_the_process(

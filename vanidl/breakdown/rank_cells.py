@@ -127,7 +127,7 @@ def divide_tiles(
     if (
         OPERATORS_COMPUTE in known.assume
         and len(did.seen.start)
-        and (own.slack_ns or not own.whole)
+        and (own.slack_ns or not own.whole or not tiles.waits_known)
     ):
         assumed[OPERATORS_COMPUTE] = np.ones(len(tiles.start), bool)
     if tiles.follows.any():
@@ -204,7 +204,7 @@ def _tile_cells(
     moved = np.minimum(most, length) - storage  # what is open as the clocks are
     inside = moved.copy()  # of operators, at most
     if not did.by_device and not computing:
-        inside += own.slack_ns if own.whole else compute
+        inside += own.slack_ns if own.whole and tiles.waits_known else compute
     compute_ns = compute + np.minimum(moved, length - compute)
     compute = np.maximum(compute - inside, 0)
     # Traced calls inside of collectives are of the calls.

@@ -29,7 +29,7 @@ INCOMPLETE = DAMAGED | DROPPED | UNREAD
 
 UNSEEN = frozenset(
     {"reads_not_seen", "stdio_untraced", "descriptors_lost", "events_lost", "sizes_differ",
-     "files_mapped", "layer_switched_off"}
+     "files_mapped", "layer_switched_off", "dataset_not_seen"}
 )  # fmt: skip
 """Reads went past the tracer, or it lost them."""
 

@@ -75,8 +75,9 @@ def headline(trace: Trace, results: Results, account: Breakdown) -> Headline:
     """One title sentence and the supporting sentences that apply."""
     overlap, ending = account.overlap, ending_words(trace.ending)
     if overlap is None:
-        title = _without_overlap(trace, results, account)
+        title, unseen = _without_overlap(trace, results, account), _unseen_dataset(results)
         support = _present(
+            title if unseen else "",
             benchmark.verdict(results.benchmarks),
             _missing(trace, results),
             _untraced(results),
@@ -87,7 +88,7 @@ def headline(trace: Trace, results: Results, account: Breakdown) -> Headline:
             stdio_part(results.summary),
             objects_part(results.summary),
         )
-        return Headline(title, support, ending)
+        return Headline(unseen or title, support, ending)
     waited = _in_scope(_waited(trace, results, overlap, account), results)
     lead = costs.leading(account)
     title = (_in_scope(lead.sentence, results) if lead.in_steps else lead.sentence) or waited
@@ -129,6 +130,14 @@ def _missing(trace: Trace, results: Results) -> str:
     reasons = [text for code, text in _MISSING.items() if code in serious]
     reasons += [f"{unread} in the log is not read"] if (unread := _unread(trace, results)) else []
     return f"Not all of the run is in these numbers: {', '.join(reasons)}." if reasons else ""
+
+
+def _unseen_dataset(results: Results) -> str:
+    """Whether what the run was for is in no log: it comes before all that was recorded."""
+    codes = serious_codes(results.coverage.warnings)
+    if "dataset_not_seen" not in codes:
+        return ""
+    return "Hardly any byte of the dataset is in the log: the processes that read it left none."
 
 
 def _unread(trace: Trace, results: Results) -> str:

@@ -181,6 +181,11 @@ def bound_storage(
     low[WRITE] = np.maximum(low[WRITE] - high[SYNC], 0.0)
     mean_low[WRITE] = max(mean_low[WRITE] - mean_high[SYNC], 0.0)
     low[ALL] = np.maximum(low[ALL], ranks.longest(records, outermost))
+    if not of_mpi and len(tables) > 1:
+        # Calls of one layer may come one at a time where those of all of them may not.
+        for code, table in enumerate(tables):
+            depth = np.maximum(_most_at_once([table], trace), 1.0)
+            low[ALL] = np.maximum(low[ALL], ranks.alone(records, outermost, code, depth))
 
     uncounted = not complete or _is_exhausted(trace, records.names)
     if uncounted or (records.unbounded & (records.level > 0)).any():
@@ -226,6 +231,13 @@ class _Ranks:
         mine = ~shared & (position >= 0)
         total = np.bincount(position[mine], spent[mine], self.count).astype(np.float64)
         return total + float(np.minimum(spent, records.slowest)[shared].sum())
+
+    def alone(self, records: _Records, outermost: Mask, layer: int, depth: Floats) -> Floats:
+        """The calls of one layer, by each rank's own process, so many of them at once at most."""
+        mine = outermost & (records.layer == layer) & self._is_rank[records.process]
+        process = records.process[mine]
+        spent = records.seconds[:, mine].sum(axis=0) / depth[process]
+        return np.bincount(self._family[process], spent, self.count).astype(np.float64)
 
     def longest(self, records: _Records, outermost: Mask) -> Floats:
         """The longest operation of each rank's own process."""
