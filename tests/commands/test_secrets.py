@@ -101,9 +101,12 @@ def test_nor_do_anonymous_ones(capsys, tmp_path, canaries, runs, command) -> Non
 
 
 @pytest.mark.parametrize("to", FORMATS)
-def test_no_export_holds_a_secret(capsys, tmp_path, canaries, runs, to) -> None:
+def test_no_export_holds_a_secret(capsys, monkeypatch, tmp_path, canaries, runs, to) -> None:
     if to == "figures":
         pytest.importorskip("matplotlib")
+        from vanidl.paper import style
+
+        monkeypatch.setattr(style, "WIDTHS_IN", {"2col": style.WIDTHS_IN["2col"]})
         runs = runs[:1]  # each takes seconds
     calls = [["export", run, "--to", to, "-o", f"{tmp_path}/{i}"] for i, run in enumerate(runs)]
     assert canaries.found_in(all_said(capsys, calls, tmp_path)) == set()

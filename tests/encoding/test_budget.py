@@ -86,7 +86,7 @@ def test_steps_grow_with_the_number_of_things_and_not_with_its_square(
 ) -> None:
     """Lines of Python and calls in C instead of seconds, which no test can rely on."""
     shape = SHAPES[name]
-    least = max(min(shape.count // 16, max(FEWEST, shape.count // 1000)), 1)
+    least = shape.few or max(min(shape.count // 16, max(FEWEST, shape.count // 1000)), 1)
     read = READERS[shape.reader].read
     # The first one imports and fills caches.
     found = [costs.steps(read, written(tmp_path, shape, least * k)[0]) for k in (1, 1, 2, 4)]

@@ -15,7 +15,9 @@ from pathlib import Path
 
 import atheris
 
-with atheris.instrument_imports(include=["vanidl.readers", "vanidl.dataset"]):
+import vanidl.analyses  # noqa: F401 - which reads no file: instrumenting takes seconds
+
+with atheris.instrument_imports(include=["vanidl.encoding", "vanidl.readers", "vanidl.dataset"]):
     from tests.fuzz.readers import READERS
     from vanidl.errors import InputError
 

@@ -27,11 +27,15 @@ MB = 1 << 20
 
 @dataclass(frozen=True)
 class Shape:
-    """Content with so many things, for a reader; `count` of them are what memory is tried with."""
+    """Content with so many things, for a reader; `count` of them are what memory is tried with.
+
+    `few` are as many as show how steps grow, where one is large; None: by their count.
+    """
 
     reader: str
     count: int
     make: Callable[[int], bytes]
+    few: int | None = None
 
 
 def darshan(*regions: tuple[int, int, bytes], names: bytes = b"", job: Log | None = None) -> bytes:
@@ -246,8 +250,8 @@ SHAPES: dict[str, Shape] = {
         b"".join(_RANK % (i, i) for i in range(n)), 1)),
     "settings": Shape("dftracer gzip", 60_000, lambda n: _packed(
         b'{"ph":1,"name":"end","cat":"dftracer","pid":1,"ts":1,"args":{"cfg":{"io":1}}}\n' * n)),
-    "members of events": Shape("dftracer gzip", 20, lambda n: (
-        READERS["dftracer gzip"].content + gzip.compress(_CALL % (1, 1, 5, 1) * 20_000) * n)),
+    "members of events": Shape("dftracer gzip", 80, lambda n: (
+        READERS["dftracer gzip"].content + gzip.compress(_CALL % (1, 1, 5, 1) * 5_000) * n), few=1),
     "calls in calls": Shape("dftracer", 20_000, _calls),
     "numbered processes": Shape("dftracer", 20_000, lambda n: b"".join(
         _NUMBERED % (i, i) for i in range(n))),

@@ -9,7 +9,9 @@ import shutil
 import textwrap
 import tracemalloc
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Executor
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -28,6 +30,7 @@ from vanidl.commands.schema import output_schema
 from vanidl.merge.jobs import group
 from vanidl.parallel.executors import ExecutorOptions
 from vanidl.parallel.limits import Limits
+from vanidl.parallel.workers import LocalWorkers, local_workers
 from vanidl.readers.records import TracerLog
 from vanidl.report.json import summary_object
 from vanidl.run import open_run
@@ -56,6 +59,26 @@ JOBS = 5
 def fleet(rows: Sequence[Row]) -> Fleet:
     """The rows as the page takes them."""
     return Fleet(table.table_of(rows))
+
+
+@pytest.fixture(scope="module")
+def workers() -> Iterator[LocalWorkers]:
+    """Two worker processes: each takes half a second to start, and a survey leaves none."""
+    with local_workers(2) as executor:
+        yield executor
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _one_pool_of_workers(workers: LocalWorkers) -> Iterator[None]:
+    """Every survey of these tests has its jobs read by the same workers, but those on Dask."""
+    own = survey_module.open_executor
+
+    def opened(options: ExecutorOptions) -> AbstractContextManager[Executor]:
+        return own(options) if options.on_dask else nullcontext(workers)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(survey_module, "open_executor", opened)
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -402,11 +425,11 @@ def test_a_job_that_takes_too_long_is_given_up_and_tried_again(tmp_path, monkeyp
 
 
 NIGHTS = [
-    ([[0, 3, 6], [], [1, 2, 4], [5, 7]], None),
-    ([[7], [2, 5, 6], [0], [1, 4, 3]], None),
-    ([[0, 3, 6], [1, 2, 4, 5, 7]], 2),
+    ([[0, 3, 6], [], [1, 2, 4], [5, 7]], False),
+    ([[7], [2, 5, 6], [0], [1, 4, 3]], False),
+    ([[0, 3, 6], [1, 2, 4, 5, 7]], True),
 ]
-"""Which logs come in each night, and how many processes read them."""
+"""Which logs come in each night, and whether a cluster of Dask reads the last of them."""
 
 
 @pytest.fixture(scope="module")
@@ -423,31 +446,31 @@ def night_logs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     return [*paths, bad]
 
 
-@pytest.mark.parametrize(("nights", "workers"), NIGHTS)
+@pytest.mark.parametrize(("nights", "dask"), NIGHTS)
 def test_nights_in_any_order_leave_what_one_night_leaves(
-    night_logs: list[Path], tmp_path: Path, monkeypatch, nights, workers: int | None
+    night_logs: list[Path], tmp_path: Path, monkeypatch, nights, dask: bool
 ) -> None:
     """So do nights that were cut short: what is not written yet is done by the next one."""
-    if workers:
+    if dask:
         pytest.importorskip("distributed", reason="an extra")
-    monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(survey_module, "LOGS_A_BATCH", 2)
-    logs = Path("logs")
+    logs, out = tmp_path / "logs", tmp_path / "out"
     logs.mkdir()
-    options = ExecutorOptions(workers=workers) if workers else None
-    for night in nights:
+    for i, night in enumerate(nights):
         for at in night:
             shutil.copy2(night_logs[at], logs)
+        on_dask = dask and i == len(nights) - 1
+        options = ExecutorOptions(workers=2) if on_dask else None
         with monkeypatch.context() as cut:
             cut.setattr(survey_module, "_written", stop)
             with pytest.raises(KeyboardInterrupt):
-                survey(logs, "out", executor_options=options)
-        done = survey(logs, "out", executor_options=options)
+                survey(logs, out)
+        done = survey(logs, out, executor_options=options)
     shutil.rmtree(logs)
     logs.mkdir()
     for path in night_logs:
         shutil.copy2(path, logs)
-    whole = survey(logs, "whole")
+    whole = survey(logs, tmp_path / "whole")
     assert len(whole.rows) == 6
     assert sum(row["logs"] for row in whole.rows) == 8
     for one, other in ((done.parquet, whole.parquet), (done.page, whole.page)):
@@ -831,12 +854,13 @@ def test_columns_say_what_the_schema_says(done) -> None:
         assert bool(unit) == (measured and not is_code), column.name
 
 
-def test_a_survey_in_which_nothing_could_be_read_fails(tmp_path, capsys):
+def test_a_survey_in_which_nothing_could_be_read_fails(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("vanidl.survey.cache._MOST_ROWS", 40)
     logs = tmp_path / "logs"
     logs.mkdir()
-    for i in range(5000):  # more than are objects at one time
+    for i in range(50):  # more than are objects at one time
         (logs / f"u_x_id{i}-{i}_1-1-1-1_1.darshan").touch()
     assert main(["survey", str(logs), "-o", str(tmp_path / "s")]) == 1
-    assert "5,000 could not be read" in capsys.readouterr().out
+    assert "50 could not be read" in capsys.readouterr().out
     write_log(logs / "u_x_id9-9_1-1-1-1_2.darshan", Workload(10, ranks=1, files=1))
     assert main(["survey", str(logs), "-o", str(tmp_path / "s")]) == 0
