@@ -8,8 +8,8 @@ JOBS ?= 3
 # A file of tests runs in one process, so that what its tests share is made once.
 PYTEST = $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
 BASE ?= main
-# An editable install compiles the library that `vanidl record` preloads, in its source folder.
-TRACER := $(wildcard vanidl/record/tracer/*.[ch])
+# An editable install compiles what `vanidl record` preloads and samples with, beside its sources.
+TRACER := $(wildcard vanidl/record/tracer/*.[ch] vanidl/record/states/*.c)
 # Tests that need no more than the package: what an unpacked sdist runs.
 SDIST_TESTS := tests/formatting tests/model tests/schema tests/sections tests/test_package.py
 # PyTorch for the tests of loaders: the CPU build, and where the package index has none for this

@@ -1,8 +1,9 @@
-"""What pyproject.toml cannot say: the README as PyPI shows it, and the tracer's library.
+"""What pyproject.toml cannot say: the README as PyPI shows it, and libraries in C.
 
-The library (vanidl/record/tracer) is compiled where a C compiler is found, `CC` or `cc`. Without
-one everything else is installed. `VANIDL_TARGET` names what a wheel is for, which ziglang compiles
-(the extra `wheels`): one of `TARGETS`, or `any` for a wheel without the library.
+The tracer (vanidl/record/tracer) and the sampler (vanidl/record/states) are compiled where a C
+compiler is found, `CC` or `cc`. Without one everything else is installed. `VANIDL_TARGET` names
+what a wheel is for, which ziglang compiles (the extra `wheels`): one of `TARGETS`, or `any` for a
+wheel without them.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from setuptools import Command, setup
@@ -23,6 +25,8 @@ FOLDER = Path("vanidl/record/tracer")
 LIBRARY = "libvanidl_tracer.so"
 SOURCES = ("store.c", "files.c", "posix.c", "stdio.c")
 HEADERS = ("format.h", "tracer.h")
+SAMPLER = Path("vanidl/record/states/libvanidl_sampler.so")
+SAMPLER_SOURCES = (SAMPLER.with_name("sampler.c"),)
 FLAGS = ("-std=gnu11", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-fno-builtin", "-Wall",
          "-Wextra", "-U_FORTIFY_SOURCE")  # fmt: skip
 TARGETS = {
@@ -53,15 +57,20 @@ def compiler() -> list[str]:
 
 def compile_library(to: Path, *flags: str) -> str:
     """Compiles the tracer; why that failed, "" where it did not."""
+    return compile_sources([FOLDER / name for name in SOURCES], to, *flags)
+
+
+def compile_sources(sources: Sequence[Path], to: Path, *flags: str) -> str:
+    """Compiles a library; why that failed, "" where it did not."""
     words = compiler()
     if not words:
         return "no C compiler"
     version = re.search(r'__version__ = "([^"]+)"', Path("vanidl/__init__.py").read_text("utf-8"))
     defined = f'-DVT_TRACER_VERSION="{version[1] if version else ""}"'
-    sources = [str(FOLDER / name) for name in SOURCES]
     to.parent.mkdir(parents=True, exist_ok=True)
     part = to.with_suffix(".part")  # a program may have the present one loaded
-    command = [*words, *FLAGS, defined, *flags, *sources, "-o", str(part), "-ldl", "-lpthread"]
+    command = [*words, *FLAGS, defined, *flags, *map(str, sources), "-o", str(part), "-ldl",
+               "-lpthread", "-lm"]  # fmt: skip
     made = subprocess.run(command, capture_output=True, text=True, check=False)
     if made.returncode:
         return (made.stderr.strip().splitlines() or [f"status {made.returncode}"])[-1]
@@ -90,6 +99,7 @@ class BuildTracer(Command):
         """Goes on without the library where it cannot be made, unless a wheel is for a platform."""
         root = Path() if self.editable_mode or self.inplace else Path(self.build_lib or "")
         why = compile_library(root / FOLDER / LIBRARY)
+        why = why or compile_sources(SAMPLER_SOURCES, root / SAMPLER)
         if why and TARGET in TARGETS:
             sys.exit(f"{TARGET}: the tracer was not compiled: {why}")
         if why and TARGET != "any":
@@ -97,11 +107,12 @@ class BuildTracer(Command):
 
     def get_source_files(self) -> list[str]:
         """What goes into an sdist."""
-        return [str(FOLDER / name) for name in (*SOURCES, *HEADERS)]
+        return [*(str(FOLDER / name) for name in (*SOURCES, *HEADERS)), *map(str, SAMPLER_SOURCES)]
 
     def get_outputs(self) -> list[str]:
         """What goes into a wheel."""
-        return [str(Path(self.build_lib or "") / FOLDER / LIBRARY)] if compiler() else []
+        made = (FOLDER / LIBRARY, SAMPLER) if compiler() else ()
+        return [str(Path(self.build_lib or "") / each) for each in made]
 
     def get_output_mapping(self) -> dict[str, str]:
         """Nothing is copied."""

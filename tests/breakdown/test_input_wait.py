@@ -104,6 +104,7 @@ def pipeline(reading: int, decoding: int, step: int, batches: int, ahead: int) -
         wait_end=taken,
         ahead=zeros + ahead,
         in_order=zeros + 1,
+        pid=zeros - 1,
     )
     template = base.io[0]
     kept = slice(0, 0)

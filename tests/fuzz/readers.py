@@ -22,6 +22,7 @@ from tests.makers.dlio_results import write as write_result
 from tests.makers.event_files import Event, event_file, step_table
 from tests.makers.object_files import objects_of
 from tests.makers.pytorch_traces import kernel, steps, trace
+from tests.makers.states_files import StatesFile
 from tests.makers.step_journals import journal_of
 from vanidl.compare import ab_folder
 from vanidl.dataset import npy, tfrecord
@@ -37,6 +38,7 @@ from vanidl.readers.objects.log import counters
 from vanidl.readers.objects.log import log as object_log
 from vanidl.readers.objects.operations import read_operations
 from vanidl.readers.pytorch import trace as pytorch_trace
+from vanidl.readers.states.log import read_states
 from vanidl.readers.steps.fetches import fetch_table, workers_of
 from vanidl.readers.steps.journal import Journal, read_journal
 from vanidl.readers.steps.loop import profile
@@ -187,6 +189,7 @@ READERS: dict[str, Reader] = {
     "dlio times": Reader(
         "per_epoch_stats.json", _dlio("per_epoch_stats.json"), _read_dlio, is_json=True
     ),
+    "states": Reader("node01-7.states", StatesFile().content(), read_states),
     "steps": Reader("node01-7.steps", _journal(), _read_steps),
     "tfevents": Reader("events.out.tfevents.1.n.2.0", _EVENTS, tensorboard_event_file.read_steps),
     "input pipeline": Reader(

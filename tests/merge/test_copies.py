@@ -18,6 +18,7 @@ from tests.makers.dftracer_traces import PfwTrace
 from tests.makers.dlio_results import write as write_result
 from tests.makers.event_files import Event, event_file
 from tests.makers.object_files import objects_of
+from tests.makers.states_files import StatesFile
 from tests.makers.step_journals import journal_of
 from vanidl import readers
 from vanidl.cli import main
@@ -98,6 +99,11 @@ def recorded_steps(folder: Path) -> None:
     journal_of(folder, " ".join(f"w0:{10 * i}-{10 * i + 4} o:{10 * i + 8}" for i in range(1, 7)))
 
 
+def sampled_states(folder: Path) -> None:
+    recorded_steps(folder)
+    (folder / "node01-7.states").write_bytes(StatesFile().content())
+
+
 def recorded_objects(folder: Path) -> None:
     objects_of(folder)
 
@@ -114,6 +120,7 @@ RUNS: dict[str, Callable[[Path], None]] = {
     "dlio": benchmark_result,
     "objects": recorded_objects,
     "pytorch": pytorch,
+    "states": sampled_states,
     "steps": recorded_steps,
     "tensorboard": tensorboard,
     "vanidl": recorded_calls,

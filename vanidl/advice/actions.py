@@ -157,6 +157,8 @@ CAUSES: tuple[Cause, ...] = (
         "read_ahead", ("input_bound_io", "input_bound", "io_not_overlapped"), ("workers", "ahead")
     ),
     Cause("decode", ("input_bound_decoding",), ("workers", "decode")),
+    Cause("unblock", ("input_bound_blocked",)),
+    Cause("more_cores", ("input_bound_cores",)),
     Cause("keep_data", ("reread_each_epoch", "shared_shuffle"), ("kept", "exchanged")),
     Cause("rare_stalls", ("slow_tail", "slow_operations")),
     Cause(

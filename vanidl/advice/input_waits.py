@@ -7,10 +7,20 @@ from vanidl.advice.facts import Facts
 from vanidl.advice.finding import Rule, RuleResult, Value
 from vanidl.advice.frameworks import BACKGROUND, PREFETCH, phrases
 from vanidl.breakdown.account import MEAN, WAIT
-from vanidl.breakdown.causes import DELIVERY, INPUT_CPU, STORAGE, WORKERS
+from vanidl.breakdown.causes import DELIVERY, INPUT_CPU, STORAGE, TOO_FEW_CORES, WORKERS
 from vanidl.breakdown.overlap import Overlap, RankOverlap
 from vanidl.formatting.units import percent, plural, seconds
-from vanidl.wording.waits import OPEN, mostly, parts_words
+from vanidl.wording.waits import (
+    BLOCKS,
+    CHILD,
+    LOCK,
+    NETWORK,
+    OPEN,
+    SLEEP,
+    mostly,
+    parts_words,
+    storage_is_known,
+)
 
 BOUND_SHARE = 0.10
 OBSERVED_SHARE = 0.05
@@ -47,7 +57,15 @@ def _title(facts: Facts, rest: str) -> str:
 
 def _of_wait(facts: Facts) -> str:
     waited = seconds(facts.account.length_ns(WAIT) / 1e9)
-    return f"Input waits took {waited}; {parts_words(facts.account, whole=not facts.lossy)}"
+    whole = not facts.lossy or storage_is_known(facts.account)
+    return f"Input waits took {waited}; {parts_words(facts.account, whole=whole)}"
+
+
+def _is_decoding(facts: Facts) -> bool:
+    """Whether waits are mostly decoding: sampled, or what a whole trace leaves."""
+    code = mostly(facts.account)
+    known = not facts.lossy or storage_is_known(facts.account)
+    return code == INPUT_CPU or (code == OPEN and known)
 
 
 def _bound_io(facts: Facts) -> RuleResult | None:
@@ -70,7 +88,7 @@ def _bound_io(facts: Facts) -> RuleResult | None:
 
 def _bound_decoding(facts: Facts) -> RuleResult | None:
     overlap = _waits(facts)
-    if overlap is None or mostly(facts.account) != OPEN or facts.lossy:
+    if overlap is None or not _is_decoding(facts):
         return None
     evidence = _wait_evidence(overlap)
     predicted = own_loaders.decoders(facts)
@@ -90,7 +108,8 @@ def _bound_unknown(facts: Facts) -> RuleResult | None:
     if overlap is None:
         return None
     code = mostly(facts.account)
-    if code in (STORAGE, WORKERS, DELIVERY) or (code == OPEN and not facts.lossy):
+    known = (STORAGE, WORKERS, DELIVERY, TOO_FEW_CORES, *BLOCKS)
+    if code in known or _is_decoding(facts):
         return None
     return RuleResult(
         _title(facts, "for I/O or decoding"),
@@ -128,6 +147,62 @@ def _bound_workers(facts: Facts) -> RuleResult | None:
             "delivery_s": facts.account.cell(f"{MEAN}/{WAIT}/{DELIVERY}").low_ns / 1e9,
         },
         facts.without_s(code),
+    )
+
+
+_BLOCKED_BY = {
+    LOCK: (
+        "mostly for a lock",
+        "See which lock: one that all workers share (a file opened once, a cache, a queue, a "
+        "logger) has them work one at a time. Within a process the interpreter has one of its own.",
+    ),
+    NETWORK: (
+        "mostly for the network",
+        "Ask for many samples at once and ahead of time, keep connections open, or keep what was "
+        "fetched on a local disk.",
+    ),
+    SLEEP: (
+        "mostly asleep",
+        "Find what sleeps in the fetch: a retry, a rate limit, a poll of a service, a sleep that "
+        "was left in.",
+    ),
+    CHILD: (
+        "mostly for child processes",
+        "Start a process once and feed it, rather than one a sample; a library that does the same "
+        "in the worker saves its start.",
+    ),
+}
+
+
+def _bound_blocked(facts: Facts) -> RuleResult | None:
+    overlap = _waits(facts)
+    code = mostly(facts.account)
+    if overlap is None or code not in BLOCKS:
+        return None
+    rest, advice = _BLOCKED_BY[code]
+    return RuleResult(
+        _title(facts, rest),
+        f"{_of_wait(facts)}.",
+        f"{advice} Neither faster storage nor faster decoding will help.",
+        _wait_evidence(overlap)
+        | {"blocked_s": facts.account.cell(f"{MEAN}/{WAIT}/{code}").low_ns / 1e9},
+        facts.account.cell(f"{MEAN}/{WAIT}/{code}").high_ns / 1e9,
+    )
+
+
+def _bound_cores(facts: Facts) -> RuleResult | None:
+    overlap = _waits(facts)
+    if overlap is None or mostly(facts.account) != TOO_FEW_CORES:
+        return None
+    cell = facts.account.cell(f"{MEAN}/{WAIT}/{TOO_FEW_CORES}")
+    return RuleResult(
+        _title(facts, "mostly for a free core"),
+        f"{_of_wait(facts)}.",
+        "Give the job more cores, or start fewer workers and threads than it has: more workers "
+        "only wait longer. OMP_NUM_THREADS=1 in workers keeps libraries from starting threads of "
+        "their own.",
+        _wait_evidence(overlap) | {"waiting_for_cores_s": cell.low_ns / 1e9},
+        cell.high_ns / 1e9,
     )
 
 
@@ -224,6 +299,16 @@ RULES = (
         "the same, with more of the wait for workers than for what they make of a batch",
         "10 % of the window, less than half in I/O, more than what decoding and collating took",
         _SHARE_REASON, _bound_workers,
+    ),
+    Rule(
+        "input_bound_blocked",
+        "the same, with most of the wait on a lock, the network, a timer or a child process",
+        "10 % of the window, at least half of it blocked so, by samples of what threads did",
+        _SHARE_REASON, _bound_blocked,
+    ),
+    Rule(
+        "input_bound_cores", "the same, with most of the wait for a free core",
+        "10 % of the window, at least half of it", _SHARE_REASON, _bound_cores,
     ),
     Rule(
         "io_not_overlapped", "observed I/O that did not run under compute",

@@ -275,6 +275,17 @@ def _divide_reading(context: Context) -> Advice:
     return Advice("Divide the reading evenly over the ranks", both)
 
 
+def _unblock(_context: Context) -> Advice:
+    return Advice("Find what fetches wait for: a lock, a service, a timer, a child process")
+
+
+def _more_cores(_context: Context) -> Advice:
+    fewer = Remedy(
+        "Shell", "OMP_NUM_THREADS=1 python train.py", "Libraries start no threads of their own."
+    )
+    return Advice("Give the job more cores, or start fewer workers and threads", (fewer,))
+
+
 def _rare_stalls(context: Context) -> Advice:
     queue = Remedy(
         "PyTorch",
@@ -357,6 +368,8 @@ _ADVICE: dict[str, Callable[[Context], Advice]] = {
     "warm_start": _warm_start,
     "read_ahead": _read_ahead,
     "decode": _decode,
+    "unblock": _unblock,
+    "more_cores": _more_cores,
     "keep_data": _keep_data,
     "larger_requests": _larger_requests,
     "fewer_files": _fewer_files,

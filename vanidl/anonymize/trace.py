@@ -10,11 +10,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TypeVar
 
+import numpy as np
+
 from vanidl.analyses.visits import natural
 from vanidl.anonymize.pseudonyms import Pseudonyms
 from vanidl.model.file_facts import FileFacts
 from vanidl.model.lines import FunctionLines, SampledPart
 from vanidl.model.selection import Selection, chosen_files
+from vanidl.model.states import SampledThread, States
 from vanidl.model.trace import Files, LogState, Process, Profile, Spans, Trace
 from vanidl.model.user_data import UserData
 from vanidl.model.warnings import NAMES_COMMANDS, Notice
@@ -59,6 +62,7 @@ def anonymous(trace: Trace, names: Pseudonyms) -> Trace:
         ),
         lines=tuple(_part(part, names) for part in trace.lines),
         fetches=replace(trace.fetches, names=tuple(map(names.text, trace.fetches.names))),
+        states=States(tuple(_thread(thread, names) for thread in trace.states.threads)),
     )
 
 
@@ -106,6 +110,12 @@ def _part(part: SampledPart, names: Pseudonyms) -> SampledPart:
             for function in part.functions
         ),
     )
+
+
+def _thread(thread: SampledThread, names: Pseudonyms) -> SampledThread:
+    """A sampled thread, without the names of files that it was seen at."""
+    samples = replace(thread.samples, file=np.full_like(thread.samples.file, -1))
+    return replace(thread, host=names.host(thread.host), samples=samples, paths=())
 
 
 def _process(process: Process, names: Pseudonyms) -> Process:

@@ -27,6 +27,7 @@ from vanidl.breakdown import (
 from vanidl.breakdown.assumptions import BINS_HOLD_ALL, NOT_MAPPED
 from vanidl.breakdown.causes import (
     BLOCKED,
+    BLOCKED_PARTS,
     CAUSES,
     COMMUNICATION,
     COMPUTE,
@@ -34,6 +35,7 @@ from vanidl.breakdown.causes import (
     DELIVERY,
     DEVICE_IDLE,
     EXCHANGE,
+    FAULT,
     HOST_CPU,
     INPUT_CPU,
     METADATA,
@@ -55,12 +57,14 @@ from vanidl.breakdown.overlap import Overlap, RankFates
 from vanidl.breakdown.pipelines import Gains
 from vanidl.breakdown.rank_cells import Evidence, Mask, RankCells, divide_tiles, find_activity
 from vanidl.breakdown.sources import counters, heatmaps
+from vanidl.breakdown.sources import states as sampled_states
 from vanidl.breakdown.sources.counters import ALL, StorageBounds
+from vanidl.breakdown.sources.states import SampledBound, bound_by_states
 from vanidl.breakdown.stages import Phases
 from vanidl.breakdown.step_records import StepRecords
 from vanidl.model import intervals
 from vanidl.model.intervals import Intervals
-from vanidl.model.trace import Spans, Trace
+from vanidl.model.trace import SpanKind, Spans, Trace
 from vanidl.model.warnings import (
     DAMAGED,
     LOST_PROCESSES,
@@ -84,6 +88,7 @@ _UNCOUNTED = DAMAGED | UNREAD | LOST_PROCESSES | UNSEEN - _COUNTED | {"recording
 
 _ONE_AT_A_TIME = 1e-3  # sum and union of calls apart by less: they came one at a time
 _PARTS = (READ, WRITE, METADATA, SYNC, OBJECT, EXCHANGE)
+_OF = {STORAGE: (*_PARTS, FAULT), BLOCKED: BLOCKED_PARTS}
 
 
 @dataclass(frozen=True)
@@ -200,10 +205,12 @@ def attribute_time(
     steps = np.zeros(ranks, np.int64)
     by_rank = windows.SpansByRank(trace)
     for position in range(ranks) if len(trace.spans) else ():
-        cells = _cells_of_rank(sources, position, by_rank.of(position))
-        if cells is not None:
+        found = _cells_of_rank(sources, position, by_rank.of(position))
+        if found is not None:
+            cells, sampled = found
             steps[position] = cells.tiles.steps
             _add_up(table, position, cells)
+            _lay_samples(table, position, sampled)
     table.observed = steps > 0
     _account_runs(table, sources)
     for position in np.flatnonzero(~table.observed).tolist() if len(trace.spans) else ():
@@ -239,8 +246,8 @@ def divide_rank(
         assume: what may be assumed.
     """
     spans = windows.SpansByRank(trace).of(position)
-    cells = _cells_of_rank(_Sources(trace, results, assume), position, spans)
-    return None if cells is None else gather_windows(cells)
+    found = _cells_of_rank(_Sources(trace, results, assume), position, spans)
+    return None if found is None else gather_windows(found[0])
 
 
 class _Sources:
@@ -260,28 +267,38 @@ class _Sources:
         """How long the processes of a rank were in calls that were counted and not traced."""
         return _slack_ns(self.bounds, self.trace, position)
 
-    def of_rank(self, position: int) -> Evidence:
-        """What is known of the processes of one rank."""
+    def of_rank(self, position: int, *, faults: bool = False) -> Evidence:
+        """What is known of the processes of one rank; `faults`: some of it read mapped files."""
         trace, slack_ns = self.trace, self.slack_ns(position)
+        whole = self.whole and not faults  # what is read of mapped files is in no call
         of_process = {
             process: input_wait.served(
                 trace,
                 self.results.calls,
                 process,
-                self.whole and bool(trace.processes[process].log),
+                whole and bool(trace.processes[process].log),
                 slack_ns,
                 self.assume,
             )
             for process in np.flatnonzero(trace.family == position).tolist()
         }
-        return Evidence(of_process, self.whole, slack_ns, self.maps_unseen, self.assume)
+        return Evidence(of_process, whole, slack_ns, self.maps_unseen, self.assume)
 
 
-def _cells_of_rank(sources: _Sources, position: int, spans: Spans) -> RankCells | None:
+def _cells_of_rank(
+    sources: _Sources, position: int, spans: Spans
+) -> tuple[RankCells, Mapping[str, SampledBound]] | None:
+    """The cells of every tile of one rank, and what samples say of its windows."""
     tiles = windows.tile_rank(sources.trace, position, spans, sources.assume)
     if tiles is None:
         return None
-    return divide_tiles(sources.trace, position, tiles, spans, sources.of_rank(position))
+    by_device = bool((spans.kind == SpanKind.KERNEL).any())
+    sampled = bound_by_states(
+        sources.trace, position, tiles, device=by_device, assume=sources.assume
+    )
+    faults = sampled.get(f"{RUN}/{STORAGE}.{FAULT}")
+    known = sources.of_rank(position, faults=faults is not None and faults.low_ns > 0)
+    return divide_tiles(sources.trace, position, tiles, spans, known), sampled
 
 
 class _Table:
@@ -357,7 +374,8 @@ class _Table:
         self._low.update(low)
         self._high.update(high)
         for name in names:
-            keys = [key for part in _PARTS if (key := f"{name}.{part}") in self._low]
+            parts = _OF.get(name.rpartition("/")[2], ())
+            keys = [key for part in parts if (key := f"{name}.{part}") in self._low]
             # Calls of two threads at once are in two sums: either part may lack what both had.
             both = [self._low[key] for key in keys if not key.endswith(EXCHANGE)]
             excess = np.maximum(sum(both, np.zeros_like(length)) - high[name], 0)
@@ -461,6 +479,19 @@ def _add_up(table: _Table, position: int, cells: RankCells) -> None:
                 evidence = (_evidence_of(name),)
                 table.add(f"{window}/{name}", position, least, most, evidence, rests_on)
     _add_parts(table, position, tiles.waits_known, lengths * within, part)
+
+
+def _lay_samples(table: _Table, position: int, sampled: Mapping[str, SampledBound]) -> None:
+    """Narrows the cells of a rank by what samples say; where both cannot be, samples give way."""
+    for name, bound in sampled.items():
+        window, _, cause = name.rpartition("/")
+        had_low, had_high = (int(side[position]) for side in table.of(name))
+        part = cause.partition(".")[2]
+        if part and (part == FAULT or cause.startswith(BLOCKED)) and not had_high:
+            had_high = int(table.of(f"{window}/{cause.partition('.')[0]}")[1][position])
+        low, high = max(had_low, bound.low_ns), min(had_high, bound.high_ns)
+        if low <= high and (low, high) != (had_low, had_high):
+            table.add(name, position, low, high, (sampled_states.EVIDENCE,), bound.assumed)
 
 
 def _add_phases(

@@ -22,9 +22,17 @@ ONE_CLOCK = "clocks that are known to a millisecond are one clock"
 OPERATORS_COMPUTE = (
     "operators are of the model, and call no storage: not every wait was marked, or call traced"
 )
+CACHE_SERVES = (
+    "the page cache serves a byte within 1 ns and a call within 5 us, and fetches use it alike"
+)
+LOCK_IS_STORAGE = (
+    "who waited for a lock while another thread of its process was in storage, waited for that"
+)
 
 ALL = frozenset(
     {
+        CACHE_SERVES,
+        LOCK_IS_STORAGE,
         NOT_MAPPED,
         BLOCKING,
         NESTED,

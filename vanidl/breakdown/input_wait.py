@@ -189,7 +189,7 @@ class Waits:
     marked: bool
 
 
-def _is_complete(fetches: Fetches) -> bool:
+def is_complete(fetches: Fetches) -> bool:
     """Whether no number is missing among the batches of an iterator, as far as they are known."""
     key = np.stack([fetches.name, fetches.epoch, fetches.batch])[:, fetches.batch >= 0]
     key = np.unique(key, axis=1)
@@ -222,7 +222,7 @@ def divide_waits(
     trainer = trace.ranks[position]
     fetches = trace.fetches.pick(trace.fetches.trainer == trainer)
     taken = fetches.pick(fetches.wait_end > fetches.wait_begin)
-    row = _fetch_of_waits(taken, start, end)
+    row = fetch_of_waits(taken, start, end)
     length = _felt_within(felt, start, end)
     bounds = {cause: (np.zeros_like(length), np.zeros_like(length)) for cause in _names()}
     divided = Divided(bounds)
@@ -232,7 +232,7 @@ def divide_waits(
     if not has_workers(trace, trainer, fetches):
         own |= ~known
     _within_the_process(bounds, own, start, end, length, of_process[trainer])
-    marked = _is_complete(fetches)
+    marked = is_complete(fetches)
     if step is not None:
         marked &= bool(np.isin(step[step >= 0], step[known]).all())
     waits = Waits(known & ~own, row, start, end, felt, marked)
@@ -255,7 +255,7 @@ def _felt_within(felt: Intervals | None, start: Int64Array, end: Int64Array) -> 
     return end - start if felt is None else intervals.covered_within(felt, start, end)
 
 
-def _fetch_of_waits(taken: Fetches, start: Int64Array, end: Int64Array) -> Int64Array:
+def fetch_of_waits(taken: Fetches, start: Int64Array, end: Int64Array) -> Int64Array:
     """The row of the fetch whose batch each wait took, -1 for none: that which ended last."""
     row = np.full(len(start), -1)
     if len(taken) and len(start):
@@ -374,7 +374,7 @@ def _by_workers(
     """Waits for batches of workers, worker by worker."""
     bounds, mine, row = divided.bounds, these.mine, these.row
     start, end, felt = these.start, these.end, these.felt
-    asked, is_known = _asked_ns(taken, start, row, complete=these.marked)
+    asked, is_known = asked_ns(taken, start, row, complete=these.marked)
     divided.assume(ASKED_AS_IT_WAITED, mine & ~is_known & (ASKED_AS_IT_WAITED in assume))
     process = np.where(row >= 0, taken.process[np.maximum(row, 0)], -1) if len(taken) else row
     for each in np.unique(process[mine]).tolist():
@@ -516,7 +516,7 @@ def _fetching(fetches: Fetches, process: int) -> Intervals:
     return intervals.union(fetches.begin[mine], fetches.end[mine])
 
 
-def _asked_ns(
+def asked_ns(
     taken: Fetches, start: Int64Array, row: Int64Array, *, complete: bool
 ) -> tuple[Int64Array, NDArray[np.bool_]]:
     """When the batch of each wait was asked of its worker, and whether that is known.

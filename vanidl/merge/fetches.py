@@ -30,7 +30,7 @@ def fetches(
     blocks = []
     for table in sorted(tables, key=lambda table: (table.host, table.pid or -1)):
         trainer = _process(table.host, table.pid, processes)
-        offset_ns = _offset_ns(trainer, profiles)
+        offset_ns = loop_offset_ns(trainer, profiles)
         if trainer is not None and offset_ns is not None:
             blocks.append(_columns(table, trainer, processes, names, offset_ns))
     if not blocks:
@@ -73,7 +73,7 @@ def _process(host: str, pid: int | None, processes: Sequence[Process]) -> int | 
     return min(fits, key=lambda i: (processes[i].role != "trainer", i)) if fits else None
 
 
-def _offset_ns(trainer: int | None, profiles: Sequence[Profile]) -> int | None:
+def loop_offset_ns(trainer: int | None, profiles: Sequence[Profile]) -> int | None:
     """What was added to the times of the trainer's recorded loop; None where it has none."""
     mine = [p for p in profiles if p.process == trainer and p.marks_loop and p.aligned]
     return mine[0].clock_offset_ns if mine else None
@@ -94,6 +94,7 @@ def _columns(
         columns[column] = np.where(times >= 0, times + offset_ns, -1)
     columns["trainer"] = np.full(len(table.begin), trainer, np.int64)
     columns["process"], columns["worker"] = who.T
+    columns["pid"] = np.array([pid for pid, _ in table.by], np.int64)[table.member]
     used, place = np.unique(table.loader, return_inverse=True)
     codes = np.array([loaders.get(number, -1) for number in used.tolist()] or [-1], np.int64)
     columns["name"] = codes[place.ravel()]

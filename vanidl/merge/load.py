@@ -21,6 +21,7 @@ from vanidl.merge.ceilings import left_out
 from vanidl.merge.fetches import with_trainers
 from vanidl.merge.jobs import Group, choose, group, hosts_apart
 from vanidl.merge.profiles import without_bare_loops
+from vanidl.merge.states import states_on_clock
 from vanidl.merge.tracers import traced_once
 from vanidl.model.file_kinds import parse_rules
 from vanidl.model.trace import Trace
@@ -108,6 +109,7 @@ def trace_of(
             for b in steps.benchmarks
             if b.folder in recordings
         ),
+        states=states_on_clock(steps.states, trace),
     )
     of_files = [*(log.path for log in chosen.logs), *(p.path for p in chosen.profiles)]
     trace = _with_record(trace, read.records.of_all(of_files))

@@ -16,6 +16,7 @@ from vanidl import readers
 from vanidl.errors import InputError, UsageError
 from vanidl.merge import copies
 from vanidl.model.benchmark import Benchmark
+from vanidl.model.states import NO_STATES, States, join_states
 from vanidl.model.trace import SpanKind
 from vanidl.model.warnings import Notice
 from vanidl.readers import discover
@@ -62,6 +63,7 @@ class StepSources:
     events: tuple[EventRecords, ...] = ()  # of every event file, used for steps or not
     counted: tuple[CountedSteps, ...] = ()
     benchmarks: tuple[Benchmark, ...] = ()
+    states: States = NO_STATES
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +159,7 @@ def read(found: Found, asked: Sequence[str], reading: Reading) -> StepSources:
         events=events,
         counted=_counted(marked),
         benchmarks=tuple(each for one in records for each in one.benchmarks),
+        states=join_states([one.states for one in records]),
     )
 
 

@@ -26,6 +26,7 @@ class Fetches:
     trainer: Int64Array  # index into Trace.processes: who trains on it
     process: Int64Array  # index into Trace.processes: who fetched; -1 where nothing else is known
     worker: Int64Array  # its number in the loader; -1: the training process itself
+    pid: Int64Array  # the process id of who fetched, on the trainer's host
     name: Int64Array  # index into names: of the loader
     epoch: Int64Array
     batch: Int64Array  # its place in the epoch
@@ -47,14 +48,14 @@ class Fetches:
         return Fetches(**{name: getattr(self, name)[rows] for name in COLUMNS}, names=self.names)
 
 
-_READ_AHEAD = ("ahead", "in_order")
+_PERHAPS = ("ahead", "in_order", "pid")
 COLUMNS = tuple(field.name for field in fields(Fetches) if field.name != "names")
 
 
 def of_columns(columns: dict[str, NDArray[Any]], names: tuple[str, ...]) -> Fetches:
-    """Fetches of these columns, sorted by start; not known are those of _READ_AHEAD left out."""
+    """Fetches of these columns, sorted by start; not known are those of _PERHAPS left out."""
     unknown = np.full(len(columns["begin"]), -1, np.int64)
-    columns = dict.fromkeys(_READ_AHEAD, unknown) | columns
+    columns = dict.fromkeys(_PERHAPS, unknown) | columns
     order = np.lexsort((columns["end"], columns["process"], columns["begin"]))
     picked = {name: columns[name][order] for name in COLUMNS}
     for column in picked.values():

@@ -25,6 +25,7 @@ from vanidl.model.fetches import NO_FETCHES, Fetches
 from vanidl.model.file_kinds import DATASET
 from vanidl.model.intervals import Intervals
 from vanidl.model.lines import SampledPart
+from vanidl.model.states import NO_STATES, States
 from vanidl.model.user_data import UserData
 from vanidl.model.warnings import Notice
 
@@ -410,6 +411,7 @@ class Trace:
     lines: tuple[SampledPart, ...] = ()
     """Which lines of the program took the time of fetches and steps, where they were sampled: of
     all ranks together, whatever is selected."""
+    states: States = NO_STATES
     steps_counted: int | None = None
     """Training steps of a process with a profile, by its event file, profiled or not."""
     benchmarks: tuple[Benchmark, ...] = ()

@@ -8,6 +8,7 @@ from vanidl.readers import (
     dlio,
     objects,
     pytorch,
+    states,
     steps,
     tensorboard,
     tracer,
@@ -23,6 +24,7 @@ FORMATS: tuple[Format, ...] = (
     xprof.FORMAT,
     dftracer.FORMAT,
     steps.FORMAT,
+    states.FORMAT,
     objects.FORMAT,
     dlio.FORMAT,
 )

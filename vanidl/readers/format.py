@@ -14,6 +14,7 @@ from typing import TypeVar
 from vanidl.encoding.one_file import read_one
 from vanidl.errors import InputError
 from vanidl.model.benchmark import Benchmark
+from vanidl.model.states import NO_STATES, States
 from vanidl.model.warnings import Notice
 from vanidl.readers.records import CounterFile, ProfileTrace, StepDurations, StepLog, TracerLog
 from vanidl.readers.sniff import Opening
@@ -101,6 +102,7 @@ class Records:
     notices: tuple[Notice, ...] = ()
     utc_offset_s: int | None = None  # local time minus UTC, where the files tell
     benchmarks: tuple[Benchmark, ...] = ()
+    states: States = NO_STATES
 
 
 def _never(opening: Opening) -> str:

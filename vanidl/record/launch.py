@@ -94,8 +94,13 @@ def _in_foreground() -> bool:
         os.close(terminal)
 
 
-def run(command: Sequence[str], environment: Mapping[str, str], signals: Signals) -> Ended:
-    """Runs a command to its end.
+def run(
+    command: Sequence[str],
+    environment: Mapping[str, str],
+    signals: Signals,
+    looked: Callable[[Watch], object] = lambda _: None,
+) -> Ended:
+    """Runs a command to its end; `looked` is called whenever its processes were looked at.
 
     Raises:
         CommandError: it cannot be started.
@@ -112,17 +117,17 @@ def run(command: Sequence[str], environment: Mapping[str, str], signals: Signals
         ) from error
     signals.start(pid)
     watch = Watch(pid, command)
-    status, cpu_s = _wait(pid, watch)
+    status, cpu_s = _wait(pid, watch, looked)
     signals.pid = None
     end = time.time_ns()
     _let_go(watch)
     return Ended(_exit_status(status), start, end, cpu_s, watch)
 
 
-def _wait(pid: int, watch: Watch) -> tuple[int, float]:
+def _wait(pid: int, watch: Watch, looked: Callable[[Watch], object]) -> tuple[int, float]:
     """Wait status and CPU seconds of a child; looks around meanwhile."""
     with _end_of(pid) as ended:
-        while not ended(_look(watch)):
+        while not ended(_look(watch, looked)):
             pass
     _, status, usage = os.wait4(pid, 0)
     return status, usage.ru_utime + usage.ru_stime
@@ -149,10 +154,11 @@ def _ended_after(pid: int, seconds: float) -> bool:
     return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
 
-def _look(watch: Watch) -> float:
+def _look(watch: Watch, looked: Callable[[Watch], object]) -> float:
     """Looks around; seconds until the next time: looking takes `SHARE` of a core at most."""
     before = time.thread_time()
     watch.look()
+    looked(watch)
     return min(max(LOOK_SECONDS, (time.thread_time() - before) / SHARE), MOST_SECONDS)
 
 

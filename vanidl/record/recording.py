@@ -22,7 +22,9 @@ from vanidl.record.memory_kills import memory_kills
 from vanidl.record.recorder import AUTO, ENDED, TRACERS, Tracer
 from vanidl.record.run_record import run_record
 from vanidl.record.source_lines import keep_source_lines
+from vanidl.record.states import Sampler, sampling
 from vanidl.record.steps import Replay
+from vanidl.record.watch import Watch
 
 RECORDERS = (own.RECORDER, darshan.RECORDER, dftracer.RECORDER)
 """Every tracer. `auto` takes the first that is here of those that a program does not notice."""
@@ -92,11 +94,16 @@ def record(
         chosen = no_tracer.tracer(root)
     if chosen.harm and tell is not None:
         tell(chosen.harm)
-    with _without_traces_of_none(root), passed_on() as signals, sign_of_life(root, space.look):
+    with (
+        _without_traces_of_none(root),
+        sampling(root, wanted=with_steps and not space.stopped_ns) as sampler,
+        passed_on() as signals,
+        sign_of_life(root, lambda: _look(space, sampler)),
+    ):
         more = steps.environment(root, waits, profile_steps, replay) if with_steps else {}
         environment = _environment(chosen, root, more)
         killed_before = memory_kills()
-        ended = run(command, environment, signals)
+        ended = run(command, environment, signals, lambda watch: _sample(watch, sampler))
         if journals is not None:
             keep_source_lines(journals, ended.start_ns)
         result = replace(
@@ -108,12 +115,25 @@ def record(
         )
         said = _unheard(ended, environment, root) if with_steps else ()
         said = (*said, *unheard.still_running(FOLDER_VARIABLE, str(root)))
-        result = replace(result, losses=(*result.losses, *said))
+        sampled = () if sampler is None or not sampler.remark else (sampler.remark,)
+        result = replace(result, losses=(*result.losses, *sampled, *said))
         problem = _kept(root / NAME, result)
     said = (result.stopped, *said) if result.stopped else said
     if tracer == AUTO and chosen.name == no_tracer.NAME:
         said = (*said, *chosen.remarks)
     return Recorded(root, ended.exit_status, chosen.name, ended.cpu_s, result, problem, said)
+
+
+def _look(space: FreeSpace, sampler: Sampler | None) -> None:
+    """Looks at the space of RUN, and stops what is not stopped by it."""
+    if space.look() and sampler is not None:
+        sampler.stop()
+
+
+def _sample(watch: Watch, sampler: Sampler | None) -> None:
+    """Has the processes sampled that were seen."""
+    if sampler is not None:
+        sampler.add(watch.seen.values())
 
 
 def _run_record(command: Sequence[str], tracer: Tracer, ended: Ended) -> RunRecord:

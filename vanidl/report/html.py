@@ -86,6 +86,8 @@ _SHOWN_IN = {
     "warm_start": ("Input and compute",),
     "read_ahead": ("Input and compute", "Over time"),
     "decode": ("Input and compute",),
+    "unblock": ("Input and compute",),
+    "more_cores": ("Input and compute",),
     "keep_data": ("Dataset",),
     "rare_stalls": ("Input and compute",),
     "larger_requests": ("Operations",),

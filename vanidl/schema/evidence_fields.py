@@ -40,6 +40,8 @@ slow_reads | count | Reads far slower than the median
 smallest_share | 1 | Unique bytes of the rank that read least / those of the job
 spent_s | s | Time spent
 spread | 1 | Busiest / mean
+blocked_s | s | Time on a lock, the network, a timer or a child process, at least
+waiting_for_cores_s | s | Time in which a thread could run and had no core, at least
 starting_s | s | Time in starting workers
 stats | count | Calls of stat
 stopped_s | s | Time during which training stood still

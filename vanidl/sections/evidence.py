@@ -6,8 +6,9 @@ from vanidl.schema import Kind, Partly
 
 _NUMBER = int | float | None
 _NUMBERS = (
-    "arrays_that_misfit", "busy_s", "busy_s_a_rank", "busy_spread", "bytes_read", "bytes_spread",
-    "bytes_written", "checkpoints", "chunks_a_sample", "compute_s", "counter_s", "delivery_s",
+    "arrays_that_misfit", "blocked_s", "busy_s", "busy_s_a_rank", "busy_spread", "bytes_read",
+    "bytes_spread", "bytes_written", "checkpoints", "chunks_a_sample", "compute_s", "counter_s",
+    "delivery_s",
     "different_bytes", "different_bytes_a_host", "empty_reads", "excess_s", "excess_s_a_rank",
     "exposed_s", "files", "files_that_misfit", "fixed_part", "heads", "hidden_fraction",
     "in_waits_s", "input_wait_io_s", "input_wait_s", "input_wait_share", "jumps", "lists",
@@ -19,8 +20,7 @@ _NUMBERS = (
     "rest_at_least_s", "samples_a_chunk", "samples_or_reads", "share", "share_of_bytes",
     "share_of_io", "silent_ranks", "slow_reads", "smallest_share", "spent_s", "spread",
     "starting_s", "stats", "stdio_bytes", "stopped_s", "total_s", "traced_fraction",
-    "uncertainty_s", "wait_s",
-    "workers_side_by_side", "write_s", "writes",
+    "uncertainty_s", "wait_s", "waiting_for_cores_s", "workers_side_by_side", "write_s", "writes",
 )  # fmt: skip
 _TEXTS = (
     "array",

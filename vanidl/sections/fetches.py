@@ -18,6 +18,7 @@ from vanidl.breakdown.causes import (
     METADATA,
     READ,
     STORAGE,
+    TOO_FEW_CORES,
     WORKERS,
     WRITE,
 )
@@ -32,7 +33,17 @@ from vanidl.model.warnings import LOWER_BOUNDS, serious_codes
 from vanidl.run import Run
 from vanidl.schema import Maybe
 from vanidl.sections.section import Json, Object, Section, values_of
-from vanidl.wording.waits import OPEN, WAIT_WORDS, parts_words, wait_parts
+from vanidl.wording.waits import (
+    CHILD,
+    LOCK,
+    NETWORK,
+    OPEN,
+    SLEEP,
+    WAIT_WORDS,
+    parts_words,
+    storage_is_known,
+    wait_parts,
+)
 
 LIMIT = 40
 SLOWEST = 20
@@ -40,6 +51,12 @@ _MOST_LOADERS = 8
 _TITLE = "What batches waited for"
 _COLOURS = {
     STORAGE: (palette.READ, ""),
+    INPUT_CPU: (palette.IN_WAIT, ""),
+    LOCK: (palette.OTHER, "/"),
+    NETWORK: (palette.OTHER, "\\"),
+    SLEEP: (palette.OTHER, "-"),
+    CHILD: (palette.OTHER, "|"),
+    TOO_FEW_CORES: (palette.OTHER, "+"),
     WORKERS: (palette.UNOBSERVED, "."),
     DELIVERY: (palette.HIDDEN, ""),
     COMPUTE: (palette.OTHER, "x"),
@@ -85,7 +102,8 @@ def figure(run: Run) -> Figure:
 def _is_whole(run: Run) -> bool:
     """Whether all I/O was recorded that can lie in fetches."""
     lossy = LOWER_BOUNDS & serious_codes(run.coverage.warnings)
-    return not lossy and not objects_apart(run.summary)
+    sampled = storage_is_known(run.breakdown)
+    return sampled or (not lossy and not objects_apart(run.summary))
 
 
 def _remarks(run: Run, found: Fetching) -> Iterator[str]:

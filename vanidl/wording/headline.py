@@ -33,7 +33,7 @@ from vanidl.wording.layers import (
 from vanidl.wording.lines import sentences
 from vanidl.wording.placement import placement_bounds
 from vanidl.wording.storage import storage_sentence
-from vanidl.wording.waits import parts_words
+from vanidl.wording.waits import parts_words, storage_is_known
 
 MOSTLY = 0.5
 NEARLY_ALL = 0.9  # of the steps: at this share the answer is of all of them
@@ -164,8 +164,8 @@ def _waited(trace: Trace, results: Results, overlap: Overlap, account: Breakdown
         return f"Training did not wait for input; {_hidden(overlap)}."
     times = f"{seconds(wait_ns / 1e9)} of {seconds(steps_ns / 1e9)} ({percent(wait_ns / steps_ns)})"
     whole = not _is_cut(results) and not objects_apart(results.summary)
-    parts = parts_words(account, whole=whole)
-    if why := _why_io_of_wait_is_unknown(results, overlap):
+    parts = parts_words(account, whole=whole or storage_is_known(account))
+    if (why := _why_io_of_wait_is_unknown(results, overlap)) and not storage_is_known(account):
         unknown = f"how much of that was storage is not known: {why}"
         return f"Training waited {times} for input{average}; {unknown}."
     return f"Training waited {times} for input{average}; {parts}; {_hidden(overlap)}."

@@ -19,6 +19,7 @@ from vanidl.breakdown.causes import (
     WORKERS,
 )
 from vanidl.formatting.units import seconds
+from vanidl.model.states import SAMPLED
 
 WIDE = 0.5
 """Share of the waits: where so much of them is open, what they consist of is not known."""
@@ -31,9 +32,21 @@ _LIKE = 0.02  # of the waits: ends of a cell that lie closer are said as one
 OPEN = "open"
 """The code of what no record tells apart: decoding, locks, other work of the loader."""
 
+LOCK, NETWORK, SLEEP, CHILD = (
+    f"{BLOCKED}.{part}" for part in ("lock", "network", "sleep", "child")
+)  # fmt: skip
+BLOCKS = (LOCK, NETWORK, SLEEP, CHILD)
+"""Codes of what a fetch waits for that is no storage."""
+
 _OTHERS = (INPUT_CPU, BLOCKED, TOO_FEW_CORES, WORKERS, DELIVERY)
 WAIT_WORDS = {
     STORAGE: "storage",
+    INPUT_CPU: "decoding, augmenting or collating",
+    LOCK: "waiting for a lock",
+    NETWORK: "waiting for the network",
+    SLEEP: "sleeping",
+    CHILD: "waiting for a child process",
+    TOO_FEW_CORES: "waiting for a free core",
     WORKERS: "starting workers",
     DELIVERY: "delivery from the workers",
     COMPUTE: "time in which the device computed",
@@ -55,13 +68,14 @@ def wait_parts(account: Breakdown, who: str = MEAN) -> tuple[WaitPart, ...]:
     """The parts of the waits of a rank or the mean: each known cause, then what stays open."""
     length_ns = account.length_ns(WAIT, who)
     parts = []
-    for code in (STORAGE, WORKERS, DELIVERY, COMPUTE, COPY):
+    for code in (STORAGE, INPUT_CPU, *BLOCKS, TOO_FEW_CORES, WORKERS, DELIVERY, COMPUTE, COPY):
         key = f"{who}/{WAIT}/{code}"
         cell = account.cell(key)
-        # Of workers and delivery nothing may be known: then they are in what stays open.
+        # Of most nothing may be known: then they are in what stays open.
         if cell.low_ns or (code == STORAGE and cell.high_ns):
             parts.append(WaitPart(code, cell, key))
-    rest = [account.cell(f"{who}/{WAIT}/{code}") for code in _OTHERS]
+    named = {part.code.partition(".")[0] for part in parts}
+    rest = [account.cell(f"{who}/{WAIT}/{code}") for code in _OTHERS if code not in named]
     least = max(length_ns - sum(part.cell.high_ns for part in parts), 0)
     most = min(length_ns - sum(part.cell.low_ns for part in parts), sum(c.high_ns for c in rest))
     parts.append(WaitPart(OPEN, Cell(int(least), int(max(most, least))), ""))
@@ -75,6 +89,13 @@ def mostly(account: Breakdown) -> str:
         if length_ns and part.cell.low_ns >= MOSTLY * length_ns:
             return part.code
     return ""
+
+
+def storage_is_known(account: Breakdown) -> bool:
+    """Whether samples of what threads did say how much of the waits was storage."""
+    cell = account.cell(f"{MEAN}/{WAIT}/{STORAGE}")
+    known = cell.high_ns - cell.low_ns <= WIDE * account.length_ns(WAIT)
+    return known and SAMPLED in cell.evidence
 
 
 def parts_words(account: Breakdown, *, whole: bool) -> str:

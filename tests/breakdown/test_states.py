@@ -1,0 +1,304 @@
+"""Cells from sampled states: against runs of which every microsecond is known."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from math import comb
+
+import numpy as np
+import pytest
+
+from tests.makers.results import EXAMPLES
+from vanidl.breakdown import windows
+from vanidl.breakdown.sources.states import SampledBound, bound_by_states, wilson
+from vanidl.model import states
+from vanidl.model.fetches import of_columns
+from vanidl.model.states import SampledThread, Samples, States
+from vanidl.model.trace import Process, Profile, SpanKind, Spans, Trace
+
+US = 1000
+MS = 1000 * US
+HOST, TRAINER, WORKER = "h", 10, 20
+NO_TABLE = np.empty((0, 3), np.int64)
+BLOCKS = {states.LOCK: "lock", states.NETWORK: "network", states.SLEEP: "sleep"}
+
+
+@dataclass
+class Timeline:
+    """What a thread is doing: kinds from each of some times on, in us."""
+
+    start: np.ndarray
+    kind: np.ndarray
+
+    def at(self, times: np.ndarray) -> np.ndarray:
+        return self.kind[np.searchsorted(self.start, times, side="right") - 1]
+
+    def spent(self, kind: int, low: int, high: int) -> int:
+        """us of a kind within [low, high)."""
+        edges = np.append(self.start, 1 << 60)
+        first, last = np.clip(edges[:-1], low, high), np.clip(edges[1:], low, high)
+        return int((last - first)[self.kind == kind].sum())
+
+
+def sampled(
+    timeline: Timeline, pid: int, end_us: int, rng: np.random.Generator, tid: int = 0
+) -> SampledThread:
+    """200 samples a second at random distances; nobody waits for a core."""
+    distances = rng.integers(2500, 7501, end_us // 2500)
+    times = np.cumsum(distances)
+    times = times[times < end_us]
+    kinds = timeline.at(times).astype(np.uint8)
+    samples = Samples(
+        times * US, kinds, np.full(len(times), -1, np.int32), np.zeros(len(times), np.uint32),
+        np.zeros(len(times), bool),
+    )  # fmt: skip
+    # 1 s of CPU, all of it in user mode, and nothing moved by calls.
+    ticks = np.array([[0, 0, 0], [end_us * US, 100, 0]], np.int64)
+    moved = np.array([[0, states.RCHAR, 0], [end_us * US, states.RCHAR, 0]], np.int64)
+    return SampledThread(HOST, pid, tid or pid, 1, samples, (), ticks, moved)
+
+
+def run_of(
+    waits: np.ndarray, fetches: dict[str, np.ndarray], threads: list[SampledThread], end_us: int
+) -> Trace:
+    """One rank whose every step is a wait and some work."""
+    base = EXAMPLES["one_rank"]().trace
+    begin, end = waits.T
+    next_begin = np.append(begin[1:], end_us)
+    count = len(waits)
+    spans = Spans(
+        start=np.concatenate([begin, begin]) * US,
+        end=np.concatenate([end, next_begin]) * US,
+        process=np.zeros(2 * count, np.int32),
+        step=np.concatenate([np.full(count, -1), np.arange(count)]).astype(np.int32),
+        kind=np.repeat([SpanKind.INPUT_WAIT, SpanKind.STEP], count).astype(np.uint8),
+        thread=np.zeros(2 * count, np.int32),
+        name=np.zeros(2 * count, np.int32),
+        source=np.zeros(2 * count, np.int32),
+        names=("",),
+    )
+    order = np.argsort(spans.start, kind="stable")
+    table = {name: np.asarray(column, np.int64) for name, column in fetches.items()}
+    return replace(
+        base,
+        job=replace(base.job, start_ns=0, end_ns=end_us * US),
+        processes=(Process(HOST, TRAINER, rank=0, trainer=0, start_ns=0, end_ns=end_us * US),),
+        spans=spans.pick(order),
+        profiles=(Profile("loop", "vanidl", 0, has_wait_spans=True, marks_loop=True),),
+        io=(), counters={}, metadata_calls={}, layers_traced=(),
+        fetches=of_columns(table, ("loader",)),
+        states=States(tuple(threads)),
+    )  # fmt: skip
+
+
+def bounds_of(trace: Trace, device: bool = False) -> Mapping[str, SampledBound]:
+    tiles = windows.tile_rank(trace, 0)
+    assert tiles is not None
+    return bound_by_states(trace, 0, tiles, device=device)
+
+
+def with_worker(
+    seed: int, mix: tuple[float, ...], kinds: tuple[int, ...]
+) -> tuple[Trace, dict[int, float], float]:
+    """A run with one worker whose fetches are `kinds` in about these shares, and its truth.
+
+    Truth: seconds of waits by kind, each wait divided by what the worker did since the batch was
+    asked of it, one batch ahead.
+    """
+    rng = np.random.default_rng(seed)
+    at, starts, marks, fetch_begin, fetch_end, wait, asked = 0, [0], [states.PIPE], [], [], [], []
+    trained = 0
+    for _ in range(300):
+        asked.append(at)
+        fetch_begin.append(at)
+        for share, kind in zip(rng.dirichlet(np.array(mix) * 20), kinds, strict=True):
+            starts.append(at)
+            marks.append(kind)
+            at += max(int(share * 20_000), 1)
+        fetch_end.append(at)
+        waited = max(trained, 0), max(at + 50, trained)
+        wait.append(waited)
+        trained = waited[1] + 12_000
+        starts.append(at)
+        marks.append(states.PIPE)
+        at = max(at, waited[1])
+    end_us = trained + 1000
+    worker = Timeline(np.array(starts), np.array(marks))
+    waits = np.array(wait)
+    own = np.sort(np.concatenate([[0], *waits]))
+    running = np.array([states.RUNNING, states.PIPE])
+    trainer = Timeline(own, running[(np.searchsorted(waits[:, 0], own, side="right") > 0) * 1])
+    n = len(waits)
+    fetches = {
+        "trainer": np.zeros(n), "process": np.full(n, -1), "worker": np.zeros(n),
+        "name": np.zeros(n), "epoch": np.zeros(n), "batch": np.arange(n), "samples": np.ones(n),
+        "begin": np.array(fetch_begin) * US, "collate": np.array(fetch_end) * US,
+        "end": np.array(fetch_end) * US, "wait_begin": waits[:, 0] * US,
+        "wait_end": waits[:, 1] * US, "ahead": np.ones(n), "in_order": np.ones(n),
+        "pid": np.full(n, WORKER),
+    }  # fmt: skip
+    threads = [sampled(trainer, TRAINER, end_us, rng), sampled(worker, WORKER, end_us, rng)]
+    truth = dict.fromkeys(kinds, 0.0)
+    for k, (low, _) in enumerate(wait):
+        late = max(fetch_end[k] - low, 0)
+        since, until = min(asked[k], low), fetch_end[k]
+        did = sum(worker.spent(kind, since, until) for kind in kinds)
+        for kind in kinds:
+            truth[kind] += late * worker.spent(kind, since, until) / max(did, 1)
+    return run_of(waits, fetches, threads, end_us), truth, float((waits[:, 1] - waits[:, 0]).sum())
+
+
+CAUSES = {
+    states.READ: "storage.read",
+    states.METADATA: "storage.metadata",
+    states.FAULT: "storage.fault",
+    states.RUNNING: "input_cpu",
+    states.SLEEP: "blocked.sleep",
+    states.LOCK: "blocked.lock",
+    states.NETWORK: "blocked.network",
+}
+
+
+def test_waits_are_divided_as_their_workers_were_seen() -> None:
+    inside, widths, found = 0, [], 0
+    for seed in range(12):
+        kinds = (states.READ, states.RUNNING, (states.SLEEP, states.LOCK, states.FAULT)[seed % 3])
+        trace, truth, waited_us = with_worker(seed, (0.6, 0.3, 0.1), kinds)
+        cells = bounds_of(trace)
+        for kind, spent_us in truth.items():
+            cell = cells[f"input_wait/{CAUSES[kind]}"]
+            slack = 0.1 * truth[states.RUNNING] if kind == states.READ else 0.0
+            found += 1
+            inside += cell.low_ns / US <= spent_us <= cell.high_ns / US
+            widths.append(((cell.high_ns - cell.low_ns) / US - slack) / waited_us)
+    assert inside >= 0.95 * found
+    assert np.median(widths) < 0.15
+
+
+@pytest.mark.parametrize("kind", BLOCKS)
+def test_what_is_blocked_is_no_storage(kind: int) -> None:
+    """Each fetch has one cached read in it, which runs."""
+    trace, truth, waited_us = with_worker(5, (0.9, 0.1), (kind, states.RUNNING))
+    cells = bounds_of(trace)
+    named = cells[f"input_wait/blocked.{BLOCKS[kind]}"]
+    assert named.low_ns / US <= truth[kind] <= named.high_ns / US
+    assert named.low_ns / US > 0.8 * waited_us
+    assert cells["input_wait/storage"].high_ns / US < 0.1 * waited_us
+    others = [part for code, part in BLOCKS.items() if code != kind]
+    assert all(cells[f"input_wait/blocked.{part}"].low_ns == 0 for part in others)
+
+
+def test_fewer_samples_leave_more_open_and_none_leave_all() -> None:
+    trace, _, waited_us = with_worker(3, (0.6, 0.4), (states.READ, states.RUNNING))
+    widths = []
+    for keep in (1, 4, 16):
+        threads = [
+            replace(t, samples=Samples(*(getattr(t.samples, n)[::keep] for n in Samples.__slots__)))
+            for t in trace.states.threads
+        ]
+        cell = bounds_of(replace(trace, states=States(tuple(threads))))["input_wait/storage"]
+        widths.append(cell.high_ns - cell.low_ns)
+    assert widths[0] < widths[1] < widths[2] <= waited_us * US
+    assert bounds_of(replace(trace, states=States())) == {}
+
+
+def test_late_samples_say_nothing() -> None:
+    trace, truth, waited_us = with_worker(4, (0.5, 0.5), (states.READ, states.SLEEP))
+    late = np.random.default_rng(0).random(10_000) < 0.3
+
+    def hurt(t: SampledThread) -> SampledThread:
+        return replace(t, samples=replace(t.samples, late=late[: len(t.samples)]))
+
+    before = bounds_of(trace)["input_wait/storage"]
+    after = bounds_of(replace(trace, states=States(tuple(hurt(t) for t in trace.states.threads))))[
+        "input_wait/storage"
+    ]
+    assert after.low_ns < truth[states.READ] * US < after.high_ns
+    assert after.high_ns - after.low_ns > before.high_ns - before.low_ns + 0.2 * waited_us * US
+
+
+def alone(kinds: list[int], other: list[int] | None = None) -> Trace:
+    """Waits of 10 ms without workers, in which the thread is of one kind after another."""
+    count = 300
+    waits = np.stack([np.arange(count) * 20_000, np.arange(count) * 20_000 + 10_000], axis=1)
+    end_us = count * 20_000
+    rng = np.random.default_rng(1)
+    starts = np.sort(waits.ravel())
+    marks = np.empty(2 * count, int)
+    marks[::2] = np.resize(kinds, count)
+    marks[1::2] = states.RUNNING
+    threads = [sampled(Timeline(starts, marks), TRAINER, end_us, rng)]
+    if other is not None:
+        second = marks.copy()
+        second[::2] = np.resize(other, count)
+        first = threads[0].samples
+        kind = Timeline(starts, second).at(first.time // US).astype(np.uint8)
+        threads.append(replace(threads[0], tid=11, samples=replace(first, kind=kind)))
+    n = count
+    fetches = {
+        "trainer": np.zeros(n), "process": np.zeros(n), "worker": np.full(n, -1),
+        "name": np.zeros(n), "epoch": np.zeros(n), "batch": np.arange(n), "samples": np.ones(n),
+        "begin": waits[:, 0] * US, "collate": waits[:, 1] * US, "end": waits[:, 1] * US,
+        "wait_begin": waits[:, 0] * US, "wait_end": waits[:, 1] * US, "pid": np.full(n, TRAINER),
+    }  # fmt: skip
+    return run_of(waits, fetches, threads, end_us)
+
+
+def test_without_workers_a_wait_is_what_the_thread_itself_was_seen_at() -> None:
+    cells = bounds_of(alone([states.READ, states.READ, states.SLEEP]))
+    waited_ns = 300 * 10 * MS
+    assert (
+        cells["input_wait/storage"].low_ns < waited_ns * 2 / 3 < cells["input_wait/storage"].high_ns
+    )
+    assert cells["input_wait/blocked.sleep"].low_ns < waited_ns / 3
+    assert cells["input_wait/blocked.sleep"].high_ns > waited_ns / 3
+    # Between waits the thread runs: whether it computes, samples do not tell.
+    assert cells["step/compute"].low_ns == 0
+    assert cells["step/compute"].high_ns >= 300 * 10 * MS
+
+
+@pytest.mark.parametrize(
+    ("other", "stored", "locked"),
+    [
+        ([states.READ], (0.9, 1.0), (0.0, 0.1)),  # whom it waits for is in storage
+        ([states.SLEEP], (0.0, 0.1), (0.9, 1.0)),
+        ([states.READ, states.SLEEP], (0.0, 0.6), (0.4, 1.0)),  # half of the time: open
+    ],
+)
+def test_a_lock_is_where_the_thread_is_that_holds_it(other, stored, locked) -> None:
+    cells = bounds_of(alone([states.LOCK], other))
+    waited_ns = 300 * 10 * MS
+    for name, (least, most) in (("storage", stored), ("blocked.lock", locked)):
+        cell = cells[f"input_wait/{name}"]
+        assert cell.low_ns <= most * waited_ns
+        assert cell.high_ns >= least * waited_ns
+        assert cell.high_ns - cell.low_ns <= (most - least + 0.05) * waited_ns
+        assert cell.low_ns >= (least - 0.1) * waited_ns
+
+
+def test_who_waits_beside_a_device_may_wait_for_it() -> None:
+    trace = alone([states.READ])
+    main = trace.states.threads[0]
+    kind = main.samples.kind.copy()
+    between = main.samples.time // US % 20_000 >= 10_000
+    kind[between] = states.LOCK
+    seen = replace(trace, states=States((replace(main, samples=replace(main.samples, kind=kind)),)))
+    assert bounds_of(seen)["step/blocked.lock"].low_ns > 0
+    beside = bounds_of(seen, device=True)
+    assert beside["step/blocked.lock"].low_ns == 0
+    assert beside["step/compute"].high_ns > 0
+    assert "input_wait/storage" not in beside  # a device may have been busy meanwhile
+
+
+@pytest.mark.parametrize(("share", "count"), [(0.1, 60), (0.5, 200), (0.9, 550), (0.02, 550)])
+def test_the_interval_of_a_share_holds_it_in_98_of_100_drawings(share: float, count: int) -> None:
+    """By the binomial distribution itself, all outcomes weighted by how likely they are."""
+    covered = 0.0
+    for k in range(count + 1):
+        low, high = wilson(k / count, count)
+        if low <= share <= high:
+            covered += comb(count, k) * share**k * (1 - share) ** (count - k)
+    assert covered > 0.965
+    assert wilson(0.5, 550)[1] - wilson(0.5, 550)[0] < 0.1
+    assert wilson(0.3, 0) == (0.0, 1.0)

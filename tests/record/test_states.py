@@ -1,0 +1,133 @@
+"""What threads do, sampled from outside, against what the program says that it does."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from vanidl.model import states
+from vanidl.model.states import States
+from vanidl.readers.states.log import read_states
+from vanidl.record import record
+from vanidl.record import states as sampler
+
+PROGRAM = r"""
+import json, os, select, socket, subprocess, sys, threading, time
+
+said = {}
+def spend(name, act):
+    begin = time.time_ns()
+    act()
+    said[name] = begin, time.time_ns()
+
+lock = threading.Lock()
+lock.acquire()
+threading.Timer(0.3, lock.release).start()
+spend("lock", lock.acquire)
+spend("sleep", lambda: time.sleep(0.3))
+spend("child", lambda: subprocess.call(["sleep", "0.3"]))
+here, there = socket.socketpair()
+threading.Timer(0.3, lambda: there.send(b"x")).start()
+spend("socket", lambda: here.recv(1))
+threading.Timer(0.3, lambda: there.send(b"x")).start()
+spend("poll", lambda: select.select([here], [], [], 5))
+read, write = os.pipe()
+threading.Timer(0.3, lambda: os.write(write, b"x")).start()
+spend("pipe", lambda: os.read(read, 1))
+def run():
+    end = time.thread_time() + 0.2
+    while time.thread_time() < end:
+        pass
+spend("run", run)
+# The other end of a named pipe opens late: a file call that sleeps.
+print("open", flush=True)
+spend("open", lambda: os.close(os.open(sys.argv[2], os.O_RDONLY)))
+json.dump([os.getpid(), said], open(sys.argv[1], "w"))
+"""
+KINDS = {
+    "lock": states.LOCK, "sleep": states.SLEEP, "child": states.CHILD, "socket": states.NETWORK,
+    "poll": states.NETWORK, "pipe": states.PIPE, "run": states.RUNNING, "open": states.METADATA,
+}  # fmt: skip
+EDGE_NS = 40_000_000
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> tuple[States, int, dict[str, list[int]]]:
+    """What was sampled, the program's process id, and when it says that it did what."""
+    if not sampler.LIBRARY.is_file():
+        pytest.skip("the sampler is not compiled: make, or pip install --editable .")
+    folder = tmp_path_factory.mktemp("states")
+    script, out, fifo = folder / "program.py", folder / "said.json", folder / "fifo"
+    script.write_text(PROGRAM)
+    os.mkfifo(fifo)
+    line = f"{sys.executable} {script} {out} {fifo} | (read said; sleep 0.4; exec 3>{fifo})"
+    command = ["sh", "-c", line]
+    done = record(command, folder / "RUN", tracer="none")
+    assert done.exit_status == 0, done
+    (path,) = (folder / "RUN" / sampler.FOLDER).glob("*.states")
+    log = read_states(path)
+    assert log.ended
+    assert not log.losses
+    if log.forbidden:
+        pytest.skip("the system lets nobody look into other processes")
+    pid, said = json.loads(out.read_text())
+    return log.states, pid, said
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_samples_say_what_the_program_does(recorded, name: str) -> None:
+    found, pid, said = recorded
+    main = next(t for t in found.of_process("", pid) if t.is_first)
+    begin, end = said[name]
+    samples = main.samples
+    inside = (samples.time > begin + EDGE_NS) & (samples.time < end - EDGE_NS) & ~samples.late
+    if inside.sum() < 5:
+        pytest.skip("the machine was too busy to sample")
+    kinds = samples.kind[inside]
+    # A busy machine holds a thread up on its way into a call: it runs, or could.
+    right = (kinds == KINDS[name]) | (kinds == states.RUNNING)
+    assert right.mean() > 0.9, np.bincount(kinds)
+    assert (kinds == KINDS[name]).any()
+    if name == "open":
+        named = {main.paths[f] for f in samples.file[inside & (samples.kind == states.METADATA)]}
+        assert [Path(path).name for path in named] == ["fifo"]
+
+
+def test_every_thread_and_process_is_there_with_its_parent(recorded) -> None:
+    found, pid, _ = recorded
+    mine = found.of_process("", pid)
+    assert len(mine) >= 2  # timers are threads
+    assert any(t.parent_pid == pid for t in found.threads)  # the child
+    assert all(len(t.moved) for t in mine if t.is_first)
+    for thread in found.threads:
+        assert (np.diff(thread.samples.time) >= 0).all()
+
+
+def test_distances_are_random_between_half_a_period_and_one_and_a_half(recorded) -> None:
+    found, pid, _ = recorded
+    main = next(t for t in found.of_process("", pid) if t.is_first)
+    late = main.samples.late
+    distance = np.diff(main.samples.time)[~late[1:] & ~late[:-1]] / 1000
+    if len(distance) < 100:
+        pytest.skip("the machine was too busy to sample")
+    usual = distance[(distance > 0.4 * sampler.PERIOD_US) & (distance < 1.7 * sampler.PERIOD_US)]
+    assert usual.std() > 0.15 * sampler.PERIOD_US  # 0.29 of the period, if even
+
+
+def test_without_the_library_a_run_is_recorded_and_says_so(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(sampler, "LIBRARY", tmp_path / "none.so")
+    done = record([sys.executable, "-c", "pass"], tmp_path / "RUN", tracer="none")
+    assert done.exit_status == 0
+    assert any("not sampled" in loss for loss in done.run.losses)
+    assert not (tmp_path / "RUN" / sampler.FOLDER).exists()
+
+
+def test_what_is_recorded_without_steps_is_not_sampled(tmp_path) -> None:
+    done = record([sys.executable, "-c", "pass"], tmp_path / "RUN", tracer="none", with_steps=False)
+    assert done.exit_status == 0
+    assert not (tmp_path / "RUN" / sampler.FOLDER).exists()

@@ -1,0 +1,102 @@
+"""What threads were seen doing, sampled from outside of their processes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Int64Array = NDArray[np.int64]
+
+(RUNNING, READ, WRITE, METADATA, SYNC, FAULT, LOCK, NETWORK, SLEEP, CHILD, PIPE, DEVICE,
+ OTHER) = range(13)  # fmt: skip
+"""Kinds of a sample: the thread runs, or could; it sleeps in a read, a write, a metadata call or
+a sync of a file, in a page fault, on a lock, a socket, a timer, a child process, a pipe, a device
+(an accelerator's driver), or in something else."""
+
+IN_FILES = (READ, WRITE, METADATA, SYNC, FAULT)
+
+SAMPLED = "sampled states"
+"""The name of this evidence."""
+
+RCHAR, WCHAR, SYSCR, SYSCW, READ_BYTES, WRITE_BYTES = range(6)
+"""What the kernel counts of a process: bytes through calls that read and write, pipes and ttys
+among them, these calls, and bytes that went to and came from devices."""
+
+
+@dataclass(frozen=True, slots=True)
+class Samples:
+    """Samples of one thread by time; one entry a sample in every array.
+
+    `late`: it was taken so much later than it was meant to that its time may not be a random one.
+    `delay_us` is how long the thread has waited for a core until then, in 32 bits.
+    """
+
+    time: Int64Array  # ns since the epoch
+    kind: NDArray[np.uint8]
+    file: NDArray[np.int32]  # index into SampledThread.paths, -1 where none is known
+    delay_us: NDArray[np.uint32]
+    late: NDArray[np.bool_]
+
+    def __len__(self) -> int:
+        return len(self.time)
+
+
+@dataclass(frozen=True, slots=True)
+class SampledThread:
+    """One thread: who it is, what it was seen doing, and what was counted of it until when.
+
+    `ticks` are rows of (time, ticks of CPU in user mode, the same in kernel mode); `moved`, of the
+    first thread of a process, rows of (time, one of RCHAR to WRITE_BYTES, how many until then).
+    """
+
+    host: str
+    pid: int
+    tid: int
+    parent_pid: int
+    samples: Samples
+    paths: tuple[str, ...]
+    ticks: Int64Array  # (rows, 3)
+    moved: Int64Array  # (rows, 3)
+
+    @property
+    def is_first(self) -> bool:
+        """Whether it is the thread that its process began with."""
+        return self.tid == self.pid
+
+
+@dataclass(frozen=True, slots=True)
+class States:
+    """All threads that were sampled, by host, process and thread."""
+
+    threads: tuple[SampledThread, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.threads)
+
+    def of_process(self, host: str, pid: int) -> tuple[SampledThread, ...]:
+        """The threads of one process; an unknown host is every host."""
+        return tuple(
+            each
+            for each in self.threads
+            if each.pid == pid and (not host or not each.host or _short(host) == _short(each.host))
+        )
+
+
+def _short(host: str) -> str:
+    return host.split(".")[0]
+
+
+NO_STATES = States()
+
+
+def join_states(found: Sequence[States]) -> States:
+    """Those of several recorders as one."""
+    threads = [thread for each in found for thread in each.threads]
+    return States(tuple(sorted(threads, key=lambda t: (t.host, t.pid, t.tid, _first_ns(t)))))
+
+
+def _first_ns(thread: SampledThread) -> int:
+    return int(thread.samples.time[0]) if len(thread.samples) else 0

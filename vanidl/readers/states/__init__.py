@@ -1,0 +1,58 @@
+"""States of threads that `vanidl record` sampled from outside of the program (`*.states`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from vanidl.formatting.units import plural
+from vanidl.model.states import join_states
+from vanidl.model.warnings import Notice
+from vanidl.readers.format import FileKind, Files, Format, Reading, Records, check_by_reading
+from vanidl.readers.sniff import Opening
+from vanidl.readers.states.log import MAGIC, StatesLog, read_states
+
+_STATES = "states"
+_TITLE = "sampled states of threads"
+
+
+def _read(files: Files, reading: Reading) -> Records:
+    logs = reading.each(_TITLE, read_states, files.get(_STATES, ()))
+    said = tuple(notice for log in logs for notice in _notices(log))
+    return Records(states=join_states([log.states for log in logs]), notices=said)
+
+
+def _notices(log: StatesLog) -> Iterator[Notice]:
+    """What is missing of the samples of one recorder."""
+    if log.forbidden:
+        yield Notice(
+            "states_forbidden",
+            f"{log.path}: the system lets nobody look into {plural(len(log.forbidden), 'process')} "
+            "of the run (Yama, hidepid or another user), so what its threads were doing was not "
+            "sampled.",
+            "info",
+        )
+    if log.left_out:
+        yield Notice(
+            "states_forbidden",
+            f"{log.path}: there were more threads than can be sampled at once; the later ones "
+            "were left out.",
+            "info",
+        )
+    for loss in log.losses:
+        yield Notice("damaged", f"{log.path}: {loss}. The rest is used.", "info")
+
+
+def _sniff(opening: Opening) -> str:
+    return _STATES if MAGIC.startswith(opening.head[: len(MAGIC)]) and opening.head else ""
+
+
+FORMAT = Format(
+    name="states",
+    title=_TITLE,
+    patterns=(".states",),
+    kinds=(FileKind(_STATES, _TITLE, (".states",)),),
+    read=_read,
+    check=check_by_reading({_STATES: lambda path: read_states(path).losses}),
+    sniff=_sniff,
+    outputs=r"\.states$",
+)
