@@ -166,7 +166,7 @@ def test_arrow_says_when_memory_is_limited_that_none_is_left() -> None:
     ],
 )
 def test_a_package_that_cannot_be_loaded_is_not_called_missing(error, words: str) -> None:
-    assert words in str(package_missing(error, "a survey needs", "pyarrow", "export"))
+    assert words in str(package_missing(error, "a survey needs", "pyarrow", "parquet"))
 
 
 @pytest.mark.parametrize(

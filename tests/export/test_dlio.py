@@ -16,7 +16,7 @@ from tests.makers.records import JOB_START_NS, Io, Span, darshan_log, profile
 from vanidl.analyses import analyse
 from vanidl.cli import main
 from vanidl.export import dlio, export
-from vanidl.export.dlio.computation import fitted
+from vanidl.export.dlio.computation import fitted, gamma_quantiles, normal_quantiles
 from vanidl.export.dlio.entries import (
     ASSUMED,
     GIVEN,
@@ -311,3 +311,12 @@ def test_yaml_reads_what_was_written(pairs, note):
         k: round(v, 9) if isinstance(v, float) else v for k, v in pairs.items()
     }
     assert loaded["other"]["size"].endswith("DLIO_SIZE}}")
+
+
+@pytest.mark.parametrize("shape", [0.02, 0.3, 1.0, 4.0, 90.0, 1e4, 1e7])
+def test_quantiles_of_distributions_are_scipys(shape):
+    special = pytest.importorskip("scipy.special", reason="SciPy is the oracle")
+    share = (np.arange(2_000) + 0.5) / 2_000
+    gamma, expected = gamma_quantiles(shape, share), special.gammaincinv(shape, share)
+    assert float(np.abs(gamma - expected).mean()) <= 1e-4 * shape**0.5
+    assert normal_quantiles(3.0, shape, share) == pytest.approx(3 + shape * special.ndtri(share))

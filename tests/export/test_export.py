@@ -169,9 +169,7 @@ def test_a_missing_parent_is_one_clear_line(tmp_path, capsys, form):
     assert "no-such-folder" in err
 
 
-@pytest.mark.parametrize(
-    ("form", "package"), [("parquet", "pyarrow"), ("csv", "pyarrow"), ("figures", "matplotlib")]
-)
+@pytest.mark.parametrize(("form", "package"), [("parquet", "pyarrow"), ("figures", "matplotlib")])
 def test_a_missing_package_is_named(tmp_path, monkeypatch, form, package):
     for name in [n for n in sys.modules if n.startswith("vanidl.paper")]:
         monkeypatch.delitem(sys.modules, name)
@@ -179,6 +177,11 @@ def test_a_missing_package_is_named(tmp_path, monkeypatch, form, package):
     with pytest.raises(UsageError, match=f"needs the package {package}.*pip install"):
         export(made(3), form, tmp_path / "out")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_csv_needs_no_further_package(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    assert export(made(3), "csv", tmp_path / "out")
 
 
 def test_an_unknown_format_is_wrong_usage(tmp_path):

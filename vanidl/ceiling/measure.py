@@ -15,6 +15,7 @@ from vanidl.ceiling.replayed_steps import RankSteps, steps_of
 from vanidl.errors import InputError
 from vanidl.formatting.units import plural
 from vanidl.model.ceiling import Ceiling
+from vanidl.model.student_t import t_above
 from vanidl.readers import discover
 from vanidl.readers.steps import FORMAT
 from vanidl.readers.steps.journal import Journal, read_journal
@@ -172,13 +173,11 @@ def cost_of(taken: FloatArray, free: FloatArray) -> tuple[float, float, float]:
     Jackknife over blocks of neighbouring steps, as steps follow from each other: Student's t with
     one degree of freedom less than there are blocks. It says nothing of another pair of runs.
     """
-    from scipy import special
-
     blocks = min(_BLOCKS, len(taken) // 2)
     edges = np.linspace(0, len(taken), blocks + 1).astype(int)[:-1]
     t, f = np.add.reduceat(taken, edges), np.add.reduceat(free, edges)
     cost = 1 - float(f.sum() / t.sum())
     without = 1 - (f.sum() - f) / (t.sum() - t)
     error = float(np.sqrt((blocks - 1) / blocks * ((without - without.mean()) ** 2).sum()))
-    reach = error * -float(special.stdtrit(blocks - 1, (1 - _LEVEL) / 2))
+    reach = error * t_above((1 - _LEVEL) / 2, blocks - 1)
     return cost, cost - reach, cost + reach

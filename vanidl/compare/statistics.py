@@ -22,6 +22,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from vanidl.model.student_t import t_above, t_tail
+
 ALPHA = 0.02
 """How often a metric may be called different where nothing is.
 
@@ -113,11 +115,9 @@ def _scaled(a: Sequence[float], b: Sequence[float]) -> tuple[str, FloatArray, Fl
 
 
 def _estimate(scale: str, change: float, error: float, freedom: float) -> Estimate:
-    from scipy import special  # late: no other command needs it, and it takes time to import
-
     if error > 1e-12 * max(abs(change), 1.0):
-        reach = error * -float(special.stdtrit(freedom, ALPHA / 2))
-        p = 2 * float(special.stdtr(freedom, -abs(change) / error))
+        reach = error * t_above(ALPHA / 2, freedom)
+        p = 2 * t_tail(abs(change) / error, freedom)
     else:  # the same in every run: a count, not a measurement
         error = reach = 0.0
         p = 0.0 if abs(change) > 1e-12 else 1.0

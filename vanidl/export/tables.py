@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from itertools import chain
 from pathlib import Path
@@ -16,7 +16,7 @@ from vanidl.breakdown.frames import FRAMES
 from vanidl.files.arrow import require_arrow
 from vanidl.formatting.units import plural
 from vanidl.model.selection import select
-from vanidl.model.trace import Part, Trace
+from vanidl.model.trace import Part
 from vanidl.run import Run
 
 if TYPE_CHECKING:
@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 OPERATIONS = "operations"
 BATCH_ROWS = 1 << 18
 
-_FORMULA = r"\A[=+\-@\t\r\n]"
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
+"""What a spreadsheet takes for the beginning of a formula."""
 
 Written = list[tuple[str, str]]
 
@@ -40,88 +41,78 @@ def write_parquet(run: Run, folder: Path) -> Written:
     require_arrow("--to parquet needs")
     import pyarrow.parquet as parquet
 
-    return _write(run, folder, ".parquet", lambda path, schema: parquet.ParquetWriter(path, schema))
+    written = []
+    for name in FRAMES:
+        tables = _operation_tables(run) if name == OPERATIONS else iter([_typed(run.frame(name))])
+        first = next(tables, None)
+        if first is not None and first.num_columns:
+            path, rows = folder / f"{name}.parquet", 0
+            with closing(parquet.ParquetWriter(str(path), first.schema)) as file:
+                for table in chain([first], tables):
+                    file.write_table(table)
+                    rows += table.num_rows
+            written.append((path.name, plural(rows, "row")))
+    return written
 
 
 def write_csv(run: Run, folder: Path) -> Written:
     """One CSV file a frame; what was not recorded is empty, lists are JSON.
 
     A text that a spreadsheet would take for a formula has an apostrophe before it.
-
-    Raises:
-        UsageError: pyarrow is not installed.
     """
-    require_arrow("--to csv needs")
-    from pyarrow import csv
-
-    return _write(run, folder, ".csv", lambda path, schema: csv.CSVWriter(path, schema), _flat)
-
-
-def _write(
-    run: Run,
-    folder: Path,
-    suffix: str,
-    writer: Callable[[str, pyarrow.Schema], Any],
-    prepared: Callable[[pyarrow.Table], pyarrow.Table] = lambda table: table,
-) -> Written:
     written = []
     for name in FRAMES:
-        batches = (prepared(batch) for batch in _batches(run, name))
-        first = next(batches, None)
-        if first is not None:
-            rows = 0
-            with closing(writer(str(folder / f"{name}{suffix}"), first.schema)) as file:
-                for batch in chain([first], batches):
-                    file.write_table(batch)
-                    rows += batch.num_rows
-            written.append((f"{name}{suffix}", plural(rows, "row")))
+        frames = _operation_frames(run) if name == OPERATIONS else iter([run.frame(name)])
+        first = next(frames, None)
+        if first is not None and len(first.columns):
+            path, rows = folder / f"{name}.csv", 0
+            with path.open("w", encoding="utf-8", newline="") as file:
+                for frame in chain([first], frames):
+                    _flat(frame).to_csv(file, index=False, header=not rows)
+                    rows += len(frame)
+            written.append((path.name, plural(rows, "row")))
     return written
 
 
-def _batches(run: Run, name: str) -> Iterator[pyarrow.Table]:
-    """The rows of a frame; nothing where it has no columns, as nothing was recorded."""
-    if name == OPERATIONS:
-        yield from _operation_batches(run)
-        return
-    table = _typed(run.frame(name))
-    if table.num_columns:
-        yield table
-
-
-def _operation_batches(run: Run) -> Iterator[pyarrow.Table]:
-    """At most BATCH_ROWS operations at a time; one empty batch where there is none."""
-    words = {name: _array(values) for name, values in operation_words(run.trace).items()}
+def _operation_parts(run: Run) -> Iterator[Part]:
+    """At most BATCH_ROWS operations at a time; one without rows where nothing was traced of any."""
     seen = False
     for part in select(run.trace, run.selection).io:
         for low in range(0, len(part), BATCH_ROWS):
             seen = True
-            yield _operation_batch(part.rows(slice(low, low + BATCH_ROWS)), run.trace, words)
+            yield part.rows(slice(low, low + BATCH_ROWS))
     if not seen and run.trace.layers_traced:
-        yield _operation_batch(_no_rows(run.selection.layer), run.trace, words)
+        long, short = np.empty(0, np.int64), np.empty(0, np.int32)
+        none = np.empty(0, np.uint8)
+        yield Part(0, run.selection.layer, long, long, long, long, short, short, none)
 
 
-def _operation_batch(part: Part, trace: Trace, words: dict[str, Any]) -> pyarrow.Table:
+def _operation_tables(run: Run) -> Iterator[pyarrow.Table]:
     import pyarrow
 
-    columns = operation_columns(part, trace)
-    arrays = {
-        name: pyarrow.DictionaryArray.from_arrays(codes, words[name])
-        if name in words
-        else pyarrow.array(codes)
-        for name, codes in columns.items()
+    words = {
+        name: pyarrow.array(values, pyarrow.string())
+        for name, values in operation_words(run.trace).items()
     }
-    return pyarrow.table([arrays[name] for name in OPERATION_COLUMNS], names=OPERATION_COLUMNS)
+    for part in _operation_parts(run):
+        arrays = {
+            name: pyarrow.DictionaryArray.from_arrays(values, words[name])
+            if name in words
+            else pyarrow.array(values)
+            for name, values in operation_columns(part, run.trace).items()
+        }
+        yield pyarrow.table([arrays[n] for n in OPERATION_COLUMNS], names=OPERATION_COLUMNS)
 
 
-def _no_rows(layer: str) -> Part:
-    long, short = np.empty(0, np.int64), np.empty(0, np.int32)
-    return Part(0, layer, long, long, long, long, short, short, np.empty(0, np.uint8))
+def _operation_frames(run: Run) -> Iterator[pandas.DataFrame]:
+    import pandas
 
-
-def _array(values: list[str]) -> Any:  # noqa: ANN401  (pyarrow has no types)
-    import pyarrow
-
-    return pyarrow.array(values, pyarrow.string())
+    words = {name: np.array(values, object) for name, values in operation_words(run.trace).items()}
+    for part in _operation_parts(run):
+        columns = operation_columns(part, run.trace)
+        yield pandas.DataFrame(
+            {n: words[n][columns[n]] if n in words else columns[n] for n in OPERATION_COLUMNS}
+        )
 
 
 def _typed(frame: pandas.DataFrame) -> pyarrow.Table:
@@ -139,23 +130,15 @@ def _typed(frame: pandas.DataFrame) -> pyarrow.Table:
     return pyarrow.table(arrays, names=list(columns))
 
 
-def _flat(table: pyarrow.Table) -> pyarrow.Table:
-    """The table with nothing that a line of CSV cannot hold, or that a spreadsheet would run."""
-    import pyarrow
-
-    for i, column in enumerate(table.columns):
-        if pyarrow.types.is_nested(column.type):
-            column = pyarrow.array([json.dumps(value) for value in column.to_pylist()])
-        elif pyarrow.types.is_dictionary(column.type):
-            column = column.cast(pyarrow.string())
-        if pyarrow.types.is_string(column.type):
-            table = table.set_column(i, table.column_names[i], _inert(column))
-    return table
+def _flat(frame: pandas.DataFrame) -> pandas.DataFrame:
+    """The frame with nothing that a line of CSV cannot hold, or that a spreadsheet would run."""
+    texts = [name for name in frame.columns if frame[name].dtype.kind not in "iuf"]
+    return frame.assign(**{name: frame[name].map(_cell, na_action="ignore") for name in texts})
 
 
-def _inert(column: Any) -> Any:  # noqa: ANN401  (pyarrow has no types)
-    """The texts, with an apostrophe before those that a spreadsheet takes for formulas."""
-    from pyarrow import compute
-
-    runs = compute.match_substring_regex(column, _FORMULA)
-    return compute.if_else(runs, compute.binary_join_element_wise("'", column, ""), column)
+def _cell(value: Any) -> Any:  # noqa: ANN401  (whatever a frame holds)
+    if isinstance(value, (bool, np.bool_)):
+        return "true" if value else "false"
+    if isinstance(value, (list, tuple)):
+        return json.dumps(value)
+    return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value

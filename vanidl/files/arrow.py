@@ -21,6 +21,6 @@ def require_arrow(what: str) -> None:
     try:
         import pyarrow
     except ImportError as error:
-        raise package_missing(error, what, "pyarrow", "export") from error
+        raise package_missing(error, what, "pyarrow", "parquet") from error
     if address_space_is_limited():
         pyarrow.set_memory_pool(pyarrow.system_memory_pool())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +24,7 @@ absolute value, which moves such a mean by less than 1 %."""
 _CLEARLY = 0.75
 """Of the distance of the normal distribution, which every release of DLIO draws from: another one
 has to be this near."""
+_POINTS = 200_001  # at which the density of a gamma distribution is summed
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +87,6 @@ def fitted(values: Floats) -> Drawn:
 
 def _candidates(values: Floats) -> list[Drawn]:
     """Those with the mean and deviation of the values that take no time below zero."""
-    from scipy.special import gammaincinv, ndtri  # late: other exports need no scipy
-
     mean, spread = float(values.mean()), float(values.std())
     ordered, share = np.sort(values), (np.arange(len(values)) + 0.5) / len(values)
 
@@ -96,7 +96,7 @@ def _candidates(values: Floats) -> list[Drawn]:
     found = []
     if mean >= _SPREAD * spread:
         normal: dict[str, Scalar] = {"type": "normal", "mean": mean, "stdev": spread}
-        found.append(drawn(normal, mean + spread * ndtri(share)))
+        found.append(drawn(normal, normal_quantiles(mean, spread, share)))
     half = spread * 3**0.5
     if mean >= half:
         uniform: dict[str, Scalar] = {"type": "uniform", "min": mean - half, "max": mean + half}
@@ -104,8 +104,28 @@ def _candidates(values: Floats) -> list[Drawn]:
     if spread:
         shape, scale = (mean / spread) ** 2, spread**2 / mean
         gamma: dict[str, Scalar] = {"type": "gamma", "shape": shape, "scale": scale}
-        found.append(drawn(gamma, scale * gammaincinv(shape, share)))
+        found.append(drawn(gamma, scale * gamma_quantiles(shape, share)))
     return found
+
+
+def normal_quantiles(mean: float, spread: float, share: Floats) -> Floats:
+    """The values below which a share of a normal distribution lies."""
+    drawn = NormalDist(mean, spread).inv_cdf if spread else lambda _: mean
+    return np.array([drawn(each) for each in share.tolist()])
+
+
+def gamma_quantiles(shape: float, share: Floats) -> Floats:
+    """The values below which a share of a gamma distribution of scale 1 lies.
+
+    By the density of its logarithm, which is smooth for any shape, summed by trapezoids over all
+    but 1e-16 of it and read backwards.
+    """
+    width = 12 / np.sqrt(shape)
+    beyond = np.linspace(-width - 40 / shape, np.log1p(60 / shape + width), _POINTS)
+    density = np.exp(shape * (beyond - np.expm1(beyond)))  # at shape * exp(beyond), to a factor
+    below = np.concatenate([[0.0], np.cumsum((density[1:] + density[:-1]) / 2)])
+    quantiles: Floats = shape * np.exp(np.interp(share, below / below[-1], beyond))
+    return quantiles
 
 
 def step_compute_s(run: Run) -> Floats | None:
