@@ -1,14 +1,15 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vanidl.encoding import json_stream
-from vanidl.encoding.budget import Budget
-from vanidl.encoding.json_stream import CutJson, Elements, Member, NotJson, TextBehind
+from vanidl.encoding.budget import Budget, names_limit
+from vanidl.encoding.json_stream import BeyondLimit, CutJson, Elements, Member, NotJson, TextBehind
 
 AWKWARD = st.sampled_from(
     [
@@ -162,9 +163,51 @@ def test_foreign_text(text: bytes) -> None:
         list(json_stream.members([text]))
 
 
-def test_a_lost_quotation_mark_does_not_pull_in_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(json_stream, "MAX_ITEM_BYTES", 10_000)
+def test_a_lost_quotation_mark_does_not_pull_in_the_file() -> None:
+    budget = replace(Budget.of_file(0), item_bytes=10_000)
     chunks = iter([b'{"t": [{"a": "x}, '] + [b'{"a": 1}, ' * 100] * 10_000)
     with pytest.raises(CutJson):
-        list(json_stream.members(chunks))
+        list(json_stream.members(chunks, budget=budget))
     assert len(list(chunks)) > 9_000
+
+
+@pytest.mark.parametrize(
+    "layout", ['{"k": "%s", "t": [1]}', '{"t": [1, {"k": "%s"}]}', '{"%s": 1}']
+)
+def test_an_item_is_read_up_to_its_limit_and_one_that_is_longer_is_not_called_cut(
+    layout: str,
+) -> None:
+
+    def read(text: str) -> dict[str, object]:
+        budget = replace(Budget.of_file(0), item_bytes=10_000)
+        found = json_stream.members([text.encode()], block_bytes=1000, budget=budget)
+        return {item.key: item for item in found}
+
+    fits, longer = (layout % ("x" * n) for n in (9_900, 10_100))
+    assert read(fits).keys() == json.loads(fits).keys()
+    with pytest.raises(BeyondLimit) as found:
+        read(longer)
+    assert found.value.loss.startswith("an element or a member of it is longer than 9.77 KiB, ")
+    assert names_limit(found.value.loss)
+    with pytest.raises(CutJson, match="does not end") as cut:  # which the text does not hold
+        read(fits[:-100])
+    assert not isinstance(cut.value, BeyondLimit)
+
+
+def test_items_may_be_longer_in_a_longer_file_and_where_the_user_says_so(monkeypatch) -> None:
+    mib = 1 << 20
+    assert Budget.of_file(0).item_bytes == 8 * mib
+    assert Budget.of_file(37 * mib).item_bytes == Budget.of_file(37 << 30).item_bytes == 64 * mib
+    monkeypatch.setenv("VANIDL_MAX_MEMORY", str(6 << 30))
+    assert Budget.of_file(0).item_bytes == 1 << 30
+
+
+@pytest.mark.parametrize("more", [0, 1])
+def test_values_of_one_item_are_bounded_by_its_memory(monkeypatch, more: int) -> None:
+    monkeypatch.setattr(json_stream, "MAX_VALUES", 1)
+    monkeypatch.setattr(json_stream, "_MOST_LENIENT_BYTES", 0)
+    budget = replace(Budget.of_file(0), held_bytes=2 * json_stream.VALUE_BYTES * 1002)
+    text = json.dumps({"k": list(range(1000 + more))})  # an object, a list and its elements
+    (elements,) = json_stream.members([f'{{"t":[{text}]}}'.encode()], budget=budget)
+    assert elements.values == ([] if more else [json.loads(text)])
+    assert elements.broken == more

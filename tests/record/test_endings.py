@@ -82,7 +82,10 @@ def test_assistants_and_watchers_hear_of_it(
     failed: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     answers = Answers(KnownRuns([failed.parent]))
-    name = json.loads(answers.runs())["runs"][0]
+    listed = json.loads(answers.runs())
+    (name,) = listed["runs"]
+    assert listed["endings"].keys() == {name}
+    assert listed["endings"][name].startswith(WORDS)
     for answer in (answers.summary, answers.findings, answers.what_if, answers.steps):
         first = next(iter(json.loads(answer(name)).values()))
         assert first.startswith(WORDS)

@@ -28,6 +28,13 @@ FREE_BYTES = 48 << 20
 BYTES_A_BYTE = 32
 """What is held of a file beside its result, in the same way."""
 
+FREE_ITEM_BYTES = 8 << 20
+MOST_ITEM_BYTES = 64 << 20
+COPIES_OF_ITEM = 6
+"""One element or member of a text may be as long as FREE_ITEM_BYTES, and where its file is large
+as MOST_ITEM_BYTES: a lost quotation mark must not pull all of it into memory. While it is parsed
+there are COPIES_OF_ITEM of it, with what it becomes."""
+
 FREE_PIECES = 4_000
 BYTES_A_PIECE = 512
 """A file may hold FREE_PIECES + 1 per BYTES_A_PIECE threads, planes or other parts that are
@@ -61,12 +68,14 @@ class Budget:
         held_bytes: of memory that may still be taken beside the result.
         values: elements of lists that may still be parsed.
         pieces: parts that may still be decoded by themselves.
+        item_bytes: length of one element of a list or member of an object, whatever is left.
     """
 
     text_bytes: int
     held_bytes: int
     values: int
     pieces: int
+    item_bytes: int = FREE_ITEM_BYTES
     _first: tuple[int, int, int, int] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -77,12 +86,15 @@ class Budget:
     def of_file(cls, nbytes: int) -> Budget:
         """The budget of a file of that size, or that of the user where it is larger."""
         allowed = whole_number(os.environ.get(VARIABLE, "")) or 0
+        held = FREE_BYTES + BYTES_A_BYTE * nbytes
         return cls(
             max(FREE_TEXT_BYTES + TEXT_BYTES_A_BYTE * nbytes, allowed),
-            max(FREE_BYTES + BYTES_A_BYTE * nbytes, allowed),
+            max(held, allowed),
             max(FREE_VALUES + nbytes, allowed // OBJECT_BYTES),
             max(FREE_PIECES + nbytes // BYTES_A_PIECE, allowed // _TEXT_BYTES_A_PIECE),
-        )
+            max(min(held // COPIES_OF_ITEM, MOST_ITEM_BYTES), FREE_ITEM_BYTES,
+                allowed // COPIES_OF_ITEM),
+        )  # fmt: skip
 
     @property
     def text_limit(self) -> str:
@@ -98,6 +110,11 @@ class Budget:
     def values_limit(self) -> str:
         """As `text_limit`, of elements."""
         return f"{self._first[2]:,} elements{_OF_FILE}"
+
+    @property
+    def item_limit(self) -> str:
+        """As `text_limit`, of one element or member."""
+        return f"{units.nbytes(self.item_bytes)}{_OF_FILE}"
 
     @property
     def pieces_limit(self) -> str:

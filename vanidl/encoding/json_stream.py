@@ -26,11 +26,10 @@ from vanidl.encoding.budget import Budget
 from vanidl.encoding.json_borders import Borders, borders
 
 BLOCK_BYTES = 256 * 1024  # its values stay in the cache
-MAX_ITEM_BYTES = 8 * 1024 * 1024
-"""Longest element or member: a lost quotation mark must not pull the file into memory."""
-MAX_KEY_BYTES = 64 * 1024
 MAX_VALUES = 600_000
-"""Most values in one text that is parsed at once: each takes some 70 bytes."""
+VALUE_BYTES = 70
+"""Most values in one text that is parsed at once, and what each takes: more where the file is so
+large that half of what may be held of it holds them."""
 
 _FIRST_WINDOW = 4096
 _LENIENT_VALUES = 4  # sound values that one takes the time of which is parsed by itself
@@ -149,7 +148,7 @@ class _Scanner:
                 closed = self._after_array()
             else:
                 end, closed = self._item_end()
-                yield Member(key, _value(bytes(self.text[:end])))
+                yield Member(key, self._value(bytes(self.text[:end])))
                 self._drop(end + 1)
 
     def _key(self) -> str:
@@ -157,15 +156,12 @@ class _Scanner:
         self._fill_to_text()
         while self.text.startswith(b'"'):
             self._fill(window)
-            match = _KEY.match(self.text, 0, MAX_KEY_BYTES)
+            match = _KEY.match(self.text, 0, window)
             if match:
-                key = str(_value(match[1]))
+                key = str(self._value(match[1]))
                 self._drop(match.end())
                 return key
-            if window >= MAX_KEY_BYTES:
-                raise CutJson("the name of a member does not end")
-            self._require_more(window)
-            window *= 4
+            window = self._longer(window)
         raise CutJson("no further member")
 
     def _item_end(self) -> tuple[int, bool]:
@@ -178,8 +174,7 @@ class _Scanner:
                 return int(found.commas[0]), False
             if found.close >= 0:
                 return found.close, True
-            self._require_more(window)
-            window *= 4
+            window = self._longer(window)
 
     def _after_array(self) -> bool:
         self._fill_to_text()
@@ -197,8 +192,7 @@ class _Scanner:
             self._fill(window)
             block = self._guessed_block(window) or self._exact_block(window)
             if block is None:
-                self._require_more(window)
-                window *= 4
+                window = self._longer(window)
                 continue
             size, closed, values, broken = block
             yield Elements(key, first, values, broken)
@@ -215,7 +209,7 @@ class _Scanner:
         if place < 0:
             return None
         size = place + self.separator.index(b",")
-        values = _strict(self.text[:size])
+        values = self._strict(self.text[:size])
         return None if values is None else (size, False, values, 0)
 
     def _exact_block(self, window: int) -> _Block | None:
@@ -228,7 +222,7 @@ class _Scanner:
         if found.commas.size:
             self._learn_separator(int(found.commas[0]))
         text = bytes(self.text[:size])
-        values = _strict(text)
+        values = self._strict(text)
         if values is not None:
             return size, closed, values, 0
         self._parse(_LENIENT_VALUES * (1 + len(found.commas)))
@@ -242,13 +236,34 @@ class _Scanner:
         """The element that a cut text ends with, where it is whole."""
         if not (self.ended and window >= len(self.text) and self.text.rstrip().endswith(b"}")):
             return None
-        values = _strict(self.text)
+        values = self._strict(self.text)
         return None if values is None else (len(self.text), False, values, 0)
 
-    def _require_more(self, window: int) -> None:
-        """Refuse to look further where the text ended, or an item is too long to be one."""
-        if (self.ended and window >= len(self.text)) or window >= MAX_ITEM_BYTES:
+    def _longer(self, window: int) -> int:
+        """How far to look next; refuses where the text ended, or what begins it is too long."""
+        if self.ended and window >= len(self.text):
             raise CutJson("an array or a member does not end")
+        if window >= self.budget.item_bytes:
+            raise BeyondLimit(
+                f"an element or a member of it is longer than {self.budget.item_limit}"
+            )
+        return min(4 * window, self.budget.item_bytes)
+
+    def _strict(self, text: bytes | bytearray) -> list[Any] | None:
+        most = max(MAX_VALUES, self.budget.held_bytes // (2 * VALUE_BYTES))
+        if len(text) > most and sum(map(text.count, _BEFORE_VALUES)) > most:
+            return None
+        try:
+            values: list[Any] = orjson.loads(b"[" + text + b"]")
+        except orjson.JSONDecodeError:
+            return None
+        return values
+
+    def _value(self, text: bytes) -> object:
+        values = self._strict(text)
+        if values is None and len(text) <= 2 * BLOCK_BYTES:
+            values, _ = json_lenient.elements(text, np.empty(0, np.int64))
+        return values[0] if values else None
 
     def _learn_separator(self, comma: int) -> None:
         """Remember the text around a true border, with the indentation that marks its depth."""
@@ -277,24 +292,7 @@ class _Scanner:
         del self.text[:size]
 
 
-def _strict(text: bytes | bytearray) -> list[Any] | None:
-    if len(text) > MAX_VALUES and sum(map(text.count, _BEFORE_VALUES)) > MAX_VALUES:
-        return None
-    try:
-        values: list[Any] = orjson.loads(b"[" + text + b"]")
-    except orjson.JSONDecodeError:
-        return None
-    return values
-
-
 def _lenient(text: bytes, found: Borders) -> tuple[list[Any], int]:
     if len(text) > _MOST_LENIENT_BYTES:
         return [], 1 + len(found.commas)
     return json_lenient.elements(text, found.commas)
-
-
-def _value(text: bytes) -> object:
-    values = _strict(text)
-    if values is None and len(text) <= 2 * BLOCK_BYTES:
-        values, _ = json_lenient.elements(text, np.empty(0, np.int64))
-    return values[0] if values else None

@@ -35,8 +35,10 @@ class Answers:
         self._known = known
 
     def runs(self) -> str:
-        """The names of the runs that can be asked about."""
-        return bounded({"runs": self._known.names()})
+        """The names of the runs that can be asked about, and how those ended that failed."""
+        names = self._known.names()
+        endings = self._known.endings(names[:MOST_ROWS])
+        return bounded({"runs": names} | ({"endings": endings} if endings else {}))
 
     def summary(self, run: str) -> str:
         """How long training waited for input, how much I/O there was, and what was hidden."""

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
+from contextlib import suppress
 from difflib import get_close_matches
 from pathlib import Path
 
+from vanidl.encoding.one_file import read_one
 from vanidl.errors import InputError, UsageError
 from vanidl.formatting.from_logs import clean_paths
 from vanidl.formatting.names import elided
+from vanidl.readers import run_json
 from vanidl.readers.runs_below import lies_within, runs_below, signature
 from vanidl.run import Run, open_run
+from vanidl.wording.ending import ending_words
 
 _LONGEST, _ALIKE = 200, 0.6  # characters of a name, and how alike others must be to be named
 MOST_KEPT = 4
@@ -38,6 +42,16 @@ class KnownRuns:
     def names(self) -> list[str]:
         """The names of all runs as they are now."""
         return list(self._paths())
+
+    def endings(self, names: Sequence[str]) -> dict[str, str]:
+        """How the programs of these runs ended, in words, by name: of those that failed."""
+        found, paths, roots = dict[str, str](), self._paths(), tuple(self._roots.values())
+        for name in names:
+            record = paths[name] / run_json.NAME
+            if record.is_file() and lies_within(paths[name], roots):
+                with suppress(InputError):  # opening the run says that it is damaged
+                    found[name] = ending_words(read_one(run_json.read_record, record).ending)
+        return {name: words for name, words in found.items() if words}
 
     def path(self, name: str) -> Path:
         """Where a run is.
