@@ -24,7 +24,9 @@ BUSY = Recipe(steps=64, epochs=1)
 """Workers hide all but the first batch of 64."""
 SMALL = Recipe(workers=0, read_us=3_000, sample_nbytes=200_000, batch=16, steps=40)
 """1,280 reads of 200 KB, one a sample."""
-IMAGES = replace(SMALL, sample_nbytes=100_000, files=1280, name="img-{}.jpg")
+IMAGES = replace(
+    SMALL, open_us=1_000, open_each=True, sample_nbytes=100_000, files=1280, name="img-{}.jpg"
+)
 OBJECTS = replace(SMALL, objects=True, code_files=0, name="shard-{}.tar")
 """1,280 ranges of 200 KB of objects, one a sample."""
 CHECKPOINTS = Recipe(read_us=2_000)
@@ -72,7 +74,10 @@ RECIPES: dict[str, Recipe] = {
         IMAGES, files=320, open_each=True, to_the_end=True, fresh=False, steps=20, epochs=4
     ),
     "tiny_files_slow_opens": replace(IMAGES, open_each=True, open_us=2_000),
-    "open_for_each_sample": replace(SLOW, read_us=10_000, open_each=True, stats=1),
+    "open_for_each_sample": replace(
+        SLOW, read_us=10_000, open_each=True, open_us=1_000, stats=1
+    ),
+    "opens_that_cost_nothing": replace(SLOW, read_us=10_000, open_each=True),
     "open_for_each_sample_slow": replace(SLOW, read_us=10_000, open_each=True, open_us=8_000),
     "read_again": replace(SLOW, fresh=False, epochs=4),
     "read_again_hidden": Recipe(fresh=False, steps=64),
@@ -121,7 +126,7 @@ RECIPES: dict[str, Recipe] = {
         SMALL, sample_nbytes=4 << 20, read_us=500, slow_read_us=40_000, shuffle=False
     ),
     "several_reads_an_open": replace(
-        SLOW, pieces=4, read_us=3_000, open_each=True, sample_nbytes=8 << 20
+        SLOW, pieces=4, read_us=3_000, open_each=True, open_us=1_000, sample_nbytes=8 << 20
     ),
     "whole_files_in_jumps": replace(
         IMAGES, sample_nbytes=1 << 20, pieces=4, open_each=True, backwards=True, read_us=1_000

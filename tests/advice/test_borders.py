@@ -10,8 +10,9 @@ import pytest
 from tests.advice import labeled
 from tests.advice.labeled import IMAGES, PIECES, RECIPES
 from tests.makers.training_jobs import Recipe, trace_of
+from vanidl.advice.facts import Facts
 from vanidl.advice.finding import Finding
-from vanidl.advice.registry import find
+from vanidl.advice.registry import RULES, find
 from vanidl.advice.requests import _misfit
 from vanidl.analyses import analyse
 from vanidl.breakdown.account import STEP, WAIT, attribute_time
@@ -59,8 +60,9 @@ def test_training_is_bound_by_input_from_a_tenth_of_the_time(waited_s, is_bound)
         f"{WAIT}/": replace(waits, mean_low=float(waited_s * SECOND)),
     }
     account = replace(account, columns={**account.columns, **columns})
-    codes = {finding.code for finding in find(run.trace, run.results, account)}
-    assert any(code.startswith("input_bound") for code in codes) == is_bound
+    rules = [rule for rule in RULES if rule.code.startswith("input_bound")]
+    facts = Facts(run.trace, run.results, account)
+    assert any(rule.find(facts) is not None for rule in rules) == is_bound
 
 
 @pytest.mark.parametrize(
@@ -83,7 +85,11 @@ def test_no_more_is_gained_by_overlap_than_compute_can_hide(compute_s, gain_s):
         "in_process_slow_storage", **seen, compute_s=compute_s, hidden_fraction=0.0
     )
     finding = found("in_process_slow_storage", "io_not_overlapped", overlap=overlap)
-    assert finding.gain_at_most_s == gain_s
+    run = labeled.made("in_process_slow_storage")
+    facts = Facts(run.trace, run.results, replace(run.breakdown, overlap=overlap))
+    rule = next(rule for rule in RULES if rule.code == "io_not_overlapped")
+    assert rule.find(facts).claim.within_s == gain_s
+    assert finding.gain_at_most_s <= gain_s
 
 
 @pytest.mark.parametrize(
@@ -94,10 +100,13 @@ def test_a_rank_waits_for_others_from_a_twentieth_of_its_window(communication_s,
     """And no longer than others waited more than it did."""
     seen = {"window_s": 100.0, "communication_s": communication_s, "input_wait_s": 10.0}
     overlap = overlap_of("two_ranks", **seen, lost_to_input_s=lost_s)
-    finding = found("two_ranks", "waits_for_other_ranks", overlap=overlap)
-    assert bool(finding) == named
-    if finding:
-        assert finding.gain_at_most_s == pytest.approx(lost_s - 10)
+    run = labeled.made("two_ranks")
+    rule = next(rule for rule in RULES if rule.code == "waits_for_other_ranks")
+    account = replace(run.breakdown, overlap=overlap)
+    result = rule.find(Facts(run.trace, run.results, account))
+    assert bool(result) == named
+    if result:
+        assert result.claim.within_s == pytest.approx(lost_s - 10)
 
 
 @pytest.mark.parametrize(("nbytes", "small"), [((128 << 10) - 1, True), (128 << 10, False)])

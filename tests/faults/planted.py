@@ -265,7 +265,7 @@ FINDINGS = (
         "if again < AGAIN or on_a_host",
         "if again <= AGAIN or on_a_host",
     ),
-    Fault("vanidl/advice/caching.py", "bound * (1 - 1 / again)", "bound * (1 / again)"),
+    Fault("vanidl/advice/facts.py", "end * (1 - claim.stays)", "end * claim.stays"),
     Fault(
         "vanidl/advice/step_times.py",
         "mean < FIRST_FACTOR * usual",

@@ -11,15 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from vanidl.advice.facts import Facts
-from vanidl.advice.finding import (
-    AT_BEST,
-    LOW,
-    PREDICTED,
-    SEVERITIES,
-    Diagnosis,
-    Finding,
-    SlowStep,
-)
+from vanidl.advice.finding import AT_BEST, LOW, PREDICTED, SEVERITIES, Diagnosis, Finding, SlowStep
 from vanidl.advice.input_waits import BOUND_SHARE
 from vanidl.advice.levers import Predicted, WhatIf, least_ratio
 from vanidl.advice.proof import ab_line
@@ -30,8 +22,8 @@ from vanidl.breakdown.account import STEP
 from vanidl.model.trace import Trace
 from vanidl.model.warnings import LOWER_BOUNDS, serious_codes
 
-EQUAL = 0.05
-"""Of the shortest step: changes that come this close to the best are told apart by effort."""
+FAILED = "failed"
+"""The code of what comes before every gain: that the program did not end well."""
 WORST = 3
 
 
@@ -70,27 +62,41 @@ def _diagnosis(
 def _valued(
     plain: Diagnosis, cause: Cause | None, best: Predicted | None, facts: Facts
 ) -> Diagnosis:
-    """With the step time after the change, or the share of the run that it would save."""
+    """With the range of the gain, the step time after it, and its share of the observed time."""
     trace, steps = facts.trace, facts.results.steps
-    mean_s = facts.account.length_ns(STEP) / 1e9
-    gains = [f.gain_at_most_s for f in plain.findings if f.gain_at_most_s is not None]
-    if best is not None and best.ratio > 0:
-        now_s = mean_s or best.step_s / best.ratio
-        return replace(
-            plain, now_s=now_s, step_s=now_s * best.ratio, basis=PREDICTED, change=best.name,
-            saved_share=1 - best.ratio,
-        )  # fmt: skip
-    if not gains:
+    bounds = [(f.gain_s, f) for f in plain.findings if f.gain_s is not None]
+    if not bounds:
         return plain
-    if cause is not None and cause.of_steps and steps is not None and mean_s > 0:
-        most_s = (1 - least_ratio(trace.ceiling)) * mean_s
-        saved_s = min(max(gains) / steps.per_rank_max, most_s)
-        return replace(
-            plain, now_s=mean_s, step_s=mean_s - saved_s, basis=AT_BEST,
-            saved_share=saved_s / mean_s,
-        )  # fmt: skip
-    run_s = trace.job.run_time_s
-    return replace(plain, saved_share=min(max(gains) / run_s, 1.0)) if run_s > 0 else plain
+    # The change takes away what the finding with the most to gain names; a replay knows more.
+    (low_s, high_s), main = max(bounds, key=lambda each: (each[0][1], each[0][0]))
+    mean_s = facts.account.length_ns(STEP) / 1e9
+    basis = AT_BEST
+    count = steps.per_rank_max if steps is not None else 0
+    if best is not None and best.ratio > 0 and count:
+        now_s = mean_s or best.step_s / best.ratio
+        predicted_s = now_s * (1 - best.ratio) * count
+        least_s = now_s * (1 - best.ratio_at_least) * count
+        basis, high_s = PREDICTED, min(high_s, predicted_s)
+        low_s = min(max(least_s, 0.0), high_s)
+    most_s = (1 - least_ratio(trace.ceiling)) * mean_s * count
+    if cause is not None and cause.of_steps and trace.ceiling is not None and count:
+        high_s = min(high_s, most_s)
+    low_s = min(low_s, high_s)
+    valued = replace(
+        plain,
+        cause=main.cause,
+        keeps=main.keeps,
+        gain_s=(low_s, high_s),
+        saved_share=min(high_s / facts.base_s, 1.0) if facts.base_s > 0 else None,
+    )
+    if cause is None or not cause.of_steps or not count or mean_s <= 0:
+        return valued
+    saved_s = min(high_s / count, mean_s)
+    change = best.name if best is not None and basis == PREDICTED else ""
+    return replace(
+        valued, now_s=mean_s, step_s=mean_s - saved_s, basis=basis, change=change,
+        saved_share=saved_s / mean_s,
+    )  # fmt: skip
 
 
 def _best(cause: Cause | None, what_if: WhatIf | None) -> Predicted | None:
@@ -102,18 +108,14 @@ def _best(cause: Cause | None, what_if: WhatIf | None) -> Predicted | None:
 
 
 def _ranked(found: list[Diagnosis]) -> tuple[Diagnosis, ...]:
-    """By what is saved; of what cannot be told apart, the change of least effort first."""
-    with_step = [d for d in found if d.step_s is not None]
-    least = min((d.step_s for d in with_step if d.step_s is not None), default=0.0)
+    """What failed first, then by the most that is gained; what only limits the numbers last."""
 
     def rank(d: Diagnosis) -> tuple[float, ...]:
         limits = d.code in BY_CODE and BY_CODE[d.code].limits
-        if d.step_s is not None and d.now_s:
-            equal = d.step_s <= least + EQUAL * d.now_s
-            return (0.0, 0.0 if equal else d.step_s, float(effort(d.code)))
-        share = -(d.saved_share or 0.0)
-        group = 1.0 if limits else 2.0
-        return (group, share, float(SEVERITIES.index(d.severity)), float(effort(d.code)))
+        low_s, high_s = d.gain_s or (0.0, 0.0)
+        group = 0 if d.code == FAILED else 3 if limits else 1 if d.gain_s is not None else 2
+        severity = float(SEVERITIES.index(d.severity))
+        return (float(group), -high_s, -low_s, severity, float(effort(d.code)))
 
     return tuple(sorted(found, key=rank))
 
@@ -152,26 +154,32 @@ class Cause:
 
 
 CAUSES: tuple[Cause, ...] = (
-    Cause("warm_start", ("slow_first_step", "input_bound_workers")),
+    Cause(FAILED, ("program_failed",), of_steps=False),
+    Cause("warm_start", ("slow_first_step", "input_bound_workers", "epoch_ends")),
     Cause(
         "read_ahead", ("input_bound_io", "input_bound", "io_not_overlapped"), ("workers", "ahead")
     ),
-    Cause("decode", ("input_bound_decoding",), ("workers", "decode")),
     Cause("unblock", ("input_bound_blocked",)),
     Cause("more_cores", ("input_bound_cores",)),
+    Cause("decode", ("input_bound_decoding",), ("workers",)),
+    Cause("storage_limit", ("storage_saturated",)),
+    Cause("hand_over", ("input_bound_delivery",)),
+    Cause("loop_work", ("loop_work",)),
+    Cause("services", ("loop_blocked",)),
+    Cause("syncs", ("loop_syncs",)),
+    Cause("logging", ("loop_writes",)),
+    Cause("validation", ("long_validation",), of_steps=False),
     Cause("keep_data", ("reread_each_epoch", "shared_shuffle"), ("kept", "exchanged")),
     Cause("rare_stalls", ("slow_tail", "slow_operations")),
     Cause(
         "larger_requests",
         ("small_reads", "random_reads", "tfrecord_default_buffer", "hdf5_chunk_misfit",
          "misaligned", "object_requests_small"),
-        ("latency",),
     ),
     Cause(
         "fewer_files",
         ("tiny_files", "open_per_sample", "metadata_share", "file_read_again",
          "empty_reads", "object_asked_first"),
-        ("latency",),
     ),
     Cause(
         "divide_reading",

@@ -41,7 +41,6 @@ def _again(facts: Facts) -> RuleResult | None:
         "different_bytes_a_host": round(on_a_host),
     }
     plan = own_loaders.scheduled(facts)
-    bound = facts.io_bound_s
     cache = "tf.data cache(), " if TENSORFLOW in facts.frameworks else ""
     return RuleResult(
         f"The same {nbytes(data.unique_bytes)} are read {times(again)}",
@@ -51,7 +50,7 @@ def _again(facts: Facts) -> RuleResult | None:
         "scheduled loader, whose buffers save a share of the repeated reads as large as the share "
         "of the data that they hold.",
         evidence | ({"predicted": plan} if plan else {}),
-        None if bound is None else bound * (1 - 1 / again),
+        facts.reading(stays=1 / again, keeps="the first pass"),
     )
 
 
@@ -61,7 +60,6 @@ def _same(facts: Facts) -> RuleResult | None:
         return None
     ranks = len(data.ranks)
     plan = own_loaders.spatial(facts)
-    bound = facts.io_bound_s
     return RuleResult(
         f"Each of {ranks} ranks reads the whole dataset",
         f"{nbytes(data.bytes_read)} in all for {nbytes(data.unique_bytes)} of unique bytes.",
@@ -75,7 +73,7 @@ def _same(facts: Facts) -> RuleResult | None:
             "smallest_share": min(r.unique_bytes for r in data.ranks) / (data.unique_bytes or 1),
         }
         | ({"predicted": plan} if plan else {}),
-        None if bound is None else bound * (1 - 1 / ranks),
+        facts.reading(stays=1 / ranks, keeps="each rank's own part"),
     )
 
 
@@ -97,7 +95,7 @@ def _shared_shuffle(facts: Facts) -> RuleResult | None:
         "fraction with others each epoch. Or the scheduled loader, which keeps the global shuffle.",
         {"ranks": ranks, "smallest_share": min(shares), "fixed_part": 1 / ranks}
         | ({"predicted": plan} if plan else {}),
-        None if facts.io_bound_s is None else facts.io_bound_s * (1 - 1 / again),
+        facts.reading(stays=1 / again, keeps="the first pass"),
     )
 
 

@@ -6,15 +6,19 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from vanidl.advice.claims import ANY, RUN, Claim
 from vanidl.advice.facts import Facts
 from vanidl.advice.finding import Rule, RuleResult
 from vanidl.advice.frameworks import PYTORCH
 from vanidl.analyses.files import FileRow
+from vanidl.breakdown.account import MEAN, PHASE
+from vanidl.breakdown.causes import STORAGE, WRITE
 from vanidl.breakdown.stages import Phase
 from vanidl.formatting.units import count, nbytes, percent, seconds, times
 from vanidl.model import intervals
 from vanidl.model.trace import POSIX, STDIO, STORAGE_LAYERS, SpanKind
 
+_SAVES = "checkpoint"
 STALL_SHARE = 0.02
 MANY_WRITES = 1000
 SMALL_WRITE = 64 << 10
@@ -53,8 +57,15 @@ def _stall(facts: Facts) -> RuleResult | None:
             "bytes_written": written,
             "evidence": phases.checkpoints[0].evidence,
         },
-        stopped,
+        _of_saves(facts, stopped),
     )
+
+
+def _of_saves(facts: Facts, stopped_s: float) -> Claim:
+    """The windows of saves where they were marked; else time in writes, as far as it stopped."""
+    if facts.account.cell(f"{MEAN}/{PHASE}/{_SAVES}").low_ns and facts.gains is not None:
+        return Claim(ANY, _SAVES)
+    return Claim(STORAGE, RUN, within_s=stopped_s)
 
 
 def _stopped_s(phase: Phase, facts: Facts) -> float:
@@ -107,7 +118,7 @@ def _small_writes(facts: Facts) -> RuleResult | None:
             "spent_s": spent,
             "file": _main_file(rows, written),
         },
-        spent,
+        Claim(f"{STORAGE}.{WRITE}", RUN, within_s=spent / max(len(facts.trace.ranks), 1)),
     )
 
 
@@ -157,6 +168,8 @@ def _is_much(facts: Facts, nbytes_through: int) -> bool:
 
 def _mostly_writes(facts: Facts) -> RuleResult | None:
     if facts.results.summary.storage_bytes_written is None or not facts.reads_all_layers:
+        return None
+    if not facts.trains:
         return None
     rows = [r for r in facts.results.files.rows if r.kind not in OF_THE_TOOLS]
     read, written = sum(r.bytes_read for r in rows), sum(r.bytes_written for r in rows)

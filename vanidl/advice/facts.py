@@ -2,24 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.advice.frameworks import PYTORCH, frameworks
+from vanidl.advice.claims import BENCHMARK, IMBALANCE, INPUT, LOOP, RUN, Claim
+from vanidl.advice.frameworks import PYTORCH, frameworks, named_frameworks
 from vanidl.advice.levers import EVERY_WORKER
+from vanidl.advice.reads import Throughput, fit_throughput, reads
 from vanidl.analyses import Results
 from vanidl.analyses.files import GroupRow
 from vanidl.analyses.summary import objects_apart
 from vanidl.breakdown import Breakdown, attribute_time
-from vanidl.breakdown.account import open_gains
-from vanidl.breakdown.causes import STORAGE
+from vanidl.breakdown.account import MEAN, open_gains
+from vanidl.breakdown.causes import READ, STORAGE
 from vanidl.breakdown.overlap import by_device
 from vanidl.breakdown.pipelines import Gains
+from vanidl.breakdown.windows import EPOCH_END as WAIT_WITHOUT_BATCH
+from vanidl.breakdown.windows import (
+    INPUT_WAIT,
+    NO_PART,
+    PART_NAMES,
+    PHASE_NAMES,
+    TRAINING,
+    SpansByRank,
+    Tiles,
+    tile_rank,
+)
+from vanidl.breakdown.without import bound_imbalance
+from vanidl.model import intervals
 from vanidl.model.counter_tables import CounterTable
+from vanidl.model.intervals import Intervals
 from vanidl.model.trace import OBJECT, POSIX, Trace
 from vanidl.model.warnings import LOWER_BOUNDS, UNREAD, serious_codes
 
@@ -65,11 +81,11 @@ class Facts:
 
     @property
     def starts_workers_anew(self) -> bool:
-        """Whether epochs have workers of their own; of one epoch that is taken for granted."""
+        """Whether epochs have workers of their own; False of one epoch: nothing is gained there."""
         phases, since = self.account.phases, self.trace.job.start_ns
         middles = [(e.start_s + e.end_s) / 2 for e in phases.epochs] if phases else []
         if len(middles) < 2:
-            return self.has_workers
+            return False
         before, last = (since + round(middle * 1e9) for middle in middles[-2:])
         lives = [(p.start_ns, p.end_ns) for p in self.trace.processes if p.role == "worker"]
         known = [(start, end) for start, end in lives if start is not None and end is not None]
@@ -133,6 +149,152 @@ class Facts:
         if self.gains is None or self.lost_s is None:
             return None
         return min(self.gains.without(cause).high_ns / 1e9, self.lost_s)
+
+    def bound(self, claim: Claim) -> tuple[float, float] | None:
+        """What a rank gains at least and at most by a change, in seconds of the observed time.
+
+        None: no window of that kind, or nothing is known of it.
+        """
+        account, low_s, high_s = self.account, 0.0, 0.0
+        if claim.window == INPUT and self.gains is not None and self.lost_s is not None:
+            gain = self.gains.without(claim.cause or STORAGE, claim.where)
+            ends = (gain.low_ns, gain.high_ns) if claim.cause else (0.0, gain.touchable_ns)
+            low_s, high_s = (min(ns / 1e9, self.lost_s) for ns in ends)
+        elif claim.window == BENCHMARK:
+            high_s = self.trace.job.run_time_s if claim.within_s is None else claim.within_s
+        elif claim.window == IMBALANCE:
+            column = account.columns.get(f"run/{claim.cause}")
+            if column is None or len(account.ranks) < 2:
+                return None
+            low_s, high_s = (
+                ns / 1e9
+                for ns in bound_imbalance(
+                    column.low.astype(np.float64), column.high.astype(np.float64)
+                )
+            )
+            if self.gains is not None and self.lost_s is not None:
+                high_s = min(high_s, self.lost_s)
+                low_s = 0.0
+        elif claim.window in (INPUT, RUN):
+            if not claim.cause:
+                return None
+            low_s, high_s = account.cell(f"{MEAN}/run/{claim.cause}").range_s
+        elif (times := self._times_of(claim.window)) is not None:
+            low_s, high_s = self._of_window(claim, times)
+        else:
+            return None
+        low_s, high_s = (end * (1 - claim.stays) for end in (low_s, high_s))
+        if claim.within_s is not None and claim.within_s < high_s:
+            low_s = max(low_s - (high_s - claim.within_s), 0.0)
+            high_s = claim.within_s
+        return min(low_s, high_s), high_s
+
+    def _times_of(self, window: str) -> Mapping[int, Intervals] | None:
+        """When ranks were in a phase or in parts of their steps; None: nobody was, or knows."""
+        phase = PHASE_NAMES.index(window) if window in PHASE_NAMES else None
+        part = PART_NAMES.index(window) if window in PART_NAMES else None
+        found = {}
+        for position, tiles in self._tiles.items():
+            rows = (tiles.phase == phase) | (tiles.part == part)
+            if window == LOOP:
+                waits = np.isin(tiles.part, (NO_PART, INPUT_WAIT, WAIT_WITHOUT_BATCH))
+                rows = (tiles.phase == TRAINING) & ~waits
+            if rows.any():
+                found[position] = intervals.union(tiles.start[rows], tiles.end[rows])
+        return found or None
+
+    def _of_window(self, claim: Claim, times: Mapping[int, Intervals]) -> tuple[float, float]:
+        """What a rank gains without a cause of a phase or part of steps, or without all of it."""
+        longest_s = max(each.length for each in times.values()) / 1e9
+        if self.gains is None:
+            return 0.0, longest_s
+        shares = (1.0, 1.0)
+        if claim.cause and claim.window == LOOP:
+            longest_ns = max(longest_s * 1e9, 1)
+            low_ns, high_ns = self.in_loop_ns(claim.cause)
+            shares = min(low_ns / longest_ns, 1.0), min(high_ns / longest_ns, 1.0)
+        elif claim.cause:
+            kind = "phase" if claim.window in PHASE_NAMES else "step_part"
+            length_ns = self.account.cell(f"{MEAN}/{kind}/{claim.window}").high_ns
+            cell = self.account.cell(f"{MEAN}/{kind}/{claim.window}/{claim.cause}")
+            shares = cell.low_ns / max(length_ns, 1), cell.high_ns / max(length_ns, 1)
+        gain = self.gains.without_times(times, *shares)
+        return gain.low_ns / 1e9, gain.high_ns / 1e9
+
+    def in_loop_ns(self, cause: str) -> tuple[float, float]:
+        """How much of all training steps of a rank a cause took outside of their input waits."""
+        observed = self.account.observed
+        steps = float(self.account.steps[observed].mean()) if observed.any() else 0.0
+        of_step = self.account.cell(f"{MEAN}/step/{cause}")
+        of_wait = self.account.cell(f"{MEAN}/input_wait/{cause}")
+        low_ns = max(of_step.low_ns * steps - of_wait.high_ns, 0.0)
+        return low_ns, max(of_step.high_ns * steps - of_wait.low_ns, low_ns)
+
+    @property
+    def wait_of_step_s(self) -> float:
+        """Input wait of the mean step; 0 where it is not known."""
+        observed = self.account.observed
+        steps = float(self.account.steps[observed].mean()) if observed.any() else 0.0
+        return self.account.length_ns("input_wait") / 1e9 / steps if steps else 0.0
+
+    @cached_property
+    def epochs(self) -> int:
+        """How many epochs the run has, as far as evidence marks them."""
+        return len(self.account.phases.epochs) if self.account.phases else 0
+
+    @cached_property
+    def _tiles(self) -> dict[int, Tiles]:
+        """The training thread of each rank with steps, window by window."""
+        by_rank = SpansByRank(self.trace)
+        tiles = {
+            position: tile_rank(self.trace, position, by_rank.of(position))
+            for position in range(len(self.trace.ranks))
+        }
+        return {position: own for position, own in tiles.items() if own is not None}
+
+    def reading(self, cause: str = STORAGE, stays: float = 0.0, keeps: str = "") -> Claim:
+        """The claim that a change makes reading of the dataset cheaper."""
+        known = self.gains is not None and self.lost_s is not None
+        within_s = None if known else self.dataset_s
+        return Claim(cause, stays=stays, within_s=within_s, keeps=keeps)
+
+    @cached_property
+    def throughput(self) -> Throughput | None:
+        """What the storage delivered to so many readers at once."""
+        return fit_throughput(self.trace)
+
+    @cached_property
+    def transfer_share(self) -> float:
+        """Share of the time of dataset reads that bytes take, and not requests as such.
+
+        By reads of different sizes; half, where these do not tell.
+        """
+        cost = reads(self.trace).cost
+        data = self.results.dataset
+        if cost is None or data is None or not data.bytes_read or not self.reads:
+            return 0.5
+        latency_s, bytes_s = cost.latency_s * self.reads, cost.s_per_byte * data.bytes_read
+        return bytes_s / (latency_s + bytes_s) if latency_s + bytes_s > 0 else 0.5
+
+    def larger_reads(self) -> Claim:
+        """The claim that a change makes requests larger: what the bytes take stays."""
+        return self.reading(f"{STORAGE}.{READ}", self.transfer_share, "what the bytes take")
+
+    def calls_about(self, cause: str) -> Claim:
+        """The claim that a change spares metadata calls on files of the dataset."""
+        table, known = self.counters, self.gains is not None and self.lost_s is not None
+        within_s = None
+        if not known and table is not None and "POSIX_F_META_TIME" in table.seconds:
+            mine = table.seconds["POSIX_F_META_TIME"][self.of_kind(table, self.data_kind)]
+            within_s = float(mine.clip(0).sum()) / max(len(self.trace.ranks), 1)
+        return Claim(cause, within_s=within_s)
+
+    @cached_property
+    def trains(self) -> bool:
+        """Whether the run is seen to train a model: by steps, fetches or a framework's files."""
+        if self.results.steps is not None or len(self.trace.fetches) or self.trace.benchmarks:
+            return True
+        return bool(named_frameworks(self.trace))
 
     @cached_property
     def io_bound_s(self) -> float | None:

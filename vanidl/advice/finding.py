@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from vanidl.advice.claims import Claim
+
 if TYPE_CHECKING:
     from vanidl.advice.facts import Facts
 
@@ -20,8 +22,9 @@ _HIGH_SHARE, _MEDIUM_SHARE = 0.10, 0.02
 class Finding:
     """One thing to know or to change.
 
-    `gain_at_most_s` bounds from above what a change can save, per rank, over the observed time;
-    None: the trace sets no bound. Bounds of several findings overlap: they do not add up.
+    `gain_at_most_s` bounds from above what a change can save, per rank, over the observed time,
+    and `gain_s` from both sides; None: the trace sets no bound. Bounds of several findings
+    overlap: they do not add up. `cause` is what the change takes away.
     `severity`: "high" where the bound is 10 % of the observed time or more, "medium" from 2 % on
     and for what limits the numbers themselves, else "low".
     """
@@ -33,6 +36,9 @@ class Finding:
     advice: str
     evidence: Mapping[str, Value]
     gain_at_most_s: float | None = None
+    gain_s: tuple[float, float] | None = None
+    cause: str = ""
+    keeps: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +52,7 @@ class RuleResult:
     detail: str
     advice: str
     evidence: Mapping[str, Value]
-    gain_at_most_s: float | None = None
+    claim: Claim | None = None
     weight: str = LOW
 
 
@@ -112,6 +118,9 @@ class Diagnosis:
     severity: str
     title: str  # what to do, in one line
     findings: tuple[Finding, ...]
+    cause: str = ""
+    gain_s: tuple[float, float] | None = None
+    keeps: str = ""
     now_s: float | None = None
     step_s: float | None = None
     basis: str = ""
@@ -119,4 +128,5 @@ class Diagnosis:
     saved_share: float | None = None
     remedies: tuple[Remedy, ...] = ()
     proof: str = ""  # the command that measures the change
+    patch: str = ""  # of the run's own source, for git apply
     show: tuple[SlowStep, ...] = ()

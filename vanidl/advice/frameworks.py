@@ -60,6 +60,14 @@ def _stated(trace: Trace) -> tuple[str, ...] | None:
     return tuple(name for name in (PYTORCH, TENSORFLOW) if name.lower() in found)
 
 
+def named_frameworks(trace: Trace) -> tuple[str, ...]:
+    """Those that profiles or imported code name; () where nothing does."""
+    sources = " ".join(profile.source for profile in trace.profiles)
+    if "pytorch" in sources or "xplane" in sources or "trace-viewer" in sources:
+        return frameworks(trace, ())
+    return _imported(trace)
+
+
 def _imported(trace: Trace) -> tuple[str, ...]:
     return tuple(
         name for name, code in _CODE.items() if any(code.search(path) for path in trace.files.path)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from vanidl.advice.claims import IMBALANCE, Claim
 from vanidl.advice.facts import Facts
 from vanidl.advice.finding import Rule, RuleResult
 from vanidl.advice.frameworks import SHARDS, phrases
+from vanidl.breakdown.causes import STORAGE
 from vanidl.formatting.units import nbytes, percent, plural, seconds, times
 
 UNEVEN = 1.5
@@ -35,11 +37,9 @@ def _ranks(facts: Facts) -> RuleResult | None:
     spread = max(balance.busy_spread or 0.0, balance.bytes_spread or 0.0)
     if spread < UNEVEN:
         return None
-    busy = [r.busy_s for r in balance.rows if r.busy_s is not None]
-    excess = max(busy) - sum(busy) / len(busy) if busy else None
     by = "busy_s" if (balance.busy_spread or 0) >= (balance.bytes_spread or 0) else "bytes_read"
     busiest = max(balance.rows, key=lambda r: getattr(r, by) or 0)
-    bound, silent = facts.io_bound_s, balance.silent_ranks
+    silent = balance.silent_ranks
     others = f"; {plural(silent, 'rank')} did none" if silent else ""
     return RuleResult(
         f"The I/O of {busiest.label} is {times(spread)} the mean per rank",
@@ -53,7 +53,7 @@ def _ranks(facts: Facts) -> RuleResult | None:
             "bytes_spread": balance.bytes_spread,
             "silent_ranks": balance.silent_ranks,
         },
-        excess if bound is None or excess is None else min(excess, bound),
+        Claim(STORAGE, IMBALANCE),
     )
 
 
@@ -64,7 +64,6 @@ def _workers(facts: Facts) -> RuleResult | None:
     if workers.spread < UNEVEN:
         return None
     busiest = max(workers.rows, key=lambda r: r.bytes_read)
-    bound = facts.io_bound_s
     return RuleResult(
         f"The busiest of the workers side by side reads {times(workers.spread)} the mean",
         f"{facts.trace.processes[busiest.process].label} read {nbytes(busiest.bytes_read)} in "
@@ -77,7 +76,7 @@ def _workers(facts: Facts) -> RuleResult | None:
             "busiest": facts.trace.processes[busiest.process].label,
             "bytes_read": busiest.bytes_read,
         },
-        None if bound is None else bound * (1 - 1 / workers.spread),
+        facts.reading(stays=1 / workers.spread, keeps="the mean of the workers"),
     )
 
 
@@ -87,14 +86,13 @@ def _one_reader(facts: Facts) -> RuleResult | None:
         return None
     label, share = alone
     ranks = len(facts.trace.ranks)
-    bound = facts.io_bound_s
     by_hand = phrases(facts.frameworks, SHARDS, "an MPI-IO view")
     return RuleResult(
         f"One rank ({label}) reads {percent(share)} of the dataset for all {ranks}",
         "One process reads at the speed of one client while the others wait for its data.",
         f"Let every rank read its own part ({by_hand}).",
         {"reader": label, "share": share, "ranks": ranks},
-        None if bound is None else bound * (1 - 1 / ranks),
+        facts.reading(stays=1 / ranks, keeps="a rank's own part"),
     )
 
 

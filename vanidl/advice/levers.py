@@ -137,6 +137,16 @@ class Predicted:
     """What the model says, where that is below the measured ceiling, at which `step_s` is then."""
     loader: LoaderCall | None = None
     """The loader of vanidl_loaders that makes the change, where one does."""
+    step_at_most_s: float | None = None
+    """The same step where readers beside each other share the storage, and handing over takes its
+    time; None: no other than `step_s`."""
+
+    @property
+    def ratio_at_least(self) -> float:
+        """`ratio` where the change brings as little as it may: 1 where it may bring nothing."""
+        if self.step_at_most_s is None or self.step_s <= 0:
+            return self.ratio
+        return min(self.ratio * self.step_at_most_s / self.step_s, 1.0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,11 +6,14 @@ from collections.abc import Collection, Sequence
 
 import numpy as np
 
+from vanidl.advice.claims import RUN, Claim
 from vanidl.advice.facts import Facts
 from vanidl.advice.finding import Rule, RuleResult, Value
 from vanidl.analyses.dataset_records import DataFile
+from vanidl.breakdown.causes import METADATA, STORAGE
 from vanidl.formatting.units import count, nbytes, percent, plural, seconds
 
+_METADATA = f"{STORAGE}.{METADATA}"
 MANY_FILES = 100
 TINY = 256 << 10
 MANY_OPENS = 100
@@ -37,12 +40,11 @@ FASTER_IMPORTS = (
     "Imports are faster from an environment on local disk or in one packed file (squashfs, "
     "conda-pack)."
 )
-CODE_FILES = 500
 SMALL_FILE = 64 << 10
 LARGE_FILE = 1 << 20
 WHOLE_SHARE = 0.5  # of a file, read after each of its opens
 OFTEN = 10
-CODE_SHARE = 0.05
+CODE_SHARE = 0.01
 
 
 def _tiny_files(facts: Facts) -> RuleResult | None:
@@ -60,7 +62,7 @@ def _tiny_files(facts: Facts) -> RuleResult | None:
         "at that.",
         "Pack samples into shards (WebDataset tar, TFRecord, HDF5, MDS) of 64 MiB or more.",
         {"files": len(data.files), "median_bytes": median, "bytes_read": data.bytes_read},
-        facts.io_bound_s,
+        facts.calls_about(_METADATA),
     )
 
 
@@ -86,7 +88,7 @@ def _open_per_sample(facts: Facts) -> RuleResult | None:
         f"That is one open for {_each(samples / opens)}.",
         PACK if in_a_file < FEW_IN_A_FILE else KEEP_OPEN,
         evidence,
-        facts.io_bound_s,
+        facts.calls_about(_METADATA),
     )
 
 
@@ -120,7 +122,7 @@ def _opened_again(facts: Facts, files: Sequence[DataFile]) -> RuleResult | None:
             "opens_per_file_and_process": each,
             "stats": _stats(facts),
         },
-        facts.io_bound_s,
+        facts.calls_about(_METADATA),
     )
 
 
@@ -171,7 +173,7 @@ def _file_read_again(facts: Facts) -> RuleResult | None:
             "spent_s": spent_s,
             "share_of_io": min(spent_s / all_s, 1.0) if all_s > 0 else None,
         },
-        gain_s,
+        Claim(STORAGE, within_s=gain_s),
     )
 
 
@@ -222,7 +224,7 @@ def _metadata(facts: Facts) -> RuleResult | None:
         "Fewer files and fewer opens: pack samples into shards, keep files open, list the dataset "
         "once and store the list.",
         {"meta_s": meta, "read_s": read, "write_s": write, "stats": _stats(facts)},
-        min(meta / ranks, facts.lost_s) if facts.lost_s is not None else meta / ranks,
+        Claim(_METADATA, within_s=meta / ranks),
     )
 
 
@@ -231,16 +233,15 @@ def _imports(facts: Facts) -> RuleResult | None:
     if code is None:
         return None
     run_s = facts.trace.job.run_time_s
-    slow = code.busy_s is not None and run_s > 0 and code.busy_s >= CODE_SHARE * run_s
-    if code.files < CODE_FILES and not slow:
+    if code.busy_s is None or run_s <= 0 or code.busy_s < CODE_SHARE * run_s:
         return None
-    took = f" in {seconds(code.busy_s)} per rank" if code.busy_s is not None else ""
+    took = f" in {seconds(code.busy_s)} per rank"
     return RuleResult(
         f"{count(code.files)} files of code were read{took}",
         "Imports come before training" + (RECORDS if facts.by_darshan else "."),
         (EXCLUDE if facts.by_darshan else "") + FASTER_IMPORTS,
         {"files": code.files, "bytes_read": code.bytes_read, "busy_s_a_rank": code.busy_s},
-        code.busy_s,
+        Claim(STORAGE, RUN, within_s=code.busy_s),
     )
 
 
@@ -275,9 +276,9 @@ RULES = (
         _metadata,
     ),
     Rule(
-        "import_noise", "files of kind code, and the time in reading them",
-        "500 files or 5 % of the run",
-        "half of Darshan's 1,024 records; or a start-up that is worth shortening",
+        "import_noise", "time in reading files of kind code",
+        "1 % of the run",
+        "a start-up that is worth shortening",
         _imports,
     ),
 )  # fmt: skip

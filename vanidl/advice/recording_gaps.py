@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence, Set
 
 from vanidl.advice.facts import Facts
-from vanidl.advice.finding import MEDIUM, Rule, RuleResult
+from vanidl.advice.finding import HIGH, MEDIUM, Rule, RuleResult
 from vanidl.analyses.files import FileRow
 from vanidl.formatting.units import percent, plural, seconds
 from vanidl.model.warnings import DROPPED, INCOMPLETE, UNREAD, UNSURE_CLOCK, WARNING
@@ -163,7 +163,26 @@ def _holds_most(busiest: FileRow, rows: Sequence[FileRow]) -> bool:
     return (busiest.io_s or 0.0) > sum(r.io_s or 0.0 for r in rows) / 2
 
 
+def _failed(facts: Facts) -> RuleResult | None:
+    ending = facts.trace.ending
+    if ending is None or not ending.failed:
+        return None
+    why = f": {ending.last_error}" if ending.last_error else ""
+    by = f"signal {ending.signal}" if ending.signal else f"exit status {ending.exit_status}"
+    return RuleResult(
+        f"The program ended with {by}{why}",
+        "What follows is about what it did before.",
+        "Mend what ended it first: what a run costs that does not finish is all of it.",
+        {"exit_status": ending.exit_status},
+        weight=HIGH,
+    )
+
+
 RULES = (
+    Rule(
+        "program_failed", "exit status of the recorded command", "not 0",
+        "nothing is gained on a run that does not finish", _failed,
+    ),
     Rule(
         "trace_truncated", "operations, records or logs that are missing by their own account",
         "any", "every time and share below is a lower bound then", _truncated,

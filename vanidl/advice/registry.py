@@ -16,7 +16,10 @@ from vanidl.advice import (
     requests,
     step_times,
     storage_benchmarks,
+    storage_limits,
+    training_loop,
 )
+from vanidl.advice.claims import INPUT
 from vanidl.advice.facts import Facts
 from vanidl.advice.finding import SEVERITIES, Finding, Rule, severity
 from vanidl.analyses import Results
@@ -24,10 +27,15 @@ from vanidl.breakdown import Breakdown
 from vanidl.breakdown.pipelines import Gains
 from vanidl.model.trace import Trace
 
+LEAST = 0.01
+"""Of the observed time: what cannot cost so much is not worth a change."""
+
 RULES: tuple[Rule, ...] = (
     *input_waits.RULES,
     *storage_benchmarks.RULES,
+    *storage_limits.RULES,
     *step_times.RULES,
+    *training_loop.RULES,
     *caching.RULES,
     *requests.RULES,
     *opens.RULES,
@@ -56,12 +64,21 @@ def apply(rule: Rule, facts: Facts) -> Finding | None:
     found = rule.find(facts)
     if found is None:
         return None
+    gain_s = None if found.claim is None else facts.bound(found.claim)
+    if gain_s is None and found.claim is not None and found.claim.window != INPUT:
+        return None  # what it would be a part of was not recorded
+    if gain_s is not None and gain_s[1] < LEAST * facts.base_s:
+        return None
+    most_s = None if gain_s is None else gain_s[1]
     return Finding(
         code=rule.code,
-        severity=severity(found.gain_at_most_s, facts.base_s, found.weight),
+        severity=severity(most_s, facts.base_s, found.weight),
         title=found.title,
         detail=found.detail,
         advice=found.advice,
         evidence=found.evidence,
-        gain_at_most_s=found.gain_at_most_s,
+        gain_at_most_s=most_s,
+        gain_s=gain_s,
+        cause=found.claim.name if found.claim is not None else "",
+        keeps=found.claim.keeps if found.claim is not None else "",
     )

@@ -11,7 +11,8 @@ from vanidl.advice.facts import Facts
 from vanidl.advice.finding import Finding, Remedy
 from vanidl.advice.frameworks import PYTORCH, TENSORFLOW
 from vanidl.advice.levers import EVERY_WORKER, Predicted, loader_call
-from vanidl.advice.proof import own_command
+from vanidl.advice.opens import PACK
+from vanidl.advice.proof import UNKNOWN, own_command
 from vanidl.advice.recording_gaps import OF_NO_KIND
 from vanidl.formatting.units import nbytes, plural
 
@@ -116,6 +117,8 @@ def _warm_start(context: Context) -> Advice:
         "dataset = dataset.repeat(epochs).prefetch(tf.data.AUTOTUNE)",
         "One pipeline over all epochs: its buffers do not run empty in between.",
     )
+    if "input_bound_workers" in context.codes and not context.run.starts_workers_anew:
+        return Advice("Start workers faster, and before the training begins")
     if context.run.starts_workers_anew:
         return Advice("Keep the workers over epochs", _of(context, explained, tensorflow))
     title = "Read the first batches of an epoch before it begins"
@@ -247,7 +250,7 @@ def _fewer_files(context: Context) -> Advice:
     )
     if context.codes <= {"file_read_again", "empty_reads"}:
         return Advice("Read small files once and keep what they hold", (remember,))
-    if "tiny_files" in context.codes:
+    if "tiny_files" in context.codes or any(f.advice == PACK for f in context.findings):
         return Advice("Pack the samples into larger files", (pack,))
     return Advice("Open files once and keep them open", (once, pack))
 
@@ -361,10 +364,93 @@ def _record_more(context: Context) -> Advice:
             return Advice("Record with workers that start once, or with DFTracer", (other,))
         both = replace(again, explanation="Profiler and I/O are then of one run, on one clock.")
         return Advice("Record profiler and I/O in one run", (both,))
-    return Advice("Record the run again, whole", (again,))
+    if context.run.by_calls and own.text != UNKNOWN:
+        # The tracer that it was recorded with: the same command would lose the same.
+        return Advice("Let every process end by itself, and keep all that the recorder wrote")
+    return Advice("Record what the log lacks", (again,))
+
+
+def _failed(context: Context) -> Advice:
+    return Advice(context.findings[0].title)
+
+
+def _hand_over(_context: Context) -> Advice:
+    smaller = Remedy(
+        "PyTorch",
+        "sample = torch.from_numpy(pixels)  # uint8, in the data set\n"
+        "images = images.to(device).float() / 255  # in the training loop",
+        "A quarter of the bytes of float32 go from the workers to the training process.",
+    )
+    return Advice("Hand over less from the workers: smaller types, only what is used", (smaller,))
+
+
+def _storage_limit(_context: Context) -> Advice:
+    copy = Remedy(
+        "Shell",
+        "cp -r DATA /dev/shm/data  # or a local disk; what does not fit, as smaller types",
+        "Later reads do not come from the storage that is at its limit.",
+    )
+    return Advice("Read fewer bytes: the storage is at its limit", (copy,))
+
+
+def _loop_work(context: Context) -> Advice:
+    part = context.findings[0].evidence.get("part")
+    if part == "prepare":
+        move = Remedy(
+            "PyTorch",
+            "loader = DataLoader(dataset, batch_size=batch_size, num_workers=2,\n"
+            "                    collate_fn=prepare)  # what the loop did to each batch",
+            "Workers prepare batches while the step computes.",
+        )
+        return Advice("Prepare batches in the workers, not in the training loop", (move,))
+    rarely = Remedy(
+        "Python",
+        "if step % 50 == 0:  # and once at the end\n    report(metrics)",
+        "What is shown every so many steps is computed as often.",
+    )
+    return Advice("Do less between steps: metrics and the like every so many", (rarely,))
+
+
+def _services(_context: Context) -> Advice:
+    queue = Remedy(
+        "Python",
+        "def send():\n"
+        "    while (row := rows.get()) is not None:\n"
+        "        session.post(url, json=row)\n\n"
+        "rows = queue.Queue()\n"
+        "threading.Thread(target=send, daemon=True).start()\n"
+        "rows.put(row)  # in the training loop, where it waited for the answer",
+        "The loop goes on; a thread waits.",
+    )
+    return Advice("Let a thread wait for what the training loop waits for", (queue,))
+
+
+def _syncs(_context: Context) -> Advice:
+    return Advice("Sync files once, not with each step")
+
+
+def _logging(_context: Context) -> Advice:
+    buffered = Remedy(
+        "Python",
+        "handler = logging.handlers.MemoryHandler(10_000, target=file_handler)",
+        "Lines are written many at a time.",
+    )
+    return Advice("Log less often, and through a buffer", (buffered,))
+
+
+def _validation(_context: Context) -> Advice:
+    return Advice("Validate less often, on less, or with workers that are kept")
 
 
 _ADVICE: dict[str, Callable[[Context], Advice]] = {
+    "failed": _failed,
+    "storage_limit": _storage_limit,
+    "hand_over": _hand_over,
+    "loop_work": _loop_work,
+    "services": _services,
+    "syncs": _syncs,
+    "logging": _logging,
+    "validation": _validation,
     "warm_start": _warm_start,
     "read_ahead": _read_ahead,
     "decode": _decode,

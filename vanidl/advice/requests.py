@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import math
 
+from vanidl.advice.claims import Claim
 from vanidl.advice.facts import MATTERS, Facts
 from vanidl.advice.finding import Rule, RuleResult, Value
+from vanidl.breakdown.causes import READ, STORAGE
 from vanidl.dataset.tfrecord import READ_BUFFER
 from vanidl.formatting.units import count, nbytes, number, percent, plural, seconds
 from vanidl.model.file_facts import ArrayFacts
 from vanidl.model.trace import OBJECT
 
+_READS = f"{STORAGE}.{READ}"
 MANY = 1000
 SMALL = 128 << 10
 RANDOM = 1 << 20
@@ -56,7 +59,7 @@ def _small_reads(facts: Facts) -> RuleResult | None:
             "busiest_file": busiest.path if busiest else None,
             "ranks_on_it": busiest.ranks if busiest else None,
         },
-        facts.io_bound_s,
+        facts.larger_reads(),
     )
 
 
@@ -72,7 +75,7 @@ def _random_reads(facts: Facts) -> RuleResult | None:
         detail,
         advice,
         {"jumps": jumps, "reads": facts.reads, "mean_bytes": facts.mean_read_nbytes},
-        facts.io_bound_s,
+        facts.larger_reads(),
     )
 
 
@@ -110,7 +113,7 @@ def _tfrecord_buffer(facts: Facts) -> RuleResult | None:
             "share_of_bytes": mode.share_of_bytes,
             "reads_at_8_mib": math.ceil(mode.reads * READ_BUFFER / (8 << 20)),
         },
-        facts.io_bound_s,
+        facts.larger_reads(),
     )
 
 
@@ -163,7 +166,7 @@ def _chunks(facts: Facts) -> RuleResult | None:
             "arrays_that_misfit": len(found),
             **worst,
         },
-        facts.io_bound_s,
+        facts.larger_reads(),
     )
 
 
@@ -188,7 +191,7 @@ def _misaligned(facts: Facts) -> RuleResult | None:
         "Align samples to the file system's unit (h5py: alignment_interval, alignment_threshold; "
         "padded shards), or set the stripe size to the size of a sample.",
         {"not_aligned": off, "operations": ops},
-        facts.io_bound_s,
+        facts.larger_reads(),
     )
 
 
@@ -206,7 +209,7 @@ def _empty_reads(facts: Facts) -> RuleResult | None:
         "Ask for the size that is known (os.fstat, then one read of that size; np.fromfile with "
         "count), and read small files once.",
         {"empty_reads": found.empty, "spent_s": found.empty_s},
-        gain_s,
+        Claim(_READS, within_s=gain_s),
     )
 
 
@@ -240,7 +243,7 @@ def _small(facts: Facts) -> RuleResult | None:
             "mean_request_s": each_s,
             "requests_at_once": at_once,
         },
-        facts.io_bound_s,
+        facts.reading(),
     )
 
 
@@ -268,7 +271,7 @@ def _asked_first(facts: Facts) -> RuleResult | None:
             "reads": facts.reads,
             "in_waits_s": asking_s,
         },
-        min(asking_s, facts.lost_s) if facts.lost_s is not None else asking_s,
+        Claim(STORAGE, within_s=asking_s),
     )
 
 

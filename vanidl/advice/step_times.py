@@ -5,10 +5,12 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from vanidl.advice.claims import ANY, Claim
 from vanidl.advice.facts import Facts
 from vanidl.advice.finding import Rule, RuleResult
 from vanidl.analyses.durations import DATA_READS, SLOW_FACTOR
 from vanidl.analyses.steps import StepTable
+from vanidl.breakdown.causes import STORAGE
 from vanidl.breakdown.step_records import first_within
 from vanidl.formatting.units import count, seconds, times
 
@@ -16,6 +18,7 @@ FIRST_FACTOR = 3.0
 TAIL_FACTOR = 2.0
 EXCESS_SHARE = 0.02
 FEWEST_STEPS = 20
+_MOST = 0.9
 MANY_READS = 1000
 _KEEP = "Keep workers over epochs (persistent_workers=True). "
 
@@ -42,12 +45,15 @@ def _slow_first(facts: Facts) -> RuleResult | None:
     if not first.any() or first.all():
         return None
     duration = table.duration_s
+    waits = None if np.isnan(table.input_wait_s).any() else table.input_wait_s
     usual = float(duration[~first].mean())  # a median misleads where workers hand over in turns
     ranks = len(np.unique(table.rank))
     excess = float(np.maximum(duration[first] - usual, 0).sum()) / ranks
     mean = float(duration[first].mean())
     if usual <= 0 or mean < FIRST_FACTOR * usual or excess < EXCESS_SHARE * facts.base_s:
         return None
+    if waits is not None and float(waits[first].mean() - waits[~first].mean()) < mean / 3:
+        return None  # the model is compiled, memory is taken: not a matter of input
     average = " on average" if first.sum() > 1 else ""
     return RuleResult(
         f"The first step of an epoch takes {times(mean / usual)} the usual time",
@@ -62,7 +68,7 @@ def _slow_first(facts: Facts) -> RuleResult | None:
             "mean_of_the_others_s": usual,
             "excess_s_a_rank": excess,
         },
-        excess,
+        Claim(ANY, within_s=excess),
     )
 
 
@@ -81,7 +87,7 @@ def _slow_tail(facts: Facts) -> RuleResult | None:
     excess = float(excess_of_each.sum()) / ranks
     waited = float(np.minimum(wait[slow], excess_of_each).sum()) / ranks
     is_slow = slowest >= TAIL_FACTOR * usual > 0 and excess >= EXCESS_SHARE * facts.base_s
-    if not is_slow or waited < excess / 2:
+    if not is_slow or waited < excess / 2 or _only_first_epoch(facts, table, rest, slow):
         return None
     return RuleResult(
         f"{int(slow.sum())} steps take at least twice the median, waiting for input",
@@ -96,8 +102,19 @@ def _slow_tail(facts: Facts) -> RuleResult | None:
             "excess_s_a_rank": excess,
             "of_it_input_wait_s": waited,
         },
-        waited,
+        Claim(ANY, within_s=waited),
     )
+
+
+def _only_first_epoch(
+    facts: Facts, table: StepTable, rest: NDArray[np.bool_], slow: NDArray[np.bool_]
+) -> bool:
+    """Whether the slow steps are those of the first of several epochs: it fills a cache."""
+    epochs = facts.account.phases.epochs if facts.account.phases else ()
+    if len(epochs) < 2:
+        return False
+    begins = table.start_s[rest][slow]
+    return bool((begins < epochs[1].start_s).mean() > _MOST)
 
 
 def _slow_operations(facts: Facts) -> RuleResult | None:
@@ -127,7 +144,7 @@ def _slow_operations(facts: Facts) -> RuleResult | None:
             "slow_reads": found.slow,
             "excess_s": found.excess_s,
         },
-        gain_s,
+        Claim(STORAGE, within_s=excess),
     )
 
 

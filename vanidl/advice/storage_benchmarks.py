@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from vanidl.advice.claims import ANY, BENCHMARK, Claim
 from vanidl.advice.facts import MATTERS, Facts
 from vanidl.advice.finding import MEDIUM, Rule, RuleResult
 from vanidl.analyses.benchmark import CAUSES, BenchmarkResult
@@ -42,7 +43,7 @@ def _wait(facts: Facts) -> RuleResult | None:
         + ".",
         _ADVICE[cause],
         {"cause": cause, "wait_s": wait_s, "total_s": total_s},
-        wait_s,
+        Claim(ANY, BENCHMARK, within_s=wait_s),
     )
 
 

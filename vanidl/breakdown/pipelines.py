@@ -28,6 +28,7 @@ from vanidl.breakdown.windows import INPUT_WAIT, SpansByRank, Tiles, tile_rank
 from vanidl.breakdown.without import Gain, Share, Sum, Where, Without
 from vanidl.model import intervals
 from vanidl.model.fetches import Fetches
+from vanidl.model.intervals import Intervals
 from vanidl.model.trace import SpanKind, Spans, Trace
 
 Int64Array = NDArray[np.int64]
@@ -286,6 +287,44 @@ class Gains:
             shares = [each.get(cause) for each in self.shares]
             self._known[asked] = self.machine.gain(shares, asked[1])
         return self._known[asked]
+
+    def without_times(
+        self, times: Mapping[int, Intervals], low_share: float, high_share: float
+    ) -> Gain:
+        """Bounds of the gain without what a rank does at some times that are no input waits.
+
+        Within the loop the run is run again, with what lies between two waits so much shorter:
+        waits may grow, where workers went on meanwhile. What lies before its first wait or behind
+        its last step is gained as it is.
+
+        Args:
+            times: of each rank, as a place in Trace.ranks.
+            low_share: of them, how much is taken away at least.
+            high_share: and at most.
+        """
+        inside_ns: list[Int64Array] = []
+        outside_ns = dict.fromkeys(times, 0.0)
+        for pipeline in self.pipelines:
+            f = pipeline.fetched
+            waits = np.sort(
+                np.concatenate(
+                    [p.fetched.wait_begin_ns for p in self.pipelines if p.fetched.rank == f.rank]
+                )
+            )
+            following = np.searchsorted(waits, f.wait_end_ns)
+            ends = np.append(waits, max(f.last_end_ns, int(f.wait_end_ns[-1])))
+            own = times.get(f.rank, intervals.EMPTY)
+            spent = intervals.covered_within(
+                own, f.wait_end_ns, np.maximum(ends[following], f.wait_end_ns)
+            )
+            inside_ns.append(spent)
+            if f.rank in times:
+                outside_ns[f.rank] -= float(spent.sum())
+        for rank, own in times.items():
+            outside_ns[rank] = max(outside_ns[rank] + own.length, 0.0)
+        return self.machine.shorten_steps(
+            inside_ns, low_share, high_share, max(outside_ns.values(), default=0.0)
+        )
 
 
 def open_gains(trace: Trace, of_process: Mapping[int, Served]) -> Gains | None:

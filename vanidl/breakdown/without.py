@@ -186,6 +186,44 @@ class Without:
         low_ns = float(min(max(low_ns - self._missed_ns, 0.0), high_ns))
         return Gain(low_ns, high_ns, touchable_ns, self._missed_ns, True, self._assumed)
 
+    def shorten_steps(
+        self,
+        between_ns: Sequence[Durations],
+        low_share: float,
+        high_share: float,
+        outside_ns: float = 0.0,
+    ) -> Gain:
+        """What the run gains where the time between a batch's wait and the next one is shorter.
+
+        Args:
+            between_ns: for each pipeline what is looked at of it, of each batch.
+            low_share: of it, how much is taken away at least.
+            high_share: and at most.
+            outside_ns: what is looked at outside the run that can be run again.
+        """
+        machine = self._machine
+        less = machine.by_column([each.astype(np.float64) for each in between_ns])
+        changes = [
+            Change(
+                {
+                    "until": [
+                        Shortened(chain.until, share * own)
+                        for chain, own in zip(machine.chains, less, strict=True)
+                    ]
+                }
+            )
+            for share in (low_share, high_share)
+        ]
+        low_ns, high_ns = (self._unchanged_ns - play(machine, changes)).tolist()
+        whole_ns = max((float(own.sum()) for own in less), default=0.0) + outside_ns
+        low_ns = max(low_ns - self._missed_ns, 0.0) + low_share * outside_ns
+        high_ns = min(high_ns + self._missed_ns + high_share * outside_ns, high_share * whole_ns)
+        if not self._trusted:
+            low_ns, high_ns = 0.0, high_share * whole_ns
+        return Gain(
+            min(low_ns, high_ns), high_ns, whole_ns, self._missed_ns, self._trusted, self._assumed
+        )
+
     def _change(
         self,
         removals: Sequence[_Removal],

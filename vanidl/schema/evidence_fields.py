@@ -35,6 +35,18 @@ requests_at_once | count | Requests under way at a time, on average
 rest_at_least_s | s | Part of the wait that was neither I/O nor metadata, at least
 samples_or_reads | count | Samples, or reads where samples are unknown
 evidence.share | 1 | Its share
+evidence.bytes_per_s | bytes/s | Most that the storage was seen to deliver
+evidence.reads_at_once | count | Reads under way at once, on average
+evidence.part | | Part of the step, or of what is waited for
+evidence.part_s | s | Its time, of the mean step
+evidence.mean_step_s | s | Mean training step
+evidence.validation_s | s | Validation in all
+evidence.steps_s | s | All training steps
+evidence.epoch_ends_s | s | Ends and beginnings of epochs, in all
+evidence.epochs | count | Epochs
+evidence.synced_s | s | Syncs of the training thread outside its waits
+evidence.written_s | s | Writes of the training thread outside its waits and saves
+evidence.exit_status | | Of the recorded command; 128 + N: signal N ended it
 share_of_io | 1 | Share of the time in I/O
 slow_reads | count | Reads far slower than the median
 smallest_share | 1 | Unique bytes of the rank that read least / those of the job

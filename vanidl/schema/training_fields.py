@@ -215,7 +215,17 @@ ceiling.kept | count | Batches that were kept for that, over all ranks
 kept_nbytes | bytes | Their memory
 ceiling.pairs | count | Pairs of runs that the interval is of
 remarks | | Loaders that stayed real, and why
+actions | | What to change: what failed, then what gains most, then what limits the numbers
+actions.cause | | What it takes away: a cause of the breakdown, or a window of the run
+gain_s | s | Saved at least and at most, per rank, of the observed time; null: no bound
+gain_share | 1 | The same as shares of the run time; null: no bound
+keeps | | What of the cause stays after the change; empty: nothing is known to
+actions.change | | What to do: code or a command to copy, or a sentence
+patch | | Of the run's own source, for git apply; null: the source is not at hand
 diagnoses | | Causes, the most important first
+diagnoses.cause | | What the change takes away
+findings.cause | | What a change takes away: a cause of the breakdown, or a window of the run
+step_at_most_s | s | Mean step where readers share the storage; null: as step_s
 code | | Name of it; stays the same between versions
 title | | In one line
 diagnoses.findings | | Codes of the findings that belong to it

@@ -6,21 +6,23 @@ from vanidl.schema import Kind, Partly
 
 _NUMBER = int | float | None
 _NUMBERS = (
-    "arrays_that_misfit", "blocked_s", "busy_s", "busy_s_a_rank", "busy_spread", "bytes_read",
-    "bytes_spread", "bytes_written", "checkpoints", "chunks_a_sample", "compute_s", "counter_s",
-    "delivery_s",
-    "different_bytes", "different_bytes_a_host", "empty_reads", "excess_s", "excess_s_a_rank",
-    "exposed_s", "files", "files_that_misfit", "fixed_part", "heads", "hidden_fraction",
-    "in_waits_s", "input_wait_io_s", "input_wait_s", "input_wait_share", "jumps", "lists",
-    "longest_s", "lost_to_input_s", "mean_bytes", "mean_of_the_others_s", "mean_request_s",
-    "mean_s", "median_bytes", "median_s", "median_step_s", "meta_s", "metadata_at_most_s",
-    "metadata_s", "not_aligned", "observed_io_s", "of_it_input_wait_s", "opens",
-    "opens_per_file_and_process", "operations", "p99_s", "posix_bytes", "processes_a_rank",
-    "ranks_on_it", "read_s", "reads", "reads_at_8_mib", "requests_at_once", "reread_factor",
+    "arrays_that_misfit", "blocked_s", "busy_s", "busy_s_a_rank", "busy_spread", "bytes_per_s",
+    "bytes_read", "bytes_spread", "bytes_written", "checkpoints", "chunks_a_sample", "compute_s",
+    "counter_s", "delivery_s", "different_bytes", "different_bytes_a_host", "empty_reads",
+    "epoch_ends_s", "epochs", "excess_s", "excess_s_a_rank", "exit_status", "exposed_s", "files",
+    "files_that_misfit", "fixed_part", "heads", "hidden_fraction", "in_waits_s", "input_wait_io_s",
+    "input_wait_s", "input_wait_share", "jumps", "lists", "longest_s", "lost_to_input_s",
+    "mean_bytes", "mean_of_the_others_s", "mean_request_s", "mean_s", "mean_step_s",
+    "median_bytes", "median_s", "median_step_s", "meta_s", "metadata_at_most_s", "metadata_s",
+    "not_aligned", "observed_io_s", "of_it_input_wait_s", "opens", "opens_per_file_and_process",
+    "operations", "p99_s", "part_s", "posix_bytes", "processes_a_rank", "ranks_on_it", "read_s",
+    "reads", "reads_at_8_mib", "reads_at_once", "requests_at_once", "reread_factor",
     "rest_at_least_s", "samples_a_chunk", "samples_or_reads", "share", "share_of_bytes",
     "share_of_io", "silent_ranks", "slow_reads", "smallest_share", "spent_s", "spread",
-    "starting_s", "stats", "stdio_bytes", "stopped_s", "total_s", "traced_fraction",
-    "uncertainty_s", "wait_s", "waiting_for_cores_s", "workers_side_by_side", "write_s", "writes",
+    "starting_s", "stats", "stdio_bytes", "steps_s", "stopped_s", "synced_s", "total_s",
+    "traced_fraction", "uncertainty_s", "validation_s", "wait_s",
+    "waiting_for_cores_s", "workers_side_by_side",
+    "write_s", "writes", "written_s",
 )  # fmt: skip
 _TEXTS = (
     "array",
@@ -31,6 +33,7 @@ _TEXTS = (
     "file",
     "message",
     "method",
+    "part",
     "reader",
 )
 _LISTS: dict[str, Kind] = {

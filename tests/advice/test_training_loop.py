@@ -1,0 +1,106 @@
+"""Rules about the training loop, on accounts of which one cell is set by hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tests.advice import labeled
+from vanidl.advice.facts import Facts
+from vanidl.advice.registry import RULES
+from vanidl.advice.training_loop import CALLS_SHARE, ENDS_SHARE, EVALUATION_SHARE, PART_SHARE
+from vanidl.breakdown.account import Breakdown, Column
+from vanidl.model.ending import Ending
+
+RULE = {rule.code: rule for rule in RULES}
+
+
+def facts_with(name: str = "healthy", **cells: float) -> Facts:
+    """A run in whose account cells have these shares of a training step, of each of them."""
+    run = labeled.made(name)
+    account = run.breakdown
+    ranks = len(account.ranks)
+    columns = dict(account.columns)
+    for key, share in cells.items():
+        window, _, name_of = key.partition("/")
+        per_run = window in ("phase", "epoch_end")
+        mean_ns = share * (account.steps_ns if per_run else account.length_ns("step"))
+        total = np.full(ranks, round(mean_ns * (1 if per_run else account.steps[0])))
+        columns[key] = Column(total, total, mean_ns, mean_ns)
+        if window == "step":
+            columns.pop(f"input_wait/{name_of}", None)
+    changed: Breakdown = replace(account, columns=columns)
+    return Facts(run.trace, run.results, changed)
+
+
+@pytest.mark.parametrize(
+    ("code", "key", "share"),
+    [
+        ("loop_work", "step_part/rest", PART_SHARE),
+        ("loop_work", "step_part/prepare", PART_SHARE),
+        ("loop_syncs", "step/storage.sync", CALLS_SHARE),
+        ("loop_writes", "step/storage.write", CALLS_SHARE),
+        ("loop_blocked", "step/blocked.network", ENDS_SHARE),
+        ("loop_blocked", "step/blocked.sleep", ENDS_SHARE),
+        ("long_validation", "phase/validation", EVALUATION_SHARE / (1 - EVALUATION_SHARE)),
+    ],
+)
+def test_what_the_loop_does_is_named_from_its_threshold_on(code, key, share):
+    assert RULE[code].find(facts_with(**{key: 0.98 * share})) is None
+    found = RULE[code].find(facts_with(**{key: 1.02 * share}))
+    assert found is not None
+    assert found.claim is not None
+
+
+def test_own_work_is_not_what_the_loop_waits_for():
+    parts = {"step_part/rest": 0.5, "step_part/rest/storage": 0.45}
+    assert RULE["loop_work"].find(facts_with(**parts)) is None
+
+
+@pytest.mark.parametrize(("name", "epochs"), [("one_epoch", 1), ("healthy", 2)])
+def test_ends_of_epochs_are_named_where_workers_start_anew_with_epochs_to_come(name, epochs):
+    recipe = replace(labeled.RECIPES["healthy"], epochs=epochs)
+    run = labeled.trace_of(recipe)
+    results = labeled.analyse(run)
+    facts = Facts(run, results)
+    ends_ns = facts.account.steps_ns
+    column = Column(np.array([round(ends_ns)]), np.array([round(ends_ns)]), ends_ns, ends_ns)
+    account = replace(facts.account, columns={**facts.account.columns, "epoch_end/": column})
+    found = RULE["epoch_ends"].find(Facts(run, results, account))
+    assert (found is not None) == (epochs > 1 and facts.starts_workers_anew)
+    if found is not None:
+        assert found.claim.stays == pytest.approx(1 / epochs)
+
+
+def test_a_program_that_failed_comes_first():
+    run = labeled.made("in_process_slow_storage")
+    failed = replace(run, trace=replace(run.trace, ending=Ending(1, None, "OSError: full")))
+    assert failed.diagnoses[0].code == "failed"
+    assert "OSError: full" in failed.diagnoses[0].title
+    ended = replace(run, trace=replace(run.trace, ending=Ending(0)))
+    assert all(d.code != "failed" for d in ended.diagnoses)
+
+
+@pytest.mark.parametrize(
+    ("code", "cause"),
+    [
+        ("input_bound_blocked", "blocked.lock"),
+        ("input_bound_blocked", "blocked.network"),
+        ("input_bound_cores", "too_few_cores"),
+    ],
+)
+def test_waits_are_for_what_holds_half_of_them(code, cause):
+    run = labeled.made("in_process_slow_storage")
+    waited_ns = run.breakdown.length_ns("input_wait")
+    for share, is_named in ((0.49, False), (0.51, True)):
+        part_ns = share * waited_ns
+        cell = Column(np.array([int(part_ns)]), np.array([int(part_ns)]), part_ns, part_ns)
+        nothing = Column(np.array([0]), np.array([0]), 0.0, 0.0)
+        columns = {**run.breakdown.columns, f"input_wait/{cause}": cell, STORED: nothing}
+        facts = Facts(run.trace, run.results, replace(run.breakdown, columns=columns))
+        assert (RULE[code].find(facts) is not None) == is_named
+
+
+STORED = "input_wait/storage"

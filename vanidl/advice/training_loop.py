@@ -1,0 +1,185 @@
+"""What the training thread does beside its model and its waits: own work, evaluation, logs."""
+
+from __future__ import annotations
+
+from vanidl.advice.claims import ANY, LOOP, Claim
+from vanidl.advice.facts import Facts
+from vanidl.advice.finding import Rule, RuleResult
+from vanidl.breakdown.account import EPOCH_END, MEAN, PHASE, STEP_PART
+from vanidl.breakdown.causes import BLOCKED, STORAGE, SYNC, WRITE
+from vanidl.breakdown.costs import PARTS_BESIDE_THE_MODEL
+from vanidl.formatting.units import percent, plural, seconds
+
+PART_SHARE = 0.10
+EVALUATION_SHARE = 0.20
+ENDS_SHARE = 0.05
+CALLS_SHARE = 0.02
+_SYNCS, _WRITES = f"{STORAGE}.{SYNC}", f"{STORAGE}.{WRITE}"
+_PARTS = {
+    "prepare": (
+        "on the batch before the model is called",
+        "Do it in the data set or its collate_fn, so that workers do it while the step computes; "
+        "or on the device, a batch at a time.",
+    ),
+    "rest": (
+        "behind the model: metrics, logging, bookkeeping",
+        "Do it every so many steps, on tensors instead of in Python loops, or in a thread or "
+        "process of its own; read values off the device once, when they are shown.",
+    ),
+}
+
+
+def _own_work(facts: Facts) -> RuleResult | None:
+    account = facts.account
+    step_ns = account.length_ns("step")
+    costs = {
+        part: account.cell(f"{MEAN}/{STEP_PART}/{part}").low_ns
+        - account.cell(f"{MEAN}/{STEP_PART}/{part}/{STORAGE}").high_ns
+        - account.cell(f"{MEAN}/{STEP_PART}/{part}/{BLOCKED}").low_ns
+        for part in PARTS_BESIDE_THE_MODEL
+        if f"{STEP_PART}/{part}" in account.columns
+    }
+    part = max(costs, key=lambda each: costs[each], default=None)
+    if part is None or costs[part] < PART_SHARE * step_ns:
+        return None
+    where, advice = _PARTS[part]
+    return RuleResult(
+        f"The training loop itself works {percent(costs[part] / step_ns)} of each step {where}",
+        f"{seconds(costs[part] / 1e9)} of the {seconds(step_ns / 1e9)} of the mean step.",
+        advice,
+        {"part": part, "part_s": costs[part] / 1e9, "mean_step_s": step_ns / 1e9},
+        Claim(ANY, part, keeps="what of it has to be done in the loop"),
+    )
+
+
+def _evaluation(facts: Facts) -> RuleResult | None:
+    account = facts.account
+    spent_ns = account.cell(f"{MEAN}/{PHASE}/validation").low_ns
+    whole_ns = spent_ns + account.steps_ns
+    if not whole_ns or spent_ns < EVALUATION_SHARE * whole_ns:
+        return None
+    return RuleResult(
+        f"Validation takes {percent(spent_ns / whole_ns)} of training and validation together",
+        f"{seconds(spent_ns / 1e9)} beside {seconds(account.steps_ns / 1e9)} of training steps.",
+        "Validate less often or on a part of the data, in larger batches under torch.no_grad(), "
+        "with a loader that keeps its workers (persistent_workers=True) from one to the next.",
+        {"validation_s": spent_ns / 1e9, "steps_s": account.steps_ns / 1e9},
+        Claim(ANY, "validation", keeps="the validation that is wanted"),
+    )
+
+
+def _epoch_ends(facts: Facts) -> RuleResult | None:
+    account, epochs = facts.account, facts.epochs
+    spent_ns = account.length_ns(EPOCH_END)
+    if epochs < 2 or not facts.starts_workers_anew:
+        return None
+    if spent_ns < ENDS_SHARE * (account.steps_ns + spent_ns):
+        return None
+    return RuleResult(
+        f"Ending and beginning epochs takes {seconds(spent_ns / 1e9)}",
+        f"In each of {plural(epochs, 'epoch')} workers are stopped and started anew.",
+        "Keep the workers from epoch to epoch: DataLoader(persistent_workers=True).",
+        {"epoch_ends_s": spent_ns / 1e9, "epochs": epochs},
+        Claim(ANY, EPOCH_END, stays=1 / epochs, keeps="the first start and the last end"),
+    )
+
+
+def _in_loop(facts: Facts, cause: str) -> float:
+    """Share of the training steps that a cause takes outside of their input waits, at least."""
+    steps_ns = facts.account.steps_ns
+    return facts.in_loop_ns(cause)[0] / steps_ns if steps_ns else 0.0
+
+
+def _syncs(facts: Facts) -> RuleResult | None:
+    share = _in_loop(facts, _SYNCS)
+    if share < CALLS_SHARE:
+        return None
+    spent_s = facts.in_loop_ns(_SYNCS)[0] / 1e9
+    return RuleResult(
+        f"The training loop waits {percent(share)} of its time until data is on the disk",
+        f"fsync and the like took {seconds(spent_s)} in the training thread, outside of saves.",
+        "Sync once at the end or with a checkpoint, not with each line; a file system keeps what "
+        "was written without that, unless the node itself goes down.",
+        {"synced_s": spent_s},
+        Claim(_SYNCS, LOOP),
+    )
+
+
+def _logging(facts: Facts) -> RuleResult | None:
+    share = _in_loop(facts, _WRITES)
+    if share < CALLS_SHARE:
+        return None
+    spent_s = facts.in_loop_ns(_WRITES)[0] / 1e9
+    rows = [r for r in facts.results.files.rows if r.writes and r.kind != "checkpoint"]
+    main = max(rows, key=lambda r: r.writes, default=None)
+    named = f", most of them to {main.path}" if main is not None else ""
+    return RuleResult(
+        f"The training loop writes {percent(share)} of its time, outside of saves",
+        f"Writes took {seconds(spent_s)} in the training thread{named}.",
+        "Log every so many steps, and through a buffer (logging.handlers.MemoryHandler, a queue "
+        "and a thread), not line by line.",
+        {"written_s": spent_s, "file": main.path if main is not None else None},
+        Claim(_WRITES, LOOP),
+    )
+
+
+def _blocked(facts: Facts) -> RuleResult | None:
+    shares = {part: _in_loop(facts, f"{BLOCKED}.{part}") for part in _WAITS_FOR}
+    part = max(shares, key=lambda each: shares[each])
+    if shares[part] < ENDS_SHARE:
+        return None
+    spent_s = facts.in_loop_ns(f"{BLOCKED}.{part}")[0] / 1e9
+    what, advice = _WAITS_FOR[part]
+    return RuleResult(
+        f"The training loop waits {percent(shares[part])} of its time for {what}",
+        f"{seconds(spent_s)} in the training thread, outside of its input waits.",
+        advice,
+        {"blocked_s": spent_s, "part": part},
+        Claim(f"{BLOCKED}.{part}", LOOP),
+    )
+
+
+_WAITS_FOR = {
+    "network": (
+        "an answer over the network",
+        "Send metrics and the like from a queue by a thread of its own, many at a time; the loop "
+        "then never waits for the service.",
+    ),
+    "sleep": ("a timer", "Find what sleeps in the loop: a poll, a retry, a rate limit."),
+    "child": ("a child process", "Start the process once, or let it run beside the loop."),
+    "lock": (
+        "a lock",
+        "See which thread holds it: one that saves or logs in the background, or the "
+        "interpreter's own lock.",
+    ),
+}
+
+RULES = (
+    Rule(
+        "loop_work", "time of a step outside waits, model and optimizer, without storage",
+        "10 % of the mean step, where parts of steps were recorded",
+        "what the loop does itself no worker can do ahead", _own_work,
+    ),
+    Rule(
+        "long_validation", "validation / training and validation", "20 %",
+        "a validation is wanted; a fifth of the time is more than most plan for", _evaluation,
+    ),
+    Rule(
+        "epoch_ends", "time in ends and beginnings of epochs / training",
+        "5 %, with workers that are started anew, and epochs to come",
+        "persistent_workers=True takes away all but the first start", _epoch_ends,
+    ),
+    Rule(
+        "loop_syncs", "fsync and the like in the training thread outside waits / training steps",
+        "2 %", "what is synced with each step waits for the device each time", _syncs,
+    ),
+    Rule(
+        "loop_writes", "writes in the training thread outside waits and saves / training steps",
+        "2 %", "a log does not have to stop training", _logging,
+    ),
+    Rule(
+        "loop_blocked",
+        "the training thread on the network, a timer, a child or a lock / training steps",
+        "5 %, outside of input waits", "the loop computes nothing meanwhile", _blocked,
+    ),
+)  # fmt: skip
