@@ -24,6 +24,7 @@ from vanidl.analyses.coverage import Coverage
 from vanidl.analyses.dataset import Dataset
 from vanidl.analyses.files import FileTotals
 from vanidl.analyses.lines import Lines
+from vanidl.analyses.memory import Memory
 from vanidl.analyses.placement import Placement
 from vanidl.analyses.sizes import Sizes
 from vanidl.analyses.steps import Steps
@@ -156,6 +157,11 @@ class Run:
     def lines(self) -> Lines | None:
         """Which lines of the program fetches and steps spend their time in."""
         return self.results.lines
+
+    @property
+    def memory(self) -> Memory | None:
+        """What the processes took of memory, where a recorder looked at them."""
+        return self.results.memory
 
     @property
     def benchmarks(self) -> tuple[BenchmarkResult, ...]:

@@ -37,7 +37,7 @@ def disk_with(monkeypatch: pytest.MonkeyPatch, free: object) -> None:
         left = free() if callable(free) else free
         if isinstance(left, OSError):
             raise left
-        return SimpleNamespace(f_bavail=left, f_frsize=1, f_blocks=1)
+        return SimpleNamespace(f_bavail=left, f_bfree=left, f_frsize=1, f_blocks=1)
 
     monkeypatch.setattr(free_space.os, "statvfs", statvfs)
 

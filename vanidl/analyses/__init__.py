@@ -28,6 +28,7 @@ from vanidl.analyses import (
     heatmaps,
     latencies,
     lines,
+    memory,
     operations,
     placement,
     sizes,
@@ -50,6 +51,7 @@ from vanidl.analyses.files import FileTotals
 from vanidl.analyses.filetimeline import FileTimeline
 from vanidl.analyses.latencies import Latencies
 from vanidl.analyses.lines import Lines
+from vanidl.analyses.memory import Memory
 from vanidl.analyses.operations import Operations
 from vanidl.analyses.placement import Placement
 from vanidl.analyses.reducing import Reduction, reduce_parts
@@ -99,6 +101,7 @@ class Results:
     durations: Durations | None = None
     latencies: Latencies | None = None
     lines: Lines | None = None
+    memory: Memory | None = None
     benchmarks: tuple[BenchmarkResult, ...] = ()
     operations: Operations = operations.NOTHING
     saves: tuple[Burst, ...] = ()
@@ -216,6 +219,7 @@ def _each_alone(
         "latencies": latencies.finish(reduced["latencies"], chosen),
         "benchmarks": benchmark.finish(reduced["operations"], chosen),
         "lines": lines.finish(chosen),
+        "memory": memory.finish(chosen),
     }
 
 

@@ -60,6 +60,7 @@ def anonymous(trace: Trace, names: Pseudonyms) -> Trace:
         checkpoint_calls=tuple(
             replace(c, path=names.path(c.path) if c.path else "") for c in trace.checkpoint_calls
         ),
+        memory=tuple(replace(m, host=names.host(m.host)) for m in trace.memory),
         lines=tuple(_part(part, names) for part in trace.lines),
         fetches=replace(trace.fetches, names=tuple(map(names.text, trace.fetches.names))),
         states=States(tuple(_thread(thread, names) for thread in trace.states.threads)),

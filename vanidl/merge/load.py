@@ -26,7 +26,7 @@ from vanidl.merge.tracers import traced_once
 from vanidl.model.file_kinds import parse_rules
 from vanidl.model.trace import Trace
 from vanidl.model.warnings import UNUSABLE, Notice
-from vanidl.readers import ceiling_json, discover, run_json
+from vanidl.readers import ceiling_json, discover, memory_looks, run_json
 from vanidl.readers.discover import Found
 from vanidl.readers.format import Progress, Reading, Records
 from vanidl.readers.records import CounterFile, ProfileTrace, TracerLog
@@ -194,9 +194,11 @@ def _with_record(trace: Trace, record: run_json.RunRecord | None) -> Trace:
 
 
 def _with_ceiling(trace: Trace, found: Found) -> Trace:
-    """The trace with what `vanidl ceiling` measured of the run."""
+    """The trace with what `vanidl ceiling` measured of the run, and with its memory."""
     ceiling, notices = ceiling_json.gather(found.run_records)
-    return replace(trace, ceiling=ceiling, warnings=(*trace.warnings, *notices))
+    memory, unreadable = memory_looks.gather(found.run_records)
+    warnings = (*trace.warnings, *notices, *unreadable)
+    return replace(trace, ceiling=ceiling, memory=memory, warnings=warnings)
 
 
 def _own_profiles(

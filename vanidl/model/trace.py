@@ -25,6 +25,7 @@ from vanidl.model.fetches import NO_FETCHES, Fetches
 from vanidl.model.file_kinds import DATASET
 from vanidl.model.intervals import Intervals
 from vanidl.model.lines import SampledPart
+from vanidl.model.memory import HostMemory
 from vanidl.model.states import NO_STATES, States
 from vanidl.model.user_data import UserData
 from vanidl.model.warnings import Notice
@@ -408,6 +409,7 @@ class Trace:
     user_data: UserData = field(default_factory=UserData)
     fetches: Fetches = NO_FETCHES
     checkpoint_calls: tuple[CheckpointCall, ...] = ()  # by start
+    memory: tuple[HostMemory, ...] = ()  # of each host with a recorder
     lines: tuple[SampledPart, ...] = ()
     """Which lines of the program took the time of fetches and steps, where they were sampled: of
     all ranks together, whatever is selected."""

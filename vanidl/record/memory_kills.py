@@ -17,20 +17,25 @@ _COUNT = re.compile(r"^oom_kill (\d{1,18})$", re.M)
 def memory_kills() -> int | None:
     """How many so far; None where nothing counts them.
 
-    A process counts in its own group, whichever limit above it was met. In a container the group
-    may be named by its place outside: then the files are those of the root here.
+    A process counts in its own group, whichever limit above it was met.
     """
-    for path in _files():
-        try:
-            count = _COUNT.search(path.read_text("ascii", "replace"))
-        except OSError:
-            continue
-        if count:
-            return int(count[1])
+    for folder in control_group_folders():
+        for name in ("memory.events", "memory.oom_control"):
+            try:
+                count = _COUNT.search((folder / name).read_text("ascii", "replace"))
+            except OSError:
+                continue
+            if count:
+                return int(count[1])
     return None
 
 
-def _files() -> Iterator[Path]:
+def control_group_folders() -> Iterator[Path]:
+    """Where the files of our control group of memory may be, the likeliest first.
+
+    In a container the group may be named by its place outside: then the files are those of the
+    root here.
+    """
     try:
         lines = _GROUPS.read_text("utf-8", "surrogateescape").splitlines()
     except OSError:
@@ -39,8 +44,8 @@ def _files() -> Iterator[Path]:
         number, _, rest = line.partition(":")
         controllers, _, place = rest.partition(":")
         if number == "0":
-            yield _ROOT / place.lstrip("/") / "memory.events"
-            yield _ROOT / "memory.events"
+            yield _ROOT / place.lstrip("/")
+            yield _ROOT
         elif "memory" in controllers.split(","):
-            yield _ROOT / "memory" / place.lstrip("/") / "memory.oom_control"
-            yield _ROOT / "memory" / "memory.oom_control"
+            yield _ROOT / "memory" / place.lstrip("/")
+            yield _ROOT / "memory"

@@ -18,6 +18,7 @@ from vanidl.record.alive import sign_of_life
 from vanidl.record.free_space import FLOOR_NBYTES, FreeSpace
 from vanidl.record.last_errors import take_last_error
 from vanidl.record.launch import Ended, passed_on, run
+from vanidl.record.memory import MemoryLooks
 from vanidl.record.memory_kills import memory_kills
 from vanidl.record.recorder import AUTO, ENDED, TRACERS, Tracer
 from vanidl.record.run_record import run_record
@@ -89,21 +90,24 @@ def record(
     if events is not None:
         chosen = replace(chosen, environment={**chosen.environment, own.EVENTS: str(events)})
     journals = root / steps.FOLDER if with_steps else None
+    memory = MemoryLooks(root)
     space = FreeSpace(root, keep_free_nbytes, journals, chosen.stop)
     if space.first_look():
         chosen = no_tracer.tracer(root)
+        memory.stop()
     if chosen.harm and tell is not None:
         tell(chosen.harm)
     with (
         _without_traces_of_none(root),
         sampling(root, wanted=with_steps and not space.stopped_ns) as sampler,
         passed_on() as signals,
-        sign_of_life(root, lambda: _look(space, sampler)),
+        sign_of_life(root, lambda: _look(space, sampler, memory)),
     ):
         more = steps.environment(root, waits, profile_steps, replay) if with_steps else {}
         environment = _environment(chosen, root, more)
         killed_before = memory_kills()
-        ended = run(command, environment, signals, lambda watch: _sample(watch, sampler))
+        ended = run(command, environment, signals, lambda watch: _sample(watch, sampler, memory))
+        memory.close()
         if journals is not None:
             keep_source_lines(journals, ended.start_ns)
         result = replace(
@@ -124,14 +128,17 @@ def record(
     return Recorded(root, ended.exit_status, chosen.name, ended.cpu_s, result, problem, said)
 
 
-def _look(space: FreeSpace, sampler: Sampler | None) -> None:
+def _look(space: FreeSpace, sampler: Sampler | None, memory: MemoryLooks) -> None:
     """Looks at the space of RUN, and stops what is not stopped by it."""
-    if space.look() and sampler is not None:
-        sampler.stop()
+    if space.look():
+        memory.stop()
+        if sampler is not None:
+            sampler.stop()
 
 
-def _sample(watch: Watch, sampler: Sampler | None) -> None:
-    """Has the processes sampled that were seen."""
+def _sample(watch: Watch, sampler: Sampler | None, memory: MemoryLooks) -> None:
+    """Has the processes sampled that were seen, and their memory looked at."""
+    memory.look(watch.seen.values())
     if sampler is not None:
         sampler.add(watch.seen.values())
 

@@ -28,6 +28,28 @@ breakdown.mean.input_wait_s | s | Input waits of training steps, summed; null wi
 breakdown.per_rank.input_wait_s | s | Input waits of training steps, summed; null without steps
 input_wait | s | Input waits of training steps by cause, summed; null without steps
 phase_causes | s | Each phase by cause
+memory | | Memory of the run's processes, seen from outside; null: not recorded
+memory.kind | | copies (workers made shared pages their own), in_flight, growth or steady
+peak_nbytes | bytes | All processes at one time, at most; shared pages by their share
+peak_training_nbytes | bytes | Training processes of the host, without shared memory
+peak_workers_nbytes | bytes | Their workers, without shared memory
+peak_shared_nbytes | bytes | Shared memory, batches on their way among it
+memory.workers | count | Workers at one time, at most
+copied_nbytes | bytes | What workers made their own of what they shared with their parent
+growth_nbytes_per_s | bytes/s | Growth at the end; null: no trend that holds
+growth_nbytes_per_epoch | bytes | Mean growth of the peak an epoch, from the second on
+limit_nbytes | bytes | What the processes may take; null: not known
+limit_of | | What limits it: control group or machine
+left_nbytes | bytes | What was left to the limit at least; null: not known
+out_of_memory_s | s | Seconds to the limit, were growth to go on; null: no such trend
+batches_in_flight | count | Batches that loaders ask for ahead; null: not known
+memory.series | | Each host over time, a thousand points at most, the largest of each stretch
+memory.series.host | | Host
+memory.series.at_s | s | Since the job began
+training_nbytes | bytes | Training processes, without shared memory
+workers_nbytes | bytes | Workers, without shared memory
+shared_memory_nbytes | bytes | Shared memory
+other_nbytes | bytes | Other processes of the command
 lines | | Lines of the program that fetches and steps spend their time in; null: not sampled
 lines.fetch | | Fetches of loaders; null: not sampled
 lines.loop | | Steps between their batches: the function with the loop; null: not sampled

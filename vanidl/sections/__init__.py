@@ -33,6 +33,7 @@ from vanidl.sections import (
     kinds,
     layers,
     lines,
+    memory,
     mounts,
     never_read,
     overlap,
@@ -71,6 +72,7 @@ SECTIONS: tuple[Section, ...] = (
     each_step.SECTION,
     fetches.SECTION,
     lines.SECTION,
+    memory.SECTION,
     placement.SECTION,
     throughput.SECTION,
     sizes.SECTION,
@@ -95,8 +97,8 @@ SECTIONS: tuple[Section, ...] = (
 
 TEXT_ORDER = (
     "coverage", "findings", "job", "breakdown", "summary", "sizes", "durations", "dataset",
-    "phases", "steps", "each step", "overlap", "benchmark", "fetches", "lines", "ceiling",
-    "what if", "placement", "kinds", "files",
+    "phases", "steps", "each step", "overlap", "benchmark", "fetches", "lines", "memory",
+    "ceiling", "what if", "placement", "kinds", "files",
 )  # fmt: skip
 """Names of sections in the order of the text."""
 
@@ -104,8 +106,8 @@ JSON_ORDER = (
     "job", "coverage", "io", "io.sizes", "io.access", "io.durations", "io.files.count",
     "io.files.by_kind", "io.files.by_mount", "io.files.by_file_system", "io.files.stripes",
     "io.dataset", "io.balance", "io.timeline", "storage", "layers", "breakdown", "steps", "overlap",
-    "fetches", "lines", "placement", "epochs", "phases", "throughput", "step_parts", "ceiling",
-    "diagnoses", "findings", "what_if", "benchmarks",
+    "fetches", "lines", "memory", "placement", "epochs", "phases", "throughput", "step_parts",
+    "ceiling", "diagnoses", "findings", "what_if", "benchmarks",
 )  # fmt: skip
 """Paths in the order of the JSON contract."""
 

@@ -30,6 +30,7 @@ from vanidl.record.life import Life, anyone_lives, look_at
 from vanidl.record.steps import FOLDER
 from vanidl.watch.activity import activity_of
 from vanidl.watch.condition import STALL_S, Condition, State, condition_of
+from vanidl.watch.memory import LiveMemory
 from vanidl.watch.processes import ProcessReads
 from vanidl.watch.state import RankState, ReadState, RunState, Waited, WorkerState
 
@@ -124,6 +125,7 @@ class WatchedRun:
         self._files: dict[str, _File] = {}
         self._reads = ProcessReads(folder / FOLDER)
         self._recent = {source: Recent() for source in ("calls", "storage", "objects")}
+        self._memory = LiveMemory(folder)
         self._recorder: Recorder | None = None
         self._sign: tuple[int, int] = (0, 0)  # when the recorder wrote it, when that was found
         self._said = (-1, 0)  # the look of the recorder that it tells of, and when that was found
@@ -169,6 +171,7 @@ class WatchedRun:
             problems=tuple(self._problems()),
             is_behind=left <= 0 and any(journal.is_behind for journal in journals),
             is_exact=all(journal.is_exact for journal in journals),
+            memory=self._memory.look(at_ns / 1e9),
             ending=self._ending() if ended else None,
         )
 

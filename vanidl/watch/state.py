@@ -8,6 +8,7 @@ from vanidl.advice.input_waits import BOUND_SHARE
 from vanidl.formatting.units import count, percent, plural, seconds
 from vanidl.model.ending import Ending
 from vanidl.watch.condition import STARTING, Condition, State
+from vanidl.watch.memory import MemoryState
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +82,7 @@ class RunState:
     problems: tuple[str, ...] = ()
     is_behind: bool = False
     is_exact: bool = True
+    memory: MemoryState | None = None  # None: not looked at
     ending: Ending | None = None  # None: it goes on, or its record cannot be read
 
     @property

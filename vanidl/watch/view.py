@@ -16,6 +16,7 @@ from vanidl.formatting.units import (
     steps_per_second,
     text,
 )
+from vanidl.watch.memory import MemoryState
 from vanidl.watch.state import RankState, ReadState, RunState, steps_words, verdict, waited
 
 WIDTH = 80
@@ -33,7 +34,14 @@ Line = tuple[str, str]
 
 def screen(state: RunState, width: int = WIDTH) -> list[Line]:
     """The state in some lines of at most so many columns; names in it are printable."""
-    lines = [*_head(state), *_reads(state), *_slowest(state), ("", ""), *_ranks(state)]
+    lines = [
+        *_head(state),
+        *_reads(state),
+        *_memory(state),
+        *_slowest(state),
+        ("", ""),
+        *_ranks(state),
+    ]
     return [(words[:width], style) for words, style in lines]
 
 
@@ -49,6 +57,7 @@ def line(state: RunState, elapsed_s: float, width: int = WIDTH) -> str:
         f"{slowest.label} waits {percent(slowest.latest_share)}"
         if slowest and len(state.ranks) > 1
         else "",
+        running_out(state.memory) if state.memory else "",
         f"{worker.label}: {seconds(worker.batch_s)} a batch" if worker else "",
         *state.problems,
     ]
@@ -115,6 +124,23 @@ def _reads(state: RunState) -> Iterator[Line]:
 def _read(read: ReadState) -> str:
     per_s = f"{bandwidth(read.per_s)}, " if read.per_s is not None else ""
     return f"{per_s}{nbytes(read.nbytes)} in all {_READS[read.source]}"
+
+
+def _memory(state: RunState) -> Iterator[Line]:
+    found = state.memory
+    if found is None or state.condition.is_over:
+        return
+    limit = "" if found.limit_nbytes is None else f" of {nbytes(found.limit_nbytes)}"
+    out = running_out(found)
+    words = f"{nbytes(found.nbytes)}{limit}{', ' if out else ''}{out}"
+    yield f"memory      {words}", "bold red" if out else ""
+
+
+def running_out(memory: MemoryState) -> str:
+    """`out of memory in about 40 min`, "" where no trend holds."""
+    if memory.out_of_memory_s is None:
+        return ""
+    return f"out of memory in about {seconds(memory.out_of_memory_s)}"
 
 
 def _slowest(state: RunState) -> Iterator[Line]:

@@ -19,7 +19,7 @@ from vanidl.formatting.names import elided
 from vanidl.formatting.units import count, percent, plural, seconds
 from vanidl.model.trace import Trace
 from vanidl.model.warnings import LOWER_BOUNDS, UNREAD, serious_codes
-from vanidl.wording import benchmark, ceiling, costs, tracing
+from vanidl.wording import benchmark, ceiling, costs, memory, tracing
 from vanidl.wording.basis import hidden_words, steps_name
 from vanidl.wording.data import part_words
 from vanidl.wording.ending import ending_words
@@ -85,6 +85,7 @@ def headline(trace: Trace, results: Results, account: Breakdown) -> Headline:
             _moved_elsewhere(title, results.summary),
             placement_bounds(results.placement),
             *sentences(results.lines),
+            memory.sentence(results.memory, trace.ending),
             stdio_part(results.summary),
             objects_part(results.summary),
         )
@@ -101,6 +102,7 @@ def headline(trace: Trace, results: Results, account: Breakdown) -> Headline:
         _beside_training(account, lead.window),
         _starving(overlap),
         *sentences(results.lines),
+        memory.sentence(results.memory, trace.ending),
         _ranks(overlap, account),
         _through_communication(overlap),
         _unobserved(overlap),

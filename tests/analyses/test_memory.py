@@ -1,0 +1,189 @@
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vanidl.analyses.memory import (
+    COPIES,
+    GROWTH,
+    IN_FLIGHT,
+    LEAST_NBYTES,
+    STEADY,
+    finish,
+    totals,
+    trend,
+)
+from vanidl.model.ending import Ending
+from vanidl.model.fetches import NO_FETCHES
+from vanidl.model.memory import HostMemory, ProcessMemory
+from vanidl.model.trace import SpanKind
+from vanidl.wording.memory import peak_words, sentence, what
+
+MIB = 1 << 20
+GIB = 1 << 30
+LOOKS = 61  # a second apart
+AT = np.arange(LOOKS, dtype=np.int64) * 10**9 + 10**18
+
+
+def grown(first, last, looks=LOOKS):
+    return np.linspace(first, last, looks).astype(np.int64)
+
+
+def process(pid, parent, resident, private, shared_memory=0, every=4):
+    """One whose pages are walked at every fourth look; what is not private is another's."""
+    resident = np.broadcast_to(resident, LOOKS).astype(np.int64)
+    private = np.broadcast_to(private, LOOKS).astype(np.int64)
+    walks = slice(None, None, every)
+    shared = np.full(LOOKS, shared_memory, np.int64)[walks]
+    return ProcessMemory(
+        pid, parent, AT, resident, np.zeros(LOOKS, np.int64), AT[walks],
+        private[walks] + shared, private[walks], shared, np.zeros_like(shared),
+    )  # fmt: skip
+
+
+def run_of(*processes, limit=64 * GIB, of="control group", dev_shm=0, available=-1, epochs=0):
+    shm = np.broadcast_to(dev_shm, LOOKS).astype(np.int64)
+    unknown = np.full(LOOKS, -1, np.int64)
+    host = HostMemory(
+        "node", limit, of, processes, AT, shm, np.full(LOOKS, available, np.int64), unknown, unknown
+    )
+    edges = np.linspace(AT[0], AT[-1] + 1, epochs + 1).astype(np.int64)
+    spans = SimpleNamespace(
+        kind=np.full(epochs, SpanKind.EPOCH, np.uint8), process=np.zeros(epochs, np.int32),
+        start=edges[:-1], end=edges[1:],
+    )  # fmt: skip
+    return SimpleNamespace(
+        memory=(host,),
+        job=SimpleNamespace(start_ns=int(AT[0])),
+        processes=(SimpleNamespace(pid=1, role="trainer", host="node"),),
+        fetches=NO_FETCHES,
+        spans=spans,
+    )
+
+
+TRAINER = process(1, 0, GIB, GIB)
+
+
+def test_workers_that_copy_what_they_share_are_told():
+    """They are as large as their parent from the start on; more and more of it is their own."""
+    workers = [process(k, 1, GIB, grown(64 * MIB, 564 * MIB)) for k in (2, 3)]
+    found = finish(run_of(TRAINER, *workers))
+    assert (found.kind, found.workers) == (COPIES, 2)
+    assert found.copied_nbytes == pytest.approx(1000 * MIB, rel=0.01)
+    assert found.peak_nbytes == pytest.approx(GIB + 2 * 564 * MIB, rel=0.01)
+    assert found.peak_workers_nbytes == pytest.approx(2 * 564 * MIB, rel=0.01)
+    assert "1,000 MiB" in what(found) or "GiB" in what(found) or "MiB" in what(found)
+
+
+def test_workers_that_hold_more_and_more_do_not_copy():
+    workers = [process(k, 1, grown(64 * MIB, 564 * MIB), grown(64 * MIB, 564 * MIB)) for k in (2,)]
+    found = finish(run_of(TRAINER, *workers))
+    assert (found.kind, found.copied_nbytes) == (GROWTH, 0)
+
+
+def test_batches_on_their_way_are_in_shared_memory():
+    filled = np.minimum(grown(0, 4 * GIB), GIB)
+    found = finish(run_of(TRAINER, process(2, 1, 0, 0), dev_shm=filled + 5 * MIB))
+    assert found.kind == IN_FLIGHT
+    assert found.peak_shared_nbytes == GIB
+    assert found.peak_nbytes == 2 * GIB
+    assert "1 GiB of shared memory" in what(found)
+
+
+def test_steady_is_steady():
+    found = finish(run_of(TRAINER, process(2, 1, GIB, 100 * MIB), dev_shm=MIB))
+    assert (found.kind, found.growth_nbytes_per_s, found.out_of_memory_s) == (STEADY, None, None)
+    assert sentence(found, None) == what(found) == ""
+
+
+@pytest.mark.parametrize(("nbytes", "kind"), [(LEAST_NBYTES, COPIES), (LEAST_NBYTES - 1, STEADY)])
+def test_little_that_is_copied_is_not_worth_a_word(nbytes, kind):
+    worker = process(2, 1, 64 * MIB, grown(0, nbytes, LOOKS), every=1)
+    assert finish(run_of(process(1, 0, 64 * MIB, 64 * MIB), worker)).kind == kind
+
+
+def test_growth_says_when_memory_runs_out():
+    found = finish(run_of(process(1, 0, grown(GIB, 7 * GIB), grown(GIB, 7 * GIB)), limit=8 * GIB,
+                          epochs=6))  # fmt: skip
+    assert found.kind == GROWTH
+    assert found.growth_nbytes_per_s == pytest.approx(GIB / 10, rel=0.01)
+    assert found.left_nbytes == pytest.approx(GIB, rel=0.01)
+    assert found.out_of_memory_s == pytest.approx(10, rel=0.01)
+    assert found.growth_nbytes_per_epoch == pytest.approx(GIB, rel=0.01)
+    assert "out of memory in about 10" in sentence(found, None)
+
+
+def test_what_a_machine_can_still_give_counts_beside_its_size():
+    found = finish(run_of(TRAINER, of="machine", available=3 * GIB))
+    assert found.left_nbytes == 3 * GIB
+    of_group = finish(run_of(TRAINER, limit=8 * GIB, available=3 * GIB))
+    assert of_group.left_nbytes == 7 * GIB
+    assert finish(run_of(TRAINER, limit=-1, of="")).limit_nbytes is None
+
+
+@pytest.mark.parametrize(("left", "said"), [(0.09, True), (0.11, False)])
+def test_a_run_near_its_limit_says_so(left, said):
+    found = finish(run_of(TRAINER, limit=round(GIB / (1 - left))))
+    assert bool(sentence(found, None)) == said
+    assert "of its control group" in peak_words(found)
+
+
+def test_kills_are_said_with_what_was_taken():
+    found = finish(run_of(TRAINER))
+    killed = Ending(exit_status=137, memory_kills=1)
+    assert sentence(found, killed).startswith("Memory ran out: at most 1 GiB of the 64 GiB")
+    assert sentence(None, killed) == ""
+
+
+SECONDS = np.arange(90, dtype=float)
+
+
+def test_a_trend_must_hold():
+    assert trend(SECONDS, SECONDS * MIB + GIB) is not None
+    assert trend(SECONDS, np.full(90, 5.0 * GIB)) is None
+    filled = np.minimum(SECONDS * 20 * MIB, 40 * 20 * MIB) + GIB  # full after 40 s
+    assert trend(SECONDS, filled) is None
+    late = np.where(SECONDS < 75, 0, (SECONDS - 75) * 50 * MIB) + GIB
+    assert trend(SECONDS, late) is None
+    assert trend(SECONDS[:7], SECONDS[:7] * GIB) is None
+    assert trend(SECONDS[:0], SECONDS[:0]) is None
+    assert trend(SECONDS / 10, SECONDS * GIB) is None  # too short
+
+
+@pytest.mark.parametrize(("rise", "holds"), [(1.01, True), (0.99, False)])
+def test_growth_of_little_is_no_trend(rise, holds):
+    """Of the last two thirds, 59 s here, what is worth a word."""
+    late = SECONDS >= 89 / 3
+    long_s = SECONDS[late][-1] - SECONDS[late][0]
+    found = trend(SECONDS, SECONDS * rise * LEAST_NBYTES / long_s)
+    assert (found is not None) == holds
+
+
+@given(st.lists(st.integers(0, 10**12), min_size=10, max_size=60))
+def test_a_trend_is_growth(sizes):
+    at_s = np.arange(len(sizes), dtype=float) * 2
+    found = trend(at_s, np.array(sizes, float))
+    assert found is None or found > 0
+
+
+@given(st.integers(1, 60), st.integers(1, 1000), st.integers(0, 1000))
+def test_pages_count_once(every, resident, private):
+    """However seldom they are walked, what is shared with another does not count for this one."""
+    private = min(resident, private)
+    found = totals(run_of(process(1, 0, resident, private, every=every)).memory[0])[1]
+    assert found == pytest.approx(np.full(LOOKS, private))
+
+
+def test_without_walks_resident_pages_count():
+    bare = process(1, 0, GIB, GIB)
+    none = np.zeros(0, np.int64)
+    bare = ProcessMemory(1, 0, AT, bare.resident, bare.shared + MIB, none, none, none, none, none)
+    assert totals(run_of(bare).memory[0])[1] == pytest.approx(np.full(LOOKS, GIB - MIB))
+
+
+def test_nothing_seen_is_none():
+    assert finish(SimpleNamespace(memory=())) is None

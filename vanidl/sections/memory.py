@@ -1,0 +1,161 @@
+"""Memory of the run's processes over time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from vanidl.analyses.memory import FloatArray, Memory, MemorySeries
+from vanidl.figures import palette
+from vanidl.figures.figure import Column, Figure, Spec, Table
+from vanidl.formatting.terminal import named_values
+from vanidl.formatting.units import byte_scale, nbytes
+from vanidl.run import Run
+from vanidl.schema import Maybe
+from vanidl.sections.section import Json, Object, Section, values_of
+from vanidl.wording.memory import left_words, peak_words, what
+
+_TITLE = "Memory over time"
+_MOST_POINTS = 1000
+_MOST_ROWS = 200
+_AREAS = (
+    ("training", "training process", palette.OTHER),
+    ("workers", "workers", palette.READ),
+    ("shared_memory", "shared memory (batches)", palette.HIDDEN),
+    ("other", "other processes", palette.UNOBSERVED),
+)
+_COLUMNS = (
+    Column("at", "s"), Column("training process", "bytes"), Column("workers", "bytes"),
+    Column("shared memory", "bytes"), Column("other processes", "bytes"),
+    Column("page cache", "bytes"),
+)  # fmt: skip
+_MEANING = (
+    "Pages that processes share count by their share, so the areas add up. Page cache is that of "
+    "the control group; the kernel gives it back when memory is short."
+)
+_NONE = "Not recorded: vanidl record looks at the memory of a command's processes on Linux."
+
+
+def figure(run: Run) -> Figure:
+    """Areas of training, workers and batches on their way over time, with the limit."""
+    found = run.memory
+    if found is None:
+        return Figure("memory", "Input and compute", _TITLE, "", empty_reason=_NONE, applies=False)
+    series = _thinned(found.series[0])
+    rows = tuple(
+        (float(at), *(int(getattr(series, name)[k]) for name in _COLUMN_NAMES), _cache(series, k))
+        for k, at in enumerate(series.at_s.tolist())
+    )
+    step = -(-len(rows) // _MOST_ROWS)
+    said = (f"{peak_words(found)}.".capitalize(), what(found), _MEANING)
+    return Figure(
+        "memory",
+        "Input and compute",
+        _TITLE,
+        " ".join(filter(None, said)),
+        _spec(series, found),
+        Table(_COLUMNS, rows[::step] if step else ()),
+        alt_text=f"Memory of the run's processes: {peak_words(found)}.",
+    )
+
+
+_COLUMN_NAMES = ("training", "workers", "shared_memory", "other")
+
+
+def _cache(series: MemorySeries, k: int) -> int | None:
+    return None if np.isnan(series.page_cache[k]) else int(series.page_cache[k])
+
+
+def _thinned(series: MemorySeries) -> MemorySeries:
+    """At most `_MOST_POINTS` times, the largest sizes of each stretch."""
+    parts = np.array_split(np.arange(len(series.at_s)), min(len(series.at_s), _MOST_POINTS))
+    columns: dict[str, Any] = {
+        name: np.array([getattr(series, name)[part].max() for part in parts])
+        for name in (*_COLUMN_NAMES, "page_cache")
+    }
+    return MemorySeries(series.host, np.array([series.at_s[p[0]] for p in parts]), **columns)
+
+
+def _spec(series: MemorySeries, found: Memory) -> Spec:
+    divisor, unit = byte_scale(float(found.peak_nbytes))
+    at = [round(value, 3) for value in series.at_s.tolist()]
+    data: list[dict[str, Any]] = []
+    for name, title, colour in _AREAS:
+        sizes = getattr(series, name)
+        if sizes.any():
+            data.append(_line(title, at, sizes / divisor, unit, colour) | {"stackgroup": "all"})
+    if not np.isnan(series.page_cache).all():
+        cache = np.nan_to_num(series.page_cache) / divisor
+        line = {"line": {"color": palette.WRITE, "width": 1, "dash": "dot"}}
+        data.append(_line("page cache", at, cache, unit, palette.WRITE) | line)
+    layout = palette.time_layout(280)
+    layout["xaxis"] = palette.time_axis()
+    layout["yaxis"] = palette.axis(unit, rangemode="tozero", fixedrange=True)
+    return {"data": data, "layout": layout}
+
+
+def _line(
+    title: str,
+    at: Sequence[float],
+    sizes: FloatArray,
+    unit: str,
+    colour: str,
+) -> dict[str, Any]:
+    return {
+        "type": "scatter",
+        "mode": "lines",
+        "name": title,
+        "x": at,
+        "y": [round(value, 4) for value in sizes.tolist()],
+        "line": {"color": colour, "width": 1},
+        "hovertemplate": "%{y:.3g} " + unit + f" {title}<extra></extra>",
+    }
+
+
+def _text(run: Run) -> str | None:
+    found = run.memory
+    if found is None:
+        return None
+    rows = [("peak", peak_words(found))]
+    if found.peak_shared_nbytes:
+        rows.append(("shared", f"{nbytes(found.peak_shared_nbytes)} of batches and the like"))
+    if left := left_words(found):
+        rows.append(("left", left))
+    if said := what(found):
+        rows.append((found.kind.replace("_", " "), said))
+    return named_values("Memory", rows)
+
+
+def _json(run: Run) -> Object | None:
+    found = run.memory
+    if found is None:
+        return None
+    series = [
+        {
+            "host": each.host,
+            "at_s": each.at_s.tolist(),
+            **{
+                f"{name}_nbytes": getattr(each, name).astype(int).tolist() for name in _COLUMN_NAMES
+            },
+        }
+        for each in map(_thinned, found.series)
+    ]
+    return values_of(found, without=("series",)) | {"series": series}
+
+
+_KIND = Maybe({
+    "kind": str,
+    **dict.fromkeys(
+        ("peak_nbytes", "peak_training_nbytes", "peak_workers_nbytes", "peak_shared_nbytes",
+         "workers", "copied_nbytes"), int),
+    **dict.fromkeys(("growth_nbytes_per_s", "growth_nbytes_per_epoch"), float | None),
+    "limit_nbytes": int | None,
+    "limit_of": str,
+    "left_nbytes": int | None,
+    "out_of_memory_s": float | None,
+    "batches_in_flight": int | None,
+    "series": [{"host": str, "at_s": [float]} | {f"{n}_nbytes": [int] for n in _COLUMN_NAMES}],
+})  # fmt: skip
+SECTION = Section("memory", (figure,), _text, {"memory": Json(_json, _KIND)}, traced=False)
