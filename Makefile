@@ -20,7 +20,7 @@ TORCH ?= torch==2.13.0+cpu
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check coverage-map coverage lint golden faults fuzz laws loops reports studies-small notebooks docs dist wheels browser fuse compiler clean
+.PHONY: help demo test check coverage-map coverage lint golden faults fuzz laws truth loops reports studies-small notebooks docs dist wheels browser fuse compiler clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -67,6 +67,9 @@ studies-small: $(VENV)/installed-loaders fuse  ## what the papers report, measur
 	$(BIN)/python -m benchmarks.loaders.studies
 	$(BIN)/python -m benchmarks.loaders.pls_accuracy --workers 16 --seeds 2
 	$(BIN)/python -m benchmarks.loaders.decode_cpu --repeat 3
+
+truth: $(VENV)/installed-loaders fuse  ## what waits are for, against the log of a slow mount: ten minutes
+	$(BIN)/python -m benchmarks.truth.states
 
 loops: $(VENV)/installed-loaders  ## what is said of each kind of training loop, against its own timers
 	$(BIN)/python -m benchmarks.loops.run

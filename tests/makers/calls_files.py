@@ -102,6 +102,8 @@ class Calls:
     anchors: tuple[int, ...] = (
         0,
     )  # of the system's clock, ns off START_REALTIME_NS, chunk by chunk
+    other_read: int = 0
+    rchar: tuple[int, int] = (-1, -1)  # at the start and at the end
     room: int = 0  # bytes of zeros behind the last chunk
 
     @property
@@ -140,7 +142,8 @@ def header(calls: Calls, chunks: int, counters: int) -> bytes:
         0 if ended is None else START_REALTIME_NS + ended,
         2_000_000, 4096, chunks, counters, since and START_MONOTONIC_NS + since,
         sum(one.calls for one in calls.counted), calls.missing_reason, calls.names_missing,
-        0, 0, -1, -1, -1, -1, -1, -1, calls.host, calls.program, b"0.1.0",
+        calls.other_read, 0, calls.rchar[1], -1, -1, -1, calls.rchar[0], -1,
+        calls.host, calls.program, b"0.1.0",
     )  # fmt: skip
 
 

@@ -15,8 +15,9 @@ from vanidl.analyses.summary import Summary, objects_apart
 from vanidl.breakdown import Breakdown
 from vanidl.breakdown.account import EPOCH_END, MEAN, PHASE, WAIT
 from vanidl.breakdown.overlap import Overlap, RankOverlap, by_device
+from vanidl.breakdown.page_cache import find_epoch_reads
 from vanidl.formatting.names import elided
-from vanidl.formatting.units import count, percent, plural, seconds
+from vanidl.formatting.units import count, nbytes, percent, plural, seconds
 from vanidl.model.trace import Trace
 from vanidl.model.warnings import LOWER_BOUNDS, UNREAD, serious_codes
 from vanidl.wording import benchmark, ceiling, costs, memory, tracing
@@ -99,6 +100,7 @@ def headline(trace: Trace, results: Results, account: Breakdown) -> Headline:
         _missing(trace, results),
         _untraced(results),
         _ceiling(trace),
+        _cached(trace),
         _beside_training(account, lead.window),
         _starving(overlap),
         *sentences(results.lines),
@@ -111,6 +113,31 @@ def headline(trace: Trace, results: Results, account: Breakdown) -> Headline:
         objects_part(results.summary),
     )
     return Headline(title, support, ending)
+
+
+def _cached(trace: Trace) -> str:
+    """Which epochs came from the page cache: they say nothing of the storage."""
+    epochs = find_epoch_reads(trace)
+    cached = [each for each in epochs if each.from_cache]
+    if not cached:
+        return ""
+    read = nbytes(sum(each.read_nbytes for each in cached))
+    if len(cached) == len(epochs):
+        return (
+            f"Nothing of the {read} that fetches read came from a device: all of it lay in the "
+            "page cache, or its file system does not count (network, FUSE), which cannot be told."
+        )
+    if not any(each.from_device for each in epochs):
+        return ""
+    numbers = [each.epoch + 1 for each in cached]
+    in_turn = numbers == list(range(numbers[0], numbers[-1] + 1)) and len(numbers) > 1
+    which = f"{numbers[0]} to {numbers[-1]}" if in_turn else ", ".join(map(str, numbers))
+    came = "Epochs" if len(numbers) > 1 else "Epoch"
+    return (
+        f"{came} {which} came from the page cache ({read} read, "
+        f"{nbytes(sum(each.device_nbytes for each in cached))} of it from devices): how fast the "
+        "storage is, other epochs show."
+    )
 
 
 def _ceiling(trace: Trace) -> str:

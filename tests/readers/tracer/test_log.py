@@ -21,6 +21,7 @@ from vanidl.merge.load import Inputs, read_trace
 from vanidl.model.call_kinds import METADATA_KINDS, SYNC
 from vanidl.model.trace import FILES_NOT_RECORDED, POSIX, READ, STDIO, WRITE, Trace
 from vanidl.readers.run_json import ProcessRecord, RunRecord, write_record
+from vanidl.readers.tracer import log as tracer_log
 from vanidl.record import tracer as tracer_record
 
 MS = 1_000_000
@@ -273,3 +274,22 @@ def test_what_the_library_recorded_is_read(tmp_path):
     assert np.bincount(threads)[1:].tolist() == [25, 25, 25]
     assert {"open", "stat", "rename"} <= set(trace.calls[0])
     assert [p.role for p in trace.processes] == ["trainer", "worker"]
+
+
+@pytest.mark.parametrize(
+    ("kernel_nbytes", "said"),
+    [
+        (1_000_000 + (17 << 20) + 500, True),  # more than a twentieth, and than 16 MiB
+        (1_000_000 + (15 << 20), False),
+        (None, False),
+    ],
+)
+def test_bytes_that_the_tracer_did_not_see_are_said(tmp_path, kernel_nbytes, said):
+    read = Call(maker.READ, 20, 5, 0, 600_000, 1, 600_000)
+    rchar = (-1, -1) if kernel_nbytes is None else (700, 700 + kernel_nbytes)
+    calls = Calls({10: [read]}, {1: b"/data/a.bin"}, other_read=400_000, rchar=rchar)
+    (tmp_path / calls.name).write_bytes(calls_file(calls))
+    found = list(tracer_log.notices([tracer_log.recorded(tmp_path / calls.name)]))
+    assert [n.code for n in found] == (["reads_not_seen"] if said else [])
+    if said:
+        assert found[0].message.startswith("5.3 % of the bytes that were read are traced")

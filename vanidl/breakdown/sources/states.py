@@ -201,7 +201,7 @@ def _own_strata(
     inside = (tile >= 0) & (main.samples.time < tiles.end[np.maximum(tile, 0)])
     waited = Intervals(tiles.wait_start, tiles.wait_end)
     cached = _cached_share(main, None if with_workers else waited, assume=look.assume)
-    key = (tiles.phase * 8 + tiles.part) * 2 + (tiles.step >= 0)
+    key = (tiles.phase * len(windows.PART_NAMES) + tiles.part) * 2 + (tiles.step >= 0)
     for code in np.unique(key[~of_worker]).tolist():
         mine = (key == code) & ~of_worker
         length_ns = float(tiles.length[mine].sum())

@@ -93,6 +93,8 @@ class Header:
     missing_calls: int
     missing_reason: int
     names_missing: int
+    other_read_nbytes: int  # through pipes, terminals, sockets and files that are left out
+    kernel_read_nbytes: int | None  # of all that read, as the kernel counted them; None: not known
     host: str
     program: str
     tracer: str
@@ -125,11 +127,13 @@ def read_header(data: AnyBytes, path: Path) -> Header:
             "read it, or the header is damaged: copy it again"
         )
     start, real, error, end, _, limit, _, chunks, counters, since, missing = rest[:11]
-    reason, names_missing = rest[11:13]
+    reason, names_missing, other_read = rest[11:14]
+    read_at_end, read_at_start = rest[15], rest[19]
+    read = read_at_end - read_at_start if 0 <= read_at_start <= read_at_end else None
     host, program, tracer = (_text(raw) for raw in rest[-3:])
     return Header(
         pid, parent, user, how == 1, start, real, error, end, limit, chunks, counters, since,
-        missing, reason, names_missing, host, program, tracer,
+        missing, reason, names_missing, other_read, read, host, program, tracer,
     )  # fmt: skip
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.formatting.units import instant, plural
+from vanidl.formatting.units import instant, nbytes, percent, plural
 from vanidl.model import call_kinds, intervals
 from vanidl.model import trace as model
 from vanidl.model.intervals import Intervals
@@ -168,6 +168,9 @@ def recorded(path: Path) -> Recorded:
     return Recorded(of_process, totals(file, of_process.operations), file.header, file.clock)
 
 
+_UNSEEN_NBYTES, _UNSEEN_SHARE = 16 << 20, 0.05
+
+
 def notices(found: Sequence[Recorded]) -> Iterator[Notice]:
     """What the files of a run do not hold."""
     processes = [(one.log, one.header) for one in found]
@@ -209,10 +212,33 @@ def notices(found: Sequence[Recorded]) -> Iterator[Notice]:
             "are where it said they were, with a jump between two of them.",
             "info",
         )
+    yield from _unseen(found)
     unnamed = sum(header.names_missing for _, header in processes)
     if unnamed:
         yield Notice(
             "files_unnamed",
             f"{plural(unnamed, 'file name')} could not be written down for lack of space: what "
             f"went through these files is in totals, as of {model.FILES_NOT_RECORDED}.",
+        )
+
+
+def _unseen(found: Sequence[Recorded]) -> Iterator[Notice]:
+    """Bytes that the kernel counted and the tracer did not see, where they are a real part.
+
+    Streams may get less than they read ahead: a little more in the kernel's count is none missing.
+    """
+    counted = [one for one in found if one.header.kernel_read_nbytes is not None]
+    moved = sum(one.header.kernel_read_nbytes or 0 for one in counted)
+    seen = sum(
+        one.header.other_read_nbytes
+        + sum(int(t.counters[f"{t.layer}_BYTES_READ"].sum()) for t in one.counters.layers)
+        for one in counted
+    )
+    missing = moved - seen
+    if missing > max(_UNSEEN_NBYTES, _UNSEEN_SHARE * moved):
+        yield Notice(
+            "reads_not_seen",
+            f"{percent(seen / moved)} of the bytes that were read are traced; the rest "
+            f"({nbytes(missing)}) were read through calls that the tracer does not see (io_uring, "
+            "programs without libc), by the count of the kernel. Mapped files are in neither.",
         )

@@ -1,0 +1,205 @@
+"""What a loop waits for, by its account of time, against the log of the mount that it reads from.
+
+    python -m benchmarks.truth.states [--tracer none vanidl dftracer] [--only WAY...]
+
+Each way to read runs in a process of its own that marks its waits (`vanidl.wait`), on files of a
+mount that serves every request late, with the page cache on and emptied between the waits. The
+truth of storage is the time within the waits in which the mount was at a request, in union, and
+what a request takes on its way there and back, which plain reads show beforehand. Controls wait
+for something else, with one cached read in each wait: their storage must leave that out, and what
+they wait for must be named. The exit status is 1 where a cell does not hold the truth by more than
+3 % of the waits, or a control is not named.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+
+import vanidl
+from benchmarks.truth.ways import PRELUDE, READS
+from vanidl.model import intervals
+from vanidl.record import record
+
+LATENCY_MS, METADATA_MS, SECONDS = 25, 8, 6.0
+CLOSE = 0.03  # of the waits
+FIRST = "np.fromfile"
+LEFT_OUT = ("stdio: getline, fgets, getc", "sendfile, copy_file_range", "readinto with O_DIRECT")
+STATS = "4 stats"
+CONTROLS = {
+    "a lock between threads": (
+        "lock.acquire(); threading.Timer(0.02, lock.release).start()\nwith lock: pass",
+        "lock = threading.Lock()", "lock"),
+    "sleep in a transform": ("time.sleep(0.02)", "", "sleep"),
+    "a socket": (
+        "threading.Timer(0.02, there.send, (b'x',)).start(); here.recv(1)",
+        "import socket; here, there = socket.socketpair()", "network"),
+    "a child process": ("subprocess.run(['sleep', '0.02'])", "import subprocess", "child"),
+    "the interpreter's lock": (
+        "end = time.thread_time() + 0.004\nwhile time.thread_time() < end: pass",
+        "def spin():\n    while True: sum(range(1000))\n"
+        "sys.setswitchinterval(0.02)\n"
+        "for _ in range(2): threading.Thread(target=spin, daemon=True).start()", "lock"),
+    "a pipe from a child": (
+        "child.stdin.write(b'x\\n'); child.stdin.flush(); child.stdout.readline()",
+        "import subprocess; child = subprocess.Popen(['sh', '-c', 'while read x; do sleep 0.02; "
+        "echo; done'], stdin=-1, stdout=-1)", "child"),
+}  # fmt: skip
+PROGRAM = """
+import json, time, vanidl
+def act():
+{act}
+def forget():
+    for folder, _, names in os.walk("."):
+        for name in names:
+            fd = os.open(os.path.join(folder, name), os.O_RDONLY)
+            os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+            os.close(fd)
+act()
+waits = []
+while sum(end - begin for begin, end in waits) < {seconds} * 1e9:
+    if {cold}: forget()
+    begin = time.time_ns()
+    with vanidl.wait("load"):
+        act()
+    waits.append((begin, time.time_ns()))
+    with vanidl.step():
+        time.sleep(0.001)
+json.dump(waits, open({said!r}, "w"))
+os._exit(0) if {at_once} else None
+"""
+
+
+@contextmanager
+def mounted(source: Path, target: Path, log: Path) -> Iterator[None]:
+    """The files of a folder, served late."""
+    target.mkdir()
+    words = ["mount", source, target, "--latency-ms", LATENCY_MS, "--metadata-ms", METADATA_MS]
+    words += ["--page-cache", "--log", log]
+    command = [sys.executable, "-m", "vanidl_loaders", *map(str, words)]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as mount:
+        deadline = time.monotonic() + 60
+        while not os.path.ismount(target) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        try:
+            yield
+        finally:
+            subprocess.run(["fusermount3", "-u", "-z", str(target)], check=False)
+            mount.terminate()
+            mount.wait()
+
+
+def run(folder: Path, script: str, work: Path, tracer: str) -> tuple[vanidl.Run, np.ndarray]:
+    """The recorded run, and the waits as it timed them itself."""
+    program = folder / "program.py"
+    program.write_text(script)
+    before = Path.cwd()
+    os.chdir(work)
+    try:
+        done = record([sys.executable, str(program)], folder / f"RUN-{tracer}", tracer=tracer)
+    finally:
+        os.chdir(before)
+    if done.exit_status:
+        raise SystemExit(f"{program} failed under {tracer}")
+    return vanidl.open_run(done.folder), np.array(json.loads((folder / "said").read_text()))
+
+
+def served_within(log: Path, waits: np.ndarray) -> tuple[float, int]:
+    """Seconds within waits in which the mount was at a request, and how many these were."""
+    rows = [json.loads(line) for line in log.read_text().splitlines()]
+    start, end = (
+        np.array([row[name] for row in rows], np.int64) for name in ("start_ns", "end_ns")
+    )
+    inside = (np.searchsorted(waits[:, 0], start, side="right") > 0) & (
+        start < waits[np.searchsorted(waits[:, 0], start, side="right") - 1, 1]
+    )
+    union = intervals.union(start[inside], end[inside])
+    covered = intervals.covered_within(union, waits[:, 0].copy(), waits[:, 1].copy())
+    return float(covered.sum()) / 1e9, int(inside.sum())
+
+
+def try_way(name: str, tracer: str, on_way_s: float) -> tuple[float, float, float, float, float]:
+    """Low, high and truth of storage, the waits, and what a request takes on its way, seconds."""
+    way = READS.get(name)
+    act = way.act if way else "for k in range(4): os.path.exists('a%d' % k)"
+    with tempfile.TemporaryDirectory(prefix="states-") as made:
+        folder = Path(made)
+        source, work, log = folder / "source", folder / "work", folder / "log"
+        source.mkdir()
+        make = f"{PRELUDE}{way.imports if way else ''}\n{way.make if way else ''}\n"
+        subprocess.run([sys.executable, "-c", make], cwd=source, check=True, capture_output=True)
+        body = "".join(f"    {line}\n" for line in act.split("\n"))
+        script = f"{PRELUDE}{way.imports if way else ''}\n" + PROGRAM.format(
+            act=body, seconds=SECONDS, said=str(folder / "said"), cold=True, at_once=False
+        )
+        with mounted(source, work, log):
+            found, waits = run(folder, script, work, tracer)
+            low, high = found.breakdown.cell("mean/input_wait/storage").range_s
+        served, requests = served_within(log, waits)
+        waited = float((waits[:, 1] - waits[:, 0]).sum()) / 1e9
+        if name == FIRST and not on_way_s:
+            on_way_s = max(waited - served, 0.0) / max(requests, 1)
+        return low, high, min(served + on_way_s * requests, waited), waited, on_way_s
+
+
+def try_control(name: str, tracer: str) -> tuple[float, float, float, float]:
+    """Low and high of storage, the least of what it waits for, and the waits, seconds."""
+    act, imports, part = CONTROLS[name]
+    with tempfile.TemporaryDirectory(prefix="states-") as made:
+        folder = Path(made)
+        (folder / "cached").write_bytes(bytes(100_000))
+        act = f"open('cached', 'rb').read()\n{act}"
+        body = "".join(f"    {line}\n" for line in act.split("\n"))
+        script = f"{PRELUDE}import time\n{imports}\n" + PROGRAM.format(
+            act=body, seconds=SECONDS, said=str(folder / "said"), cold=False, at_once=True
+        )
+        found, waits = run(folder, script, folder, tracer)
+        low, high = found.breakdown.cell("mean/input_wait/storage").range_s
+        named = found.breakdown.cell(f"mean/input_wait/blocked.{part}").range_s[0]
+        return low, high, named, float((waits[:, 1] - waits[:, 0]).sum()) / 1e9
+
+
+def main() -> int:
+    """A line a way and tracer, then one a control and tracer."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--tracer", nargs="*", default=["none", "vanidl"])
+    parser.add_argument("--only", nargs="*", default=[])
+    options = parser.parse_args()
+    os.environ["OMP_NUM_THREADS"] = "1"
+    wrong, on_way_s = 0, 0.0
+    ways = [FIRST, STATS, *(n for n in READS if n != FIRST and n not in LEFT_OUT)]
+    print(f"{'':28} {'tracer':9} {'low':>7} {'high':>7} {'truth':>7} {'waits':>7} {'off':>6}")
+    for name in ways:
+        if (options.only and name not in options.only) or (name in READS and READS[name].missing()):
+            continue
+        for tracer in options.tracer:
+            low, high, truth, waited, on_way_s = try_way(name, tracer, on_way_s)
+            off = max(low - truth, truth - high, 0.0) / waited
+            wrong += off > CLOSE
+            times = " ".join(f"{each:7.2f}" for each in (low, high, truth, waited))
+            print(f"{name:28} {tracer:9} {times} {off:6.1%}", flush=True)
+    print(f"{'control':28} {'tracer':9} {'low':>7} {'high':>7} {'named':>7} {'waits':>7}")
+    for name in CONTROLS:
+        if options.only and name not in options.only:
+            continue
+        for tracer in options.tracer:
+            low, high, named, waited = try_control(name, tracer)
+            excluded = high < 0.5 * waited and named > 0.5 * waited
+            wrong += not excluded
+            times = " ".join(f"{each:7.2f}" for each in (low, high, named, waited))
+            print(f"{name:28} {tracer:9} {times} {'' if excluded else 'NOT NAMED'}", flush=True)
+    return int(wrong > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
