@@ -49,6 +49,7 @@ EPOCH_SHIFT = 32
 SUFFIX = ".steps"
 FAILURE_SUFFIX = ".steps-error"
 RANKS_VARIABLE = "VANIDL_RANK_VARIABLES"
+_RANKS = "RANK,OMPI_COMM_WORLD_RANK,PMI_RANK,SLURM_PROCID"  # where nobody names them
 _WORLD_SIZES = ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS")
 # Not SLURM_NTASKS: a batch script that runs one process has the number of the whole job.
 
@@ -196,7 +197,7 @@ def process_description() -> dict[str, object]:
 
     Of its arguments only those of multiprocessing: others can be passwords, which `run.json` masks.
     """
-    names = os.environ.get(RANKS_VARIABLE, "").split(",")
+    names = os.environ.get(RANKS_VARIABLE, _RANKS).split(",")
     return {
         "host": os.uname().nodename,
         "pid": os.getpid(),

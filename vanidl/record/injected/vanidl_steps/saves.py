@@ -7,6 +7,7 @@ calls. A save takes the name that the program gives it, and the one that it rena
 from __future__ import annotations
 
 import os
+import sys
 from functools import wraps
 from io import BytesIO
 from threading import local
@@ -18,6 +19,7 @@ from .present import SAVE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from types import ModuleType
     from typing import Any
 
@@ -96,8 +98,22 @@ def _watch(owner: Any, library: str, channel: Channel, **functions: tuple[str, i
         if hasattr(owner, name):
             call = f"{library}.{name.lstrip('_')}"
             kind = LOAD if "load" in name or name == "restore" else CHECKPOINT
-            noted = _noted(getattr(owner, name), kind, call, keyword, place, channel)
-            setattr(owner, name, noted)
+            original = getattr(owner, name)
+            noted = _noted(original, kind, call, keyword, place, channel)
+            for holder in (owner, *_packages_of(owner)):
+                if getattr(holder, name, None) is original:
+                    setattr(holder, name, noted)
+
+
+def _packages_of(owner: Any) -> Iterator[ModuleType]:  # noqa: ANN401
+    """The packages that a module lies in: `torch.save` is that of `torch.serialization`.
+
+    Where recording begins late they have taken its functions already.
+    """
+    name = getattr(owner, "__name__", "") if type(owner) is type(sys) else ""
+    while name := name.rpartition(".")[0]:
+        if name in sys.modules:
+            yield sys.modules[name]
 
 
 class _Call:
