@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 
 from tests import ROOT
 from tests.advice.labeled import RECIPES, made
 from tests.makers.training_jobs import trace_of
 from vanidl.analyses import analyse
+from vanidl.breakdown import Breakdown
+from vanidl.breakdown.account import Column
+from vanidl.breakdown.step_bar import divide_step
 from vanidl.run import Run, open_run
 from vanidl.wording.step_parts import part_meaning, part_name
 
@@ -63,3 +69,30 @@ def test_a_loop_without_a_profiler_is_not_called_computing():
     found = run.step_parts
     assert "compute" not in {part.code for part in found.parts}
     assert part_name("rest", found, lossy=False) == "computing, or other work"
+
+
+def marked_parts() -> Breakdown:
+    """An account of one rank: 100 ms a step, 20 of them waiting, the loop's parts marked."""
+    step_part = {"input_wait": 20, "prepare": 30, "forward": 10, "backward": 15, "optimizer": 5}
+    cells = {"step/": 100, "input_wait/": 20, "input_wait/input_cpu": 12, "input_wait/storage": 3}
+    cells |= {f"step_part/{name}": ms for name, ms in step_part.items()} | {"step_part/rest": 20}
+    cells |= {"step/storage": 3 + 8, "step_part/rest/storage": 8}
+    one = {name: np.array([ms * 1_000_000]) for name, ms in cells.items()}
+    columns = {name: Column(ns, ns, float(ns[0]), float(ns[0])) for name, ns in one.items()}
+    return Breakdown(("rank 0",), (0,), 100_000_000, np.array([1]), columns)
+
+
+def test_the_parts_of_the_loop_stand_beside_its_waits_and_calls():
+    found = {p.code: round(1e3 * p.seconds, 6) for p in divide_step(marked_parts()).parts}
+    assert found == {
+        "io_wait": 3, "decoding_wait": 12, "other_wait": 5, "own_io": 8, "prepare": 30,
+        "forward": 10, "backward": 15, "optimizer": 5, "behind": 12,
+    }  # fmt: skip
+
+
+def test_a_device_at_work_is_not_divided_by_what_its_host_does():
+    account = marked_parts()
+    idle = Column(np.array([0]), np.array([10_000_000]), 0.0, 1e7)
+    account = replace(account, columns={**account.columns, "step/device_idle": idle})
+    codes = {p.code for p in divide_step(account).parts}
+    assert not codes & {"prepare", "forward", "backward", "optimizer", "behind"}

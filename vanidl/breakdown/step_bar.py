@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from vanidl.breakdown.account import MEAN, STEP, WAIT, Breakdown
+from vanidl.breakdown.account import MEAN, STEP, STEP_PART, WAIT, Breakdown
 from vanidl.breakdown.causes import (
+    BLOCKED,
     COMMUNICATION,
     COMPUTE,
     COPY,
     DELIVERY,
     DEVICE_IDLE,
+    INPUT_CPU,
     STORAGE,
+    TOO_FEW_CORES,
     WAITING_FOR_PEERS,
     WORKERS,
     Cell,
@@ -21,17 +24,45 @@ from vanidl.breakdown.windows import PART_NAMES
 
 IO_WAIT, OTHER_WAIT, INPUT_WAIT = "io_wait", "other_wait", "input_wait"
 DELIVERY_WAIT, WORKERS_WAIT = "delivery_wait", "workers_wait"
+DECODING_WAIT, BLOCKED_WAIT, CORES_WAIT = "decoding_wait", "blocked_wait", "cores_wait"
+PREPARE, FORWARD, BACKWARD, OPTIMIZER, BEHIND = (
+    "prepare",
+    "forward",
+    "backward",
+    "optimizer",
+    "behind",
+)
 COMPUTED, COLLECTIVES, OWN_IO = "compute", "communication", "own_io"
 COPYING, IDLE, REST = "copy", "device_idle", "rest"
 """Waits: of storage, of a loader's other work, of which it is not known, for delivery, for workers
-to start. Between waits: compute, collectives that nothing covers, calls of storage of the training
-thread, copies of the device under no kernel, a device without work, and what is left: other work,
-or not recorded."""
+to start, for decoding, in locks and the like, for free cores. Between waits, where the loop's parts
+were marked: before the model, its three parts, behind it. Else compute. Collectives that nothing
+covers, calls of storage of the training thread, copies of the device under no kernel, a device
+without work, and what is left: other work, or not recorded."""
 
-WAITS = (IO_WAIT, OTHER_WAIT, INPUT_WAIT, DELIVERY_WAIT, WORKERS_WAIT)
+WAITS = (
+    IO_WAIT,
+    OTHER_WAIT,
+    INPUT_WAIT,
+    DELIVERY_WAIT,
+    WORKERS_WAIT,
+    DECODING_WAIT,
+    BLOCKED_WAIT,
+    CORES_WAIT,
+)
+_OF_WAITS = (
+    (IO_WAIT, STORAGE),
+    (DECODING_WAIT, INPUT_CPU),
+    (BLOCKED_WAIT, BLOCKED),
+    (CORES_WAIT, TOO_FEW_CORES),
+    (WORKERS_WAIT, WORKERS),
+    (DELIVERY_WAIT, DELIVERY),
+)
+_OF_MODEL = ((FORWARD, "forward"), (BACKWARD, "backward"), (OPTIMIZER, "optimizer"))
+_BESIDE_MODEL = ((PREPARE, "prepare"), (BEHIND, "rest"))
 
 _WIDE = 0.5  # of the waits, or of idle: with more of it open, what it consists of is not known
-_SMALL = 1e-4  # of the step: shorter parts are of the rest
+_SMALL = 0.002  # of the step: shorter parts are of the rest
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +108,11 @@ def divide_step(account: Breakdown) -> StepParts | None:
         return account.cell(f"{MEAN}/{STEP}/{cause}")
 
     found: list[tuple[str, float, str]] = []
-    wait_ns, left_ns = (min(per_step, mean_ns) if waits_known else 0.0), mean_ns
+    wait_ns = min(per_step, mean_ns) if waits_known else 0.0
     if wait_ns:
         in_storage = waited(STORAGE)
         open_ns = wait_ns
-        for code, cause in ((IO_WAIT, STORAGE), (WORKERS_WAIT, WORKERS), (DELIVERY_WAIT, DELIVERY)):
+        for code, cause in _OF_WAITS:
             part_ns = min(waited(cause).low_ns * share_of_wait, open_ns)
             open_ns -= part_ns
             found.append((code, part_ns, f"{MEAN}/{WAIT}/{cause}"))
@@ -90,22 +121,12 @@ def divide_step(account: Breakdown) -> StepParts | None:
         width_ns = (in_storage.high_ns - in_storage.low_ns) * share_of_wait
         code = INPUT_WAIT if width_ns > _WIDE * (wait_ns - busy_ns) else OTHER_WAIT
         found.append((code, open_ns, f"{MEAN}/step_part/{PART_NAMES[WAIT_PART]}"))
-    collectives = spent(COMMUNICATION), spent(WAITING_FOR_PEERS)
-    # Where nobody knows how they share, each may be all of it; where it is known, both add up.
-    collective_ns = max(*(c.high_ns for c in collectives), sum(c.low_ns for c in collectives))
-    lowest = spent(COMPUTE).low_ns
-    between = (
-        (OWN_IO, spent(STORAGE).low_ns - waited(STORAGE).low_ns * share_of_wait, STORAGE),
-        (COMPUTED, lowest, COMPUTE),
-        (COLLECTIVES, collective_ns if lowest else 0.0, COMMUNICATION),
-        (COPYING, spent(COPY).low_ns, COPY),
-        (IDLE, spent(DEVICE_IDLE).low_ns, DEVICE_IDLE),
-    )
-    left_ns -= sum(part_ns for _, part_ns, _ in found)
-    for code, part_ns, cause in between:
-        part_ns = min(max(part_ns, 0.0), max(left_ns, 0.0))
+    found += _between_waits(account, waited(STORAGE).low_ns * share_of_wait)
+    left_ns = mean_ns
+    for i, (code, part_ns, key) in enumerate(found):
+        part_ns = min(max(part_ns, 0.0), left_ns)
         left_ns -= part_ns
-        found.append((code, part_ns, f"{MEAN}/{STEP}/{cause}"))
+        found[i] = code, part_ns, key
     found = [(code, part_ns, key) for code, part_ns, key in found if part_ns > _SMALL * mean_ns]
     rest_ns = mean_ns - sum(part_ns for _, part_ns, _ in found)
     if rest_ns > 0:
@@ -114,3 +135,54 @@ def divide_step(account: Breakdown) -> StepParts | None:
     computed, idle = spent(COMPUTE), spent(DEVICE_IDLE)
     device_known = computed.high_ns - computed.low_ns < _WIDE * idle.high_ns
     return StepParts(mean_ns / 1e9, int(steps.min()), len(steps), waits_known, device_known, parts)
+
+
+def _between_waits(account: Breakdown, waited_ns: float) -> list[tuple[str, float, str]]:
+    """The parts outside of input waits, with the keys of their cells; ns of the mean step.
+
+    Args:
+        account: of a run with steps.
+        waited_ns: how much of the storage of the mean step is in its waits.
+    """
+
+    def spent(name: str, window: str = STEP) -> Cell:
+        return account.cell(f"{MEAN}/{window}/{name}")
+
+    collectives = spent(COMMUNICATION), spent(WAITING_FOR_PEERS)
+    # Where nobody knows how they share, each may be all of it; where it is known, both add up.
+    collective_ns = max(*(c.high_ns for c in collectives), sum(c.low_ns for c in collectives))
+    own_io_ns = spent(STORAGE).low_ns - waited_ns
+    computed_ns = spent(COMPUTE).low_ns
+    marked = all(f"{STEP_PART}/{part}" in account.columns for _, part in _OF_MODEL)
+    if not marked or spent(DEVICE_IDLE).high_ns:
+        return [
+            (OWN_IO, own_io_ns, f"{MEAN}/{STEP}/{STORAGE}"),
+            (COMPUTED, computed_ns, f"{MEAN}/{STEP}/{COMPUTE}"),
+            (
+                COLLECTIVES,
+                collective_ns if computed_ns else 0.0,
+                f"{MEAN}/{STEP}/{COMMUNICATION}",
+            ),
+            (COPYING, spent(COPY).low_ns, f"{MEAN}/{STEP}/{COPY}"),
+            (IDLE, spent(DEVICE_IDLE).low_ns, f"{MEAN}/{STEP}/{DEVICE_IDLE}"),
+        ]
+    # The loop's own parts less their calls of storage, which are shown apart.
+    beside = []
+    for code, part in _BESIDE_MODEL:
+        in_storage = spent(f"{part}/{STORAGE}", STEP_PART)
+        part_ns = spent(part, STEP_PART).low_ns - in_storage.low_ns
+        beside.append((code, float(part_ns), f"{MEAN}/{STEP_PART}/{part}"))
+    # Collectives that were recorded lie in the backward pass.
+    known_ns = sum(c.low_ns for c in collectives)
+    model = [
+        (code, spent(part, STEP_PART).low_ns - (known_ns if code == BACKWARD else 0.0),
+         f"{MEAN}/{STEP_PART}/{part}")
+        for code, part in _OF_MODEL
+    ]  # fmt: skip
+    return [
+        (OWN_IO, own_io_ns, f"{MEAN}/{STEP}/{STORAGE}"),
+        (COLLECTIVES, float(known_ns), f"{MEAN}/{STEP}/{COMMUNICATION}"),
+        beside[0],
+        *model,
+        beside[1],
+    ]

@@ -34,7 +34,7 @@ def wants_colour(stream: TextIO) -> bool:
 def shows_blocks(stream: TextIO) -> bool:
     """Whether the encoding of the stream has block signs."""
     try:
-        "█▓▒░▚▞".encode(getattr(stream, "encoding", None) or "ascii")
+        "█▓▒░▚▞▌▄".encode(getattr(stream, "encoding", None) or "ascii")
     except (UnicodeEncodeError, LookupError):
         return False
     return True

@@ -7,19 +7,20 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from vanidl.formatting.names import elided
 from vanidl.formatting.terminal import printable
-from vanidl.report.first_screen import Action, Bar, FirstScreen, first_screen
+from vanidl.formatting.units import percent
+from vanidl.report.first_screen import Action, Bar, BarPart, FirstScreen, first_screen
 from vanidl.run import Run
 
 LINES, WIDTH = 25, 80
 _SENTENCES = 7  # lines of verdict, headline and what stands beside it
 _ACTIONS = 3
 _SHORTEST_NAME = 8
-_BLOCKS = "█▓▒░▚▞"
-_ASCII = "#%+-=."
+_BLOCKS = "█▓▒░▚▞▌▄"
+_ASCII = "#%+-=.:o"
 _STYLES = {
     "io": "red", "run-io": "red", "decode": "magenta", "comm": "yellow", "compute": "blue",
     "rest": "bright_black",
@@ -87,10 +88,9 @@ def _sentences(run: Run, screen: FirstScreen, width: int) -> Iterator[Line]:
 def _bar(bar: Bar, width: int, signs: str) -> Iterator[Line]:
     yield ()
     yield (Piece(f"{bar.title} ", "bold"), Piece(f"({bar.note})"))
-    parts = list(zip(bar.parts, signs, strict=False))
-    ends = [
-        round(width * sum(p.share for p in bar.parts[: i + 1]) / 100) for i in range(len(parts))
-    ]
+    shown = _largest(bar.parts, len(signs))
+    parts = list(zip(shown, signs, strict=False))
+    ends = [round(width * sum(p.share for p in shown[: i + 1]) / 100) for i in range(len(parts))]
     begins = [0, *ends[:-1]]
     yield tuple(
         Piece(sign * (end - begin), _STYLES[part.style])
@@ -107,6 +107,23 @@ def _bar(bar: Bar, width: int, signs: str) -> Iterator[Line]:
         row += [Piece("   ")] if row else []
         row += [Piece(sign, _STYLES[part.style]), Piece(entry)]
     yield tuple(row)
+
+
+def _largest(parts: Sequence[BarPart], most: int) -> Sequence[BarPart]:
+    """The parts that have a sign, in order; behind them what all smaller ones take together."""
+    if len(parts) <= most:
+        return parts
+    small = sorted(parts, key=lambda part: part.share)[: len(parts) - most + 1]
+    together = sum(part.share for part in small)
+    others = replace(
+        small[-1],
+        style="rest",
+        name=f"{len(small)} smaller parts",
+        amount="together",
+        percent=percent(together / 100),
+        share=together,
+    )
+    return [*(part for part in parts if part not in small), others]
 
 
 def _actions(actions: Sequence[Action], width: int, room: int) -> Iterator[Line]:

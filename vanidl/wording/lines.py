@@ -22,7 +22,7 @@ _ALL: Callable[[Line], float] = lambda line: line.share  # noqa: E731
 _BY_CPU: Callable[[Line], float] = lambda line: line.cpu_share  # noqa: E731
 _BY_BLOCKED: Callable[[Line], float] = lambda line: line.blocked_share  # noqa: E731
 _OF_WAITS = {parts.IO_WAIT: _BY_BLOCKED, parts.OTHER_WAIT: _BY_CPU, parts.INPUT_WAIT: _ALL}
-_OF_STEPS = (parts.COMPUTED, parts.REST)
+_OF_STEPS = (parts.PREPARE, parts.BEHIND, parts.COMPUTED, parts.REST)
 
 
 def place(line: Line) -> str:

@@ -11,6 +11,14 @@ _NAMES = {
     bar.INPUT_WAIT: "waiting for input",
     bar.DELIVERY_WAIT: "waiting for delivery",
     bar.WORKERS_WAIT: "waiting for workers to start",
+    bar.DECODING_WAIT: "waiting for decoding",
+    bar.BLOCKED_WAIT: "waiting for a lock, the network or a timer",
+    bar.CORES_WAIT: "waiting for a free core",
+    bar.PREPARE: "before the model",
+    bar.FORWARD: "forward",
+    bar.BACKWARD: "backward",
+    bar.OPTIMIZER: "optimizer",
+    bar.BEHIND: "behind the model",
     bar.COLLECTIVES: "communication, or waiting for other ranks",
     bar.COMPUTED: "computing",
     bar.OWN_IO: "I/O between waits",
@@ -26,6 +34,16 @@ _EXPLAINED = {
     bar.DELIVERY_WAIT: "The batch was made, its worker idle: it was on its way to the training "
     "process.",
     bar.WORKERS_WAIT: "Workers were being started.",
+    bar.DECODING_WAIT: "Of the input waits what the fetch of the late batch computed: decoding, "
+    "augmenting, collating.",
+    bar.BLOCKED_WAIT: "The fetch of the late batch was blocked: on a lock, a socket, a timer or a "
+    "child process.",
+    bar.CORES_WAIT: "The fetch of the late batch could have run, and no core was free.",
+    bar.PREPARE: "The batch is in hand and the model not yet called: what the loop does to it.",
+    bar.FORWARD: "The forward pass, and the loss.",
+    bar.BACKWARD: "The backward pass.",
+    bar.OPTIMIZER: "The step of the optimizer.",
+    bar.BEHIND: "What the loop does after the optimizer: metrics, logging.",
     bar.COLLECTIVES: "Collectives that no compute covers. A rank that waits for another rank's "
     "input waits here.",
     bar.COMPUTED: "Recorded compute.",
