@@ -39,7 +39,7 @@ from vanidl.run import open_run
 
 FOLDER = ROOT / "build/laws"
 PROGRAM = ROOT / "benchmarks/programs/known_waits.py"
-ASSUMED = frozenset({assumptions.NOT_MAPPED, assumptions.ONE_CLOCK})
+ASSUMED = frozenset({assumptions.NOT_MAPPED, assumptions.ONE_CLOCK, assumptions.ONE_THREAD})
 """What holds for these programs; whatever else may be assumed is left out, or may be wrong."""
 
 TIMER_NS, CALL_NS, SHARE = 500_000, 40_000, 0.03
@@ -69,6 +69,7 @@ class Program:
 SLOW = ("--latency-ms", "4", "--metadata-ms", "1")
 FAST = ("--latency-ms", "1")
 STEADY = ("--log-kb", "64", "--sync")
+AHEAD = ("--read-ahead", "--reads", "1", "--log-kb", "4")
 PROGRAMS = (
     *(Program(workers, mount=SLOW) for workers in range(5)),
     *(Program(workers, mount=SLOW, options=STEADY) for workers in (0, 2)),
@@ -78,6 +79,8 @@ PROGRAMS = (
     *(Program(w, options=("--reads", "6", "--decode-ms", "2"), mount=SLOW) for w in (0, 1, 4)),
     Program(3, options=("--any-order",), mount=SLOW),
     Program(0), Program(2), Program(0, options=STEADY),
+    *(Program(0, tracer=tracer, options=AHEAD, mount=SLOW)
+      for tracer in ("vanidl", "dftracer", "darshan")),
     *(Program(w, tracer="none", mount=SLOW) for w in (0, 2)),
     *(Program(w, tracer="dftracer", mount=SLOW) for w in (0, 2)),
     *(Program(w, tracer="darshan", mount=SLOW) for w in (0, 1, 2)),
@@ -109,19 +112,23 @@ class Known:
     windows: dict[int, Windows]  # by position of the rank
     account: Breakdown
     truth: Truth | None = None
+    assume: frozenset[str] = ASSUMED
 
 
 def open_known(path: Path, truth: Truth | None = None) -> Known:
     """A recorded run, and its truth where that is known."""
     trace = open_run(path).trace
-    return Known(trace, *_account(trace), truth)
+    assume = ASSUMED
+    if truth is not None and truth.readers:
+        assume -= {assumptions.ONE_THREAD}
+    return Known(trace, *_account(trace, assume), truth, assume)
 
 
-def _account(trace: Trace) -> tuple[dict[int, Windows], Breakdown]:
+def _account(trace: Trace, assume: frozenset[str]) -> tuple[dict[int, Windows], Breakdown]:
     results, chosen = analyse(trace), select(trace, fitted(Selection(), trace))
-    found = {p: divide_rank(chosen, results, p, ASSUMED) for p in range(len(trace.ranks))}
+    found = {p: divide_rank(chosen, results, p, assume) for p in range(len(trace.ranks))}
     known = {position: windows for position, windows in found.items() if windows is not None}
-    return known, attribute_time(chosen, results, ASSUMED)
+    return known, attribute_time(chosen, results, assume)
 
 
 def check_removals(known: Known, count: int, seed: int) -> Found:
@@ -129,7 +136,7 @@ def check_removals(known: Known, count: int, seed: int) -> Found:
     found, random = Found(), np.random.default_rng(seed)
     for k in range(count + 1):
         trace, names = remove_some(known.trace, random) if k else (known.trace, ())
-        by_rank, account = _account(trace)
+        by_rank, account = _account(trace, known.assume)
         removed = ", ".join(names) or "nothing"
         moved = "clocks" in names
         for position, windows in by_rank.items():
@@ -288,7 +295,8 @@ def main() -> int:
         if folder is None:
             missing.append(program.name)
             continue
-        truth = Truth(folder / "truth", program.workers, program.prefetch)
+        ahead = "--read-ahead" in program.options
+        truth = Truth(folder / "truth", program.workers, program.prefetch, read_ahead=ahead)
         checked += 1
         _say(program.name, folder / "run", truth, options, total)
     for path in logs_at_hand():

@@ -35,17 +35,22 @@ class _Process:
 class Truth:
     """The truth of one run: its waits in order of time, and what lies between them."""
 
-    def __init__(self, folder: Path, workers: int, prefetch: int) -> None:
+    def __init__(self, folder: Path, workers: int, prefetch: int, *, read_ahead: bool) -> None:
         found = [_Process(**json.loads(path.read_text())) for path in folder.glob("*.json")]
         (self.trainer,) = [one for one in found if one.waits]
         self.others = [one for one in found if not one.waits]
         self.ahead = workers * prefetch
+        # A thread that reads ahead is a worker: what it did is no call of the training thread.
+        self.readers: set[int] = set()
+        if self.trainer.fetches and self.trainer.waits and not workers and read_ahead:
+            self.readers = {thread for kind, thread, _, _ in self.trainer.calls if kind == "read"}
+            self.others = [_Process(self._of_reader(), self.trainer.fetches, [], [])]
         self.waits = [self._wait(i) for i in range(len(self.trainer.waits))]
 
     def of(self, start_ns: int, end_ns: int) -> Known:
         """A window of the training thread: its own calls, and what its waits were for."""
         known = self._own(start_ns, end_ns)
-        if not self.ahead:
+        if not self.others:
             return known
         low, high, calls = dict(known.low), dict(known.high), known.calls
         for times, wait in zip(self.trainer.waits, self.waits, strict=True):
@@ -63,7 +68,9 @@ class Truth:
     def _own(self, start_ns: int, end_ns: int) -> Known:
         spent = dict.fromkeys(PARTS, 0.0)
         calls = 0
-        for kind, _, begin, end in self.trainer.calls:
+        for kind, thread, begin, end in self.trainer.calls:
+            if thread in self.readers:
+                continue
             shared = _shared((begin, end), (start_ns, end_ns))
             spent[kind] += shared
             calls += shared > 0
@@ -72,7 +79,7 @@ class Truth:
     def _wait(self, place: int) -> Known | None:
         """One wait; None where its batch is of no known worker, or asked at no known time."""
         epoch, batch, begin, end = self.trainer.waits[place]
-        if not self.ahead:
+        if not self.others:
             return self._own(begin, end)
         if batch < 0:
             return None
@@ -82,13 +89,16 @@ class Truth:
                     return self._late(worker, place, (fetch_begin, fetch_end))
         raise AssertionError((epoch, batch))
 
+    def _of_reader(self) -> list[tuple[str, int, int, int]]:
+        return [call for call in self.trainer.calls if call[1] in self.readers]
+
     def _late(self, worker: _Process, place: int, fetch: Span) -> Known | None:
         epoch, _, begin, end = self.trainer.waits[place]
         taken = [w for w in self.trainer.waits if w[0] == epoch]
         nth = taken.index(self.trainer.waits[place])
-        if nth < self.ahead:  # its worker was being started: from here nobody knows when
+        if nth < max(self.ahead, 1):  # its worker was being started: from here nobody knows when
             return None
-        asked = min(taken[nth - self.ahead][3], begin)
+        asked = min(taken[nth - max(self.ahead, 1)][3], begin)
         ready = min(max(fetch[1], begin), end)
         until = max(fetch[1], asked)
         did = sum(_shared((b, e), (asked, until)) for _, _, b, e in worker.fetches)

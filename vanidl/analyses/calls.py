@@ -23,12 +23,14 @@ class Calls:
     """Times of traced reads and writes, each by process; of a training process by its own thread.
 
     `elsewhere` is when other threads of a training process were in either: they may be what it
-    waits for. Where a tracer tells no threads apart all of a process is taken for one thread.
+    waits for. Where a tracer tells no threads apart all of a process is taken for one thread;
+    where it does, and nobody knows which one trains, `threads` has their codes.
     """
 
     reads: Mapping[int, Intervals] = field(default_factory=dict)
     writes: Mapping[int, Intervals] = field(default_factory=dict)
     elsewhere: Mapping[int, Intervals] = field(default_factory=dict)
+    threads: Mapping[int, frozenset[int]] = field(default_factory=dict)
 
     def of(self, process: int) -> tuple[Intervals, Intervals]:
         """The reads, and the writes outside of them, of one process."""
@@ -54,6 +56,7 @@ class OfProcesses:
         reads: dict[int, Intervals] = {}
         writes: dict[int, Intervals] = {}
         elsewhere: dict[int, Intervals] = {}
+        threads: dict[int, frozenset[int]] = {}
         for each in np.intersect1d(rows.owner.process, list(self.processes)).tolist():
             mine = np.flatnonzero(process == each)
             if each in self.threads_known and rows.layer != OBJECT:
@@ -61,16 +64,26 @@ class OfProcesses:
                 others = mine[~own]
                 elsewhere[each] = intervals.union(rows.start[others], rows.end[others])
                 mine = mine[own]
+            elif rows.layer != OBJECT:
+                codes = np.unique(rows.thread[mine])
+                threads[each] = frozenset(codes[codes >= 0].tolist())
             for op, times in ((READ, reads), (WRITE, writes)):
                 of_op = mine[rows.op[mine] == op]
                 times[each] = intervals.union(rows.start[of_op], rows.end[of_op])
-        return Calls(reads, writes, elsewhere)
+        return Calls(reads, writes, elsewhere, threads)
 
     def combine(self, a: Calls, b: Calls) -> Calls:
         """Those of both; associative and commutative."""
         merge = intervals.merge_by_key
+        none: frozenset[int] = frozenset()
         return Calls(
-            merge(a.reads, b.reads), merge(a.writes, b.writes), merge(a.elsewhere, b.elsewhere)
+            merge(a.reads, b.reads),
+            merge(a.writes, b.writes),
+            merge(a.elsewhere, b.elsewhere),
+            {
+                process: a.threads.get(process, none) | b.threads.get(process, none)
+                for process in a.threads.keys() | b.threads.keys()
+            },
         )
 
 

@@ -262,15 +262,22 @@ class _Sources:
         self.maps_unseen = _maps_unseen(results.coverage)
         may_be_whole = not self.maps_unseen or NOT_MAPPED in assume
         self.whole = may_be_whole and is_whole(trace, results.coverage)
+        self.threaded: set[int] = set()
+        """Positions of ranks in which other threads than that of training called, or may have."""
 
     def slack_ns(self, position: int) -> int:
         """How long the processes of a rank were in calls that were counted and not traced."""
         return _slack_ns(self.bounds, self.trace, position)
 
-    def of_rank(self, position: int, *, faults: bool = False) -> Evidence:
-        """What is known of the processes of one rank; `faults`: some of it read mapped files."""
+    def of_rank(self, position: int, spans: Spans, *, faults: bool = False) -> Evidence:
+        """What is known of the processes of one rank, with what profilers saw of it.
+
+        `faults`: some of it read mapped files.
+        """
         trace, slack_ns = self.trace, self.slack_ns(position)
         whole = self.whole and not faults  # what is read of mapped files is in no call
+        mine = spans.kind == SpanKind.INPUT_WAIT
+        waits = intervals.union(spans.start[mine], spans.end[mine])
         of_process = {
             process: input_wait.served(
                 trace,
@@ -279,9 +286,12 @@ class _Sources:
                 whole and bool(trace.processes[process].log),
                 slack_ns,
                 self.assume,
+                waits,
             )
             for process in np.flatnonzero(trace.family == position).tolist()
         }
+        if of_process[trace.ranks[position]].is_threaded:
+            self.threaded.add(position)
         return Evidence(of_process, whole, slack_ns, self.maps_unseen, self.assume)
 
 
@@ -297,7 +307,7 @@ def _cells_of_rank(
         sources.trace, position, tiles, device=by_device, assume=sources.assume
     )
     faults = sampled.get(f"{RUN}/{STORAGE}.{FAULT}")
-    known = sources.of_rank(position, faults=faults is not None and faults.low_ns > 0)
+    known = sources.of_rank(position, spans, faults=faults is not None and faults.low_ns > 0)
     return divide_tiles(sources.trace, position, tiles, spans, known), sampled
 
 
@@ -574,11 +584,13 @@ def _account_runs(table: _Table, sources: _Sources) -> None:
             high = np.maximum(np.where(alone, np.minimum(high, traced + slack), high), low)
     had_low, had_high = table.of(f"{RUN}/{STORAGE}")
     had_high = np.where(stepless, window_ns, had_high)
-    new_low = np.where(stepless, low, np.maximum(had_low, np.minimum(low, had_high)))
+    # What other threads did is in counters and busy times, and nothing that training felt.
+    of_training = np.where(np.isin(np.arange(ranks), list(sources.threaded)), 0, low)
+    new_low = np.where(stepless, low, np.maximum(had_low, np.minimum(of_training, had_high)))
     new_high = np.maximum(np.minimum(had_high, high), new_low)
     table.add(f"{RUN}/{STORAGE}", slice(None), new_low, new_high, evidence, assumed)
     if bounds is not None:
-        _account_parts(table, bounds, assumed, stepless)
+        _account_parts(table, sources, bounds, assumed, stepless)
     # Of runs without steps any cause may have had what storage left, but for what devices did.
     rest = np.where(stepless, window_ns - new_low, 0)
     for cause in (COMPUTE, COMMUNICATION, HOST_CPU, TOO_FEW_CORES, BLOCKED):
@@ -610,13 +622,18 @@ def _account_device(table: _Table, trace: Trace, position: int, spans: Spans) ->
 
 
 def _account_parts(
-    table: _Table, bounds: StorageBounds, assumed: tuple[str, ...], stepless: NDArray[np.bool_]
+    table: _Table,
+    sources: _Sources,
+    bounds: StorageBounds,
+    assumed: tuple[str, ...],
+    stepless: NDArray[np.bool_],
 ) -> None:
     """What counters say of the parts of storage of whole runs."""
     whole_window = np.full(table.ranks, table.window_ns, np.int64)
     for part in _PARTS:
         name = f"{RUN}/{STORAGE}.{part}"
         least = _clipped_ns(bounds.low[part], table.window_ns)
+        least[[p for p in sources.threaded if not stepless[p]]] = 0
         most = np.maximum(_clipped_ns(bounds.high[part], table.window_ns), least)
         had_low, had_high = table.of(name)
         counted_only = part in (SYNC, OBJECT, EXCHANGE)
@@ -636,6 +653,7 @@ def open_gains(trace: Trace, results: Results) -> Gains | None:
     """The run, ready to be run again without a cause; None without steps and their waits."""
     sources = _Sources(trace, results, assumptions.ALL)
     of_process: dict[int, Served] = {}
+    by_rank = windows.SpansByRank(trace)
     for position in range(len(trace.ranks)):
-        of_process |= sources.of_rank(position).of_process
+        of_process |= sources.of_rank(position, by_rank.of(position)).of_process
     return pipelines.open_gains(trace, of_process)

@@ -28,6 +28,7 @@ CACHE_SERVES = (
 LOCK_IS_STORAGE = (
     "who waited for a lock while another thread of its process was in storage, waited for that"
 )
+ONE_THREAD = "calls of a process were of the thread that trains: threads were not recorded"
 
 ALL = frozenset(
     {
@@ -42,5 +43,6 @@ ALL = frozenset(
         FOLLOWS,
         ONE_CLOCK,
         OPERATORS_COMPUTE,
+        ONE_THREAD,
     }
 )

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from vanidl.analyses.calls import Calls
 from vanidl.breakdown import assumptions
-from vanidl.breakdown.assumptions import ASKED_AS_IT_WAITED, ONE_CLOCK, SOME_WORKER
+from vanidl.breakdown.assumptions import ASKED_AS_IT_WAITED, ONE_CLOCK, ONE_THREAD, SOME_WORKER
 from vanidl.breakdown.causes import (
     BLOCKED,
     DELIVERY,
@@ -48,6 +48,9 @@ _OF_FETCHES = (INPUT_CPU, BLOCKED, TOO_FEW_CORES)
 """What a fetch can be at outside of storage."""
 
 _AGREED_NS = 1_000_000  # to which clocks are read at best, whatever the tracers are
+_EDGE_NS = 200_000  # by which a call goes on beyond the border of a wait, at least
+_THREADED = ("xplane",)  # TensorFlow's profiler: tf.data reads in threads of its own
+_CROSSED, _CROSSED_SHARE = 3, 0.02  # borders that show another thread at work; of all borders
 _OPEN = "open"  # what each of these may have had
 
 
@@ -68,6 +71,12 @@ class Served:
     early_ns: int = 0
     late_ns: int = 0
     """By how much all calls may lie earlier (below 0) or later on the clock of the marks."""
+    unsure: frozenset[str] = frozenset()
+    """Kinds of calls that may be of other threads than the one that is looked at."""
+    beside: Intervals = intervals.EMPTY
+    """Calls that are: of threads that may read ahead for it."""
+    one_thread: bool = False
+    """Whether no call is unsure because that was assumed."""
 
     def within(
         self, times: Intervals, start: Int64Array, end: Int64Array
@@ -80,6 +89,11 @@ class Served:
         low = intervals.covered_within(times, first, np.maximum(end - self.late_ns, first))
         high = intervals.covered_within(times, start - self.late_ns, end - self.early_ns)
         return low, np.minimum(high, end - start)
+
+    @property
+    def is_threaded(self) -> bool:
+        """Whether other threads called, or may have."""
+        return bool(self.unsure) or len(self.beside.start) > 0
 
     def within_all(
         self, times: Intervals, of: Intervals, start: Int64Array, end: Int64Array
@@ -111,8 +125,9 @@ def served(
     whole: bool,
     slack_ns: int,
     assume: frozenset[str] = assumptions.ALL,
+    waits: Intervals = intervals.EMPTY,
 ) -> Served:
-    """The calls of one process."""
+    """The calls of one process; `waits`: when it waited for input, where it trains."""
     reads, writes = calls.of(process)
     metadata = trace.metadata_calls.get(process, intervals.EMPTY)
     syncs = trace.calls.get(process, {}).get(call_kinds.SYNC, intervals.EMPTY)
@@ -121,7 +136,41 @@ def served(
         syncs = intervals.subtract(syncs, data) if len(syncs.start) else syncs
     syncs = intervals.subtract(syncs, metadata) if len(syncs.start) else syncs
     early_ns, late_ns = _find_shift(trace, process, ONE_CLOCK in assume)
-    return Served(reads, writes, metadata, syncs, whole, slack_ns, early_ns, late_ns)
+    found = Served(reads, writes, metadata, syncs, whole, slack_ns, early_ns, late_ns)
+    if trace.processes[process].role != "trainer":
+        return found
+    beside = calls.elsewhere.get(process)
+    if beside is not None:  # threads were recorded, but not of calls that move no data
+        others = len(beside.start) > 0
+        unsure = {f"{STORAGE}.{METADATA}", f"{STORAGE}.{SYNC}"}
+        if not others and (whole or ONE_THREAD in assume):
+            unsure = set()
+        return replace(found, unsure=frozenset(unsure), beside=beside, one_thread=not whole)
+    margin = max(_EDGE_NS, -early_ns, late_ns)
+    several = len(calls.threads.get(process, ())) > 1 or _crosses(_united(found), waits, margin)
+    several |= any(p.process == process and p.source in _THREADED for p in trace.profiles)
+    if several or ONE_THREAD not in assume:
+        return replace(found, unsure=frozenset(name for name, _ in found.parts))
+    return replace(found, one_thread=len(calls.threads.get(process, ())) != 1)
+
+
+def _united(found: Served) -> Intervals:
+    """All calls of a process."""
+    every = [times for _, times in found.parts if len(times.start)]
+    if len(every) < 2:
+        return every[0] if every else intervals.EMPTY
+    start, end = (np.concatenate(side) for side in zip(*every, strict=True))
+    return intervals.union(start, end)
+
+
+def _crosses(calls: Intervals, waits: Intervals, margin: int) -> bool:
+    """Whether calls go on while waits begin or end: no thread calls and waits at once."""
+    edges = np.concatenate([waits.start, waits.end])
+    if not len(edges) or not len(calls.start):
+        return False
+    place = np.maximum(np.searchsorted(calls.start, edges, side="right") - 1, 0)
+    crossed = (calls.start[place] + margin < edges) & (edges < calls.end[place] - margin)
+    return int(crossed.sum()) >= max(_CROSSED, _CROSSED_SHARE * len(edges))
 
 
 def _find_shift(trace: Trace, process: int, as_one: bool) -> tuple[int, int]:
@@ -231,7 +280,7 @@ def divide_waits(
     own[known] = taken.worker[row[known]] < 0
     if not has_workers(trace, trainer, fetches):
         own |= ~known
-    _within_the_process(bounds, own, start, end, length, of_process[trainer])
+    _within_the_process(bounds, own, ~known, start, end, length, of_process[trainer])
     marked = is_complete(fetches)
     if step is not None:
         marked &= bool(np.isin(step[step >= 0], step[known]).all())
@@ -279,26 +328,40 @@ def has_workers(trace: Trace, trainer: int, fetches: Fetches) -> bool:
 def _within_the_process(
     bounds: Bounds,
     mine: NDArray[np.bool_],
+    unmarked: NDArray[np.bool_],
     start: Int64Array,
     end: Int64Array,
     length: Int64Array,
     own: Served,
 ) -> None:
-    """Waits whose fetch ran in the training thread: its calls are the storage, the rest is open."""
+    """Waits whose fetch ran in the training thread: its calls are the storage, the rest is open.
+
+    Where other threads called, a wait whose fetch is not marked may have been for one that reads
+    ahead: for as much as it was in storage since the wait before.
+    """
     if not mine.any():
         return
-    low, high = start[mine], end[mine]
-    least, most = np.zeros((2, len(low)), np.int64)
-    parts = {name: own.within(times, low, high) for name, times in own.parts}
-    for at_least, at_most in parts.values():
-        least += at_least
+    low, high, free = start[mine], end[mine], length[mine]
+    least, most, ahead = np.zeros((3, len(low)), np.int64)
+    parts = {}
+    for name, times in own.parts:
+        at_least, at_most = own.within(times, low, high)
+        parts[name] = (0 * at_least if name in own.unsure else at_least), at_most
+        least += parts[name][0]
         most += at_most
-    free = length[mine]
     most = np.minimum(most, free)
-    slack = np.minimum(free - most, own.slack_ns) if own.whole else free - most
+    if own.is_threaded:
+        since = np.append(low[:1] - (high[:1] - low[:1]), high[:-1])
+        every = intervals.merge(_united(own), own.beside)
+        ahead = np.minimum(own.within(every, np.minimum(since, low), high)[1], free)
+        ahead = np.where(unmarked[mine], ahead, 0)  # of any kind
+        bounds[DELIVERY][1][mine] = np.where(unmarked[mine], free - least, 0)
+    most = np.maximum(most, ahead)
+    rest = free - most
+    slack = np.minimum(rest, own.slack_ns) if own.whole else rest
     for name, (at_least, at_most) in parts.items():
         bounds[name][0][mine] += at_least
-        bounds[name][1][mine] += at_most + slack
+        bounds[name][1][mine] += np.maximum(at_most, ahead) + slack
     bounds[STORAGE][0][mine] = least
     bounds[STORAGE][1][mine] = most + slack
     bounds[FREE][1][mine] = bounds[FREE_PARTS][1][mine] = np.maximum(most - least, 0)

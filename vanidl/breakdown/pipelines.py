@@ -228,11 +228,12 @@ def _shares(pipeline: Pipeline, of_process: Mapping[int, Served]) -> dict[str, S
             continue
         for name, times in served.parts:
             sides = served.within(times, f.begin_ns[mine], f.end_ns[mine])
+            sides = (0 * sides[0], sides[1]) if name in served.unsure else sides
             for side, within in zip((least, most), sides, strict=True):
                 side.setdefault(name, np.zeros(len(f), np.int64))[mine] = within
                 side[STORAGE][mine] += within
         slack[mine] = np.maximum(length[mine] - most[STORAGE][mine], 0)
-        if served.whole:  # what else there was is known in all, not when
+        if served.whole and not served.is_threaded:  # what else there was is known in all, not when
             slack[mine] = np.minimum(slack[mine], served.slack_ns)
             for name in least if served.early_ns == served.late_ns == 0 else ():
                 known = float(least[name][mine].sum())

@@ -9,7 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vanidl.breakdown import input_wait, windows
-from vanidl.breakdown.assumptions import FOLLOWS, NOT_MAPPED, ONE_CLOCK, OPERATORS_COMPUTE
+from vanidl.breakdown.assumptions import (
+    FOLLOWS,
+    NOT_MAPPED,
+    ONE_CLOCK,
+    ONE_THREAD,
+    OPERATORS_COMPUTE,
+)
 from vanidl.breakdown.causes import (
     BLOCKED,
     CAUSES,
@@ -103,7 +109,8 @@ def divide_tiles(
         did,
         several=len(trace.ranks) > 1,
         computing=OPERATORS_COMPUTE in known.assume,
-        of_workers=input_wait.has_workers(
+        of_others=of_process[trainer].is_threaded
+        or input_wait.has_workers(
             trace, trainer, trace.fetches.pick(trace.fetches.trainer == trainer)
         ),
         in_part=any(trace.profiles[source].device_in_part for source in sources),
@@ -121,6 +128,8 @@ def divide_tiles(
         assumed = {what: waiting & rows[tiles.wait] for what, rows in divided.assumed.items()}
     if known.whole and known.maps_unseen:
         assumed[NOT_MAPPED] = np.ones(len(tiles.start), bool)
+    if of_process[trainer].one_thread:
+        assumed[ONE_THREAD] = np.ones(len(tiles.start), bool)
     if ONE_CLOCK in known.assume and input_wait.has_open_clock(trace, position):
         assumed[ONE_CLOCK] = np.ones(len(tiles.start), bool)
     own = of_process[trainer]
@@ -180,7 +189,7 @@ def _tile_cells(
     did: Activity,
     *,
     several: bool,
-    of_workers: bool,
+    of_others: bool,
     in_part: bool,
     computing: bool,
 ) -> Bounds:
@@ -195,14 +204,16 @@ def _tile_cells(
     compute = intervals.covered_within(did.compute, start, end)
     communication = intervals.covered_within(did.communication, start, end)
     cells: Bounds = {}
-    storage, most = zeros.copy(), zeros.copy()
+    storage, most, shifted = zeros.copy(), zeros.copy(), zeros.copy()
     for name, times in own.parts:
         least, highest = own.within(times, start, end)
+        shifted += highest - least
+        least = zeros if name in own.unsure else least
         cells[name] = np.where(waiting, 0, least), np.where(waiting, 0, highest)
         storage += cells[name][0]
         most += cells[name][1]
-    moved = np.minimum(most, length) - storage  # what is open as the clocks are
-    inside = moved.copy()  # of operators, at most
+    moved = np.minimum(most, length) - storage  # what is open as clocks and threads are
+    inside = np.minimum(shifted, moved)  # of operators, at most
     if not did.by_device and not computing:
         inside += own.slack_ns if own.whole and tiles.waits_known else compute
     compute_ns = compute + np.minimum(moved, length - compute)
@@ -218,8 +229,8 @@ def _tile_cells(
     open_ns = np.where(waiting, 0, length - taken).clip(0)
     slack = np.minimum(open_ns, own.slack_ns + moved) if own.whole else open_ns
     cells[FREE] = cells[FREE_PARTS] = zeros, moved
-    if of_workers and own.whole:
-        # Where waits are not marked any time may be one, for whatever a worker was at.
+    if of_others and own.whole:
+        # Where waits are not marked any time may be one, for whatever a worker, or thread, was at.
         unmarked = (tiles.phase == windows.UNOBSERVED) | (not tiles.waits_known)
         slack = np.where(unmarked, open_ns, slack)
         cells[FREE] = cells[FREE_PARTS] = zeros, np.where(unmarked, open_ns, moved)
