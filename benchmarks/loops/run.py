@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import re
 import subprocess
 import sys
 import tempfile
@@ -24,11 +23,11 @@ from typing import Any
 
 import vanidl
 from vanidl.errors import VanidlError
-from vanidl.model.trace import SpanKind
+from vanidl.model.trace import INFERENCE, SpanKind
 
 HERE = Path(__file__).parent
 LIMIT_SHARE, LIMIT_MS = 0.02, 2.0
-TIMES = ("wait", "validation", "save")
+TIMES = ("wait", "validation", "save", "skipped")
 
 
 @dataclass(frozen=True)
@@ -105,9 +104,9 @@ def read_run(folder: Path) -> Said:
     spans = run.trace.spans
     epochs = len(run.phases.epochs) if run.phases is not None else 0
     steps = int((spans.kind == SpanKind.STEP).sum())
-    is_inference = bool(phases.get("inference"))
+    is_inference = run.trace.purpose == INFERENCE
     loaders = said["steps"]["loaders"] if said["steps"] else []
-    wait_s = [each["wait_s"] for each in loaders if re.search(r"training|inference", each["name"])]
+    wait_s = [each["wait_s"] for each in loaders if is_inference or "training" in each["name"]]
     return Said(
         {
             "steps": 0 if is_inference else steps,
@@ -137,7 +136,7 @@ def run_loop(loop: Loop, tracer: str, folder: Path) -> tuple[dict[str, Any], Sai
     environment = {**os.environ, "LOOP_TIMES": str(own), "TF_CPP_MIN_LOG_LEVEL": "3"}
     done = subprocess.run(words, capture_output=True, env=environment)
     if done.returncode:
-        raise RuntimeError(done.stderr.decode(errors="replace").strip().splitlines()[-1])
+        raise RuntimeError(*done.stderr.decode(errors="replace").strip().splitlines()[-2:])
     measured = [json.loads(path.read_text()) for path in sorted(folder.glob("own-*"))]
     trained = max(measured, key=lambda each: sum(each["counts"].values()))
     return trained, read_run(folder / "RUN")
@@ -161,7 +160,7 @@ def row(loop: Loop, measured: dict[str, Any], said: Said) -> tuple[str, list[str
         cells.append(f"{found:8.1f}/{true:<8.1f}" if known else f"{found:8.1f}/{'-':8}")
         if known and abs(found - true) > max(LIMIT_MS, LIMIT_SHARE * true):
             wrong.append(name)
-    cells.append(f"{said.times_ms['compile']:7.0f} {said.times_ms['skipped']:6.1f}")
+    cells.append(f"{said.times_ms['compile']:7.0f}")
     return " ".join(cells), wrong
 
 
@@ -170,11 +169,11 @@ def main(argv: list[str]) -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("words", nargs="*")
     parser.add_argument("--tracer", default="none")
-    parser.add_argument("--keep", type=Path, help="a folder for the RUNs")
+    parser.add_argument("--keep", type=Path, help="a new folder for the RUNs")
     asked = parser.parse_args(argv)
     failed = 0
     print(f"{'loop':30}   steps infer.  epochs    saves       wait, ms      validation, ms"
-          "         saves, ms  compile skipped")  # fmt: skip
+          "         saves, ms       skipped, ms compile")  # fmt: skip
     for loop in LOOPS:
         if asked.words and not any(word in loop.name for word in asked.words):
             continue
@@ -182,9 +181,11 @@ def main(argv: list[str]) -> int:
         if missing:
             print(f"{loop.name:30} not installed: {', '.join(missing)}")
             continue
-        with tempfile.TemporaryDirectory(dir=asked.keep, prefix="loop-") as folder:
+        with tempfile.TemporaryDirectory() as temporary:
+            folder = asked.keep / loop.name.replace(" ", "-") if asked.keep else Path(temporary)
+            folder.mkdir(parents=True, exist_ok=True)
             try:
-                measured, said = run_loop(loop, asked.tracer, Path(folder))
+                measured, said = run_loop(loop, asked.tracer, folder)
             except (RuntimeError, VanidlError) as error:
                 print(f"{loop.name:30} {error}")
                 failed = 1

@@ -16,7 +16,7 @@ CODES = {
     "w": written.WAIT, "e": written.END, "i": written.ITER, "o": written.OPTIMIZER,
     "s": written.STEP, "v": written.OTHER_STEP, "c": written.COLLATE, "f": written.FETCH,
     "k": written.WORKER, "t": written.TAKEN, "C": written.CHECKPOINT, "L": written.LOAD,
-    "P": written.PHASE, "m": written.MODE, "F": written.FORWARD, "B": written.BACKWARD,
+    "P": written.PHASE, "m": written.MODE, "F": written.FORWARD, "b": written.BACKWARD,
 }  # fmt: skip
 
 

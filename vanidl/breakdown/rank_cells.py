@@ -237,7 +237,8 @@ def _tile_cells(
     cells[STORAGE] = storage, storage + slack
     for name, _ in own.parts:
         cells[name] = cells[name][0], np.maximum(cells[name][0] + slack, cells[name][1])
-    profiled = np.isin(tiles.part, windows.BETWEEN_WAITS) & (tiles.phase == windows.TRAINING)
+    of_steps = np.isin(tiles.phase, (windows.TRAINING, windows.INFERENCE))
+    profiled = np.isin(tiles.part, windows.BETWEEN_WAITS) & of_steps
     profiled &= intervals.covered_within(did.seen, start, end) == length
     if in_part:
         worked = np.zeros(tiles.steps + 1, np.int64)

@@ -17,6 +17,7 @@ from vanidl.breakdown import assumptions
 from vanidl.breakdown.causes import PHASES
 from vanidl.model import intervals
 from vanidl.model.intervals import Intervals
+from vanidl.model.trace import INFERENCE as FOR_INFERENCE
 from vanidl.model.trace import SpanKind, Spans, Trace
 
 Int64Array = NDArray[np.int64]
@@ -153,6 +154,8 @@ def tile_rank(
     if len(model.start):
         work = (part == WORK) & (step >= 0)
         part[work] = _part_of_model(model, waits, start[work], step[work], begin, end)
+    if all(trace.profiles[source].purpose == FOR_INFERENCE for source in sources):
+        phase[phase == TRAINING] = INFERENCE
     for to, times in marked:
         _cut(phase, part, step, start, times, to)
     return Tiles(

@@ -106,6 +106,7 @@ def describe(
             device=p.device,
             thread_known=processes.of_profile[k] in processes.threads,
             dataset_kind=p.dataset_kind,
+            purpose=p.purpose,
             device_in_part=p.device_in_part,
         )
         for k, p in enumerate(profiles)

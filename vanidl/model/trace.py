@@ -58,6 +58,9 @@ FILES_NOT_RECORDED = "<files not recorded>"
 
 MAX_PART_ROWS = 8_000_000
 
+INFERENCE, UNSURE = "inference", "unsure"
+"""What steps are for that are none of training, as far as the recorder could see."""
+
 FROM_WAITS, FROM_COMPUTE = "input waits", "compute"
 """What unmarked steps were found by. Of compute they are where the program marks nothing else."""
 
@@ -309,6 +312,7 @@ class Profile:
     device: DeviceTime | None = None
     thread_known: bool = False  # operations of its process in the thread that trains have code 0
     dataset_kind: str = ""  # of the loader that trains: MAP, ITERABLE; "": not recorded
+    purpose: str = ""  # of its steps: INFERENCE, UNSURE; "": training
     device_in_part: bool = False  # some work of its device is in no span: steps may lack all of it
 
     def __post_init__(self) -> None:
@@ -444,6 +448,12 @@ class Trace:
         """Whether it is known that training took its samples by index, in every process."""
         loops = [profile for profile in self.profiles if profile.marks_loop]
         return bool(loops) and all(profile.dataset_kind == MAP for profile in loops)
+
+    @property
+    def purpose(self) -> str:
+        """What all its steps are for: INFERENCE, UNSURE; "" for training, or where they differ."""
+        found = {profile.purpose for profile in self.profiles if profile.marks_loop}
+        return found.pop() if len(found) == 1 else ""
 
     @cached_property
     def hosts(self) -> tuple[str, ...]:

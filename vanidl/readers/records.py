@@ -242,6 +242,7 @@ class ProfileTrace:
     threads: tuple[int, ...] = ()  # numbers by which tracers may know the thread that trains
     checkpoint_calls: tuple[CheckpointCall, ...] = ()
     dataset_kind: str = ""  # of the loader that trains: trace.MAP, trace.ITERABLE; "": not said
+    purpose: str = ""  # of its steps: trace.INFERENCE, trace.UNSURE; "": training
     recording: str = ""  # where profiles say it: those of one are of one run, and of no other
 
     def __post_init__(self) -> None:

@@ -18,7 +18,7 @@ from vanidl.breakdown.overlap import Overlap, RankOverlap, by_device
 from vanidl.breakdown.page_cache import find_epoch_reads
 from vanidl.formatting.names import elided
 from vanidl.formatting.units import count, nbytes, percent, plural, seconds
-from vanidl.model.trace import Trace
+from vanidl.model.trace import INFERENCE, UNSURE, Trace
 from vanidl.model.warnings import LOWER_BOUNDS, UNREAD, serious_codes
 from vanidl.wording import benchmark, ceiling, costs, memory, tracing
 from vanidl.wording.basis import hidden_words, steps_name
@@ -50,6 +50,11 @@ _WINDOWS = {
     "compile": "compiling",
     "skipped": "batches without a step",
 }
+_PURPOSES = {
+    INFERENCE: "No gradient was computed: the steps are batches of inference.",
+    UNSURE: "Whether the steps train is not known (vanidl record --train, or vanidl.step()).",
+}
+"""Said first: what follows speaks of training."""
 _MISSING = {
     "records_exhausted": "Darshan ran out of records, so whole files may be missing",
     "damaged": "a file is damaged",
@@ -94,6 +99,7 @@ def headline(trace: Trace, results: Results, account: Breakdown) -> Headline:
     waited = _in_scope(_waited(trace, results, overlap, account), results)
     lead = costs.leading(account)
     title = (_in_scope(lead.sentence, results) if lead.in_steps else lead.sentence) or waited
+    title = " ".join(_present(_PURPOSES.get(trace.purpose, ""), title))
     support = _present(
         waited if lead.sentence else "",
         benchmark.verdict(results.benchmarks),
@@ -183,6 +189,7 @@ def _present(*sentences: str) -> tuple[str, ...]:
 def _waited(trace: Trace, results: Results, overlap: Overlap, account: Breakdown) -> str:
     """How much of the training steps was waiting for input, and what the waits were."""
     mean = overlap.mean
+    who = "Inference" if trace.purpose == INFERENCE else "Training"
     average = _average(trace, overlap)
     if not account.waits_known and overlap.basis is None and mean.io_s is not None:
         return _within_steps(mean, average)
@@ -190,14 +197,14 @@ def _waited(trace: Trace, results: Results, overlap: Overlap, account: Breakdown
         return f"Input wait was not recorded; {_hidden(overlap)}."
     wait_ns, steps_ns = account.length_ns(WAIT), account.steps_ns
     if not wait_ns:
-        return f"Training did not wait for input; {_hidden(overlap)}."
+        return f"{who} did not wait for input; {_hidden(overlap)}."
     times = f"{seconds(wait_ns / 1e9)} of {seconds(steps_ns / 1e9)} ({percent(wait_ns / steps_ns)})"
     whole = not _is_cut(results) and not objects_apart(results.summary)
     parts = parts_words(account, whole=whole or storage_is_known(account))
     if (why := _why_io_of_wait_is_unknown(results, overlap)) and not storage_is_known(account):
         unknown = f"how much of that was storage is not known: {why}"
-        return f"Training waited {times} for input{average}; {unknown}."
-    return f"Training waited {times} for input{average}; {parts}; {_hidden(overlap)}."
+        return f"{who} waited {times} for input{average}; {unknown}."
+    return f"{who} waited {times} for input{average}; {parts}; {_hidden(overlap)}."
 
 
 def _beside_training(account: Breakdown, led: str) -> str:

@@ -17,8 +17,8 @@ from vanidl.readers.steps.journal import ITER, OPTIMIZER, STEP, WAIT, Events
 
 Int64Array = NDArray[np.int64]
 
-TRAINING, EVALUATION, SETUP = "training", "evaluation", "setup"
-"""What loaders are for; of setup, Keras takes a batch to see its shape."""
+TRAINING, EVALUATION, SETUP, SKIPPED = "training", "evaluation", "setup", "skipped"
+"""What loaders are for: of setup, Keras takes a batch to see its shape; skipped: see `passes`."""
 
 
 @dataclass(slots=True)
@@ -60,7 +60,7 @@ class Tally:
 
     def usable(self, roles: Mapping[int, str]) -> set[int]:
         """Loaders that may give the batches of steps."""
-        return {k for k in self.batches if roles.get(k) != SETUP}
+        return {k for k in self.batches if roles.get(k) not in (SETUP, SKIPPED)}
 
     def training(self, roles: Mapping[int, str]) -> set[int]:
         """Loaders that are known to train: as frameworks say, else as the order tells."""
@@ -174,8 +174,13 @@ def roles_of(loaders: Mapping[int, Mapping[str, Any]]) -> dict[int, str]:
     return {k: str(loader.get("role", "")) for k, loader in loaders.items()}
 
 
+TOLD_APART = 1 << 40
+"""Numbers from here on are those of loaders that `passes` tells apart from one that trains."""
+
+
 def loader_name(number: int, loader: Mapping[str, Any], role: str) -> str:
     """`DataLoader 0 (Images, training)`."""
+    number %= TOLD_APART
     details = ", ".join(word for word in (str(loader.get("dataset", "")), role) if word)
     return clean_text(
         f"{loader.get('class', 'loader')} {number}{f' ({details})' if details else ''}"

@@ -10,7 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vanidl.encoding.budget import bounded_name
-from vanidl.model.trace import ITERABLE, MAP, CheckpointCall, DeviceTime, SpanKind
+from vanidl.model.trace import (
+    INFERENCE,
+    ITERABLE,
+    MAP,
+    UNSURE,
+    CheckpointCall,
+    DeviceTime,
+    SpanKind,
+)
 from vanidl.readers.records import ProfileTrace
 from vanidl.readers.steps import spans
 from vanidl.readers.steps.journal import (
@@ -20,11 +28,20 @@ from vanidl.readers.steps.journal import (
     FORWARD,
     LOAD,
     OPTIMIZER,
+    OTHER_STEP,
+    STEP,
     WAIT,
     Events,
     Journal,
 )
-from vanidl.readers.steps.loaders import Int64Array, Loaders, is_call, loader_name, roles_of
+from vanidl.readers.steps.loaders import (
+    TRAINING,
+    Int64Array,
+    Loaders,
+    is_call,
+    loader_name,
+    roles_of,
+)
 from vanidl.readers.steps.phases import LOADED, SAVE, VALIDATION, Window, find_windows
 
 SOURCE = "vanidl-record"
@@ -91,7 +108,32 @@ def profile(journal: Journal) -> ProfileTrace:
         device=_device(journal.events),
         checkpoint_calls=calls,
         dataset_kind=_dataset_kind(journal.loaders.get(loaders.main, {})),
+        purpose=_purpose(journal, loaders),
     )
+
+
+def _purpose(journal: Journal, loaders: Loaders) -> str:
+    """What its batches are for, "" for training.
+
+    A journal says which libraries were there whose gradients its hooks look for.
+    """
+    libraries = journal.process.get("gradients")
+    if not isinstance(libraries, list) or loaders.main < 0 or loaders.of_training:
+        return ""
+    trained = np.isin(journal.events.kind, (OPTIMIZER, STEP, OTHER_STEP, BACKWARD)).any()
+    if trained or TRAINING in roles_of(journal.loaders).values():
+        return ""
+    return INFERENCE if libraries else UNSURE
+
+
+def other_loops(events: Events) -> list[int]:
+    """Steps of each thread that trains beside the one that the numbers are of."""
+    counts = spans.count_threads(events)
+    thread = spans.training_thread(counts)
+    if thread.number < 0 or thread.is_marked:
+        return []
+    steps = np.maximum(counts[OPTIMIZER], 0 if counts[OPTIMIZER].any() else counts[BACKWARD])
+    return [int(n) for k, n in enumerate(steps) if n and k != thread.number]
 
 
 def _dataset_kind(loader: Mapping[str, Any]) -> str:
@@ -163,7 +205,8 @@ def _checkpoint_calls(
 
 
 def _parts(events: Events) -> Iterator[_Block]:
-    """What the model does, where its backward passes were recorded."""
+    """What the model does, where its backward passes were recorded; of devices they are moments."""
+    events = events.pick((events.kind != BACKWARD) | (events.end > events.begin))
     if not (events.kind == BACKWARD).any():
         return
     kinds = (
@@ -239,13 +282,31 @@ def loader_names(journal: Journal) -> dict[int, str]:
 
 
 def _epochs(events: Events, loaders: Loaders) -> _Block:
-    """Each pass over the main loader that gave a batch, from its first call to its last."""
-    mine = events.pick((events.loader == loaders.main) & is_call(events))
-    mine = mine.pick(np.isin(mine.epoch, mine.epoch[mine.kind == WAIT]))
-    epoch, first, of_event = np.unique(mine.epoch, return_index=True, return_inverse=True)
-    start, end = mine.begin[first], np.zeros(len(first), np.int64)
-    np.maximum.at(end, of_event, mine.end)
-    number = np.arange(len(epoch))
+    """Each pass over a loader of steps that gave a batch, from its first call to its last.
+
+    Of loaders that run along with each other, one that is begun again and again is cycled: those of
+    the one with fewest passes count. A loader that takes another's place has epochs of its own.
+    """
+    mine = events.pick(np.isin(events.loader, list(loaders.of_steps)) & is_call(events))
+    passes: dict[int, dict[int, list[int]]] = {}
+    batches: dict[int, int] = {}
+    columns = (mine.loader, mine.epoch, mine.kind, mine.begin, mine.end)
+    for loader, epoch, kind, begin, end in np.column_stack(columns).tolist():
+        span = passes.setdefault(loader, {}).setdefault(epoch, [begin, end, 0])
+        span[1] = max(span[1], end)
+        span[2] += kind == WAIT
+        batches[loader] = batches.get(loader, 0) + (kind == WAIT)
+    most = max(batches.values(), default=0)
+    given = {k: [p for p in found.values() if p[2]] for k, found in passes.items()}
+    order = sorted(given, key=lambda k: (2 * batches[k] < most, len(given[k]), k))
+    epochs: list[list[int]] = []
+    for loader in order:
+        apart = [p for p in given[loader] if not any(p[0] < e[1] and e[0] < p[1] for e in epochs)]
+        if len(apart) == len(given[loader]):
+            epochs += apart
+    epochs.sort()
+    number = np.arange(len(epochs))
+    start, end = (np.array([epoch[k] for epoch in epochs], np.int64) for k in (0, 1))
     names = tuple(f"epoch {k}" for k in number.tolist())
     return _Block(SpanKind.EPOCH, start, end, number, number, names)
 

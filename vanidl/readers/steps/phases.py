@@ -16,11 +16,11 @@ from typing import Any
 
 import numpy as np
 
-from vanidl.readers.steps.journal import END, MODE, PHASE, Events
-from vanidl.readers.steps.loaders import EVALUATION, Loaders, closes_step, is_call
+from vanidl.readers.steps.journal import END, MODE, PHASE, WAIT, Events
+from vanidl.readers.steps.loaders import EVALUATION, SKIPPED, Loaders, closes_step, is_call
 
 LOOP = "a loop of the program"
-VALIDATION, SAVE, LOADED = "validation", "checkpoint", "load"
+VALIDATION, SAVE, LOADED, COMPILE = "validation", "checkpoint", "load", "compile"
 _VALIDATES = frozenset({"validation", "validate", "valid", "val", "evaluation", "eval", "test"})
 _SAVES = frozenset({"checkpoint", "save", "saving"})
 _LOADS = frozenset({"load", "restore"})
@@ -54,10 +54,12 @@ def find_windows(
     ]
     trains = _training_times(loop, loaders)
     modes = every.pick(every.kind == MODE)
-    found = list(_passes(loop, loaders, trains, modes, said))
-    switched = [w for w in _switches(modes, trains) if not _meets(w, [*said, *found])]
+    evaluated = [window for window in said if window.label != COMPILE]
+    found = list(_passes(loop, loaders, trains, modes, evaluated))
+    switched = [w for w in _switches(modes, trains) if not _meets(w, [*evaluated, *found])]
     if 2 * len(switched) < max(int(closes_step(loop).sum()), 1):
         found += switched
+    found += _skipped(loop, loaders)
     return sorted([*said, *found], key=lambda window: (window.start, window.end))
 
 
@@ -107,6 +109,22 @@ def _passes(
         window = Window(start, end, VALIDATION, LOOP)
         if not _meets(window, said):
             yield window
+
+
+def _skipped(loop: Events, loaders: Loaders) -> Iterator[Window]:
+    """Batches that were taken without a step, each window until the next batch is asked for."""
+    waits = loop.pick(loop.kind == WAIT)
+    left = np.array([loaders.role(k) == SKIPPED for k in waits.loader.tolist()], bool)
+    rows = zip(left.tolist(), waits.begin.tolist(), waits.end.tolist(), strict=True)
+    start = end = -1
+    for is_left, begin, until in rows:
+        if is_left:
+            start, end = begin if start < 0 else start, until
+        elif start >= 0:
+            yield Window(start, begin, SKIPPED, LOOP)
+            start = -1
+    if start >= 0:
+        yield Window(start, end, SKIPPED, LOOP)
 
 
 def _switches(modes: Events, trains: Events) -> Iterator[Window]:

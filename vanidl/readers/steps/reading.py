@@ -6,15 +6,28 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+
 from vanidl.encoding.budget import read_whole
 from vanidl.errors import InputError
 from vanidl.formatting.units import plural
+from vanidl.model.trace import INFERENCE, UNSURE
 from vanidl.model.warnings import Notice
 from vanidl.readers.format import Reading, Records, unused
+from vanidl.readers.records import ProfileTrace
 from vanidl.readers.steps.fetches import fetch_table, processes_of, workers_of
-from vanidl.readers.steps.journal import OPTIMIZER, OTHER_STEP, STEP, Journal, read_journal
+from vanidl.readers.steps.journal import (
+    OPTIMIZER,
+    OTHER_STEP,
+    STEP,
+    WAIT,
+    Journal,
+    read_journal,
+)
 from vanidl.readers.steps.lines import read_sources, sampled_parts
-from vanidl.readers.steps.loop import profile
+from vanidl.readers.steps.loaders import SKIPPED
+from vanidl.readers.steps.loop import other_loops, profile
+from vanidl.readers.steps.passes import told_apart
 from vanidl.readers.steps.ranks import silent_ranks
 from vanidl.readers.steps.unseen import notices
 
@@ -29,6 +42,7 @@ def read(
     journals = reading.each("recorded steps", read_journal, steps)
     ceilings = tuple(_ceiling_run(journal) for journal in journals if journal.replayed)
     journals = [journal for journal in journals if not journal.replayed]
+    journals = [told_apart(journal) for journal in journals]
     workers = workers_of(journals)
     kept = reading.each("source lines", read_sources, sources)
     texts = {place: text for each in kept for place, text in each.items()}
@@ -43,7 +57,7 @@ def read(
     failed = reading.each("recorded steps", _failures, failures)
     said = [notice for each in failed for notice in each]
     for journal, each in zip(journals, profiles, strict=True):
-        said += [*_profiled(journal), *_marked(journal)]
+        said += [*_profiled(journal), *_marked(journal), *_loops(journal, each)]
         if len(each.start_ns) and not journal.ended:
             said.append(_cut(journal))
         if not len(each.start_ns):
@@ -108,6 +122,44 @@ def _marked(journal: Journal) -> Iterator[Notice]:
             f"{journal.path}: its steps are those that the program marks with vanidl.step(): "
             f"{plural(steps, 'training step')}, {plural(others, 'other')}"
             f"{beside if found else ''}.",
+            "info",
+        )
+
+
+def _loops(journal: Journal, found: ProfileTrace) -> Iterator[Notice]:
+    """What of a process's loops is in no number, or is not what it looks like."""
+    settles = "vanidl record --train MODULE:FUNCTION, or vanidl.step() in the program, settles it"
+    if others := other_loops(journal.events):
+        steps = plural(sum(others), "step")
+        yield Notice(
+            "loops_in_threads",
+            f"{journal.path}: expected one thread that trains, found {len(others) + 1}. The "
+            f"numbers are those of the thread with most steps; {steps} of "
+            f"{plural(len(others), 'other thread')}, and the batches they took, are in none.",
+        )
+    if found.purpose == INFERENCE:
+        yield Notice(
+            "no_gradient",
+            f"{journal.path}: expected steps of training, found batches for which no gradient was "
+            f"computed and no optimizer made a step: they are taken for inference. If they train, "
+            f"{settles}.",
+            "info",
+        )
+    if found.purpose == UNSURE:
+        yield Notice(
+            "training_unsure",
+            f"{journal.path}: expected steps of training, found batches of a program that computes "
+            "with no library whose gradients are recorded (PyTorch, JAX, TensorFlow). Each counts "
+            f"as a step; {settles}.",
+        )
+    skipped = [k for k, loader in journal.loaders.items() if loader.get("role") == SKIPPED]
+    waits = journal.events.loader[journal.events.kind == WAIT]
+    if left := int(np.isin(waits, skipped).sum()):
+        yield Notice(
+            "batches_skipped",
+            f"{journal.path}: {plural(left, 'batch', 'batches')} of the loader that trains were "
+            "taken without a step, as a run does that is resumed, or that looks at its data first. "
+            "They are in a window of their own (skipped), and in no step.",
             "info",
         )
 

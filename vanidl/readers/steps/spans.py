@@ -14,13 +14,15 @@ a batch of theirs, before the mark or in it, to the end of the mark.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vanidl.readers.steps.journal import (
+    BACKWARD,
     END,
+    FORWARD,
     ITER,
     OPTIMIZER,
     OTHER_STEP,
@@ -64,27 +66,38 @@ def count_threads(events: Events) -> dict[int, Int64Array]:
     """For each kind that tells of training how many events each thread has."""
     return {
         kind: np.bincount(events.thread[events.kind == kind], minlength=THREADS)
-        for kind in (WAIT, OPTIMIZER, STEP)
+        for kind in (WAIT, OPTIMIZER, STEP, BACKWARD)
     }
 
 
 @dataclass(frozen=True, slots=True)
 class Thread:
-    """The thread of the loop, -1 for none, and whether the program marks its steps."""
+    """The thread of the loop, -1 for none, and what tells of its steps.
+
+    Attributes:
+        number: -1 for none.
+        is_marked: the program marks them.
+        by_gradients: no optimizer was seen: a step is what ends with a gradient.
+        is_bare: it asks no loader: its first step begins with its model.
+    """
 
     number: int
     is_marked: bool
+    by_gradients: bool = False
+    is_bare: bool = False
 
 
 def training_thread(counts: ThreadCounts) -> Thread:
-    """The thread of the loop: that of marked steps, else that of an optimizer's.
+    """The thread of the loop: that of marked steps, else that of an optimizer's, or of gradients.
 
     Else the main one, or another that asks for twice as many batches: a thread that fetches ahead
     for the main one asks for as many, or a few more.
     """
-    for kind in (STEP, OPTIMIZER):
+    for kind in (STEP, OPTIMIZER, BACKWARD):
         if counts[kind].any():
-            return Thread(int(counts[kind].argmax()), kind == STEP)
+            number = int(counts[kind].argmax())
+            is_bare = kind == OPTIMIZER and not counts[WAIT][number]
+            return Thread(number, kind == STEP, kind == BACKWARD, is_bare)
     asked = counts[WAIT]
     most = int(asked.argmax())
     if not asked.any():
@@ -97,8 +110,15 @@ def of_training(events: Events, thread: Thread) -> Events:
 
     Where the program marks its steps, those of optimizers are left out: no step counts twice.
     """
-    kinds = _MARKED if thread.is_marked else _UNMARKED
-    return events.pick((events.thread == thread.number) & np.isin(events.kind, kinds))
+    kinds: tuple[int, ...] = _MARKED if thread.is_marked else _UNMARKED
+    if thread.by_gradients:
+        kinds = (*kinds, BACKWARD)
+    if thread.is_bare:
+        kinds = (*kinds, FORWARD, BACKWARD)
+    mine = events.pick((events.thread == thread.number) & np.isin(events.kind, kinds))
+    if thread.by_gradients:
+        mine = replace(mine, kind=np.where(mine.kind == BACKWARD, OPTIMIZER, mine.kind))
+    return mine
 
 
 def outermost(events: Events) -> Events:
@@ -137,8 +157,13 @@ def find_steps(events: Events, loaders: Loaders, since: int = 0) -> Spans:
         return _by_waits(events, loaders, since)
     rows = np.flatnonzero(events.kind == OPTIMIZER)
     rows = rows[rows >= since]
-    at = events.end[rows]  # a loop without a loader: the first step has no beginning
-    return Spans(rows[:-1], at[:-1], at[1:])
+    at, start = events.end[rows], events.end[rows[:-1]]
+    first = np.flatnonzero(np.isin(events.kind, (FORWARD, BACKWARD)))[:1]
+    if len(rows) and len(first) and since <= first[0] < rows[0]:
+        return Spans(np.append(first, rows[:-1]), np.append(events.begin[first], start), at)
+    if len(rows) and not since and events.begin[rows[0]] < at[0]:  # that of a compiled function
+        return Spans(rows, np.append(events.begin[rows[:1]], start), at)
+    return Spans(rows[:-1], start, at[1:])  # nothing tells where the first one begins
 
 
 def find_waits(events: Events) -> Spans:

@@ -40,6 +40,7 @@ MAGIC = b"vanidl-steps 4".ljust(31) + b"\n"
 (`saves`); a window beside training, likewise, and a switch of a model, its number and whether to
 training (`phases`); the forward and the backward pass of a model (`parts`)."""
 
+_DIFFERENTIATE = ("torch", "jax", "tensorflow")  # whose gradients are looked for
 _NO_CALLS = frozenset({END, OPTIMIZER, STEP, OTHER_STEP})  # what `Present.end` does not tell of
 
 THREAD_SHIFT = 8
@@ -206,6 +207,7 @@ def process_description() -> dict[str, object]:
         "world_size": _first_number(_WORLD_SIZES),
         "command": [sys.executable, *_program()],
         "python": sys.version.split()[0],
+        "gradients": [name for name in _DIFFERENTIATE if name in sys.modules],
     }
 
 

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 STATE = "_vanidl_state"
 _OWNER = "_vanidl_owner"
 
+_DEEPEST = 100  # frames that are looked at
+
 _now = local()
 
 
@@ -56,22 +58,36 @@ def trains(channel: Channel) -> None:
 class Position:
     """Where one iterator is: its loader, its epoch, and how many batches it gave."""
 
-    __slots__ = ("code", "description", "number", "session")
+    __slots__ = ("code", "description", "is_over", "number", "session")
 
     def __init__(self, session: object, loader: int, epoch: int) -> None:
         self.session = session
         self.code = loader << LOADER_SHIFT
         self.number = epoch << EPOCH_SHIFT
         self.description: dict[str, object] | None = None  # of the loader, as long as it may change
+        self.is_over = False  # whether the iterator was asked beyond its last batch
 
 
 class _Known:
-    """A loader that has been used."""
+    """A loader that has been used, and where: the code that began its first iterator."""
 
-    __slots__ = ("data", "description", "epochs", "loader", "number")
+    __slots__ = (
+        "data",
+        "description",
+        "epochs",
+        "iterator",
+        "loader",
+        "number",
+        "place",
+        "position",
+    )
 
-    def __init__(self, number: int, loader: object, description: dict[str, object]) -> None:
-        self.number, self.epochs = number, 0
+    def __init__(
+        self, number: int, loader: object, description: dict[str, object], place: int
+    ) -> None:
+        self.number, self.epochs, self.place = number, 0, place
+        self.iterator: Callable[[], object] = _gone
+        self.position: Position | None = None
         self.description = {"loader": number, **description}
         self.loader = reference(loader)
         self.data = reference(getattr(loader, "dataset", None))
@@ -80,8 +96,8 @@ class _Known:
 class Loaders:
     """The loaders of one kind that this process has used.
 
-    A new loader for each pass, over the same data and with nothing else changed, counts as the
-    one before it.
+    A new loader for each pass with nothing changed counts as the one before it, once that is gone
+    or its pass is over: over the same data, or begun by the same code.
 
     Args:
         channel: where their events go.
@@ -110,17 +126,19 @@ class Loaders:
         position = Position(self._session, known.number, known.epochs)
         position.description = known.description
         known.epochs += 1
+        known.position, known.iterator = position, _unless_held(iterator)
         return position
 
     def _new(self, loader: Any, description: dict[str, object]) -> _Known:  # noqa: ANN401
         if current_role():
             description["role"] = current_role()
         alike = self._by_description.setdefault(repr(description), [])
-        found = next((one for one in alike if _again(one, loader)), None)
+        place = _calling_code()
+        found = next((one for one in alike if _again(one, loader, place)), None)
         if found is not None:
             found.loader = reference(loader)
             return found
-        made = _Known(self.channel.journal.new_loader(), loader, description)
+        made = _Known(self.channel.journal.new_loader(), loader, description, place)
         self.channel.describe(made.description)
         self.channel.journal.open_now()  # within a wait, not between two
         if loader is not None:
@@ -139,10 +157,37 @@ def stands_for(loader: Any) -> Any:  # noqa: ANN401
     return loader if owner is None else owner()
 
 
-def _again(known: _Known, loader: object) -> bool:
-    """Whether a loader takes the place of one that is gone."""
+def _again(known: _Known, loader: object, place: int) -> bool:
+    """Whether a loader takes the place of one that is gone, or whose pass is over."""
+    if loader is None:
+        return False
     data = getattr(loader, "dataset", None)
-    return loader is not None and known.loader() is None and known.data() is data is not None
+    if known.loader() is None and known.data() is data is not None:
+        return True
+    over = known.position is None or known.position.is_over or known.iterator() is None
+    return over and known.place == place
+
+
+def _calling_code() -> int:
+    """A number for the lines of code that led here, but for those of the recorder itself."""
+    frame, lines = sys._getframe(2), list[tuple[str, int]]()
+    while frame is not None and len(lines) < _DEEPEST:
+        if frame.f_globals.get("__package__") != __package__:
+            lines.append((frame.f_code.co_filename, frame.f_lineno))
+        frame = frame.f_back  # type: ignore[assignment]
+    return hash(tuple(lines))
+
+
+def _gone() -> None:
+    """What a reference to nothing gives."""
+
+
+def _unless_held(iterator: object) -> Callable[[], object]:
+    """A reference that keeps nothing alive; to what allows none, as if it were gone."""
+    try:
+        return ref(iterator)
+    except TypeError:
+        return _gone
 
 
 def reference(thing: object) -> Callable[[], object]:

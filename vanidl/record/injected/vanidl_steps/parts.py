@@ -1,7 +1,7 @@
 """Parts of a step: where the model is called first, its backward pass, the optimizer's step.
 
 Only on the processor: on a device these calls return before their work is done, and times of the
-host would say nothing of it.
+host would say nothing of it. There a backward pass is a moment, which tells that the loop trains.
 
 Which modules a program calls at the outermost level shows in its first steps; from then on calls
 of their classes alone are seen. No module or class of the program is left with anything that cannot
@@ -172,7 +172,10 @@ def _note_pass(channel: Channel, of: Any, begin: int) -> None:  # noqa: ANN401
         end, called = time_ns(), _now.called
         _now.called = 0
         first = of if hasattr(of, "is_cpu") else next(iter(of), None)
-        if not getattr(first, "is_cpu", False) or in_worker():
+        if in_worker():
+            return
+        if not getattr(first, "is_cpu", False):  # that it was, and nothing of how long it took
+            channel.add(BACKWARD, 0, end, end)
             return
         if called:
             channel.add(FORWARD, 0, called, begin)

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
     from .hooks import Channel
 
-VALIDATION = "validation"
+VALIDATION, COMPILE = "validation", "compile"
+_JAX_COMPILES = "/jax/core/compile/"
+_SHORT_S = 0.0005  # of compiling: a function of the library itself, of which there are hundreds
 _KERAS = ("TorchTrainer", "JAXTrainer", "TensorFlowTrainer")
 _MOST_NAMES = 100  # a bound on memory; later ones are the last
 _now = local()
@@ -43,22 +45,28 @@ class Phase:
     def __exit__(self, *_: object) -> None:
         if not self._is_outermost:
             return
-        end, channel = time_ns(), self._channel
         _now.inside = False
-        if not channel.on or in_worker():
-            return
-        try:
-            number = _number(channel, self._label, self._call)
-            channel.add(PHASE | number << LOADER_SHIFT, 0, self._begin, end)
-        except Exception as error:
-            channel.fail(error)
+        _note(self._channel, self._label, self._call, self._begin, time_ns())
+
+
+def _note(channel: Channel, label: str, call: str, begin: int, end: int) -> None:
+    if not channel.on or in_worker():
+        return
+    try:
+        number = _number(channel, label, call)
+        channel.add(PHASE | number << LOADER_SHIFT, 0, begin, end)
+    except Exception as error:
+        channel.fail(error)
+
+
+_numbered: dict[str, Any] = {"session": None, "names": {}}  # of all channels: they share a journal
 
 
 def _number(channel: Channel, label: str, call: str) -> int:
     """The number of a name, which the journal is told first."""
-    session, names = channel.shared.get("phases", (None, None))
-    if session is not channel.journal.session:
-        session, names = channel.shared["phases"] = channel.journal.session, {}
+    if _numbered["session"] is not channel.journal.session:
+        _numbered.update(session=channel.journal.session, names={})
+    names = _numbered["names"]
     key = label, call
     if key not in names and len(names) >= _MOST_NAMES:
         key = next(reversed(names))
@@ -107,6 +115,47 @@ def watch_ignite(module: Any, channel: Channel) -> None:  # noqa: ANN401
             _now.trains = trains
 
     module.Engine.run = run
+
+
+def watch_jax(module: Any, channel: Channel) -> None:  # noqa: ANN401
+    """Tracing, lowering and compiling, as JAX itself measures them."""
+
+    def listen(event: str, duration: float, **_: Any) -> None:  # noqa: ANN401
+        if duration >= _SHORT_S and event.startswith(_JAX_COMPILES):
+            end = time_ns()
+            _note(channel, COMPILE, "jax.jit", end - int(duration * 1e9), end)
+
+    module.register_event_duration_secs_listener(listen)
+
+
+def watch_dynamo(module: Any, channel: Channel) -> None:  # noqa: ANN401
+    """`torch.compile`: a first call compiles, and one with arguments of another shape."""
+    begun: list[int] = []
+
+    def starts(_: object) -> None:
+        begun[:] = [time_ns()]
+
+    def ends(_: object) -> None:
+        if begun:
+            _note(channel, COMPILE, "torch.compile", begun.pop(), time_ns())
+
+    module.callback_handler.register_start_callback(starts)
+    module.callback_handler.register_end_callback(ends)
+
+
+def watch_tensorflow(module: Any, channel: Channel) -> None:  # noqa: ANN401
+    """The first call of a `tf.function` traces it."""
+    original = module.Function._initialize
+
+    @wraps(original)
+    def _initialize(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        begin = time_ns()
+        try:
+            return original(*args, **kwargs)
+        finally:
+            _note(channel, COMPILE, "tf.function", begin, time_ns())
+
+    module.Function._initialize = _initialize
 
 
 def _watch(owner: Any, names: tuple[str, ...], call: str, channel: Channel) -> None:  # noqa: ANN401

@@ -29,6 +29,13 @@ def watch_loaders(module: ModuleType, channel: Channel) -> None:
     channel.shared["waits"] = waits
 
 
+def watch_stops(module: Any, channel: Channel) -> None:  # noqa: ANN401
+    """Stopping the workers of a pass that is left before its end takes time as well."""
+    for name in ("_MultiProcessingDataLoaderIter", "_StatefulMultiProcessingDataLoaderIter"):
+        if hasattr(module, name):
+            channel.shared["waits"].watch_stop(getattr(module, name), "_shutdown_workers")
+
+
 def watch_stateful(module: ModuleType, channel: Channel) -> None:
     """The subclass of torchdata has an `__iter__` of its own."""
     channel.shared["waits"].watch_iter(module.StatefulDataLoader)
@@ -55,6 +62,19 @@ def watch_scalers(module: ModuleType, channel: Channel) -> None:
         return result
 
     module.GradScaler.step = step
+
+
+def watch_fastai(module: ModuleType, channel: Channel) -> None:
+    """Its optimizer is none of PyTorch's."""
+    original = module.Optimizer.step
+
+    @wraps(original)
+    def step(optimizer: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        result = original(optimizer, *args, **kwargs)
+        _note_step(channel)
+        return result
+
+    module.Optimizer.step = step
 
 
 def _note_step(channel: Channel) -> None:

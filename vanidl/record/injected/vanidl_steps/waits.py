@@ -66,6 +66,7 @@ class Waits(Loaders):
                 iterator.__dict__[STATE] = position
             self.channel.add(position.code | kind, position.number, begin, end)
             position.number += 1
+            position.is_over = kind == END
             self.channel.journal.latest = position
         except Exception as error:
             self.channel.fail(error)
@@ -166,6 +167,25 @@ class Waits(Loaders):
 
         iterator_class.__next__ = __next__
         self._watched[iterator_class] = not only_followed
+
+    def watch_stop(self, iterator_class: Any, name: str) -> None:  # noqa: ANN401
+        """Has a class of iterators note that workers are stopped: the end of a pass left early.
+
+        At the end of the data that happens in `__next__`, which is noted as a whole.
+        """
+        original = getattr(iterator_class, name)
+
+        @wraps(original)
+        def stop(iterator: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+            position = getattr(iterator, "__dict__", _NOTHING).get(STATE)
+            begin = time_ns()
+            try:
+                return original(iterator, *args, **kwargs)
+            finally:
+                if position is not None and not position.is_over and self.channel.on:
+                    self.note(iterator, END, begin)
+
+        setattr(iterator_class, name, stop)
 
 
 class Wrapped:
