@@ -228,6 +228,7 @@ def effort(code: str) -> int:
     return codes.index(code) if code in BY_CODE else len(codes)
 
 
+_UNSURE = frozenset({"training_unsure", "loops_in_threads"})  # what trains is not known, or in part
 NOTHING_TO_FIX = "Input keeps up: nothing to fix."
 LITTLE_TO_GAIN = "Input keeps up: only small gains are left."
 
@@ -235,13 +236,14 @@ LITTLE_TO_GAIN = "Input keeps up: only small gains are left."
 def verdict(results: Results, account: Breakdown, diagnoses: Sequence[Diagnosis]) -> str:
     """The sentence; "" where something is to be fixed, or not enough was recorded to say so.
 
-    It needs input waits that were recorded, are under a tenth of the time, and no I/O missing.
+    It needs input waits that were recorded, are under a tenth of the time, no I/O missing, and that
+    it is known what trains.
     """
     overlap = account.overlap
     share = overlap.input_wait_share if overlap is not None else None
     if share is None or share >= BOUND_SHARE:
         return ""
-    if LOWER_BOUNDS & serious_codes(results.coverage.warnings):
+    if (LOWER_BOUNDS | _UNSURE) & serious_codes(results.coverage.warnings):
         return ""
     if any(d.severity != LOW for d in diagnoses):
         return ""

@@ -88,6 +88,7 @@ def declare_record(parser: argparse.ArgumentParser) -> None:
     )
     add("--no-steps", action="store_true", help="do not record steps and input waits")
     add("--wait", metavar="MODULE:NAME", action="append", default=[], help="also an iterator")
+    add("--train", metavar="MODULE:NAME", action="append", default=[], help="each call is a step")
     add(
         "--profile", metavar="STEPS", type=int, nargs="?", const=PROFILED_STEPS,
         help="switch PyTorch's profiler on for so many steps after a warm-up (default: "

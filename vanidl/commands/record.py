@@ -32,6 +32,7 @@ def run(options: argparse.Namespace) -> int:
             events=options.events,
             with_steps=not options.no_steps,
             waits=options.wait,
+            trains=options.train,
             profile_steps=options.profile,
             keep_free_nbytes=size_of(options.keep_free, "--keep-free"),
             tell=lambda sentence: console.tell(f"vanidl: {sentence}\n"),

@@ -61,6 +61,7 @@ def record(
     events: int | None = None,
     with_steps: bool = True,
     waits: Sequence[str] = (),
+    trains: Sequence[str] = (),
     profile_steps: int | None = None,
     replay: Replay | None = None,
     keep_free_nbytes: int = FLOOR_NBYTES,
@@ -103,7 +104,7 @@ def record(
         passed_on() as signals,
         sign_of_life(root, lambda: _look(space, sampler, memory)),
     ):
-        more = steps.environment(root, waits, profile_steps, replay) if with_steps else {}
+        more = steps.environment(root, waits, profile_steps, replay, trains) if with_steps else {}
         environment = _environment(chosen, root, more)
         killed_before = memory_kills()
         ended = run(command, environment, signals, lambda watch: _sample(watch, sampler, memory))
@@ -118,6 +119,7 @@ def record(
             stopped=space.remark(ended.start_ns, chosen.goes_on),
         )
         said = _unheard(ended, environment, root) if with_steps else ()
+        said = (*said, *steps.not_found(root, waits, trains)) if with_steps else said
         said = (*said, *unheard.still_running(FOLDER_VARIABLE, str(root)))
         sampled = () if sampler is None or not sampler.remark else (sampler.remark,)
         result = replace(result, losses=(*result.losses, *sampled, *said))

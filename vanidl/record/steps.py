@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +19,7 @@ FOLDER = "steps"
 PROFILED_STEPS = 10
 _INJECTED = Path(__file__).parent / "injected"
 _PYTHONPATH = "PYTHONPATH"
+_FOUND = "named-"  # how the hooks say that they found what was named
 _NAMED = re.compile(r"[\w.]+:[\w.]+")
 
 
@@ -51,6 +52,7 @@ def environment(
     waits: Sequence[str] = (),
     profile_steps: int | None = None,
     replay: Replay | None = None,
+    trains: Sequence[str] = (),
 ) -> dict[str, str]:
     """The variables that have steps recorded into a folder of the run, which is made.
 
@@ -59,6 +61,7 @@ def environment(
         waits: `MODULE:NAME` of iterators beside those that are known.
         profile_steps: how many steps PyTorch's profiler is switched on for; None: for none.
         replay: how batches come from memory, None where they do not.
+        trains: `MODULE:NAME` of functions each call of which is a step of training.
 
     Raises:
         UsageError: one of these is written otherwise.
@@ -69,6 +72,12 @@ def environment(
             f"--wait {wrong}: expected MODULE:NAME, a class that is iterated over or a function "
             "that returns an iterator, for example my_project.data:Batches."
         )
+    wrong = next((word for word in trains if not _NAMED.fullmatch(word)), None)
+    if wrong is not None:
+        raise UsageError(
+            f"--train {wrong}: expected MODULE:NAME, a function each call of which is a step of "
+            "training, for example my_project.training:train_step."
+        )
     folder = run / FOLDER
     folder.mkdir(parents=True, exist_ok=True)
     before = os.environ.get(_PYTHONPATH)
@@ -77,9 +86,25 @@ def environment(
         "VANIDL_STEPS": str(folder),
         "VANIDL_RANK_VARIABLES": ",".join(RANK_VARIABLES),
         "VANIDL_WAITS": ",".join(waits),
+        "VANIDL_TRAINS": ",".join(trains),
         **({} if profile_steps is None else {"VANIDL_PROFILE": str(profile_steps)}),
         **({} if replay is None else {"VANIDL_CEILING": _numbers(replay)}),
     }
+
+
+def not_found(run: Path, waits: Sequence[str], trains: Sequence[str]) -> Iterator[str]:
+    """A sentence for each name that no process of the command had; removes what tells of others."""
+    found = {path.name.removeprefix(_FOUND): path for path in (run / FOLDER).glob(f"{_FOUND}*")}
+    for path in found.values():
+        path.unlink(missing_ok=True)
+    for option, words in (("--wait", waits), ("--train", trains)):
+        for word in words:
+            module, _, name = word.partition(":")
+            if word not in found:
+                yield (
+                    f"{option} {word}: no process of the command had {name} in {module}, or none "
+                    "that it was told of: nothing of it is recorded."
+                )
 
 
 def _numbers(replay: Replay) -> str:

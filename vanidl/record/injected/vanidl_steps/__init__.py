@@ -3,6 +3,7 @@
 It knows nothing of vanidl and needs nothing but the standard library: it runs in the Python of
 the program. `vanidl record` sets its environment: `VANIDL_STEPS` names the folder to write to,
 `VANIDL_RANK_VARIABLES` the variables that may hold the rank, `VANIDL_WAITS` iterators by name,
+`VANIDL_TRAINS` functions by name each call of which is a step,
 `VANIDL_PROFILE` how many steps to profile, if any, `VANIDL_CEILING` how to hand batches out from
 memory: how many are kept, in how many bytes, and how long a pass is that does not know.
 A process without a loader writes no file.
@@ -14,6 +15,7 @@ import os
 
 FOLDER_VARIABLE = "VANIDL_STEPS"
 NAMED_VARIABLE = "VANIDL_WAITS"
+TRAINS_VARIABLE = "VANIDL_TRAINS"
 PROFILE_VARIABLE = "VANIDL_PROFILE"
 CEILING_VARIABLE = "VANIDL_CEILING"
 
@@ -29,7 +31,7 @@ def start() -> None:
     events = journal.Journal(folder)
     profiling = hooks.PROFILE_HOOKS if os.environ.get(PROFILE_VARIABLE) else ()
     always = hooks.replaying() if os.environ.get(CEILING_VARIABLE) else hooks.HOOKS
-    if not os.environ.get(NAMED_VARIABLE):
+    if not (os.environ.get(NAMED_VARIABLE) or os.environ.get(TRAINS_VARIABLE)):
         hooks.install(events, (*always, *profiling))
         return
     from . import named

@@ -1,22 +1,27 @@
-"""Waits of iterators that the user names: `vanidl record --wait MODULE:NAME`.
+"""What the user names: iterators that are waited for, and functions each call of which is a step.
 
-A name is a class with an `__iter__` or a `__next__` of its own, or a function that returns an
-iterator, as generator functions do. Classes of the program's main file are caught as they are
-made, functions of it cannot be.
+`vanidl record --wait MODULE:NAME` names a class with an `__iter__` or a `__next__` of its own, or a
+function that returns an iterator, as generator functions do; `--train MODULE:NAME` a function. What
+is named of the program's main file is caught as it is made: classes by how Python builds them,
+functions by a look at the file's names after each of its lines, until all are there.
 """
 
 from __future__ import annotations
 
 import builtins
 import os
+import sys
+from functools import wraps
+from time import time_ns
 
-from . import NAMED_VARIABLE
+from . import NAMED_VARIABLE, TRAINS_VARIABLE
+from .journal import OPTIMIZER
 from .waits import Waits
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-    from types import ModuleType
+    from types import FrameType, ModuleType
     from typing import Any
 
     from .hooks import Channel
@@ -24,17 +29,23 @@ if TYPE_CHECKING:
 _KNOWN = ("torchdata.nodes.loader:Loader",)  # each has its line in `hooks.HOOKS`
 
 _MAIN = ("__main__", "__mp_main__")  # and in a spawned process
+FOUND = "named-"
+"""A file of this name with what was named behind it is left where that was found."""
 
 
 def hooks() -> Iterator[tuple[str, str]]:
     """Lines as those of `hooks.HOOKS`, one for each module that is named."""
     known = {module for module, _ in _split(_KNOWN)}
-    for module in {module for module, _ in _named()} - known - set(_MAIN):
+    for module in {module for module, _ in (*_waits(), *_trains())} - known - set(_MAIN):
         yield module, "named.watch"
 
 
-def _named() -> list[tuple[str, str]]:
+def _waits() -> list[tuple[str, str]]:
     return _split((*_KNOWN, *os.environ.get(NAMED_VARIABLE, "").split(",")))
+
+
+def _trains() -> list[tuple[str, str]]:
+    return _split(os.environ.get(TRAINS_VARIABLE, "").split(","))
 
 
 def _split(words: Iterable[str]) -> list[tuple[str, str]]:
@@ -43,20 +54,26 @@ def _split(words: Iterable[str]) -> list[tuple[str, str]]:
 
 def watch(module: ModuleType, channel: Channel) -> None:
     """Has what is named of a module note what it is asked for."""
-    for where, name in _named():
+    for where, name in dict.fromkeys((*_waits(), *_trains())):
         if where == module.__name__:
             try:
-                _watch(module, name, channel)
+                _watch(module, where, name, channel)
             except Exception as error:  # the other names are recorded
-                channel.journal.note_failure(f"--wait {where}:{name}", error)
+                channel.journal.note_failure(f"{where}:{name}", error)
 
 
-def _watch(module: ModuleType, dotted: str, channel: Channel) -> None:
+def _watch(module: Any, where: str, dotted: str, channel: Channel) -> None:  # noqa: ANN401
     owner: Any = module
     *parents, name = dotted.split(".")
     for parent in parents:
         owner = getattr(owner, parent)
     found = getattr(owner, name)
+    _say_found(where, dotted, channel)
+    if (where, dotted) in _trains():
+        found = _training(found, channel)
+        setattr(owner, name, found)
+    if (where, dotted) not in _waits():
+        return
     if isinstance(found, type):
         _watch_class(found, channel)
     elif callable(found):
@@ -64,6 +81,34 @@ def _watch(module: ModuleType, dotted: str, channel: Channel) -> None:
         setattr(owner, name, waits.following(found, lambda _: found))
     else:
         raise TypeError("expected a class that is iterated over or a function, found neither")
+
+
+def _say_found(where: str, name: str, channel: Channel) -> None:
+    where = _MAIN[0] if where in _MAIN else where
+    try:
+        path = os.path.join(channel.journal.folder, f"{FOUND}{where}:{name}")  # noqa: PTH118
+        os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600))
+    except OSError:  # who reads the run is told that it was not found, at worst
+        pass
+
+
+def _training(function: Any, channel: Channel) -> Any:  # noqa: ANN401
+    """A function each call of which ends a step."""
+    if not callable(function) or isinstance(function, type):
+        raise TypeError("--train: expected a function, found none")
+
+    @wraps(function)
+    def train(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        begin = time_ns()
+        result = function(*args, **kwargs)
+        if channel.on:
+            try:
+                channel.add(OPTIMIZER, 0, begin, time_ns())
+            except Exception as error:
+                channel.fail(error)
+        return result
+
+    return train
 
 
 def _watch_class(found: Any, channel: Channel) -> None:  # noqa: ANN401
@@ -82,8 +127,8 @@ def _description(loader: Any, iterator: Any) -> dict[str, object]:  # noqa: ANN4
 
 
 def watch_main(channel: Channel) -> None:
-    """Classes that are named of the main file, which no import tells of."""
-    names = {name for module, name in _named() if module in _MAIN}
+    """What is named of the main file, which no import tells of."""
+    names = {name for module, name in (*_waits(), *_trains()) if module in _MAIN}
     if not names:
         return
     namespace: dict[str, Any] = vars(builtins)
@@ -93,6 +138,7 @@ def watch_main(channel: Channel) -> None:
         made = build(function, name, *bases, **more)
         if name in names and getattr(made, "__module__", "") in _MAIN:
             names.discard(name)
+            _say_found(_MAIN[0], name, channel)
             try:
                 _watch_class(made, channel)
             except Exception as error:
@@ -102,3 +148,35 @@ def watch_main(channel: Channel) -> None:
         return made
 
     namespace["__build_class__"] = building
+    if sys.gettrace() is None:
+        sys.settrace(_MainFile(names, channel).called)
+
+
+class _MainFile:
+    """Looks for functions among the names of the main file, after each line of it."""
+
+    def __init__(self, names: set[str], channel: Channel) -> None:
+        self.names, self.channel = names, channel
+
+    def called(self, frame: FrameType, _event: str, _argument: object) -> Any:  # noqa: ANN401
+        """Of all that is called only the file itself is of interest."""
+        is_file = frame.f_code.co_name == "<module>" and frame.f_globals.get("__name__") in _MAIN
+        return self.ran if is_file else None
+
+    def ran(self, frame: FrameType, event: str, _argument: object) -> Any:  # noqa: ANN401
+        """A line of the file is about to run, or it is over."""
+        for name in list(self.names):
+            first, _, rest = name.partition(".")
+            found = frame.f_globals.get(first)
+            if found is None or (isinstance(found, type) and not rest):
+                continue  # classes are caught as they are made
+            self.names.discard(name)
+            try:
+                module = sys.modules[frame.f_globals["__name__"]]
+                _watch(module, _MAIN[0], name, self.channel)
+            except Exception as error:
+                self.channel.journal.note_failure(f"{_MAIN[0]}:{name}", error)
+        if not self.names or event == "return":
+            sys.settrace(None)
+            return None
+        return self.ran
