@@ -130,7 +130,7 @@ def tile_rank(
         waiting = (wait >= 0) & (start < waits.end[np.maximum(wait, 0)])
 
     # Gaps: before the first step, behind the last, and between steps that do not follow at once.
-    phase = np.full(len(start), TRAINING)
+    phase = np.full(len(start), own := _phase_of_steps(trace, sources))
     before, behind = start < begin[0], start >= end[-1]
     between = ~inside & ~before & ~behind
     gaps = _find_gaps(trace, spans, steps.pick(order), begin, end)
@@ -150,12 +150,10 @@ def tile_rank(
         phase[between & gaps.lost[next_step]] = UNOBSERVED
     else:
         phase[~inside & ~given] = UNOBSERVED
-    phase[ends_epoch] = TRAINING
+    phase[ends_epoch] = own
     if len(model.start):
         work = (part == WORK) & (step >= 0)
         part[work] = _part_of_model(model, waits, start[work], step[work], begin, end)
-    if all(trace.profiles[source].purpose == FOR_INFERENCE for source in sources):
-        phase[phase == TRAINING] = INFERENCE
     for to, times in marked:
         _cut(phase, part, step, start, times, to)
     return Tiles(
@@ -267,6 +265,12 @@ def _part_of_model(
             within & ~(inside & np.isin(kind[before], (FORWARD, BACKWARD))), OPTIMIZER, part
         )
     return part
+
+
+def _phase_of_steps(trace: Trace, sources: list[int]) -> int:
+    """What the steps of these profiles are for."""
+    for_inference = all(trace.profiles[k].purpose == FOR_INFERENCE for k in sources)
+    return INFERENCE if for_inference else TRAINING
 
 
 def _cut_out(spans: Spans, low: int, high: int) -> list[tuple[int, Intervals]]:
