@@ -189,18 +189,8 @@ OVERLAP = (
     ),
     Fault(
         "vanidl/breakdown/overlap.py",
-        "(self.input_wait_metadata_s or 0.0) >= half",
-        "(self.input_wait_metadata_s or 0.0) > half",
-    ),
-    Fault(
-        "vanidl/breakdown/overlap.py",
-        "rest is not None and rest >= half",
-        "rest is not None and rest > half",
-    ),
-    Fault(
-        "vanidl/breakdown/overlap.py",
-        "max(bare_s - found.at_most_s, 0.0)",
-        "max(bare_s - found.likely_s, 0.0)",
+        "input_wait_rest_s=(waited - waits.storage[1])",
+        "input_wait_rest_s=(waited - waits.storage[0])",
     ),
     Fault("vanidl/breakdown/overlap.py", "np.maximum.at(longest", "np.add.at(longest"),
 )

@@ -28,7 +28,7 @@ def account_of(made: Example) -> Breakdown:
     part = f"{STEP_PART}/{PART_NAMES[INPUT_WAIT]}"
     columns[part] = wait if known else _column([0.0] * len(rows), ranks, window)
     if known:
-        storage = [(row.input_wait_io_s, row.input_wait_rest_at_least_s) for row in rows]
+        storage = [(row.input_wait_io_s, row.input_wait_rest_s) for row in rows]
         low = _column([io or 0.0 for io, _ in storage], ranks)
         most = [
             (row.input_wait_s or 0.0) if io is None or rest is None

@@ -266,7 +266,8 @@ def _rank_overlap(shape: Shape, rank: int, waited: float, waits: bool, io: bool)
         input_wait_metadata_s=0.0 if waits and io else None,
         input_wait_metadata_at_most_s=0.0 if waits and io else None,
         input_wait_rest_s=waited - in_wait if waits and io else None,
-        input_wait_rest_at_least_s=waited - in_wait if waits and io else None,
+        input_wait_rest_at_most_s=waited - in_wait if waits and io else None,
+        input_wait_io_at_most_s=in_wait if waits and io else None,
         **known,
     )
 

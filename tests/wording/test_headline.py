@@ -113,9 +113,7 @@ def test_zero_wait():
 
 def test_no_io_in_the_window():
     text = answer(
-        with_overlap(
-            "one_rank", hidden_fraction=None, input_wait_io_s=0.0, input_wait_rest_at_least_s=13.98
-        )
+        with_overlap("one_rank", hidden_fraction=None, input_wait_io_s=0.0, input_wait_rest_s=13.98)
     ).title
     assert "none was storage" in text
     assert "no I/O was recorded during the profiled steps" in text

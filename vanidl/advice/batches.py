@@ -17,14 +17,16 @@ from vanidl.advice.reads import Reads
 from vanidl.analyses import Results
 from vanidl.analyses.dataloader_batches import PREFETCH_FACTOR
 from vanidl.analyses.steps import RankSpans, rank_spans
-from vanidl.analyses.wait_metadata import total_s
+from vanidl.analyses.tracer_limits import exceeds_run_time
 from vanidl.analyses.workers import Workers
 from vanidl.breakdown import Breakdown
+from vanidl.breakdown.overlap import RankOverlap
 from vanidl.breakdown.pipelines import Pipeline, record_pipelines
 from vanidl.breakdown.rerun import Change as Lengths
 from vanidl.breakdown.rerun import Fetched, Settings, measure, play, rerun
 from vanidl.model import intervals
-from vanidl.model.trace import SpanKind, Trace
+from vanidl.model.intervals import Intervals
+from vanidl.model.trace import STORAGE_LAYERS, SpanKind, Trace
 
 Array = NDArray[np.float64]
 _FEWEST_STEPS = 4
@@ -32,6 +34,9 @@ _NEARLY_ALL = 0.95
 """Of the steps: so many must have taken a batch whose fetch was recorded."""
 _GUESSES = np.arange(1, 32) / 32  # of what is left of the range, at a time
 _ROUNDS = 8
+
+
+_LOADED = ("dataset", "other")  # kinds of files whose metadata a loader causes
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +92,7 @@ def batches(trace: Trace, results: Results, account: Breakdown, read: Reads) -> 
     least = np.min(list(meeting.values()), axis=0)
     rows = account.overlap.per_rank if account.overlap else ()
     calls = {
-        p: _Calls(row.input_wait_metadata_s or 0.0, total_s(trace, p))
+        p: _metadata_calls(trace, p, row, read.of_rank(p).busy, ranks[p].waits)
         for p, row in zip(ranks, rows, strict=True)
     }
     if recorded is not None:
@@ -171,6 +176,42 @@ class _Calls:
 
     in_waits_s: float
     total_s: float
+
+
+def _metadata_calls(
+    trace: Trace, position: int, row: RankOverlap, reading: Intervals, waits: Intervals
+) -> _Calls:
+    """The metadata calls of one rank.
+
+    Where only their sums are known a file is taken to be opened and closed where it is read: as
+    much of them is in waits as of the reads, within what the account leaves open.
+    """
+    total_s = _sum_metadata_s(trace, position)
+    low_s, high_s = row.input_wait_metadata_s or 0.0, row.input_wait_metadata_at_most_s or 0.0
+    inside = intervals.intersect(reading, waits).length / reading.length if reading.length else 0.0
+    return _Calls(min(max(total_s * inside, low_s), high_s), total_s)
+
+
+def _sum_metadata_s(trace: Trace, position: int) -> float:
+    """Metadata calls on data files of all processes of one rank; 0 where not credible."""
+    members = np.flatnonzero(trace.family == position).tolist()
+    if any(p in trace.metadata_calls for p in members):
+        none = intervals.EMPTY
+        return sum(trace.metadata_calls.get(p, none).length for p in members) / 1e9
+    is_data = np.isin(np.array(trace.files.kind, object), _LOADED)
+    total_s = 0.0
+    for layer in STORAGE_LAYERS:
+        table = trace.counters.get(layer)
+        seconds = None if table is None else table.seconds.get(f"{layer}_F_META_TIME")
+        if table is None or seconds is None:
+            continue
+        if exceeds_run_time(table, trace):
+            return 0.0
+        mine = is_data[table.file]
+        own, shared = np.isin(table.process, members) & mine, (table.process < 0) & mine
+        total_s += float(seconds[own].clip(0).sum())
+        total_s += float(seconds[shared].clip(0).sum()) / max(len(trace.ranks), 1)
+    return total_s
 
 
 def _with_calls(batch: Batches, calls: _Calls) -> Batches:

@@ -50,7 +50,7 @@ def _wait_evidence(overlap: Overlap) -> dict[str, Value]:
         "input_wait_io_s": mean.input_wait_io_s,
         "metadata_s": mean.input_wait_metadata_s,
         "metadata_at_most_s": mean.input_wait_metadata_at_most_s,
-        "rest_at_least_s": mean.input_wait_rest_at_least_s,
+        "rest_at_least_s": mean.input_wait_rest_s,
         "lost_to_input_s": overlap.lost_to_input_s,
         "longest_wait": {"rank": longest.label, "seconds": longest.input_wait_s},
     }

@@ -106,7 +106,6 @@ class Results:
     operations: Operations = operations.NOTHING
     saves: tuple[Burst, ...] = ()
     step_sums: StepSums = step_amounts.NOTHING  # of the rows of steps.table
-    kind_busy: Mapping[tuple[str, str, int], Intervals] = field(default_factory=dict)
     calls: Calls = field(default_factory=Calls)
     busy: Mapping[int, Intervals] = field(
         default_factory=dict
@@ -235,7 +234,6 @@ def _on_one_another(
         "operations": reduced["operations"],
         "saves": tuple(checkpoints.checkpoints(reduced["checkpoints"], chosen)),
         "step_sums": reduced["step_sums"],
-        "kind_busy": dict(sorted(reduced["files"].busy.items())),
         "workers": workers.finish(reduced["workers"], chosen, data),
         "fetching": batches.finish(reduced["fetches"], chosen),
         **dict(zip(("calls", "busy", "sum_ns"), storage, strict=True)),

@@ -8,7 +8,7 @@ and the parts of the mean step. Everything that prints a duration or share takes
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,7 +53,7 @@ from vanidl.breakdown.causes import (
 )
 from vanidl.breakdown.each_window import Windows, gather_windows
 from vanidl.breakdown.input_wait import Served
-from vanidl.breakdown.overlap import Overlap, RankFates
+from vanidl.breakdown.overlap import Overlap, RankFates, StepWaits
 from vanidl.breakdown.pipelines import Gains
 from vanidl.breakdown.rank_cells import Evidence, Mask, RankCells, divide_tiles, find_activity
 from vanidl.breakdown.sources import counters, heatmaps
@@ -204,6 +204,7 @@ def attribute_time(
     table = _Table(ranks, window_ns)
     steps = np.zeros(ranks, np.int64)
     by_rank = windows.SpansByRank(trace)
+    of_steps: dict[int, tuple[Int64Array, Int64Array]] = {}
     for position in range(ranks) if len(trace.spans) else ():
         found = _cells_of_rank(sources, position, by_rank.of(position))
         if found is not None:
@@ -211,15 +212,14 @@ def attribute_time(
             steps[position] = cells.tiles.steps
             _add_up(table, position, cells)
             _lay_samples(table, position, sampled)
+            of_steps[position] = _waits_of_steps(cells)
     table.observed = steps > 0
     _account_runs(table, sources)
     for position in np.flatnonzero(~table.observed).tolist() if len(trace.spans) else ():
         _account_device(table, trace, position, by_rank.of(position))
     bounds = sources.bounds
     processes = [trace.processes[p] for p in trace.ranks]
-    splits = overlap.split_io(trace, results.operations)
-    phases = stages.find_phases(trace, results)
-    return Breakdown(
+    account = Breakdown(
         tuple(p.label for p in processes),
         tuple(p.rank for p in processes),
         window_ns,
@@ -227,10 +227,48 @@ def attribute_time(
         table.columns(steps, bounds),
         {} if bounds is None else bounds.layers,
         frozenset() if bounds is None else bounds.outermost,
-        overlap.summarize_overlap(trace, results, splits),
-        overlap.trace_fates(splits),
-        phases,
-        step_records.record_steps(trace, results, splits, phases),
+    )
+    # What became of the I/O beside the waits, from the same windows and cells.
+    splits = overlap.split_io(trace, results.operations)
+    waits = {p: _step_waits(account, p, *of_steps[p]) for p in splits if p in of_steps}
+    splits = {p: split for p, split in splits.items() if p in waits}
+    steps_ns = account.steps_ns * len(waits)
+    phases = stages.find_phases(trace, results)
+    return replace(
+        account,
+        overlap=overlap.summarize_overlap(trace, results, splits, waits, steps_ns),
+        fates=overlap.trace_fates(splits),
+        phases=phases,
+        step_records=step_records.record_steps(trace, results, splits, waits, phases),
+    )
+
+
+def _waits_of_steps(cells: RankCells) -> tuple[Int64Array, Int64Array]:
+    """The input wait of each training step of one rank, and how much of it storage had at least."""
+    tiles = cells.tiles
+    mine = (tiles.step >= 0) & (tiles.part == windows.INPUT_WAIT)
+    step = tiles.step[mine]
+    in_storage = cells.low.get(STORAGE, np.zeros_like(tiles.length))
+    waited, stored = (
+        np.bincount(step, ns[mine], tiles.steps).astype(np.int64)
+        for ns in (tiles.length, in_storage)
+    )
+    return waited, stored
+
+
+def _step_waits(
+    account: Breakdown, position: int, of_step: Int64Array, in_storage: Int64Array
+) -> StepWaits:
+    storage, metadata, computed = (
+        account.cell(f"{position}/{WAIT}/{cause}")
+        for cause in (STORAGE, f"{STORAGE}.{METADATA}", COMPUTE)
+    )
+    return StepWaits(
+        of_step,
+        in_storage,
+        (storage.low_ns, storage.high_ns),
+        (metadata.low_ns, metadata.high_ns),
+        computed.low_ns,
     )
 
 

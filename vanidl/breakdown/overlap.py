@@ -14,20 +14,14 @@ from enum import IntEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.analyses import Results, wait_metadata
+from vanidl.analyses import Results
 from vanidl.analyses.operations import Operations
 from vanidl.analyses.steps import RankSpans, StepTable, rank_spans
-from vanidl.analyses.wait_metadata import WaitMetadata
 from vanidl.model import intervals
 from vanidl.model.intervals import Intervals, intersect, subtract
 from vanidl.model.trace import Process, Profile, SpanKind, Spans, Trace
 
 Int64Array = NDArray[np.int64]
-
-HALF = 0.5
-IO_WAIT, OTHER_WAIT, UNKNOWN_WAIT = "I/O", "not I/O", "not known"
-"""What a wait mostly is: reads, writes and metadata calls; none of them, whatever was timed only
-in sum; or neither can be told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +29,9 @@ class RankOverlap:
     """One rank's window, split. All in seconds.
 
     io_s = unobserved_s + in_wait_s + hidden_s + behind_communication_s + other_s, exactly.
-    input_wait_s = input_wait_io_s + input_wait_metadata_s + input_wait_rest_s: reads and writes,
-    metadata calls (open, stat, close), and what is neither, such as decoding. Where metadata
-    calls were not timed singly the second is likely and `..._at_most_s` its bound, and the rest
-    is `input_wait_rest_at_least_s` at least. None: not recorded.
+    The waits are those of training steps, as the account has them: `input_wait_io_s` of them went
+    to storage, metadata calls among it, and `input_wait_rest_s` to anything else, such as
+    decoding; each the least that it can be, `..._at_most_s` the most. None: not recorded.
     """
 
     label: str
@@ -54,12 +47,13 @@ class RankOverlap:
     compute_s: float | None  # of what `basis` names
     communication_s: float | None  # collectives not covered by compute
     input_wait_s: float | None
-    input_wait_io_s: float | None  # part of the wait during which the rank was in I/O
+    input_wait_io_s: float | None  # part of the wait that went to storage, at least
     starving_wait_s: float | None  # wait while the device idles; = input_wait_s on basis ops
+    input_wait_io_at_most_s: float | None = None
     input_wait_metadata_s: float | None = None
     input_wait_metadata_at_most_s: float | None = None
     input_wait_rest_s: float | None = None
-    input_wait_rest_at_least_s: float | None = None
+    input_wait_rest_at_most_s: float | None = None
     in_wait_at_least_s: float | None = None  # whatever the clocks leave open
     in_wait_at_most_s: float | None = None
 
@@ -71,17 +65,6 @@ class RankOverlap:
         known = (self.in_wait_s, self.hidden_s, self.behind_communication_s, self.other_s)
         left_s = self.io_s - self.unobserved_s - sum(part or 0.0 for part in known)
         return max(left_s, 0.0) if None in known else 0.0
-
-    @property
-    def wait_is_mostly(self) -> str:
-        """What half of the input wait or more is: `IO_WAIT`, `OTHER_WAIT` or `UNKNOWN_WAIT`."""
-        if self.input_wait_s is None or self.input_wait_io_s is None:
-            return UNKNOWN_WAIT
-        half = HALF * self.input_wait_s
-        if self.input_wait_io_s + (self.input_wait_metadata_s or 0.0) >= half:
-            return IO_WAIT
-        rest = self.input_wait_rest_at_least_s
-        return OTHER_WAIT if rest is not None and rest >= half else UNKNOWN_WAIT
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,13 +84,32 @@ class Overlap:
     per_rank: tuple[RankOverlap, ...]
     hidden_fraction: float | None  # hidden / observed, summed over ranks
     lost_to_input_s: float | None  # sum over steps of the longest wait of any rank
-    input_wait_share: float | None  # wait / window, summed over ranks
+    input_wait_share: float | None  # of the training steps
     accelerator_utilization: float | None  # compute / window: AU of MLPerf Storage; not by loop
     pipeline_share: float | None  # (dataset I/O or preprocessing) / run time; None: unrecorded
 
 
+@dataclass(frozen=True, slots=True)
+class StepWaits:
+    """Input waits of the training steps of one rank, ns: of each step, and what they went to.
+
+    `storage`, `metadata`: at least and at most of all waits together. `computed`: what a device
+    computed meanwhile.
+    """
+
+    of_step: Int64Array  # in order of start
+    of_step_in_storage: Int64Array  # at least
+    storage: tuple[float, float]
+    metadata: tuple[float, float]
+    computed: float
+
+
 def summarize_overlap(
-    trace: Trace, results: Results, splits: Mapping[int, Split]
+    trace: Trace,
+    results: Results,
+    splits: Mapping[int, Split],
+    waits: Mapping[int, StepWaits],
+    steps_ns: float,
 ) -> Overlap | None:
     """The split of every rank with profiled steps; None where there is none.
 
@@ -115,52 +117,52 @@ def summarize_overlap(
         trace: the run.
         results: its analyses.
         splits: of each rank, by position in Trace.ranks.
+        waits: of the same ranks.
+        steps_ns: the training steps of all ranks together.
     """
     if not splits or results.steps is None:
         return None
-    table, reduced, busy = results.steps.table, results.operations, results.kind_busy
+    table, reduced = results.steps.table, results.operations
     basis = _basis(trace)
     rows = tuple(
-        _with_metadata(
+        _with_waits(
             _with_range(_row(p, split, trace, reduced, basis), trace, p, split),
-            None
-            if split.waited_in_io is None
-            else wait_metadata.of_rank(trace, p, split.spans.waits, split.waited_in_io, busy),
+            split,
+            waits[p],
         )
         for p, split in splits.items()
     )
     observed = _sum([_minus(r.io_s, r.unobserved_s) for r in rows])
     window = sum(r.window_s for r in rows)
+    waited = _sum([r.input_wait_s for r in rows])
     return Overlap(
         basis,
         len(rows),
         _mean(rows),
         rows,
         _ratio(_sum([r.hidden_s for r in rows]), observed),
-        lost_to_input_s(table),
-        _ratio(_sum([r.input_wait_s for r in rows]), window),
+        None if waited is None else lost_to_input_s(table, waits),
+        _ratio(waited, steps_ns / 1e9),
         None if by_loop(basis) else _ratio(_sum([r.compute_s for r in rows]), window),
         None,  # profiles hold preprocessing of profiled steps only, and this is of the run
     )
 
 
-def lost_to_input_s(table: StepTable) -> float | None:
+def lost_to_input_s(table: StepTable, waits: Mapping[int, StepWaits]) -> float:
     """Sum over steps of the longest input wait of any rank: what synchronous training loses.
 
-    Steps of different ranks are the same step where number and repetition are equal. None
-    where any rank's wait was not recorded.
+    Steps of different ranks are the same step where number and repetition are equal.
     """
-    if np.isnan(table.input_wait_s).any():
-        return None
+    waited = np.concatenate([waits[rank].of_step for rank in np.unique(table.rank).tolist()])
     order = np.lexsort((table.start_s, table.step, table.rank))
     step, rank = table.step[order], table.rank[order]
     at = np.arange(len(order))
     starts = np.concatenate([[True], (step[1:] != step[:-1]) | (rank[1:] != rank[:-1])])
     repetition = at - np.maximum.accumulate(np.where(starts, at, 0))
     _, group = np.unique(np.stack([step, repetition]), axis=1, return_inverse=True)
-    longest = np.zeros(int(group.max()) + 1)
-    np.maximum.at(longest, group.ravel(), table.input_wait_s[order])
-    return float(longest.sum())
+    longest = np.zeros(int(group.max()) + 1, np.int64)
+    np.maximum.at(longest, group.ravel(), waited[order])
+    return float(longest.sum()) / 1e9
 
 
 DEVICE, OPS, LOOP = "device", "ops", "loop"
@@ -239,7 +241,6 @@ class Split:
     hidden: Intervals | None
     behind_communication: Intervals | None
     other: Intervals | None
-    waited_in_io: Intervals | None  # part of the input waits
 
 
 def split_io(trace: Trace, reduced: Operations) -> dict[int, Split]:
@@ -267,7 +268,7 @@ def _split_rank(
     the program marks its compute itself.
     """  # noqa: D205
     if not reduced.totals:
-        return Split(spans, did, None, None, None, None, None, None)
+        return Split(spans, did, None, None, None, None, None)
     observed = intersect(reduced.busy.get(position, intervals.EMPTY), spans.windows)
     rest = subtract(observed, did.starving)
     hidden = intersect(rest, did.compute)
@@ -282,7 +283,6 @@ def _split_rank(
         hidden if can_hide else None,
         intersect(exposed, did.communication) if can_hide else None,
         subtract(exposed, did.communication) if can_hide and waits else None,
-        intersect(spans.waits, observed) if waits else None,
     )
 
 
@@ -306,9 +306,9 @@ def _row(
         _exposed_s(split),
         did.compute.length / 1e9 if basis and (known or not spans.marks_loop) else None,
         did.communication.length / 1e9,
-        spans.waits.length / 1e9 if known else None,
-        _seconds(split.waited_in_io),
-        did.starving.length / 1e9 if known else None,
+        None,
+        None,
+        None,
     )
 
 
@@ -320,17 +320,24 @@ def _with_range(row: RankOverlap, trace: Trace, position: int, split: Split) -> 
     return replace(row, in_wait_at_least_s=least_s, in_wait_at_most_s=most_s)
 
 
-def _with_metadata(row: RankOverlap, found: WaitMetadata | None) -> RankOverlap:
-    """The row with its wait divided; without metadata times nothing but I/O is known of it."""
-    if found is None or row.input_wait_s is None or row.input_wait_io_s is None:
+def _with_waits(row: RankOverlap, split: Split, waits: StepWaits) -> RankOverlap:
+    """The row with its input waits, and with what they went to where single calls were traced."""
+    if not split.spans.waits_known:
         return row
-    bare_s = row.input_wait_s - row.input_wait_io_s
+    waited = float(waits.of_step.sum())
+    row = replace(
+        row, input_wait_s=waited / 1e9, starving_wait_s=max(waited - waits.computed, 0.0) / 1e9
+    )
+    if split.in_wait is None:
+        return row
     return replace(
         row,
-        input_wait_metadata_s=found.likely_s,
-        input_wait_metadata_at_most_s=found.at_most_s,
-        input_wait_rest_s=max(bare_s - found.likely_s, 0.0),
-        input_wait_rest_at_least_s=max(bare_s - found.at_most_s, 0.0),
+        input_wait_io_s=waits.storage[0] / 1e9,
+        input_wait_io_at_most_s=waits.storage[1] / 1e9,
+        input_wait_metadata_s=waits.metadata[0] / 1e9,
+        input_wait_metadata_at_most_s=waits.metadata[1] / 1e9,
+        input_wait_rest_s=(waited - waits.storage[1]) / 1e9,
+        input_wait_rest_at_most_s=(waited - waits.storage[0]) / 1e9,
     )
 
 

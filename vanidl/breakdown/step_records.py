@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from vanidl.analyses import Results
 from vanidl.analyses.step_amounts import AMOUNTS, slowest_files
 from vanidl.analyses.steps import StepTable
-from vanidl.breakdown.overlap import Split
+from vanidl.breakdown.overlap import Split, StepWaits
 from vanidl.breakdown.stages import Phase, Phases
 from vanidl.model import intervals
 from vanidl.model.trace import Trace
@@ -49,7 +49,7 @@ class StepRecords:
     behind_communication_s: Floats
     other_s: Floats
     input_wait_s: Floats
-    input_wait_io_s: Floats
+    input_wait_io_s: Floats  # of the wait, to storage, at least
     slowest: tuple[tuple[tuple[str, float], ...], ...]  # (path, time in I/O), longest first
 
 
@@ -69,7 +69,11 @@ class KindMeans:
 
 
 def record_steps(
-    trace: Trace, results: Results, splits: Mapping[int, Split], phases: Phases | None
+    trace: Trace,
+    results: Results,
+    splits: Mapping[int, Split],
+    waits: Mapping[int, StepWaits],
+    phases: Phases | None,
 ) -> StepRecords | None:
     """One row a profiled step; None where no step has a place in time."""
     if results.steps is None or not splits:
@@ -78,7 +82,9 @@ def record_steps(
     traced = not np.isnan(table.busy_s).all()
     amounts = np.zeros((AMOUNTS, len(table.step)), np.int64)
     amounts[:, sums.row] = sums.amounts.T
-    columns = [_columns(splits[position]) for position in np.unique(table.rank).tolist()]
+    columns = [
+        _columns(splits[position], waits[position]) for position in np.unique(table.rank).tolist()
+    ]
     times = [np.concatenate(column) for column in zip(*columns, strict=True)]
     return StepRecords(
         kinds_of(table, phases),
@@ -117,16 +123,16 @@ def _mean(values: NDArray[np.number] | None, rows: NDArray[np.intp]) -> float | 
     return float(values[rows].mean())
 
 
-def _columns(split: Split) -> tuple[Floats, ...]:
-    """in_wait, hidden, behind communication, other and I/O of the waits, of one rank's steps."""
+def _columns(split: Split, waits: StepWaits) -> tuple[Floats, ...]:
+    """in_wait, hidden, behind communication, other, and storage of the waits, of each step."""
     steps = split.spans.steps
     parts = [split.in_wait, split.hidden, split.behind_communication, split.other]
-    parts.append(split.waited_in_io)
     missing = np.full(len(steps), np.nan)
-    return tuple(
+    times = [
         missing if part is None else intervals.covered_within(part, steps.start, steps.end) / 1e9
         for part in parts
-    )
+    ]
+    return (*times, missing if split.in_wait is None else waits.of_step_in_storage / 1e9)
 
 
 def kinds_of(table: StepTable, phases: Phases | None) -> NDArray[np.object_]:

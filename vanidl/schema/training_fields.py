@@ -122,7 +122,7 @@ overlap.basis | | What counts as compute: device, ops, loop, device+loop, ops+lo
 ranks_observed | count | Ranks with an observed window
 hidden_fraction | 1 | Hidden / observed I/O, summed over ranks; null where none was observed
 lost_to_input_s | s | Sum over steps of the longest input wait of any rank
-input_wait_share | 1 | Input wait / window, summed over ranks
+input_wait_share | 1 | Input wait / training steps, summed over ranks
 accelerator_utilization | 1 | Compute / window (AU of MLPerf Storage); null on basis loop
 pipeline_share | 1 | Time in dataset I/O or preprocessing / run time; null: not recorded
 overlap.mean | | Mean over observed ranks
@@ -138,12 +138,17 @@ exposed_s | s | Observed I/O that was not hidden
 compute_s | s | Recorded compute
 communication_s | s | Collectives that compute does not cover
 input_wait_s | s | Time waited for input; null: the profile has no such mark
-input_wait_io_s | s | Part of the wait during which the rank was in I/O
+input_wait_io_s | s | Part of the waits of training steps that went to storage, at least
+input_wait_io_at_most_s | s | The most that it can be
+input_wait_io_range_s | s | Both ends of it
 starving_wait_s | s | Wait while the device was idle; without a device the whole wait
-input_wait_metadata_s | s | Part of the wait in opens, stats and the like
+input_wait_metadata_s | s | Part of the wait in opens, stats and the like, at least
 input_wait_metadata_at_most_s | s | The most that it can be
-input_wait_rest_s | s | Part of the wait in neither: decoding, collating, starting workers
-input_wait_rest_at_least_s | s | The least that it can be
+input_wait_metadata_range_s | s | Both ends of it
+input_wait_rest_s | s | Part of the wait outside storage, as decoding, at least
+input_wait_rest_at_most_s | s | The most that it can be
+input_wait_rest_range_s | s | Both ends of it
+in_wait_range_s | s | I/O inside waits, whatever the clocks leave open: both ends
 in_wait_at_least_s | s | I/O inside waits, whatever the clocks leave open: at least
 in_wait_at_most_s | s | I/O inside waits, whatever the clocks leave open: at most
 fetches | | What each batch was made of; null where fetches were not recorded

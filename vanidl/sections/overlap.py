@@ -322,13 +322,34 @@ def _json(run: Run) -> Object | None:
     if overlap is None:
         return None
     return {name: getattr(overlap, name) for name in _OF_ALL_RANKS} | {
-        "mean": values_of(overlap.mean, without=("rank", "label")),
-        "per_rank": [values_of(row) for row in overlap.per_rank],
+        "mean": _with_ranges(values_of(overlap.mean, without=("rank", "label")), overlap.mean),
+        "per_rank": [_with_ranges(values_of(row), row) for row in overlap.per_rank],
     }
 
 
+_RANGES = {
+    "in_wait_range_s": ("in_wait_at_least_s", "in_wait_at_most_s"),
+    "input_wait_io_range_s": ("input_wait_io_s", "input_wait_io_at_most_s"),
+    "input_wait_metadata_range_s": ("input_wait_metadata_s", "input_wait_metadata_at_most_s"),
+    "input_wait_rest_range_s": ("input_wait_rest_s", "input_wait_rest_at_most_s"),
+}
+"""Name in JSON -> both ends of what is known as an interval."""
+
+
+def _with_ranges(values: Object, row: RankOverlap) -> Object:
+    """The values of a row with the intervals that hold them; null where not recorded."""
+    for name, ends in _RANGES.items():
+        low, high = (getattr(row, end) for end in ends)
+        values[name] = None if low is None else [low, high]
+    return values
+
+
+_RANGE_KINDS = dict.fromkeys(_RANGES, tuple[float, float] | None)
 _KIND = Maybe(
     {name: kind for name, kind in fields_of(Overlap).items() if name in _OF_ALL_RANKS}
-    | {"mean": fields_of(RankOverlap, without=("rank", "label")), "per_rank": [RankOverlap]}
+    | {
+        "mean": fields_of(RankOverlap, without=("rank", "label")) | _RANGE_KINDS,
+        "per_rank": [fields_of(RankOverlap) | _RANGE_KINDS],
+    }
 )
 SECTION = Section("overlap", (figure,), _text, {"overlap": Json(_json, _KIND)})

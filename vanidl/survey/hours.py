@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.analyses.input_time import HOUR_S
+from vanidl.breakdown.sources.data_reads import HOUR_S
 from vanidl.survey.fleet import Fleet, Parts, labelled
 
 UNKNOWN = "not known"

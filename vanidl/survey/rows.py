@@ -7,14 +7,15 @@ from pathlib import Path
 from typing import Any
 
 from vanidl.analyses import analyse
-from vanidl.analyses.input_time import input_time, nodes
+from vanidl.breakdown.account import MEAN, RUN
+from vanidl.breakdown.causes import STORAGE
+from vanidl.breakdown.sources.data_reads import count_hosts, sum_data_reads
 from vanidl.encoding.one_file import read_one
 from vanidl.errors import VanidlError
 from vanidl.formatting.from_logs import clean_path, clean_text
 from vanidl.formatting.units import nbytes
 from vanidl.merge import copies
 from vanidl.merge.load import Inputs, trace_of
-from vanidl.model.trace import Trace
 from vanidl.parallel.limits import Limits, TimeLimit, limited
 from vanidl.readers import run_json
 from vanidl.readers.darshan.log import read_identity
@@ -70,7 +71,7 @@ MORE: tuple[tuple[str, str], ...] = (
     ("finding_gains_s", "doubles"),  # of each: gain_at_most_s
     ("user", "string"),
     ("nodes", "int64"),
-    ("input_s", "double"),  # this and the next four: `vanidl.analyses.input_time`
+    ("input_s", "double"),  # this and the next four: `DataReads`
     ("input_rank_hours", "double"),
     ("input_node_hours", "double"),
     ("input_file_systems", "strings"),  # most time first
@@ -192,11 +193,12 @@ def found_of(job: Job) -> Found:
 def _read(job: Job) -> Row:
     found = found_of(job)
     trace = trace_of(found, Inputs())
-    content = summary_object(Run(trace, analyse(trace)))
+    run = Run(trace, analyse(trace))
+    content = summary_object(run)
     values = {name: _at(content, place) for name, _, place in COLUMNS}
     covered = content["coverage"]["layers"].get(values["layer"], {})
     once, _ = copies.distinct(found)
-    more = _of_benchmark(content["benchmarks"]) | _of_input(trace)
+    more = _of_benchmark(content["benchmarks"]) | _of_input(run)
     return values | _place(job) | more | {
         "logs": sum(map(len, once.files.values())),
         "traced_fraction": covered.get("traced_fraction"),
@@ -222,12 +224,13 @@ def _of_benchmark(results: Sequence[Mapping[str, Any]]) -> Row:
     }
 
 
-def _of_input(trace: Trace) -> Row:
+def _of_input(run: Run) -> Row:
     """What reads of the data took; null where no counters say."""
-    found = input_time(trace)
+    most = run.breakdown.cell(f"{MEAN}/{RUN}/{STORAGE}")
+    found = sum_data_reads(run.trace, most.high_ns / 1e9)
     systems = None if found is None else found.by_file_system
     return {
-        "nodes": nodes(trace),
+        "nodes": count_hosts(run.trace),
         "input_s": found and found.read_s,
         "input_rank_hours": found and found.rank_hours,
         "input_node_hours": found and found.node_hours,
