@@ -4,9 +4,10 @@
     python -m benchmarks.causes table [--work build/causes] [--vanidl PATH]
 
 `benchmarks/programs/planted.py` has the trainings: 31 causes behind a switch, 10 healthy ones.
-`record` records each with the tracer and without, and once without its cause, to see what that
-costs. `table` asks for each recording which action comes first, which are among the first three,
-and what healthy trainings are accused of; with `--vanidl` another version's package is asked.
+`record` records each with the tracer and without; with `--off` each runs once without its cause as
+well, to see what that costs. `table` asks for each recording which action comes first, which are
+among the first three, and what healthy trainings are accused of; with `--vanidl` another version's
+package is asked.
 Limits: the cause first in 24 of 28, within three in 28, none alleged of a healthy one.
 
 An action counts where its code is one of those that stand here beside the program, written down
@@ -111,7 +112,7 @@ def run(name: str, work: Path, *, tracer: str | None, off: bool = False) -> dict
     return dict(json.loads(lines[-1]))
 
 
-def record(work: Path, names: list[str], tracers: tuple[str, ...]) -> None:
+def record(work: Path, names: list[str], tracers: tuple[str, ...], *, off: bool) -> None:
     """Records the programs, and notes what each took."""
     (work / "runs").mkdir(parents=True, exist_ok=True)
     if not (work / "data/narrow.h5").exists():
@@ -120,7 +121,7 @@ def record(work: Path, names: list[str], tracers: tuple[str, ...]) -> None:
     for name in names or [*ACTIONS, *HEALTHY]:
         begin = time.monotonic()
         row = {tracer: run(name, work, tracer=tracer).get("loop_s") for tracer in tracers}
-        if name in ACTIONS:
+        if name in ACTIONS and off:
             row["off"] = run(name, work, tracer=None, off=True).get("loop_s")
         with (work / "times.jsonl").open("a", encoding="utf-8") as log:
             log.write(json.dumps({"program": name, **row}) + "\n")
@@ -172,11 +173,12 @@ def main() -> None:
     parser.add_argument("--work", type=Path, default=ROOT / "build/causes")
     parser.add_argument("--vanidl", default=str(ROOT))
     parser.add_argument("--tracer", action="append")
-    options = parser.parse_args()
+    parser.add_argument("--off", action="store_true", help="time each without its cause as well")
+    options = parser.parse_intermixed_args()
     work = options.work.resolve()
     tracers = tuple(options.tracer or TRACERS)
     if options.what == "record":
-        record(work, options.names, tracers)
+        record(work, options.names, tracers, off=options.off)
     else:
         table(work, options.names, options.vanidl, tracers)
 

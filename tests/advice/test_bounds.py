@@ -49,3 +49,16 @@ def test_opens_gain_no_more_than_metadata_calls_took(name):
     assert bool(rows) == (name == "open_for_each_sample_slow")
     bound_s = run.gains.without("storage.metadata").high_ns / 1e9
     assert all(f.gain_at_most_s <= bound_s + 1e-9 for f in rows)
+
+
+@pytest.mark.parametrize("name", ["in_process_slow_storage", "decoding_in_process"])
+def test_what_samples_say_of_the_waits_narrows_gains_and_moves_none(name):
+    run = made(name)
+    waited = run.breakdown.length_ns("input_wait")
+    before = run.gains.without("input_cpu")
+    known = run.gains.knowing({0: {"input_cpu": (0.2 * waited, 0.3 * waited)}})
+    after = known.without("input_cpu")
+    assert before.low_ns <= after.low_ns <= after.high_ns <= before.high_ns + 1
+    if before.high_ns >= 0.3 * waited:
+        assert after.low_ns == pytest.approx(0.2 * waited, rel=1e-3)
+        assert after.high_ns == pytest.approx(0.3 * waited, rel=1e-3)

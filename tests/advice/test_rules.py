@@ -13,7 +13,7 @@ import vanidl
 from tests.advice import labeled
 from tests.advice.labeled import LABELS, RECIPES, RECORDED, held_back
 from tests.makers.training_jobs import trace_of
-from vanidl.advice import training_loop
+from vanidl.advice import job_counters, training_loop
 from vanidl.advice.facts import Facts
 from vanidl.advice.finding import SEVERITIES
 from vanidl.advice.registry import RULES, apply, find
@@ -68,6 +68,7 @@ OF_ACCOUNTS = {
     "input_bound_workers",
     "storage_saturated",
     *(rule.code for rule in training_loop.RULES),
+    *(rule.code for rule in job_counters.RULES),
 }
 """Rules whose both sides `test_training_loop` and `test_failed` show on accounts made by hand."""
 

@@ -15,6 +15,7 @@ import pytest
 from tests import DATA, ROOT
 from tests.makers import dlio_results
 from tests.makers.results import EXAMPLES
+from vanidl.advice.job_counters import _PART
 from vanidl.advice.training_loop import _PARTS, _WAITS_FOR
 from vanidl.check.check import check
 from vanidl.check.text import check_object
@@ -196,7 +197,7 @@ def test_every_meaning_is_of_a_field(monkeypatch) -> None:
     assert set(meanings()) - used == set()
 
 
-OF_NO_FIELD = {"cosmoflow", "deepcam", *_PARTS, *_WAITS_FOR}
+OF_NO_FIELD = {"cosmoflow", "deepcam", *_PARTS, *_WAITS_FOR, *_PART}
 """Names of codecs, of parts of the step, and of what blocks."""
 
 

@@ -17,7 +17,7 @@ from vanidl.analyses import Results
 from vanidl.analyses.files import GroupRow
 from vanidl.analyses.summary import objects_apart
 from vanidl.breakdown import Breakdown, attribute_time
-from vanidl.breakdown.account import MEAN, open_gains
+from vanidl.breakdown.account import MEAN, WAIT, open_gains
 from vanidl.breakdown.causes import READ, STORAGE
 from vanidl.breakdown.overlap import by_device
 from vanidl.breakdown.pipelines import Gains
@@ -36,6 +36,7 @@ from vanidl.breakdown.without import bound_imbalance
 from vanidl.model import intervals
 from vanidl.model.counter_tables import CounterTable
 from vanidl.model.intervals import Intervals
+from vanidl.model.states import SAMPLED
 from vanidl.model.trace import OBJECT, POSIX, Trace
 from vanidl.model.warnings import LOWER_BOUNDS, UNREAD, serious_codes
 
@@ -142,7 +143,22 @@ class Facts:
     @cached_property
     def gains(self) -> Gains | None:
         """The recorded run, ready to be run again; None without steps and their waits."""
-        return self.given_gains or open_gains(self.trace, self.results)
+        gains = self.given_gains or open_gains(self.trace, self.results)
+        return None if gains is None else gains.knowing(self._sampled_waits)
+
+    @property
+    def _sampled_waits(self) -> dict[int, dict[str, tuple[float, float]]]:
+        """Of each rank how much of its waits causes took, as far as samples of threads say it."""
+        found: dict[int, dict[str, tuple[float, float]]] = {}
+        for name in self.account.columns:
+            window, _, cause = name.partition("/")
+            if window != WAIT or not cause:
+                continue
+            for rank in range(len(self.account.ranks)):
+                cell = self.account.cell(f"{rank}/{name}")
+                if SAMPLED in cell.evidence:
+                    found.setdefault(rank, {})[cause] = (cell.low_ns, cell.high_ns)
+        return found
 
     def without_s(self, cause: str) -> float | None:
         """The most that the run gains without a cause; None without steps and their waits."""

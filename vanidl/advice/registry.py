@@ -11,6 +11,7 @@ from vanidl.advice import (
     checkpoints,
     imbalance,
     input_waits,
+    job_counters,
     opens,
     recording_gaps,
     requests,
@@ -41,6 +42,7 @@ RULES: tuple[Rule, ...] = (
     *opens.RULES,
     *imbalance.RULES,
     *checkpoints.RULES,
+    *job_counters.RULES,
     *recording_gaps.RULES,
 )
 

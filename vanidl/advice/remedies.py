@@ -393,6 +393,37 @@ def _storage_limit(_context: Context) -> Advice:
     return Advice("Read fewer bytes: the storage is at its limit", (copy,))
 
 
+def _job_requests(_context: Context) -> Advice:
+    hints = Remedy(
+        "MPI-IO",
+        "export ROMIO_HINTS=$PWD/hints\n"
+        "printf '%s\\n' 'romio_cb_write enable' 'romio_cb_read enable' > hints",
+        "Collective calls then make requests of cb_buffer_size, 16 MiB.",
+    )
+    return Advice("Make fewer and larger requests", (hints,))
+
+
+def _job_alignment(_context: Context) -> Advice:
+    return Advice("Align requests to the file system's unit")
+
+
+def _job_metadata(_context: Context) -> Advice:
+    return Advice("Open fewer files, and each of them once")
+
+
+def _collective_io(_context: Context) -> Advice:
+    return Advice("Use collective MPI-IO calls")
+
+
+def _stragglers(_context: Context) -> Advice:
+    return Advice("Give ranks equal parts of the shared files")
+
+
+def _stripes(_context: Context) -> Advice:
+    stripe = Remedy("Shell", "lfs setstripe -c 8 -S 4M FOLDER", "New files there have 8 stripes.")
+    return Advice("Spread shared files over more Lustre targets", (stripe,))
+
+
 def _loop_work(context: Context) -> Advice:
     part = context.findings[0].evidence.get("part")
     if part == "prepare":
@@ -445,6 +476,12 @@ def _validation(_context: Context) -> Advice:
 _ADVICE: dict[str, Callable[[Context], Advice]] = {
     "failed": _failed,
     "storage_limit": _storage_limit,
+    "job_requests": _job_requests,
+    "job_alignment": _job_alignment,
+    "job_metadata": _job_metadata,
+    "collective_io": _collective_io,
+    "stragglers": _stragglers,
+    "stripes": _stripes,
     "hand_over": _hand_over,
     "loop_work": _loop_work,
     "services": _services,

@@ -289,6 +289,34 @@ class Gains:
             self._known[asked] = self.machine.gain(shares, asked[1])
         return self._known[asked]
 
+    def knowing(self, waits: Mapping[int, Mapping[str, tuple[float, float]]]) -> Gains:
+        """The same, where samples say how much of all the waits of a rank went to causes.
+
+        Waits are divided as what the worker did, so its fetches hold a cause in the same
+        proportion. Nothing is added for a rank with several loaders: it is not known of which.
+
+        Args:
+            waits: of ranks, as places in Trace.ranks: cause -> at least and at most, ns.
+        """
+        shares: list[Mapping[str, Share]] = []
+        ranks = [pipeline.fetched.rank for pipeline in self.pipelines]
+        for pipeline, own in zip(self.pipelines, self.shares, strict=True):
+            f = pipeline.fetched
+            rows = np.broadcast_to(True, len(f)) if f.step is None else f.step >= 0
+            waited = float((f.wait_end_ns - f.wait_begin_ns)[rows].sum())
+            if f.rank not in waits or ranks.count(f.rank) > 1 or not waited:
+                shares.append(own)
+                continue
+            scale = float((f.end_ns - f.begin_ns)[rows].sum()) / waited
+            more = dict(own)
+            for cause, (low_ns, high_ns) in waits[f.rank].items():
+                share = more.get(cause, own.get(BLOCKED))
+                if share is not None and share.part == "fetch":
+                    known = Sum(np.array(rows), low_ns * scale, high_ns * scale)
+                    more[cause] = replace(share, sums=(*share.sums, known))
+            shares.append(more)
+        return Gains(self.pipelines, tuple(shares), self.machine)
+
     def without_times(
         self, times: Mapping[int, Intervals], low_share: float, high_share: float
     ) -> Gain:

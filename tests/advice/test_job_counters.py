@@ -1,0 +1,87 @@
+"""Triggers of counters are silent where their calls cost nothing, however many they are."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tests.advice import labeled
+from vanidl.advice import job_counters
+from vanidl.advice.facts import Facts
+from vanidl.advice.registry import LEAST, RULES, apply
+from vanidl.breakdown.account import Column
+from vanidl.model.counter_tables import CounterTable
+from vanidl.model.trace import MPIIO, POSIX
+
+RULE = {rule.code: rule for rule in RULES}
+SECOND = 1_000_000_000
+
+
+def facts_of(counters: dict[str, int], storage_s: float, part: str, run_s: float = 100.0) -> Facts:
+    """A job of one rank of which only these counters are known, and how long storage took it."""
+    run = labeled.made("healthy")
+    base = run.trace.counters[POSIX]
+    table = CounterTable(
+        layer=POSIX,
+        process=base.process[:1],
+        file=base.file[:1],
+        counters={name: np.array([value]) for name, value in counters.items()},
+        seconds={"POSIX_F_META_TIME": np.array([storage_s])},
+    )
+    mpi = CounterTable(MPIIO, base.process[:0], base.file[:0], {}, {})
+    counted = {POSIX: table, MPIIO: mpi}
+    spans = run.trace.spans.pick(slice(0, 0))
+    trace = replace(run.trace, counters=counted, profiles=(), spans=spans)
+    files = replace(trace.files, path=tuple(f"/data/{i}" for i in range(len(trace.files))))
+    results = replace(run.results, steps=None)
+    spent_ns = storage_s * SECOND
+    whole = Column(np.array([int(spent_ns)]), np.array([int(spent_ns)]), spent_ns, spent_ns)
+    account = replace(
+        run.breakdown,
+        columns={"run/storage": whole, f"run/storage.{part}": whole},
+        window_ns=int(run_s * SECOND),
+        outermost=frozenset({POSIX}),
+        overlap=None,
+    )
+    job = replace(trace.job, end_ns=trace.job.start_ns + int(run_s * SECOND))
+    return Facts(replace(trace, files=files, job=job), results, account)
+
+
+SMALL = {"POSIX_READS": 10_000, "POSIX_SIZE_READ_1K_10K": 10_000, "POSIX_BYTES_READ": 10_000_000}
+RANDOM = {"POSIX_READS": 10_000, "POSIX_SEQ_READS": 0}
+MISALIGNED = {"POSIX_READS": 10_000, "POSIX_WRITES": 0, "POSIX_FILE_NOT_ALIGNED": 10_000}
+METADATA = {"POSIX_OPENS": 10_000}
+
+
+@pytest.mark.parametrize(
+    ("code", "counters", "part"),
+    [
+        ("job_small_reads", SMALL, "read"),
+        ("job_random_reads", RANDOM, "read"),
+        ("job_misaligned", MISALIGNED, "read"),
+        ("job_metadata", METADATA, "metadata"),
+    ],
+)
+def test_what_a_trigger_says_is_weighed_in_seconds(code, counters, part):
+    for cost_s, is_said in ((0.99, False), (1.01, True)):
+        facts = facts_of(counters, cost_s, part)
+        assert facts.base_s == pytest.approx(100.0)
+        finding = apply(RULE[code], facts)
+        assert (finding is not None) == is_said
+        if finding is not None:
+            assert finding.gain_at_most_s == pytest.approx(cost_s)
+            assert finding.gain_at_most_s >= LEAST * facts.base_s
+
+
+@pytest.mark.parametrize(("small", "is_said"), [(999, False), (1000, True)])
+def test_a_trigger_keeps_its_own_threshold(small, is_said):
+    counters = {"POSIX_READS": 1000, "POSIX_SIZE_READ_0_100": small, "POSIX_BYTES_READ": 1000}
+    assert (RULE["job_small_reads"].find(facts_of(counters, 50.0, "read")) is not None) == is_said
+
+
+def test_a_training_is_told_of_its_dataset_instead():
+    run = labeled.made("healthy")
+    facts = Facts(run.trace, run.results, run.breakdown)
+    assert all(rule.find(facts) is None for rule in job_counters.RULES)

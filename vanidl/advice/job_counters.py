@@ -1,0 +1,240 @@
+"""Jobs that are no training: what counters of all their files say, weighed in seconds of the run.
+
+The triggers and their thresholds are those of Drishti (J. L. Bez et al., Drishti: Guiding
+End-Users in the I/O Optimization Journey, PDSW 2022): shares of operations and of bytes. Such a
+share says how often, not how much; here each is held against the time of the calls that it is
+about, and what cannot cost 1 % of the run is not said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from vanidl.advice.claims import IMBALANCE, RUN, Claim
+from vanidl.advice.facts import Facts
+from vanidl.advice.finding import Rule, RuleResult
+from vanidl.breakdown.causes import METADATA, READ, STORAGE, WRITE
+from vanidl.formatting.units import count, nbytes, percent, plural, seconds
+from vanidl.model.trace import MPIIO, POSIX
+
+MANY = 1000
+SMALL_SHARE = 0.10
+MISALIGNED_SHARE = 0.10
+RANDOM_SHARE = 0.20
+STRAGGLER_SHARE = 0.15
+_SMALL_BINS = ("0_100", "100_1K", "1K_10K", "10K_100K", "100K_1M")
+_PART = {"READ": f"{STORAGE}.{READ}", "WRITE": f"{STORAGE}.{WRITE}"}
+_WORDS = {"READ": ("reads", "read"), "WRITE": ("writes", "written")}
+
+
+def _total(facts: Facts, layer: str, names: Sequence[str]) -> int:
+    table = facts.trace.counters.get(layer)
+    return sum(table.total(name) or 0 for name in names) if table is not None else 0
+
+
+def _applies(facts: Facts) -> bool:
+    """Whether it is a job of MPI without steps, and nothing shows that it trains."""
+    return facts.results.steps is None and not facts.trains and not facts.frameworks
+
+
+def _small(facts: Facts, way: str) -> RuleResult | None:
+    ops = _total(facts, POSIX, [f"POSIX_{way}S"])
+    small = _total(facts, POSIX, [f"POSIX_SIZE_{way}_{each}" for each in _SMALL_BINS])
+    if not _applies(facts) or small < MANY or small < SMALL_SHARE * ops:
+        return None
+    name = "READ" if way == "READ" else "WRITTEN"
+    moved = _total(facts, POSIX, [f"POSIX_BYTES_{name}"])
+    what = _WORDS[way][0]
+    return RuleResult(
+        f"{percent(small / ops)} of {count(ops)} {what} are smaller than 1 MB",
+        f"{nbytes(moved / max(ops, 1))} each on average. Most of such a request is latency.",
+        f"Collect {what} into larger ones: MPI-IO collectives with collective buffering "
+        "(romio_cb_write=enable), HDF5 with larger chunks and H5Pset_alignment, or a buffer of "
+        "some MiB in the program.",
+        {"operations": ops, "mean_bytes": moved / max(ops, 1), "share": small / ops},
+        Claim(_PART[way], RUN, stays=1 - small / ops, keeps="larger requests"),
+    )
+
+
+def _small_reads(facts: Facts) -> RuleResult | None:
+    return _small(facts, "READ")
+
+
+def _small_writes(facts: Facts) -> RuleResult | None:
+    return _small(facts, "WRITE")
+
+
+def _random(facts: Facts) -> RuleResult | None:
+    ops = _total(facts, POSIX, ["POSIX_READS"])
+    in_order = _total(facts, POSIX, ["POSIX_SEQ_READS"])
+    jumping = ops - in_order
+    if not _applies(facts) or jumping < MANY or jumping < RANDOM_SHARE * ops:
+        return None
+    return RuleResult(
+        f"{percent(jumping / ops)} of {count(ops)} reads start before the end of the one before",
+        "Read-ahead of the file system works against such an order.",
+        "Read in the order of the file, larger pieces at once, or tell the file system of the "
+        "order (posix_fadvise, MPI-IO hint access_style=random).",
+        {"operations": ops, "share": jumping / ops},
+        Claim(_PART["READ"], RUN, stays=in_order / ops, keeps="what is read in order"),
+    )
+
+
+def _misaligned(facts: Facts) -> RuleResult | None:
+    ops = _total(facts, POSIX, ["POSIX_READS", "POSIX_WRITES"])
+    off = min(_total(facts, POSIX, ["POSIX_FILE_NOT_ALIGNED"]), ops)
+    if not _applies(facts) or off < MANY or off < MISALIGNED_SHARE * ops:
+        return None
+    return RuleResult(
+        f"{percent(off / ops)} of {count(ops)} requests are not aligned to the file system's unit",
+        "Such a request can touch one more server, or read a block to write a part of it.",
+        "Align data to the unit (HDF5: H5Pset_alignment; Lustre: stripe size), or let MPI-IO "
+        "collectives make requests of whole stripes (striping_unit, cb_buffer_size).",
+        {"not_aligned": off, "operations": ops},
+        Claim(STORAGE, RUN, stays=1 - off / ops, keeps="aligned requests"),
+    )
+
+
+def _metadata(facts: Facts) -> RuleResult | None:
+    if not _applies(facts):
+        return None
+    tables = [t for layer, t in facts.trace.counters.items() if layer in facts.account.outermost]
+    ranks = max(len(facts.trace.ranks), 1)
+    spent_s = sum(t.total_s(f"{t.layer}_F_META_TIME") or 0.0 for t in tables) / ranks
+    if "meta_time_not_credible" in facts.serious or not spent_s:
+        return None
+    calls = _total(facts, POSIX, ["POSIX_OPENS", "POSIX_STATS", "POSIX_SEEKS"])
+    return RuleResult(
+        f"Opening, closing and looking up files takes {seconds(spent_s)} of a rank",
+        f"{count(calls)} opens, stats and seeks were counted in "
+        f"{plural(len(facts.trace.files), 'file')}.",
+        "Open files once, from one rank where all need the same (and broadcast what is in it); "
+        "write to fewer files.",
+        {"metadata_s": spent_s, "opens": _total(facts, POSIX, ["POSIX_OPENS"])},
+        Claim(f"{STORAGE}.{METADATA}", RUN, within_s=spent_s),
+    )
+
+
+def _independent(facts: Facts) -> RuleResult | None:
+    table = facts.trace.counters.get(MPIIO)
+    if not _applies(facts) or table is None or len(facts.trace.ranks) < 2:
+        return None
+    worst = None
+    for way in ("READ", "WRITE"):
+        alone = _total(facts, MPIIO, [f"MPIIO_INDEP_{way}S"])
+        together = _total(facts, MPIIO, [f"MPIIO_COLL_{way}S"])
+        share = alone / max(alone + together, 1)
+        if alone >= MANY and share > 0.5 and (worst is None or alone > worst[1]):
+            worst = (way, alone, share)
+    if worst is None:
+        return None
+    way, alone, share = worst
+    what = _WORDS[way][0]
+    return RuleResult(
+        f"{percent(share)} of the MPI-IO {what} are independent, not collective",
+        f"{count(alone)} {what}, each of one rank on its own.",
+        f"Use collective {what} (MPI_File_{way.lower()}_at_all; HDF5: H5Pset_dxpl_mpio with "
+        "H5FD_MPIO_COLLECTIVE), so that a few ranks make large requests for all.",
+        {"operations": alone, "share": share},
+        Claim(_PART[way], RUN, stays=1 - share, keeps="what the aggregators still do"),
+    )
+
+
+def _stragglers(facts: Facts) -> RuleResult | None:
+    if not _applies(facts) or len(facts.trace.ranks) < 2:
+        return None
+    worst: tuple[float, int, float] | None = None
+    for layer, table in facts.trace.counters.items():
+        slowest = table.seconds.get(f"{layer}_F_SLOWEST_RANK_TIME")
+        fastest = table.seconds.get(f"{layer}_F_FASTEST_RANK_TIME")
+        if slowest is None or fastest is None or layer not in facts.account.outermost:
+            continue
+        shared = (table.process < 0) & (slowest > 0) & (fastest >= 0)
+        behind = np.where(shared, slowest - fastest, 0.0)
+        if not len(behind):
+            continue
+        row = int(np.argmax(behind))
+        if behind[row] < STRAGGLER_SHARE * slowest[row]:
+            continue
+        if worst is None or behind[row] > worst[0]:
+            worst = (float(behind[row]), int(table.file[row]), float(slowest[row]))
+    if worst is None:
+        return None
+    behind_s, code, slowest_s = worst
+    path = facts.trace.files.path[code]
+    return RuleResult(
+        f"One rank is {seconds(slowest_s)} in a shared file, another "
+        f"{seconds(slowest_s - behind_s)}",
+        f"It is {path}. In collective I/O the aggregators do the work of the others; else the "
+        "slowest rank is waited for.",
+        "Give ranks equal parts of the file; look for a slower node or target where the parts are "
+        "equal; more aggregators (cb_nodes) and stripes where there are few.",
+        {"file": path, "longest_s": slowest_s, "excess_s": behind_s},
+        Claim(STORAGE, IMBALANCE, keeps="the mean of the ranks"),
+    )
+
+
+def _stripes(facts: Facts) -> RuleResult | None:
+    if not _applies(facts) or len(facts.trace.ranks) < 2 or not facts.trace.stripes:
+        return None
+    narrow = {s.file: s for s in facts.trace.stripes if s.stripe_count == 1}
+    rows = {r.path: r for r in facts.results.files.rows if (r.ranks or 0) > 1}
+    shared = [
+        (rows[path].bytes_read + rows[path].bytes_written, path)
+        for code in narrow
+        if (path := facts.trace.files.path[code]) in rows
+    ]
+    if not shared:
+        return None
+    moved, path = max(shared)
+    if moved < 1 << 30:
+        return None
+    return RuleResult(
+        f"{nbytes(moved)} of a file that ranks share go through one Lustre target",
+        f"{path} has a stripe count of 1.",
+        "Spread it: lfs setstripe -c 8 -S 4M FOLDER before the file is made (or the MPI-IO hint "
+        "striping_factor).",
+        {"file": path, "bytes_written": moved},
+        Claim(STORAGE, RUN, stays=1 / 8, keeps="an eighth of it, with 8 stripes"),
+    )
+
+
+RULES = (
+    Rule(
+        "job_small_reads", "POSIX reads under 1 MB / all",
+        "10 % and 1,000, in jobs that are no training; 1 % of the run in reads",
+        "Drishti's P05, held against the time of reads", _small_reads,
+    ),
+    Rule(
+        "job_small_writes", "POSIX writes under 1 MB / all", "as of reads",
+        "Drishti's P06, held against the time of writes", _small_writes,
+    ),
+    Rule(
+        "job_random_reads", "POSIX reads that begin before the end of the one before / all",
+        "20 % and 1,000", "Drishti's P11, held against the time of reads", _random,
+    ),
+    Rule(
+        "job_misaligned", "requests not aligned to the file system's unit / all",
+        "10 % and 1,000", "Drishti's P08, held against the time of storage", _misaligned,
+    ),
+    Rule(
+        "job_metadata", "time in metadata calls", "1 % of the run",
+        "Drishti's P17 wants 30 s of a rank, which says nothing of the run", _metadata,
+    ),
+    Rule(
+        "job_independent", "independent MPI-IO operations / all",
+        "half, and 1,000", "Drishti's M01 to M04, held against the time of them", _independent,
+    ),
+    Rule(
+        "job_stragglers", "slowest - fastest rank in a shared file / slowest",
+        "15 %, in the layer that the program uses; slowest - mean 1 % of the run",
+        "Drishti's P18 to P21 count files; what is lost is what the slowest takes beyond the mean",
+        _stragglers,
+    ),
+    Rule(
+        "job_stripes", "stripe count of files that ranks share", "1, from 1 GiB on",
+        "one target serves all ranks", _stripes,
+    ),
+)  # fmt: skip
