@@ -530,7 +530,22 @@ def _add_up(table: _Table, position: int, cells: RankCells) -> None:
 
 
 def _lay_samples(table: _Table, position: int, sampled: Mapping[str, SampledBound]) -> None:
-    """Narrows the cells of a rank by what samples say; where both cannot be, samples give way."""
+    """Narrows the cells of a rank by what samples say; where both cannot be, samples give way.
+
+    A call lasts until its thread has a core again: where cores were short, what samples saw of that
+    may be a part of traced calls, and is none of storage.
+    """
+    for name, bound in sampled.items():
+        window, _, cause = name.rpartition("/")
+        low, high = (int(side[position]) for side in table.of(name))
+        if cause == TOO_FEW_CORES and bound.low_ns > high:
+            inside_ns = bound.high_ns - high
+            table.add(name, position, low, bound.high_ns, (sampled_states.EVIDENCE,))
+            for key in (STORAGE, *(f"{STORAGE}.{part}" for part in _PARTS)):
+                least, most = (int(side[position]) for side in table.of(f"{window}/{key}"))
+                if least:
+                    lower = max(least - inside_ns, 0)
+                    table.add(f"{window}/{key}", position, lower, most, (sampled_states.EVIDENCE,))
     for name, bound in sampled.items():
         window, _, cause = name.rpartition("/")
         had_low, had_high = (int(side[position]) for side in table.of(name))
