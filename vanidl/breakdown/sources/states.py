@@ -196,7 +196,9 @@ def _own_strata(
         np.zeros(len(tiles.start), bool)
     )  # fmt: skip
     fetches = trace.fetches.pick(trace.fetches.trainer == trace.ranks[position])
-    with_workers = has_workers(trace, trace.ranks[position], fetches)
+    # No process that its own started was seen: whatever fetches, it is no worker.
+    alone = not look.has_children and not len(fetches)
+    with_workers = not alone and has_workers(trace, trace.ranks[position], fetches)
     tile = np.searchsorted(tiles.start, main.samples.time, side="right") - 1
     inside = (tile >= 0) & (main.samples.time < tiles.end[np.maximum(tile, 0)])
     waited = Intervals(tiles.wait_start, tiles.wait_end)
