@@ -87,3 +87,24 @@ def test_what_a_profiler_wrote_for_itself_is_a_log():
     assert kind_of("/tmp/tmp[1]x.json", 5, 0, rules) == "log"
     assert kind_of("/tmp/tmp[1]x.json.tmp", 0, 5, rules) == "log"
     assert kind_of("/tmp/tmp1x.json", 5, 0, rules) == "dataset"
+
+
+@pytest.mark.parametrize(
+    ("path", "read", "written", "saved", "kind"),
+    [
+        ("/run/metrics.csv", 0, 5000, False, "log"),
+        ("/run/metrics.csv", 0, 5000, None, "checkpoint"),  # nobody knows what was saved
+        ("/run/metrics.csv", 5, 5000, False, "other"),
+        ("/run/state", 0, (1 << 20) - 1, False, "log"),
+        ("/run/state", 0, 1 << 20, False, "checkpoint"),
+        ("/run/state.pt", 0, 5000, False, "checkpoint"),
+        ("/run/last", 5000, 0, True, "checkpoint"),  # read again for an upload
+        ("/run/last", 5000, 0, False, "dataset"),
+        ("/run/train.log", 0, 5000, True, "log"),
+    ],
+)
+def test_what_a_file_is_follows_from_its_use(
+    path: str, read: int, written: int, saved: bool | None, kind: str
+) -> None:
+    assert kind_of(path, read, written, saved=saved) == kind
+    assert kind_of(path, read, written, [("*", "other")], saved=saved) == "other"

@@ -58,7 +58,8 @@ def anonymous(trace: Trace, names: Pseudonyms) -> Trace:
         ending=None if trace.ending is None else replace(trace.ending, last_error=""),
         ceiling=None if trace.ceiling is None else replace(trace.ceiling, remarks=()),
         checkpoint_calls=tuple(
-            replace(c, path=names.path(c.path) if c.path else "") for c in trace.checkpoint_calls
+            replace(c, path=names.path(c.path) if c.path else "", former=())
+            for c in trace.checkpoint_calls
         ),
         memory=tuple(replace(m, host=names.host(m.host)) for m in trace.memory),
         lines=tuple(_part(part, names) for part in trace.lines),

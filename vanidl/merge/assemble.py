@@ -141,7 +141,7 @@ def _trace(run: _Records, placed: _Placed, options: Options) -> Trace:
     return Trace(
         job=_job(logs, run.profiles),
         processes=placed.rows,
-        files=merge_files.describe(tuple(run.codes), logs, tables, placed.io, rules),
+        files=merge_files.describe(tuple(run.codes), logs, tables, placed.io, rules, run.profiles),
         io=placed.io,
         spans=merge_profiles.spans(run.profiles, processes, placed.clocks),
         profiles=profiles,

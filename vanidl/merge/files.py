@@ -14,7 +14,7 @@ from vanidl.model.counter_totals import record_counts
 from vanidl.model.file_kinds import KindRule, data_kind, kind_of, log_paths
 from vanidl.model.trace import STORAGE_LAYERS, Files, Part
 from vanidl.parallel.batches import batches
-from vanidl.readers.records import CounterFile, TracerLog
+from vanidl.readers.records import CounterFile, ProfileTrace, TracerLog
 
 Int64Array = NDArray[np.int64]
 
@@ -82,13 +82,15 @@ def describe(
     tables: Mapping[str, CounterTable],
     io: Sequence[Part],
     rules: Sequence[KindRule],
+    profiles: Sequence[ProfileTrace] = (),
 ) -> Files:
-    """Kind and mount point of each file, by its name and by what was read and written."""
+    """Kind and mount point of each file, by its name and by what was read, written and saved."""
     read, written = _traffic(len(paths), tables, io)
     outputs = log_paths(known.outputs for known in readers.FORMATS)
+    saved = _saved(paths, profiles)
     kinds = [
-        kind_of(path, r, w, rules, outputs)
-        for path, r, w in zip(paths, read.tolist(), written.tolist(), strict=True)
+        kind_of(path, r, w, rules, outputs, s)
+        for path, r, w, s in zip(paths, read.tolist(), written.tolist(), saved, strict=True)
     ]
     mounts = sorted({m for log in logs for m in log.mounts}, key=lambda m: (-len(m[0]), m))
     found = [_mount_of(path, mounts) for path in paths]
@@ -100,6 +102,25 @@ def describe(
         data_kind=data_kind(_by_kind(kinds, read)),
         true_path=tuple(paths),
     )
+
+
+def _saved(
+    paths: Sequence[str], profiles: Sequence[ProfileTrace]
+) -> Sequence[bool] | Sequence[None]:
+    """Which files are checkpoints that a library saved, or lie in a folder that is one."""
+    if not any(profile.marks_saves for profile in profiles):
+        return [None] * len(paths)
+    calls = [c for profile in profiles for c in profile.checkpoint_calls if not c.is_load]
+    names = {name for call in calls for name in (call.path, *call.former) if name}
+
+    def is_saved(path: str) -> bool:
+        while path:
+            if path in names:
+                return True
+            path = path.rpartition("/")[0]
+        return False
+
+    return [is_saved(path) for path in clean_paths(paths)]
 
 
 def _by_kind(kinds: Sequence[str], nbytes: Int64Array) -> dict[str, int]:

@@ -73,15 +73,24 @@ def kind_of(
     bytes_written: int,
     rules: Sequence[KindRule] = (),
     logs: re.Pattern[str] = _LOGS,
+    saved: bool | None = None,
 ) -> str:
-    """The kind of one file that the run read and wrote that much of."""
+    """The kind of one file that the run read and wrote that much of.
+
+    `saved`: whether a library saved a checkpoint there, None where saves were not recorded.
+    """
     for glob, kind in rules:
         if fnmatchcase(path, glob):
             return kind
     for pattern, kind in ((_STREAMS, "log"), (_SYSTEM, "system"), (_CODE, "code"), (logs, "log")):
         if pattern.search(path):
             return kind
-    if bytes_written > 0 and (bytes_read == 0 or _CHECKPOINT.search(path)):
+    if saved:
+        return "checkpoint"
+    named = _CHECKPOINT.search(path) is not None
+    if saved is False and not named and not bytes_read and 0 < bytes_written < _LEAST_NBYTES:
+        return "log"  # what a program writes of itself: metrics, settings
+    if bytes_written > 0 and (bytes_read == 0 or named):
         return "checkpoint"
     if bytes_read > 0 and bytes_written == 0:
         return "checkpoint" if _RESTORED.search(path) else "dataset"

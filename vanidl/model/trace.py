@@ -353,10 +353,12 @@ class CheckpointCall:
     nbytes: int | None
     in_loop: bool
     process: int = -1  # index into Trace.processes
+    former: tuple[str, ...] = ()  # names before it was renamed
 
     def __post_init__(self) -> None:
         """Texts as they may be shown."""
-        set_clean(self, call=clean_text(self.call), path=clean_path(self.path))
+        former = tuple(clean_path(path) for path in self.former)
+        set_clean(self, call=clean_text(self.call), path=clean_path(self.path), former=former)
 
 
 @dataclass(frozen=True, slots=True)

@@ -241,6 +241,7 @@ class ProfileTrace:
     device_in_part: bool = False  # work of its device was left out, as it had no times
     threads: tuple[int, ...] = ()  # numbers by which tracers may know the thread that trains
     checkpoint_calls: tuple[CheckpointCall, ...] = ()
+    marks_saves: bool = False  # saves that libraries make are all in `checkpoint_calls`
     dataset_kind: str = ""  # of the loader that trains: trace.MAP, trace.ITERABLE; "": not said
     purpose: str = ""  # of its steps: trace.INFERENCE, trace.UNSURE; "": training
     recording: str = ""  # where profiles say it: those of one are of one run, and of no other

@@ -132,6 +132,8 @@ def test_saves_and_loads_are_windows_of_the_thread_that_trains(tmp_path: Path) -
     found = profile(read_journal(path))
     assert spans(found, SpanKind.LOAD) == [(0, 9)]
     assert spans(found, SpanKind.CHECKPOINT) == [(20, 46), (60, 70), (76, 77)]
+    former = {call.path: call.former for call in found.checkpoint_calls if call.former}
+    assert former == {"/x/final": ("/x/3",)}
     names = {call.path: (call.in_loop, call.nbytes) for call in found.checkpoint_calls}
     assert names == {
         "/x/1": (True, None), "/x/final": (True, None), "/x/4": (True, None), "": (False, 7),

@@ -101,7 +101,13 @@ def read_journal(path: Path) -> Journal:
     lines = tuple(text for text in texts if type(text.get("lines")) is str)
     ended = not process.get("marks_end") or any("ended" in text for text in texts)
     # Of one that was renamed the last name stands.
-    checkpoints = {t["checkpoint"]: t for t in texts if type(t.get("checkpoint")) is int}
+    checkpoints: dict[int, dict[str, Any]] = {}
+    for text in texts:
+        number = text.get("checkpoint")
+        if type(number) is int:
+            before = checkpoints.get(number, {})
+            former = [*before.get("former", ()), *([before["path"]] if "path" in before else [])]
+            checkpoints[number] = {**text, "former": former}
     return Journal(
         str(path),
         process,

@@ -107,6 +107,7 @@ def profile(journal: Journal) -> ProfileTrace:
         threads=_threads(events, process),
         device=_device(journal.events),
         checkpoint_calls=calls,
+        marks_saves=bool(process.get("marks_saves")),
         dataset_kind=_dataset_kind(journal.loaders.get(loaders.main, {})),
         purpose=_purpose(journal, loaders),
     )
@@ -188,6 +189,7 @@ def _checkpoint_calls(
                 path=bounded_name(str(name.get("path", ""))),
                 nbytes=nbytes or None,
                 in_loop=thread == trains,
+                former=tuple(bounded_name(str(path)) for path in name.get("former", ())),
             )
         )
     for window in windows:

@@ -137,7 +137,12 @@ class Journal:
     def _open(self) -> OwnFile:
         file = self._file = OwnFile(self.folder, SUFFIX)
         rows, self._rows = self._rows, []
-        described = {**process_description(), "thread": self._main, "marks_end": True}
+        described = {
+            **process_description(),
+            "thread": self._main,
+            "marks_end": True,
+            "marks_saves": True,
+        }
         self.describe({**described, "present": self.present.publish()})
         header, self._rows = self._rows, rows
         file.write(MAGIC + b"".join(row for row in header if isinstance(row, bytes)))
