@@ -199,3 +199,23 @@ def test_a_cell_that_rests_on_an_assumption_names_it(name: str, what: str) -> No
         assert what not in without.assumed
         assert (without.low <= column.low + twice).all(), key
         assert (without.high + twice >= column.high).all(), key
+
+
+def test_epochs_add_up_to_what_lies_in_them() -> None:
+    account = account_of("torch_fetches")
+    frame = run_of("torch_fetches").frame("breakdown")
+    for epoch in range(3):
+        mine = frame[frame["epoch"] == epoch]
+        assert account.cell(f"0/epoch/{epoch}/").low_ns == pytest.approx(
+            mine["window_s"].sum() * 1e9, abs=10
+        )
+        waits = mine[(mine["part"] == "input_wait") & (mine["step"] >= 0)]
+        cell = account.cell(f"mean/epoch/{epoch}/{WAIT}/{STORAGE}")
+        assert cell.low_ns == pytest.approx(waits["storage_at_least_s"].sum() * 1e9, abs=100)
+        assert account.cell(f"0/epoch/{epoch}/{WAIT}/").low_ns == pytest.approx(
+            waits["window_s"].sum() * 1e9, abs=100
+        )
+    start, stop = (account.cell(f"0/{RUN}/workers.{part}") for part in ("start", "stop"))
+    whole = account.cell(f"0/{RUN}/workers")
+    assert start.low_ns + stop.low_ns <= whole.high_ns
+    assert 0 < stop.high_ns < start.high_ns <= whole.high_ns

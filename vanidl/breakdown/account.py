@@ -47,6 +47,7 @@ from vanidl.breakdown.causes import (
     TOO_FEW_CORES,
     WAITING_FOR_PEERS,
     WORKERS,
+    WORKERS_PARTS,
     WRITE,
     Cell,
     settle,
@@ -78,7 +79,7 @@ Int64Array = NDArray[np.int64]
 
 MEAN = "mean"
 RUN, STEP, WAIT, STEP_PART, PHASE = "run", "step", "input_wait", "step_part", "phase"
-EPOCH_END = "epoch_end"
+EPOCH_END, EPOCH = "epoch_end", "epoch"
 TRACED, MARKED, PROFILED, FETCHED = "traced calls", "marks", "profile", "fetches"
 _COUNTED = {"stdio_untraced"}
 """Calls that are in no trace, and counted."""
@@ -87,8 +88,9 @@ _UNCOUNTED = DAMAGED | UNREAD | LOST_PROCESSES | UNSEEN - _COUNTED | {"recording
 """Calls that are in no counter either."""
 
 _ONE_AT_A_TIME = 1e-3  # sum and union of calls apart by less: they came one at a time
+_MOST_EPOCHS = 256  # that have cells of their own, each; of more only the run has
 _PARTS = (READ, WRITE, METADATA, SYNC, OBJECT, EXCHANGE)
-_OF = {STORAGE: (*_PARTS, FAULT), BLOCKED: BLOCKED_PARTS}
+_OF = {STORAGE: (*_PARTS, FAULT), BLOCKED: BLOCKED_PARTS, WORKERS: WORKERS_PARTS}
 
 
 @dataclass(frozen=True)
@@ -136,7 +138,7 @@ class Breakdown:
         column = self.columns.get(name)
         window = name.partition("/")[0]
         if column is None:
-            if window not in (RUN, STEP, WAIT, STEP_PART, PHASE):
+            if window not in (RUN, STEP, WAIT, STEP_PART, EPOCH, PHASE):
                 raise KeyError(key)
             return Cell(0, 0)
         if who == MEAN:
@@ -391,7 +393,7 @@ class _Table:
         columns = {}
         for name, low in self._low.items():
             high, window = self._high[name], name.partition("/")[0]
-            of_steps = window in (STEP, WAIT, STEP_PART, EPOCH_END)
+            of_steps = window in (STEP, WAIT, STEP_PART, EPOCH_END, EPOCH)
             mine = self.observed if of_steps else np.ones(self.ranks, bool)
             per = np.maximum(steps, 1) if window in (STEP, STEP_PART) else np.ones_like(steps)
             count = max(int(mine.sum()), 1)
@@ -527,6 +529,54 @@ def _add_up(table: _Table, position: int, cells: RankCells) -> None:
                 evidence = (_evidence_of(name),)
                 table.add(f"{window}/{name}", position, least, most, evidence, rests_on)
     _add_parts(table, position, tiles.waits_known, lengths * within, part)
+    _add_loader_parts(table, position, cells, sums, part == windows.EPOCH_END)
+    _add_epochs(table, position, cells)
+
+
+def _add_loader_parts(
+    table: _Table, position: int, cells: RankCells, sums: Mapping[int, Int64Array], ends: Mask
+) -> None:
+    """Of the run what starting workers took, and what stopping them at ends of epochs."""
+    if WORKERS not in cells.low:
+        return
+    low, high = sums[id(cells.low[WORKERS])], sums[id(cells.high[WORKERS])]
+    start = int(low[~ends].sum()), int(high.sum())
+    stop = int(low[ends].sum()), int(high[ends].sum())
+    for name, (least, most) in (("start", start), ("stop", stop)):
+        table.add(f"{RUN}/{WORKERS}.{name}", position, least, most, (FETCHED,))
+
+
+def _add_epochs(table: _Table, position: int, cells: RankCells) -> None:
+    """The cells of every epoch of one rank, and of its input waits."""
+    tiles = cells.tiles
+    numbers = np.unique(tiles.epoch[tiles.epoch >= 0])
+    if not 0 < len(numbers) <= _MOST_EPOCHS:
+        return
+    waiting = (tiles.part == windows.INPUT_WAIT) & (tiles.step >= 0)
+    row = np.where(tiles.epoch >= 0, np.searchsorted(numbers, tiles.epoch), len(numbers))
+    code = 2 * row + waiting
+
+    def by_epoch(values: Int64Array | Mask) -> Int64Array:
+        """Of each epoch all of it, and its input waits."""
+        total = np.bincount(code, values, 2 * len(numbers) + 2).astype(np.int64)
+        rest, waits = total[0:-2:2], total[1:-1:2]
+        return np.stack([rest + waits, waits])
+
+    assumed = {what: by_epoch(where) for what, where in cells.assumed.items()}
+    length = by_epoch(tiles.length)
+    causes = [cause for cause in CAUSES if cause in cells.low]
+    each = {id(side[cause]): side[cause] for side in (cells.low, cells.high) for cause in causes}
+    sums = {key: by_epoch(values) for key, values in each.items()}
+    for place, number in enumerate(numbers.tolist()):
+        for kind, window in enumerate((f"{EPOCH}/{number}", f"{EPOCH}/{number}/{WAIT}")):
+            spent = int(length[kind, place])
+            table.add(f"{window}/", position, spent, spent, (MARKED,))
+            rests_on = tuple(what for what, of in assumed.items() if of[kind, place])
+            for cause in causes:
+                if most := int(sums[id(cells.high[cause])][kind, place]):
+                    least = int(sums[id(cells.low[cause])][kind, place])
+                    evidence = (_evidence_of(cause),)
+                    table.add(f"{window}/{cause}", position, least, most, evidence, rests_on)
 
 
 def _lay_samples(table: _Table, position: int, sampled: Mapping[str, SampledBound]) -> None:

@@ -68,6 +68,8 @@ STORAGE_PARTS: Mapping[str, str] = {
     "between ranks in collective I/O",
 }
 BLOCKED_PARTS = ("lock", "network", "sleep", "child", "other")
+INPUT_CPU_PARTS = ("samples", "collate", "sampler")
+WORKERS_PARTS = ("start", "stop")
 
 PHASES = (
     "start_up", "compile", "training", "validation", "checkpoint", "load", "inference",

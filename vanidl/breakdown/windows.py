@@ -345,17 +345,19 @@ def _find_gaps(
 def _find_epochs(trace: Trace, position: int, spans: Spans, at: Int64Array) -> Int64Array:
     """The epoch of each instant: that begun last, by its marks or by the fetches of its batches."""
     marked = spans.pick(spans.kind == SpanKind.EPOCH)
-    begin, number = marked.start, marked.step.astype(np.int64)
+    begin, end, number = marked.start, marked.end, marked.step.astype(np.int64)
     if not len(begin) and len(trace.fetches):
         fetches = trace.fetches.pick(trace.fetches.trainer == trace.ranks[position])
         taken = fetches.pick(fetches.wait_end > fetches.wait_begin)
         order = np.argsort(taken.wait_begin, kind="stable")
         begin, number = taken.wait_begin[order], taken.epoch[order]
+        end = np.full(len(begin), np.iinfo(np.int64).max)
     if not len(begin):
         return np.full(len(at), -1)
     order = np.argsort(begin, kind="stable")
     place = np.searchsorted(begin[order], at, side="right") - 1
-    return np.where(place >= 0, number[order][np.maximum(place, 0)], -1)
+    inside = (place >= 0) & (at < end[order][np.maximum(place, 0)])
+    return np.where(inside, number[order][np.maximum(place, 0)], -1)
 
 
 def _picked(spans: Spans, kind: SpanKind, low: int, high: int) -> Intervals:

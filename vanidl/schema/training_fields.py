@@ -28,6 +28,20 @@ breakdown.mean.input_wait_s | s | Input waits of training steps, summed; null wi
 breakdown.per_rank.input_wait_s | s | Input waits of training steps, summed; null without steps
 input_wait | s | Input waits of training steps by cause, summed; null without steps
 phase_causes | s | Each phase by cause
+blocked | | Parts of what was blocked: lock, network, sleep, child, other
+blocked.run | s | Of the run
+blocked.input_wait | s | Of input waits of training steps
+input_cpu | s | Of the run: samples, collate, sampler; what nothing tells apart may be all of it
+breakdown.mean.workers | s | Of the run: start, and stop at ends of epochs
+breakdown.per_rank.workers | s | Of the run: start, and stop at ends of epochs
+breakdown.mean.epochs | | Epochs with their cells; of more than 256 none
+breakdown.per_rank.epochs | | Epochs with their cells; of more than 256 none
+breakdown.mean.epochs.index | | Number of it
+breakdown.per_rank.epochs.index | | Number of it
+breakdown.mean.epochs.window_s | s | Length of it
+breakdown.per_rank.epochs.window_s | s | Length of it
+breakdown.mean.epochs.input_wait_s | s | Its input waits in training steps, summed
+breakdown.per_rank.epochs.input_wait_s | s | Its input waits in training steps, summed
 memory | | Memory of the run's processes, seen from outside; null: not recorded
 memory.kind | | copies (workers made shared pages their own), in_flight, growth or steady
 peak_nbytes | bytes | All processes at one time, at most; shared pages by their share

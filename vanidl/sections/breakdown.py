@@ -7,8 +7,20 @@ from collections.abc import Mapping
 import numpy as np
 
 from vanidl.breakdown import CAUSES, Breakdown, Cell
-from vanidl.breakdown.account import MEAN, PHASE, RUN, STEP, STEP_PART, WAIT
-from vanidl.breakdown.causes import PHASES, STORAGE, STORAGE_PARTS
+from vanidl.breakdown.account import EPOCH, MEAN, PHASE, RUN, STEP, STEP_PART, WAIT
+from vanidl.breakdown.causes import (
+    BLOCKED,
+    BLOCKED_PARTS,
+    INPUT_CPU,
+    INPUT_CPU_PARTS,
+    NOTHING,
+    PHASES,
+    STORAGE,
+    STORAGE_PARTS,
+    WORKERS,
+    WORKERS_PARTS,
+)
+from vanidl.breakdown.sources import states
 from vanidl.formatting.terminal import Row, aligned_table
 from vanidl.formatting.units import percent, seconds
 from vanidl.run import Run
@@ -51,7 +63,9 @@ def _row(account: Breakdown, who: str, rank: int | None) -> Object:
         if window == RUN and cause in CAUSES and cell.evidence:
             evidence[cause] = list(cell.evidence)
         assumed.update(dict.fromkeys(cell.assumed))
-    widths = [cell for cell in cells.values() if cell.assumed]
+    basis = "assumed" if assumed else "exact"
+    if any(states.EVIDENCE in cell.evidence for cell in cells.values()):
+        basis = "sampled"
     return {
         "rank": rank,
         "window_s": account.length_ns(RUN) / 1e9,
@@ -83,10 +97,39 @@ def _row(account: Breakdown, who: str, rank: int | None) -> Object:
             for phase in PHASES
             if any(name.startswith(f"{PHASE}/{phase}/") for name in cells)
         },
+        "blocked": {
+            name: {part: _part(cells, f"{window}/{BLOCKED}", part) for part in BLOCKED_PARTS}
+            for name, window in (("run", RUN), ("input_wait", WAIT))
+        },
+        "input_cpu": {part: _part(cells, f"{RUN}/{INPUT_CPU}", part) for part in INPUT_CPU_PARTS},
+        "workers": {part: _part(cells, f"{RUN}/{WORKERS}", part) for part in WORKERS_PARTS},
+        "epochs": _epochs(cells) if with_steps else [],
         "evidence": evidence,
         "assumed": list(assumed),
-        "width_basis": "assumed" if widths else "exact",
+        "width_basis": basis,
     }
+
+
+def _part(cells: Mapping[str, Cell], cause: str, part: str) -> list[float]:
+    """A part of a cause: what nothing tells from its other parts may be all of it."""
+    whole = cells.get(cause, NOTHING)
+    cell = cells.get(f"{cause}.{part}", Cell(0, whole.high_ns))
+    return [min(end_s, whole.range_s[1]) for end_s in cell.range_s]
+
+
+def _epochs(cells: Mapping[str, Cell]) -> list[Object]:
+    """Every epoch by cause, and its input waits."""
+    names = (name.split("/") for name in cells if name.startswith(f"{EPOCH}/"))
+    return [
+        {
+            "index": index,
+            "window_s": cells[f"{EPOCH}/{index}/"].range_s[0],
+            "run": _causes(cells, f"{EPOCH}/{index}"),
+            "input_wait_s": cells[f"{EPOCH}/{index}/{WAIT}/"].range_s[0],
+            "input_wait": _causes(cells, f"{EPOCH}/{index}/{WAIT}"),
+        }
+        for index in sorted({int(words[1]) for words in names})
+    ]
 
 
 def _causes(cells: Mapping[str, Cell], window: str) -> dict[str, list[float]]:
@@ -126,6 +169,13 @@ def _share(cell: Cell, length_ns: float) -> str:
 
 
 _CAUSES_KIND = Mapping[str, Range]
+_EPOCH_KIND = {
+    "index": int,
+    "window_s": float,
+    "run": _CAUSES_KIND,
+    "input_wait_s": float,
+    "input_wait": _CAUSES_KIND,
+}
 _ROW_KIND = {
     "rank": int | None,
     "window_s": float,
@@ -139,6 +189,10 @@ _ROW_KIND = {
     "input_wait_s": float | None,
     "input_wait": _CAUSES_KIND | None,
     "phase_causes": Mapping[str, _CAUSES_KIND],
+    "blocked": {"run": _CAUSES_KIND, "input_wait": _CAUSES_KIND},
+    "input_cpu": _CAUSES_KIND,
+    "workers": _CAUSES_KIND,
+    "epochs": [_EPOCH_KIND],
     "evidence": Mapping[str, list[str]],
     "assumed": [str],
     "width_basis": str,
