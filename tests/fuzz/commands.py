@@ -127,6 +127,11 @@ def _case(folder: Path, rng: Rng) -> tuple[str, str, list[str]]:
     for whole in ("darshan", "dftracer", "kineto"):
         if rng.random() < 0.3:
             _put(folder / "run", f"whole_{READERS[whole].name}", READERS[whole].content)
+    if rng.random() < 0.4:  # a RUN as it is left, but for that file
+        for whole in ("steps", "objects", "calls", "states", "run record"):
+            place = folder / "run" / READERS[whole].name
+            if not place.exists() and rng.random() < 0.8:
+                _put(folder / "run", READERS[whole].name, READERS[whole].content)
     return name, way, line_of(name, folder)
 
 
@@ -210,9 +215,9 @@ def _limit() -> None:
 
 
 def _answered(line: list[str], said: Path) -> str:
-    errors = io.StringIO()
+    errors, output = io.StringIO(), io.StringIO()
     try:
-        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(errors):
+        with contextlib.redirect_stdout(output), contextlib.redirect_stderr(errors):
             status = vanidl(line)
     except BaseException:  # whatever it is, it is counted
         said.write_text(traceback.format_exc(), errors="replace")
@@ -222,7 +227,9 @@ def _answered(line: list[str], said: Path) -> str:
     if status == 0:
         return ANSWER if len(text) < _MOST_MESSAGE else LONG
     # A folder of several jobs is refused with a table of them.
-    few = text.startswith("vanidl: ") and len(text) < _MOST_MESSAGE
+    # A survey of which no job could be read says so where it says how many were.
+    told = text.startswith("vanidl: ") or (not text and "could not be read" in output.getvalue())
+    few = told and len(text) < _MOST_MESSAGE
     return REFUSED if few else LONG
 
 

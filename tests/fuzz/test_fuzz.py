@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tests import ROOT
 from tests.fuzz import forks
 from tests.fuzz.mutants import KINDS, seeds
+from tests.fuzz.readers import READERS
+from tests.fuzz.values import WAYS
 from tests.fuzz.verdicts import (
     APART,
     CRASHED,
@@ -30,6 +34,7 @@ from tests.fuzz.verdicts import (
 )
 from tests.makers.darshan_logs import Log
 from tests.makers.large_logs import Workload, write_log
+from vanidl.cli import main
 from vanidl.encoding.budget import FREE_TEXT_BYTES
 from vanidl.parallel import interpreter
 
@@ -104,6 +109,26 @@ def test_a_fork_ends_and_answers_as_the_interpreter_that_it_stands_for(end: str)
         ends.append((child.communicate(b"abc"), child.returncode))
     assert ends[0] == ends[1]
     assert ends[0][0][0] == b"cba\n"
+
+
+OF_A_RUN = ("objects", "calls", "calls gzip", "states", "steps", "dlio", "dlio times", "run record")
+
+
+@pytest.mark.parametrize("way", OF_A_RUN)
+def test_odd_numbers_in_what_a_run_holds_are_an_answer_or_a_refusal(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], way: str
+) -> None:
+    """All that is computed of it; `python -m tests.fuzz.commands` tries thousands, and exports."""
+    for seed in range(4):
+        folder = tmp_path / f"{seed}"
+        name, content = WAYS[way](np.random.default_rng((5, seed)))
+        (folder / name).parent.mkdir(parents=True)
+        (folder / name).write_bytes(content)
+        if way == "run record":
+            (folder / "x.pfw").write_bytes(READERS["dftracer"].content)
+        status = main(["summary", str(folder), "--json"])
+        said = capsys.readouterr()
+        assert (status == 0 and json.loads(said.out)) or said.err.startswith("vanidl: ")
 
 
 def test_readers_under_atheris(tmp_path: Path) -> None:

@@ -193,6 +193,29 @@ def step_journal(rng: Rng) -> Written:
     return "n-7.steps", bytes(content)
 
 
+def _numbers(reader: str, name: str, widths: tuple[int, ...] = (8,)) -> Callable[[Rng], Written]:
+    """Files of plain numbers and texts, without checksums: some of them odd ones, in their places.
+
+    `widths` are those of the numbers in bytes. Half of the places are in the first 512 bytes, where
+    headers are.
+    """
+
+    def made(rng: Rng) -> Written:
+        packed = READERS[reader].content
+        content = bytearray(gzip.decompress(packed) if name.endswith(".gz") else packed)
+        for _ in range(int(rng.integers(1, 7))):
+            width = int(_of(rng, widths))
+            near = min(len(content), 512) if rng.random() < 0.5 else len(content)
+            at = width * int(rng.integers(0, max(1, near // width)))
+            odd = int(_of(rng, INTEGERS)).to_bytes(9, "little", signed=True)[:width]
+            text = _of(rng, NAMES)[:40]
+            new = odd if rng.random() < 0.8 else text
+            content[at : at + len(new)] = new
+        return name, gzip.compress(content, mtime=0) if name.endswith(".gz") else bytes(content)
+
+    return made
+
+
 WAYS: dict[str, Callable[[Rng], Written]] = {
     "darshan": darshan,
     "kineto": _json("kineto", "n_10.1700000099000.pt.trace.json"),
@@ -208,4 +231,10 @@ WAYS: dict[str, Callable[[Rng], Written]] = {
         "trace viewer", f"plugins/profile/{xplane_files.SESSION}/n.trace.json.gz"
     ),
     "run record": _json("run record", "run.json"),
+    "objects": _numbers("objects", "objects/n-7.objects"),
+    "calls": _numbers("calls", READERS["calls"].name, (8, 4)),
+    "calls gzip": _numbers("calls gzip", READERS["calls gzip"].name, (8, 4)),
+    "states": _numbers("states", "states/n-7.states", (8, 4, 2, 1)),
+    "dlio": _json("dlio", "0_output.json"),
+    "dlio times": _json("dlio times", "per_epoch_stats.json"),
 }

@@ -25,7 +25,7 @@ from vanidl.model.trace import SpanKind, Spans, Trace
 
 Int64Array = NDArray[np.int64]
 
-_NUMBER = re.compile(r"(\d+)\s*$")
+_NUMBER = re.compile(r"(?<!\d)(\d+)\s*$")  # from the first digit: in linear time
 _WHOLE_WINDOW = 0.8  # a profile must cover this share of the dataset's reads to number epochs
 _SAME_FILES = 0.25  # of the smaller of two sets
 _SHORT = 0.02  # of the longest pass over the dataset
