@@ -9,6 +9,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from vanidl.advice import their_words
 from vanidl.advice.claims import BENCHMARK, IMBALANCE, INPUT, LOOP, RUN, Claim
 from vanidl.advice.frameworks import PYTORCH, frameworks, named_frameworks
 from vanidl.advice.levers import EVERY_WORKER
@@ -63,6 +64,11 @@ class Facts:
     def serious(self) -> frozenset[str]:
         """Codes of the warnings that are more than worth knowing."""
         return serious_codes(self.results.coverage.warnings)
+
+    @cached_property
+    def written_in(self) -> str:
+        """The framework that the loop is written in, "" where advice names loaders themselves."""
+        return their_words.written_in(self.trace)
 
     @cached_property
     def frameworks(self) -> tuple[str, ...]:

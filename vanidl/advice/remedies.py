@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 
+from vanidl.advice import their_words
 from vanidl.advice.facts import Facts
 from vanidl.advice.finding import Finding, Remedy
 from vanidl.advice.frameworks import PYTORCH, TENSORFLOW
@@ -14,6 +15,7 @@ from vanidl.advice.levers import EVERY_WORKER, Predicted, loader_call
 from vanidl.advice.opens import PACK
 from vanidl.advice.proof import UNKNOWN, own_command
 from vanidl.advice.recording_gaps import OF_NO_KIND
+from vanidl.advice.their_words import AHEAD, KEEP
 from vanidl.formatting.units import nbytes, plural
 
 _READ_BUFFER = "8 << 20"
@@ -120,21 +122,32 @@ def _warm_start(context: Context) -> Advice:
     if "input_bound_workers" in context.codes and not context.run.starts_workers_anew:
         return Advice("Start workers faster, and before the training begins")
     if context.run.starts_workers_anew:
-        return Advice("Keep the workers over epochs", _of(context, explained, tensorflow))
+        return Advice("Keep the workers over epochs", _of(context, explained, tensorflow, KEEP))
     title = "Read the first batches of an epoch before it begins"
-    return Advice(title, _of(context, tensorflow=tensorflow))
+    return Advice(title, _of(context, tensorflow=tensorflow, change=KEEP))
 
 
 def _of(
-    context: Context, torch: Remedy | None = None, tensorflow: Remedy | None = None
+    context: Context,
+    torch: Remedy | None = None,
+    tensorflow: Remedy | None = None,
+    change: str = "",
 ) -> tuple[Remedy, ...]:
-    """The remedies of the frameworks of the run."""
+    """The remedies of the frameworks of the run, in the words of the one it is written in."""
+    framework = context.run.written_in
+    if framework and change:
+        code, explanation = their_words.code(framework, change, context.workers)
+        return (Remedy(framework, code, explanation),) if code else ()
+    if framework in their_words.WITHOUT_TORCH:
+        return ()
     both = {PYTORCH: torch, TENSORFLOW: tensorflow}
     return tuple(found for name in context.run.frameworks if (found := both[name]) is not None)
 
 
 def _read_ahead(context: Context) -> Advice:
-    if context.run.frameworks == (TENSORFLOW,):
+    if theirs := their_words.title(context.run.written_in, AHEAD):
+        title = theirs + (_THAT_SPLIT if context.splits_first else "")
+    elif context.run.frameworks == (TENSORFLOW,):
         title = "Read ahead with tf.data: parallel reads and a prefetch"
     elif context.best is not None and context.best.lever == "ahead":
         title = "Read twice as many batches ahead"
@@ -164,7 +177,7 @@ def _read_ahead(context: Context) -> Advice:
         "dataset = dataset.batch(batch_size).prefetch(tf.data.AUTOTUNE)",
         "Threads read and parse while the step computes.",
     )
-    return Advice(title, (*_of(context, torch, tensorflow), _scheduled(context)))
+    return Advice(title, (*_of(context, torch, tensorflow, AHEAD), _scheduled(context)))
 
 
 def _decode(context: Context) -> Advice:
@@ -186,7 +199,7 @@ def _decode(context: Context) -> Advice:
     title = f"Decode in {count}, or on the GPU"
     if context.splits_first:
         title = f"Decode in {count}{_THAT_SPLIT}, or on the GPU"
-    return Advice(title, (*_of(context, torch, tensorflow), decoded))
+    return Advice(title, (*_of(context, torch, tensorflow, AHEAD), decoded))
 
 
 def _keep_data(context: Context) -> Advice:

@@ -107,6 +107,7 @@ def describe(
             thread_known=processes.of_profile[k] in processes.threads,
             dataset_kind=p.dataset_kind,
             purpose=p.purpose,
+            frameworks=p.frameworks,
             device_in_part=p.device_in_part,
         )
         for k, p in enumerate(profiles)

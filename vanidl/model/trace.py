@@ -313,6 +313,7 @@ class Profile:
     thread_known: bool = False  # operations of its process in the thread that trains have code 0
     dataset_kind: str = ""  # of the loader that trains: MAP, ITERABLE; "": not recorded
     purpose: str = ""  # of its steps: INFERENCE, UNSURE; "": training
+    frameworks: tuple[str, ...] = ()  # that were imported when its loop began
     device_in_part: bool = False  # some work of its device is in no span: steps may lack all of it
 
     def __post_init__(self) -> None:

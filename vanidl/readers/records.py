@@ -244,6 +244,7 @@ class ProfileTrace:
     marks_saves: bool = False  # saves that libraries make are all in `checkpoint_calls`
     dataset_kind: str = ""  # of the loader that trains: trace.MAP, trace.ITERABLE; "": not said
     purpose: str = ""  # of its steps: trace.INFERENCE, trace.UNSURE; "": training
+    frameworks: tuple[str, ...] = ()  # that were imported when its loop began
     recording: str = ""  # where profiles say it: those of one are of one run, and of no other
 
     def __post_init__(self) -> None:

@@ -110,6 +110,7 @@ def profile(journal: Journal) -> ProfileTrace:
         marks_saves=bool(process.get("marks_saves")),
         dataset_kind=_dataset_kind(journal.loaders.get(loaders.main, {})),
         purpose=_purpose(journal, loaders),
+        frameworks=_frameworks(process),
     )
 
 
@@ -125,6 +126,11 @@ def _purpose(journal: Journal, loaders: Loaders) -> str:
     if trained or TRAINING in roles_of(journal.loaders).values():
         return ""
     return INFERENCE if libraries else UNSURE
+
+
+def _frameworks(process: Mapping[str, Any]) -> tuple[str, ...]:
+    found = process.get("frameworks")
+    return tuple(n for n in found if isinstance(n, str)) if isinstance(found, list) else ()
 
 
 def other_loops(events: Events) -> list[int]:

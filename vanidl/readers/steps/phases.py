@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from vanidl.readers.steps.journal import END, MODE, PHASE, WAIT, Events
+from vanidl.readers.steps.journal import END, MODE, PHASE, Events
 from vanidl.readers.steps.loaders import EVALUATION, SKIPPED, Loaders, closes_step, is_call
 
 LOOP = "a loop of the program"
@@ -112,16 +112,18 @@ def _passes(
 
 
 def _skipped(loop: Events, loaders: Loaders) -> Iterator[Window]:
-    """Batches that were taken without a step, each window until the next batch is asked for."""
-    waits = loop.pick(loop.kind == WAIT)
-    left = np.array([loaders.role(k) == SKIPPED for k in waits.loader.tolist()], bool)
-    rows = zip(left.tolist(), waits.begin.tolist(), waits.end.tolist(), strict=True)
-    start = end = -1
-    for is_left, begin, until in rows:
+    """Batches that were taken without a step: until their pass is over, or another is asked for."""
+    calls = loop.pick(is_call(loop))
+    left = np.array([loaders.role(k) == SKIPPED for k in calls.loader.tolist()], bool)
+    rows = zip(
+        left.tolist(), calls.kind.tolist(), calls.begin.tolist(), calls.end.tolist(), strict=True
+    )
+    start = end = last = -1
+    for is_left, kind, begin, until in rows:
         if is_left:
-            start, end = begin if start < 0 else start, until
+            start, end, last = begin if start < 0 else start, until, kind
         elif start >= 0:
-            yield Window(start, begin, SKIPPED, LOOP)
+            yield Window(start, end if last == END else begin, SKIPPED, LOOP)
             start = -1
     if start >= 0:
         yield Window(start, end, SKIPPED, LOOP)

@@ -41,6 +41,13 @@ MAGIC = b"vanidl-steps 4".ljust(31) + b"\n"
 training (`phases`); the forward and the backward pass of a model (`parts`)."""
 
 _DIFFERENTIATE = ("torch", "jax", "tensorflow")  # whose gradients are looked for
+_FRAMEWORKS = (
+    ("lightning", "lightning.pytorch.trainer.trainer"),
+    ("lightning", "pytorch_lightning.trainer.trainer"),
+    ("transformers", "transformers.trainer"), ("fastai", "fastai.learner"),
+    ("keras", "keras.src.trainers.trainer"), ("grain", "grain._src.python.dataset.dataset"),
+    ("torch", "torch"), ("jax", "jax"), ("tensorflow", "tensorflow"),
+)  # fmt: skip
 _NO_CALLS = frozenset({END, OPTIMIZER, STEP, OTHER_STEP})  # what `Present.end` does not tell of
 
 THREAD_SHIFT = 8
@@ -213,6 +220,7 @@ def process_description() -> dict[str, object]:
         "command": [sys.executable, *_program()],
         "python": sys.version.split()[0],
         "gradients": [name for name in _DIFFERENTIATE if name in sys.modules],
+        "frameworks": [name for name, module in _FRAMEWORKS if module in sys.modules],
     }
 
 
