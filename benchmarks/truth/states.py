@@ -21,7 +21,6 @@ import os
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -93,10 +92,9 @@ def mounted(source: Path, target: Path, log: Path) -> Iterator[None]:
     words = ["mount", source, target, "--latency-ms", LATENCY_MS, "--metadata-ms", METADATA_MS]
     words += ["--page-cache", "--log", log]
     command = [sys.executable, "-m", "vanidl_loaders", *map(str, words)]
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as mount:
-        deadline = time.monotonic() + 60
-        while not os.path.ismount(target) and time.monotonic() < deadline:
-            time.sleep(0.05)
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as mount:
+        if mount.stderr is None or "mounted" not in mount.stderr.readline():
+            raise SystemExit("the mount could not be made: FUSE is needed")
         try:
             yield
         finally:

@@ -19,6 +19,7 @@ from vanidl.model.fetches import Fetches
 from vanidl.model.trace import SpanKind
 from vanidl.readers.steps.journal import FETCH, read_journal
 from vanidl.record import Recorded, record
+from vanidl.record.injected.vanidl_steps import fetches
 
 PROGRAM = Path(__file__).with_name("timed_fetches.py")
 MS = 1_000_000
@@ -229,3 +230,32 @@ def test_a_killed_worker_leaves_its_fetches(tmp_path: Path) -> None:
     journals = [read_journal(path) for path in (tmp_path / "RUN" / "steps").glob("*.steps")]
     kinds = np.concatenate([journal.events.kind for journal in journals])
     assert (kinds == FETCH).sum() == 3  # two ahead, and one for the batch that was taken
+
+
+@pytest.mark.parametrize("error", [None, StopIteration, ValueError])
+def test_a_fetch_that_ends_in_an_exception_is_a_fetch(error) -> None:
+    class Fetcher:
+        def fetch(self, index: int) -> int:
+            if error is not None:
+                raise error
+            return index
+
+    class Events:
+        on = True
+
+        def __init__(self) -> None:
+            self.rows: list[tuple[int, ...]] = []
+
+        def add(self, *row: int) -> None:
+            self.rows.append(row)
+
+    events = Events()
+    fetches._watch_fetch(Fetcher, events)
+    if error is None:
+        assert Fetcher().fetch(7) == 7
+    else:
+        with pytest.raises(error):
+            Fetcher().fetch(7)
+    ((kind, _, begin, end),) = events.rows
+    assert kind == fetches.FETCH
+    assert begin <= end

@@ -87,6 +87,7 @@ _COUNTED = {"stdio_untraced"}
 _UNCOUNTED = DAMAGED | UNREAD | LOST_PROCESSES | UNSEEN - _COUNTED | {"recording_stopped"}
 """Calls that are in no counter either."""
 
+_SHORT_OF_CORES = 0.01  # of a window: from there on calls are longer for want of a core
 _ONE_AT_A_TIME = 1e-3  # sum and union of calls apart by less: they came one at a time
 _MOST_EPOCHS = 256  # that have cells of their own, each; of more only the run has
 _PARTS = (READ, WRITE, METADATA, SYNC, OBJECT, EXCHANGE)
@@ -383,6 +384,12 @@ class _Table:
         none = np.zeros(self.ranks, np.int64)
         return self._low.get(name, none), self._high.get(name, none)
 
+    def length_ns(self, window: str) -> Int64Array:
+        """How long a window is, of every rank; a phase of unknown length at most."""
+        if window == RUN:
+            return np.full(self.ranks, self.window_ns, np.int64)
+        return self.of(window if window.startswith(PHASE) else f"{window}/")[1]
+
     def columns(self, steps: Int64Array, bounds: StorageBounds | None) -> dict[str, Column]:
         """All cells, consistent within their windows, with means."""
         self._settle(RUN, np.full(self.ranks, self.window_ns, np.int64))
@@ -588,9 +595,11 @@ def _lay_samples(table: _Table, position: int, sampled: Mapping[str, SampledBoun
     for name, bound in sampled.items():
         window, _, cause = name.rpartition("/")
         low, high = (int(side[position]) for side in table.of(name))
-        if cause == TOO_FEW_CORES and bound.low_ns > high:
-            inside_ns = bound.high_ns - high
-            table.add(name, position, low, bound.high_ns, (sampled_states.EVIDENCE,))
+        length_ns = int(table.length_ns(window)[position])
+        if cause == TOO_FEW_CORES and bound.low_ns > _SHORT_OF_CORES * length_ns:
+            inside_ns = bound.high_ns
+            high = min(max(high, bound.high_ns), length_ns)
+            table.add(name, position, low, high, (sampled_states.EVIDENCE,))
             for key in (STORAGE, *(f"{STORAGE}.{part}" for part in _PARTS)):
                 least, most = (int(side[position]) for side in table.of(f"{window}/{key}"))
                 if least:

@@ -86,13 +86,14 @@ def _watch_fetch(fetcher_class: Any, events: Channel) -> None:  # noqa: ANN401
     @wraps(original)
     def fetch(self: Any, *args: Any) -> Any:  # noqa: ANN401
         begin = time_ns()
-        batch = original(self, *args)
-        if events.on:
-            try:
-                events.add(FETCH, _place.number, begin, time_ns())
-            except Exception as error:
-                events.fail(error)
-        return batch
+        try:
+            return original(self, *args)
+        finally:  # the last fetch of a stream, which finds its end, is work as well
+            if events.on:
+                try:
+                    events.add(FETCH, _place.number, begin, time_ns())
+                except Exception as error:
+                    events.fail(error)
 
     fetcher_class.fetch = fetch
 
