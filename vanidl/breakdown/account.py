@@ -80,6 +80,8 @@ Int64Array = NDArray[np.int64]
 MEAN = "mean"
 RUN, STEP, WAIT, STEP_PART, PHASE = "run", "step", "input_wait", "step_part", "phase"
 EPOCH_END, EPOCH = "epoch_end", "epoch"
+STEP_WAIT = "step_wait"
+"""The input waits of the mean step: those of all steps together by their number."""
 TRACED, MARKED, PROFILED, FETCHED = "traced calls", "marks", "profile", "fetches"
 _COUNTED = {"stdio_untraced"}
 """Calls that are in no trace, and counted."""
@@ -136,8 +138,10 @@ class Breakdown:
             KeyError: no rank or window of that name.
         """
         who, _, name = key.partition("/")
-        column = self.columns.get(name)
         window = name.partition("/")[0]
+        if window == STEP_WAIT:
+            return self._per_step(self.cell(f"{who}/{WAIT}{name[len(STEP_WAIT) :]}"), who)
+        column = self.columns.get(name)
         if column is None:
             if window not in (RUN, STEP, WAIT, STEP_PART, EPOCH, PHASE):
                 raise KeyError(key)
@@ -150,6 +154,12 @@ class Breakdown:
             if window in (STEP, STEP_PART) and self.steps[place]:
                 low, high = low / self.steps[place], high / self.steps[place]
         return Cell(int(np.floor(low)), int(np.ceil(high)), column.evidence, column.assumed)
+
+    def _per_step(self, cell: Cell, who: str) -> Cell:
+        """A cell of all steps of a rank, or of the mean rank, as that of its mean step."""
+        steps = self.steps[self.observed].mean() if who == MEAN else self.steps[int(who)]
+        low, high = (ns / max(float(steps), 1.0) for ns in (cell.low_ns, cell.high_ns))
+        return replace(cell, low_ns=int(np.floor(low)), high_ns=int(np.ceil(high)))
 
     def length_ns(self, window: str, who: str = MEAN) -> float:
         """How long a window is: `run`, `step`, or all `input_wait` or `epoch_end`; 0 without."""

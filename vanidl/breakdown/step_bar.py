@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from vanidl.breakdown.account import MEAN, STEP, STEP_PART, WAIT, Breakdown
+from vanidl.breakdown.account import MEAN, STEP, STEP_PART, STEP_WAIT, WAIT, Breakdown
 from vanidl.breakdown.causes import (
     BLOCKED,
     COMMUNICATION,
@@ -62,12 +62,16 @@ _OF_MODEL = ((FORWARD, "forward"), (BACKWARD, "backward"), (OPTIMIZER, "optimize
 _BESIDE_MODEL = ((PREPARE, "prepare"), (BEHIND, "rest"))
 
 _WIDE = 0.5  # of the waits, or of idle: with more of it open, what it consists of is not known
+_ROUNDED_NS = 2  # cells are in whole ns
 _SMALL = 0.002  # of the step: shorter parts are of the rest
 
 
 @dataclass(frozen=True, slots=True)
 class StepPart:
-    """One part of the mean step: seconds, share of it, and the cell that it shows."""
+    """One part of the mean step: seconds, share of it, and the key of the cell whose least it is.
+
+    `key` is empty of what is left beside cells.
+    """
 
     code: str
     seconds: float
@@ -115,7 +119,7 @@ def divide_step(account: Breakdown) -> StepParts | None:
         for code, cause in _OF_WAITS:
             part_ns = min(waited(cause).low_ns * share_of_wait, open_ns)
             open_ns -= part_ns
-            found.append((code, part_ns, f"{MEAN}/{WAIT}/{cause}"))
+            found.append((code, part_ns, f"{MEAN}/{STEP_WAIT}/{cause}"))
         busy_ns = min((waited(COMPUTE).low_ns + waited(COPY).low_ns) * share_of_wait, open_ns)
         open_ns -= busy_ns
         width_ns = (in_storage.high_ns - in_storage.low_ns) * share_of_wait
@@ -131,10 +135,18 @@ def divide_step(account: Breakdown) -> StepParts | None:
     rest_ns = mean_ns - sum(part_ns for _, part_ns, _ in found)
     if rest_ns > 0:
         found.append((REST, rest_ns, f"{MEAN}/{STEP}/"))
-    parts = tuple(StepPart(c, ns / 1e9, ns / mean_ns, key) for c, ns, key in found)
+    parts = tuple(
+        StepPart(code, ns / 1e9, ns / mean_ns, key if shows_cell(account, key, ns) else "")
+        for code, ns, key in found
+    )
     computed, idle = spent(COMPUTE), spent(DEVICE_IDLE)
     device_known = computed.high_ns - computed.low_ns < _WIDE * idle.high_ns
     return StepParts(mean_ns / 1e9, int(steps.min()), len(steps), waits_known, device_known, parts)
+
+
+def shows_cell(account: Breakdown, key: str, shown_ns: float) -> bool:
+    """Whether what is shown is the least of a cell, and not what is left of others."""
+    return abs(account.cell(key).low_ns - shown_ns) <= _ROUNDED_NS
 
 
 def _between_waits(account: Breakdown, waited_ns: float) -> list[tuple[str, float, str]]:

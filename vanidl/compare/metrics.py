@@ -26,6 +26,7 @@ class Metric:
 
     `rests_on` says which evidence must be alike on both sides: "steps" (profiled steps),
     "io" (recorded I/O), "compute" (I/O and what counts as compute) or "clock" (nothing else).
+    `cell` is the key of the cell of the account that it is, "" of none.
     `a_step` marks a sum over the profiled steps, comparable only over equal numbers of them.
     """
 
@@ -36,6 +37,7 @@ class Metric:
     rests_on: str
     read: Callable[[Sample], float | None]
     a_step: bool = False
+    cell: str = ""
 
 
 def _of(read: Callable[[Results], float | None]) -> Callable[[Sample], float | None]:
@@ -97,7 +99,7 @@ METRICS: tuple[Metric, ...] = (
            lambda sample: sample.wall_time_s),
     Metric("run_time_s", "run time of the job", "s", LOWER, "clock", _run_time_s),
     Metric("input_wait_s", "input wait", "s", LOWER, "steps",
-           _overlap(lambda o: o.mean.input_wait_s), a_step=True),
+           _overlap(lambda o: o.mean.input_wait_s), a_step=True, cell="mean/input_wait/"),
     Metric("lost_to_input_s", "lost to input", "s", LOWER, "steps",
            _overlap(lambda o: o.lost_to_input_s), a_step=True),
     Metric("exposed_io_s", "exposed I/O", "s", LOWER, "compute",

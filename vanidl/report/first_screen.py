@@ -9,6 +9,7 @@ from vanidl.advice.finding import LOW, PREDICTED, Diagnosis, Finding, Remedy, Sl
 from vanidl.breakdown import step_bar as parts
 from vanidl.breakdown.account import MEAN, RUN
 from vanidl.breakdown.causes import METADATA, READ, STORAGE, WRITE
+from vanidl.breakdown.step_bar import shows_cell
 from vanidl.formatting.names import elided
 from vanidl.formatting.units import change, count, percent, plural, seconds
 from vanidl.model.ceiling import Ceiling
@@ -81,7 +82,7 @@ class BarPart:
     share: float
     meaning: str
     href: str
-    key: str  # of the cell that it shows
+    key: str  # of the cell whose least it is; "" of what is left beside cells
     line: str = ""  # of the program that takes most of it, with its share of the whole
 
 
@@ -265,7 +266,7 @@ def _run_bar(run: Run) -> Bar | None:
     found = tuple(
         BarPart(
             style, name, seconds(spent / 1e9), percent(spent / run_ns), 100 * spent / run_ns,
-            meaning, "#summary", key,
+            meaning, "#summary", key if shows_cell(account, key, spent) else "",
         )
         for style, name, spent, meaning, key in rows
         if spent > _SHOWN * run_ns

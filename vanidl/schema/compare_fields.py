@@ -20,6 +20,9 @@ b | | Letter of the second side
 paired | | Whether runs were compared pair by pair
 notices | | What limits the comparison, in sentences
 metrics | | Each metric, by name
+cells | | Each cell of the accounts of time by its key, as mean/step/storage
+cells.a | s | At least and at most, mean over the runs of the first side; null: no account
+cells.b | s | The same of the second side
 comparisons | | Each side against the first
 metrics.a | as unit | Value, or mean over runs, of the first side; null: not recorded
 metrics.b | as unit | The same of the second side
@@ -29,6 +32,7 @@ metrics.high | 1 | Upper end of the interval of the ratio; null: no interval
 metrics.verdict | | better, worse, more, less, no difference shown, or why there is none
 note | | Why there is no verdict; null where there is one
 better | | Which way is better: lower, higher, neither
+cell | | The cell of the account that it is, as mean/input_wait/; null: none
 unit | | Unit of the values
 difference | | b - a with its interval, for metrics with zeros; else null
 difference.value | as unit | b - a

@@ -139,6 +139,7 @@ lost_to_input_s | s | Sum over steps of the longest input wait of any rank
 input_wait_share | 1 | Input wait / training steps, summed over ranks
 accelerator_utilization | 1 | Compute / window (AU of MLPerf Storage); null on basis loop
 pipeline_share | 1 | Time in dataset I/O or preprocessing / run time; null: not recorded
+overlap.cells | | Of fields of mean and per_rank: the cell of breakdown that each is, window/cause
 overlap.mean | | Mean over observed ranks
 overlap.per_rank | | One entry per rank
 window_s | s | Observed window: first start to last end of profiled steps
@@ -233,7 +234,7 @@ samples_per_step | count | As given by --samples-per-step
 step_parts | | What the mean step consists of; null without steps
 step_parts.steps | count | Steps of each rank, at least
 step_parts.ranks | count | Ranks
-step_parts.parts.key | | The cell that it shows, as breakdown has it: mean/window/cause
+step_parts.parts.key | | The cell whose least it is: mean/window/cause; empty: left beside cells
 waits_known | | Whether input waits were recorded
 device_known | | Whether the work of devices was recorded, and left them idle
 parts | | Parts that add up to the step

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -146,20 +147,37 @@ def range_words(cell: Cell) -> str:
     return f"{low} to {high}" if cell.low_ns else f"at most {high}"
 
 
-def _text(run: Run) -> str | None:
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line of the account in words; `key` of its cell, "" of the length of a window."""
+
+    key: str
+    name: str
+    time: str
+    share: str
+
+
+def account_lines(account: Breakdown) -> Iterator[Line]:
     """The mean over ranks: the run, the mean step and the waits, each cause with its range."""
-    account = run.breakdown
-    rows: list[Row] = [("Cause", "time", "share")]
     for window, title in {RUN: "run", STEP: "mean step", WAIT: "input waits of a rank"}.items():
         length_ns = account.length_ns(window)
-        cells = {c: account.cell(f"{MEAN}/{window}/{c}") for c in account.causes_of(window)}
-        shown = {c: cell for c, cell in cells.items() if cell.high_ns > _SMALL * length_ns}
+        keys = {cause: f"{MEAN}/{window}/{cause}" for cause in account.causes_of(window)}
+        shown = {
+            cause: key
+            for cause, key in keys.items()
+            if account.cell(key).high_ns > _SMALL * length_ns
+        }
         if shown and length_ns:
-            rows.append((title, seconds(length_ns / 1e9), ""))
-            rows += [
-                (f"  {cause.replace('_', ' ')}", range_words(cell), _share(cell, length_ns))
-                for cause, cell in shown.items()
-            ]
+            yield Line("", title, seconds(length_ns / 1e9), "")
+        for cause, key in shown.items() if length_ns else ():
+            cell = account.cell(key)
+            name = f"  {cause.replace('_', ' ')}"
+            yield Line(key, name, range_words(cell), _share(cell, length_ns))
+
+
+def _text(run: Run) -> str | None:
+    rows: list[Row] = [("Cause", "time", "share")]
+    rows += [(line.name, line.time, line.share) for line in account_lines(run.breakdown)]
     return aligned_table("Where the time went, mean over ranks", rows)
 
 

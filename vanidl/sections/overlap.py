@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 from vanidl.breakdown.overlap import Overlap, RankOverlap
@@ -322,6 +322,7 @@ def _json(run: Run) -> Object | None:
     if overlap is None:
         return None
     return {name: getattr(overlap, name) for name in _OF_ALL_RANKS} | {
+        "cells": dict(CELLS),
         "mean": _with_ranges(values_of(overlap.mean, without=("rank", "label")), overlap.mean),
         "per_rank": [_with_ranges(values_of(row), row) for row in overlap.per_rank],
     }
@@ -336,6 +337,14 @@ _RANGES = {
 """Name in JSON -> both ends of what is known as an interval."""
 
 
+CELLS = {
+    "input_wait_s": "input_wait/",
+    "input_wait_io_range_s": "input_wait/storage",
+    "input_wait_metadata_range_s": "input_wait/storage.metadata",
+}
+"""Name in JSON -> the cell of the account that it is, of each rank and of the mean."""
+
+
 def _with_ranges(values: Object, row: RankOverlap) -> Object:
     """The values of a row with the intervals that hold them; null where not recorded."""
     for name, ends in _RANGES.items():
@@ -348,6 +357,7 @@ _RANGE_KINDS = dict.fromkeys(_RANGES, tuple[float, float] | None)
 _KIND = Maybe(
     {name: kind for name, kind in fields_of(Overlap).items() if name in _OF_ALL_RANKS}
     | {
+        "cells": Mapping[str, str],
         "mean": fields_of(RankOverlap, without=("rank", "label")) | _RANGE_KINDS,
         "per_rank": [fields_of(RankOverlap) | _RANGE_KINDS],
     }

@@ -6,6 +6,7 @@ import json
 from typing import Any, Literal
 
 from vanidl.compare import Change, Comparison, Pairing, Sample, Side
+from vanidl.compare.cells import compare_cells
 from vanidl.compare.comparison import MIN_CHANGE
 from vanidl.compare.statistics import ALPHA
 from vanidl.compare.wording import headline
@@ -84,6 +85,10 @@ def _pairing(pairing: Pairing) -> Object:
         "paired": pairing.paired,
         "notices": list(pairing.notices),
         "metrics": {change.metric.name: _change(change) for change in pairing.changes},
+        "cells": {
+            row.key: {"a": row.a and list(row.a), "b": row.b and list(row.b)}
+            for row in compare_cells(pairing.a, pairing.b)
+        },
     }
 
 
@@ -99,6 +104,7 @@ def _change(change: Change) -> Object:
         "note": change.note or None,
         "better": change.metric.better,
         "unit": change.metric.unit,
+        "cell": change.metric.cell or None,
         "difference": None
         if difference is None
         else dict(zip(("value", "low", "high"), difference, strict=True)),
@@ -110,12 +116,14 @@ def _change(change: Change) -> Object:
 
 
 _NUMBERS = [float | None]
+_ENDS: Kind = tuple[float, float] | None
 _CHANGE: Kind = {
     **dict.fromkeys(("a", "b", "ratio", "low", "high", "p", "p_corrected"), float | None),
     "verdict": str,
     "note": str | None,
     "better": str,
     "unit": str,
+    "cell": str | None,
     "difference": Maybe({"value": float, "low": float, "high": float}),
     "values_a": _NUMBERS,
     "values_b": _NUMBERS,
@@ -126,6 +134,7 @@ _PAIRING: Kind = {
     "paired": bool,
     "notices": [str],
     "metrics": {str: _CHANGE},
+    "cells": {str: {"a": _ENDS, "b": _ENDS}},
 }
 _RUN: Kind = {
     "path": str,

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from itertools import compress
 
+from vanidl.breakdown import Cell
 from vanidl.compare import Change, Comparison, Pairing, Side
+from vanidl.compare.cells import WINDOWS, compare_cells
 from vanidl.compare.differences import differences
 from vanidl.compare.wording import CONFIDENCE, from_nothing, headline, interval, judged, runs
 from vanidl.formatting.terminal import aligned_table, paragraph, printable
 from vanidl.formatting.units import relative, shown
 from vanidl.model.warnings import NOT_COMPARABLE, WARNING
+from vanidl.sections.breakdown import range_words
+
+_SHOWN = 0.02  # of its window: cells that cannot have had more are left out
 
 
 def comparison_text(comparison: Comparison) -> str:
@@ -24,7 +29,7 @@ def comparison_text(comparison: Comparison) -> str:
         *(f"  {name}: {value}" for name, value in comparison.conditions),
         "",
         *(line for side in comparison.sides for line in _missing(side)),
-        *(_table(pairing) for pairing in comparison.pairings),
+        *(table for pairing in comparison.pairings for table in _tables(pairing)),
     ]
     return printable("\n".join(blocks)).rstrip("\n") + "\n"
 
@@ -53,6 +58,30 @@ def _table(pairing: Pairing) -> str:
     kept = [True] * 4 + [any(map(interval, pairing.changes)), judged(pairing)]
     shown_rows = [tuple(compress(row, kept)) for row in rows]
     return aligned_table(f"{b} compared with {a}", shown_rows) or ""
+
+
+def _tables(pairing: Pairing) -> tuple[str, ...]:
+    """The metrics, and where the time of both sides went as far as it is known."""
+    rows: list[tuple[str, ...]] = [("Cause", pairing.a.letter, pairing.b.letter)]
+    window = ""
+    for row in compare_cells(pairing.a, pairing.b):
+        known = any(ends is not None and ends[0] > 0 for ends in (row.a, row.b))
+        _, of, cause = row.key.split("/")
+        if not known or row.share < _SHOWN:
+            continue
+        if of != window:
+            window = of
+            rows.append((WINDOWS[window], "", ""))
+        rows.append((f"  {cause.replace('_', ' ')}", *(_ends(ends) for ends in (row.a, row.b))))
+    accounts = aligned_table("Where the time went, mean over ranks", rows)
+    return tuple(table for table in (_table(pairing), accounts if rows[1:] else None) if table)
+
+
+def _ends(ends: tuple[float, float] | None) -> str:
+    if ends is None:
+        return "-"
+    low_ns, high_ns = (round(end * 1e9) for end in ends)
+    return range_words(Cell(low_ns, high_ns))
 
 
 def _row(change: Change) -> tuple[str, ...]:

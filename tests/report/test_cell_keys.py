@@ -1,0 +1,120 @@
+"""One number, one answer: what carries the key of a cell of the account says what the cell says."""
+
+from __future__ import annotations
+
+import html
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import vanidl
+from tests import DATA
+from tests.advice.labeled import RECIPES, made
+from vanidl.compare import compare
+from vanidl.compare.report.json import comparison_object
+from vanidl.compare.sides import Side, sample_of
+from vanidl.formatting.units import percent, seconds
+from vanidl.report.html import render_html
+from vanidl.report.json import summary_object
+from vanidl.report.page import tight
+from vanidl.run import Run
+from vanidl.sections.breakdown import account_lines, range_words
+from vanidl.sections.overlap import CELLS
+
+RECORDED = ("ddp_two_hosts", "torch_fetches", "torch_late_workers", "torch_pfs_workers0",
+            "torch_pfs_workers4")  # fmt: skip
+MADE = sorted(RECIPES)[: 20 - len(RECORDED)]
+RUNS = (*RECORDED, *MADE)
+ROUNDED_S = 3e-9  # cells are in whole ns, outwards
+WINDOWS = ("run", "step", "input_wait")
+
+Ends = tuple[float, float]
+
+
+@cache
+def run_of(name: str) -> Run:
+    return vanidl.open_run(DATA / name) if name in RECORDED else made(name)
+
+
+def numbers(run: Run) -> Iterator[tuple[str, str, Ends]]:
+    """Surface, key and both ends in seconds of every number of a cell in JSON."""
+    content = summary_object(run)
+    for who, row in (("mean", content["breakdown"]["mean"]),
+                     ("0", next(iter(content["breakdown"]["per_rank"]), {}))):  # fmt: skip
+        for window in WINDOWS:
+            for cause, ends in (row.get(window) or {}).items():
+                yield "breakdown", f"{who}/{window}/{cause}", tuple(ends)
+        waited_s = row.get("input_wait_s")
+        if waited_s is not None:
+            yield "breakdown", f"{who}/input_wait/", (waited_s, waited_s)
+    for part in (content["step_parts"] or {"parts": ()})["parts"]:
+        if part["key"]:
+            low_s = part["seconds"]
+            yield "step_parts", part["key"], (low_s, run.breakdown.cell(part["key"]).range_s[1])
+    yield from of_overlap(content["overlap"])
+    side = [Side(letter, letter, (sample_of(run, Path(letter)),)) for letter in "AB"]
+    compared = comparison_object(compare(side))
+    for key, of_sides in compared["cells"].items():
+        assert of_sides["a"] == of_sides["b"]
+        if of_sides["a"] is not None:
+            yield "compare", key, tuple(of_sides["a"])
+    for metric in compared["metrics"].values():
+        if metric["cell"] and metric["a"] is not None:
+            yield "compare", metric["cell"], (metric["a"], metric["b"])
+
+
+def of_overlap(content: dict[str, Any] | None) -> Iterator[tuple[str, str, Ends]]:
+    """The cells that the overlap holds, of the mean and of the first rank."""
+    if content is None:
+        return
+    assert content["cells"] == CELLS
+    for name, cell in CELLS.items():
+        for who, row in (("mean", content["mean"]), ("0", content["per_rank"][0])):
+            value = row[name]
+            if value is not None:
+                ends = value if isinstance(value, list) else [value, value]
+                yield "overlap", f"{who}/{cell}", tuple(ends)
+
+
+def words(run: Run) -> Iterator[tuple[str, str, str]]:
+    """Surface, key and words of every number of a cell in the page and in the terminal."""
+    for line in account_lines(run.breakdown):
+        if line.key:
+            yield "text", line.key, line.time
+    for key, text in re.findall(r'data-cell="([^"]+)">([^<]*)<', render_html(run)):
+        yield "page", html.unescape(key), html.unescape(text)
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_no_key_has_two_values(name):
+    run = run_of(name)
+    found: dict[str, list[Ends]] = defaultdict(list)
+    for _, key, ends in numbers(run):
+        found[key].append(ends)
+    for key, values in found.items():
+        cell = run.breakdown.cell(key)
+        for ends in values:
+            assert ends == pytest.approx(cell.range_s, abs=ROUNDED_S), key
+    for surface, key, text in words(run):
+        cell = run.breakdown.cell(key)
+        if surface == "text":
+            assert text == range_words(cell), key
+            continue
+        window_ns = run.breakdown.length_ns("step" if "/step" in key else "run")
+        said = (tight(seconds(cell.low_ns / 1e9)), tight(percent(cell.low_ns / window_ns)))
+        assert text in (*said, ", ".join(said)), key
+
+
+def test_many_cells_are_shown_in_three_places_or_more():
+    """Else it would be no wonder that they agree."""
+    shown: dict[str, set[str]] = defaultdict(set)
+    for name in RUNS:
+        run = run_of(name)
+        for surface, key, _ in (*numbers(run), *words(run)):
+            shown[key].add(surface)
+    assert sum(len(surfaces) >= 3 for surfaces in shown.values()) >= 10
