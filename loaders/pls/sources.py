@@ -1,4 +1,4 @@
-"""Where samples come from before they are anybody's, and what their bytes mean."""
+"""Where samples are read from before a rank owns them, and what their bytes mean."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ WINDOW_NBYTES = 64 << 20
 """Of samples that are read together."""
 
 Item = Any
-"""What a data set returns for an id: whatever its maker likes."""
+"""What a data set returns for an id: of any type."""
 
 
 class Source(Protocol):

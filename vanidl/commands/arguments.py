@@ -330,7 +330,7 @@ def _add_inputs(parser: argparse.ArgumentParser) -> None:
     add("--kind", action="append", default=[], metavar="GLOB=KIND", help="kind of such files")
     add("--wait-name", action="append", default=[], metavar="REGEX", help="spans that are waits")
     add("--clock-offset", type=float, metavar="SECONDS", help="added to every profiler time")
-    add("--data", action="append", default=[], metavar="PATH", help="the dataset as it lies here")
+    add("--data", action="append", default=[], metavar="PATH", help="local path of the dataset")
     add("--inspect", action="store_true", help="open the dataset files, for records and chunks")
     add("--record-size", type=int, metavar="BYTES", help="bytes of one sample")
     add("--samples-per-step", type=int, metavar="N", help="samples of one rank in one step")

@@ -1,4 +1,4 @@
-"""The dataset of a run as it lies on this machine: sizes, contents, files never opened."""
+"""The dataset of a run at its local path: sizes, contents, files never opened."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MOST_LISTED = 1_000_000
 class DataOptions:
     """What the user says of the data of a run."""
 
-    folders: tuple[str, ...] = ()  # the dataset, as it lies here
+    folders: tuple[str, ...] = ()  # local paths of the dataset
     inspect: bool = False  # open the files
     record_bytes: int | None = None
     samples_per_step: int | None = None

@@ -278,7 +278,7 @@ def _run_bar(run: Run) -> Bar | None:
 
 
 def _marked(note: str, run: Run) -> str:
-    """With the share of the operations that was traced, where that is not all."""
+    """With the share of operations that was traced, where not all were."""
     share = traced_share(run.coverage, run.summary.layer)
     return f"{note}; {share}" if share else note
 

@@ -1,1 +1,1 @@
-"""A run that goes on: what it has recorded so far, on the terminal and as OpenMetrics text."""
+"""Live progress of a running job, on the terminal and as OpenMetrics text."""

@@ -19,7 +19,7 @@ def compute_name(basis: str | None) -> str:
 
 
 def hidden_words(basis: str | None) -> str:
-    """How to say that I/O was hidden: what is known is not more than the basis shows."""
+    """How to say that I/O was hidden, without claiming more than the basis shows."""
     return "ran while training did not wait" if by_loop(basis) else "was hidden behind compute"
 
 

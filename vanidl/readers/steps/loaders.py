@@ -1,6 +1,6 @@
 """Which loaders give the batches of steps, from what the events of the training thread tell.
 
-Events are added in any portions: a whole journal at once, or what a run that goes on has written.
+Events are added in any portions: a whole journal at once, or what a running job has written so far.
 """
 
 from __future__ import annotations
