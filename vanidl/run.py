@@ -136,7 +136,7 @@ class Run:
 
         `gains.without("storage.read")` bounds by how much the run would be shorter.
         """
-        return open_gains(self._chosen, self.results)
+        return open_gains(self._chosen, self.results, self.breakdown)
 
     @property
     def dataset(self) -> Dataset | None:

@@ -246,7 +246,7 @@ def _evenly(io_s: Array, bytes_per_s: float) -> Array:
 
 def _communication(trace: Trace, position: int, spans: RankSpans) -> Array:
     """Collectives of each step that compute does not cover."""
-    mine = trace.spans.pick(trace.family[trace.spans.process] == position)
+    mine = trace.spans_of(position)
     joined = {
         kind: intervals.union(mine.start[mine.kind == kind], mine.end[mine.kind == kind])
         for kind in (SpanKind.COMMUNICATION, SpanKind.OP, SpanKind.KERNEL)

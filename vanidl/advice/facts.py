@@ -29,7 +29,6 @@ from vanidl.breakdown.windows import (
     PART_NAMES,
     PHASE_NAMES,
     TRAINING,
-    SpansByRank,
     Tiles,
     tile_rank,
 )
@@ -267,10 +266,8 @@ class Facts:
     @cached_property
     def _tiles(self) -> dict[int, Tiles]:
         """The training thread of each rank with steps, window by window."""
-        by_rank = SpansByRank(self.trace)
         tiles = {
-            position: tile_rank(self.trace, position, by_rank.of(position))
-            for position in range(len(self.trace.ranks))
+            position: tile_rank(self.trace, position) for position in range(len(self.trace.ranks))
         }
         return {position: own for position, own in tiles.items() if own is not None}
 

@@ -148,7 +148,7 @@ def _by_loader(trace: Trace, data: Dataset | None) -> Borders:
     for position, own in ranks.items():
         if not len(own.windows.start):  # steps of no length, which only damage makes
             return NO_BORDERS
-        mine = trace.spans.pick(trace.family[trace.spans.process] == position)
+        mine = trace.spans_of(position)
         waits = mine.pick(mine.kind == SpanKind.INPUT_WAIT)
         order = np.argsort(own.steps.start, kind="stable")
         steps = own.steps.pick(order)

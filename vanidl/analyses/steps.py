@@ -158,7 +158,7 @@ def rank_spans(trace: Trace) -> dict[int, RankSpans]:
     family = trace.family[trace.spans.process]
     step_ranks = np.unique(family[trace.spans.kind == SpanKind.STEP]).tolist()
     return {
-        position: _rank_spans(trace, trace.spans.pick(family == position))
+        position: _rank_spans(trace, trace.spans_of(position))
         for position in step_ranks
         if position >= 0
     }

@@ -128,6 +128,8 @@ class Breakdown:
     fates: Mapping[int, RankFates] = field(default_factory=dict)  # by position in Trace.ranks
     phases: Phases | None = None
     step_records: StepRecords | None = None
+    served: Mapping[int, Served] = field(default_factory=dict, repr=False)
+    """Process -> its calls, as gains are worked out from them, too; of ranks with steps."""
 
     def cell(self, key: str) -> Cell:
         """The cell of a key; nothing, [0, 0], of a cause that cannot be in the window.
@@ -216,10 +218,9 @@ def attribute_time(
     sources = _Sources(trace, results, assume)
     table = _Table(ranks, window_ns)
     steps = np.zeros(ranks, np.int64)
-    by_rank = windows.SpansByRank(trace)
     of_steps: dict[int, tuple[Int64Array, Int64Array]] = {}
     for position in range(ranks) if len(trace.spans) else ():
-        found = _cells_of_rank(sources, position, by_rank.of(position))
+        found = _cells_of_rank(sources, position, trace.spans_of(position))
         if found is not None:
             cells, sampled = found
             steps[position] = cells.tiles.steps
@@ -229,7 +230,7 @@ def attribute_time(
     table.observed = steps > 0
     _account_runs(table, sources)
     for position in np.flatnonzero(~table.observed).tolist() if len(trace.spans) else ():
-        _account_device(table, trace, position, by_rank.of(position))
+        _account_device(table, trace, position, trace.spans_of(position))
     bounds = sources.bounds
     processes = [trace.processes[p] for p in trace.ranks]
     account = Breakdown(
@@ -296,7 +297,7 @@ def divide_rank(
         position: of the rank in Trace.ranks.
         assume: what may be assumed.
     """
-    spans = windows.SpansByRank(trace).of(position)
+    spans = trace.spans_of(position)
     found = _cells_of_rank(_Sources(trace, results, assume), position, spans)
     return None if found is None else gather_windows(found[0])
 
@@ -313,6 +314,7 @@ class _Sources:
         self.maps_unseen = _maps_unseen(results.coverage)
         may_be_whole = not self.maps_unseen or NOT_MAPPED in assume
         self.whole = may_be_whole and is_whole(trace, results.coverage)
+        self.served: dict[int, Served] = {}
         self.threaded: set[int] = set()
         """Positions of ranks in which other threads than that of training called, or may have."""
 
@@ -341,6 +343,7 @@ class _Sources:
             )
             for process in np.flatnonzero(trace.family == position).tolist()
         }
+        self.served |= of_process
         if of_process[trace.ranks[position]].is_threaded:
             self.threaded.add(position)
         return Evidence(of_process, whole, slack_ns, self.maps_unseen, self.assume)
@@ -771,11 +774,17 @@ def _clipped_ns(seconds: NDArray[np.float64], window_ns: int) -> Int64Array:
     return np.rint(np.minimum(seconds, window_ns / 1e9) * 1e9).astype(np.int64)
 
 
-def open_gains(trace: Trace, results: Results) -> Gains | None:
-    """The run, ready to be run again without a cause; None without steps and their waits."""
+def open_gains(trace: Trace, results: Results, account: Breakdown | None = None) -> Gains | None:
+    """The run, ready to be run again without a cause; None without steps and their waits.
+
+    Args:
+        trace: the run, as its selection sees it.
+        results: its analyses.
+        account: its account, where that was made: what is known of its calls is taken from there.
+    """
+    if account is not None:
+        return pipelines.open_gains(trace, account.served)
     sources = _Sources(trace, results, assumptions.ALL)
-    of_process: dict[int, Served] = {}
-    by_rank = windows.SpansByRank(trace)
     for position in range(len(trace.ranks)):
-        of_process |= sources.of_rank(position, by_rank.of(position)).of_process
-    return pipelines.open_gains(trace, of_process)
+        sources.of_rank(position, trace.spans_of(position))
+    return pipelines.open_gains(trace, sources.served)

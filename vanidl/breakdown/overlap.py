@@ -198,7 +198,7 @@ class Activity:
 def _activity(
     position: int, spans: RankSpans, trace: Trace, basis: str | None, own_io: Intervals
 ) -> Activity:
-    mine = trace.spans.pick(trace.family[trace.spans.process] == position)
+    mine = trace.spans_of(position)
 
     def within(kind: SpanKind) -> Intervals:
         picked = mine.pick(mine.kind == kind)

@@ -24,7 +24,7 @@ from vanidl.breakdown.causes import (
 )
 from vanidl.breakdown.input_wait import Served, has_workers
 from vanidl.breakdown.rerun import PREFETCH_FACTOR, Fetched
-from vanidl.breakdown.windows import INPUT_WAIT, SpansByRank, Tiles, tile_rank
+from vanidl.breakdown.windows import INPUT_WAIT, Tiles, tile_rank
 from vanidl.breakdown.without import Gain, Share, Sum, Where, Without
 from vanidl.model import intervals
 from vanidl.model.fetches import Fetches
@@ -52,11 +52,10 @@ class Pipeline:
 
 def record_pipelines(trace: Trace) -> list[Pipeline]:
     """All loaders of all ranks with steps and waits; empty without."""
-    by_rank = SpansByRank(trace)
     pipelines: list[Pipeline] = []
     meetings: list[_Meetings] = []
     for position in range(len(trace.ranks) if len(trace.spans) else 0):
-        spans = by_rank.of(position)
+        spans = trace.spans_of(position)
         tiles = tile_rank(trace, position, spans)
         if tiles is not None and tiles.waits_known:
             pipelines += _of_rank(trace, position, tiles)

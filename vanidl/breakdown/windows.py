@@ -73,20 +73,6 @@ class Tiles:
         return len(self.number)
 
 
-class SpansByRank:
-    """What profilers saw of each rank: looked up once for all of them."""
-
-    def __init__(self, trace: Trace) -> None:
-        family = trace.family[trace.spans.process]
-        self._spans = trace.spans
-        self._rows = np.argsort(family, kind="stable")
-        self._first = np.searchsorted(family[self._rows], np.arange(len(trace.ranks) + 1))
-
-    def of(self, position: int) -> Spans:
-        """Those of one rank and its family, by start."""
-        return self._spans.pick(self._rows[self._first[position] : self._first[position + 1]])
-
-
 def tile_rank(
     trace: Trace,
     position: int,
@@ -102,7 +88,7 @@ def tile_rank(
         assume: what may be assumed.
     """
     if spans is None:
-        spans = SpansByRank(trace).of(position)
+        spans = trace.spans_of(position)
     steps = spans.pick(spans.kind == SpanKind.STEP)
     low, high = trace.job.start_ns, trace.job.end_ns
     if not len(steps) or high <= low:

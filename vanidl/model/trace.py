@@ -470,6 +470,18 @@ class Trace:
         codes = [-1 if p.trainer is None else position[p.trainer] for p in self.processes]
         return np.array(codes, np.int32)
 
+    def spans_of(self, position: int) -> Spans:
+        """What profilers saw of one rank and its family, by start; looked up once for all."""
+        rows, first = self._span_rows
+        return self.spans.pick(rows[first[position] : first[position + 1]])
+
+    @cached_property
+    def _span_rows(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """Rows of spans by family, and where those of each rank begin."""
+        family = self.family[self.spans.process]
+        rows = np.argsort(family, kind="stable")
+        return rows, np.searchsorted(family[rows], np.arange(len(self.ranks) + 1))
+
 
 def _rank_key(process: Process) -> tuple[bool, int, str, int]:
     known = process.rank is not None
