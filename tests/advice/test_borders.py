@@ -25,7 +25,8 @@ def found(name: str, code: str, overlap=None, **results) -> Finding | None:
     """The finding of a labelled run, with parts of its results or its overlap replaced."""
     run = labeled.made(name)
     changed = replace(run.results, **results)
-    account = attribute_time(run.trace, changed)
+    # Of other lengths of steps the account of the run itself is taken: its spans are as they were.
+    account = run.breakdown if "steps" in results else attribute_time(run.trace, changed)
     if overlap is not None:
         account = replace(account, overlap=overlap)
     every = find(run.trace, changed, account)

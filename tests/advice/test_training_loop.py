@@ -44,6 +44,7 @@ def facts_with(name: str = "healthy", **cells: float) -> Facts:
         ("loop_writes", "step/storage.write", CALLS_SHARE),
         ("loop_blocked", "step/blocked.network", ENDS_SHARE),
         ("loop_blocked", "step/blocked.sleep", ENDS_SHARE),
+        ("loop_locked", "step/blocked.lock", ENDS_SHARE),
         ("long_validation", "phase/validation", EVALUATION_SHARE / (1 - EVALUATION_SHARE)),
     ],
 )
@@ -55,7 +56,7 @@ def test_what_the_loop_does_is_named_from_its_threshold_on(code, key, share):
 
 
 def test_own_work_is_not_what_the_loop_waits_for():
-    parts = {"step_part/rest": 0.5, "step_part/rest/storage": 0.45}
+    parts = {"step_part/rest": 0.5, "step/storage": 0.45}
     assert RULE["loop_work"].find(facts_with(**parts)) is None
 
 

@@ -166,6 +166,7 @@ CAUSES: tuple[Cause, ...] = (
     Cause("hand_over", ("input_bound_delivery",)),
     Cause("loop_work", ("loop_work",)),
     Cause("services", ("loop_blocked",)),
+    Cause("background_work", ("loop_locked",)),
     Cause("syncs", ("loop_syncs",)),
     Cause("logging", ("loop_writes",)),
     Cause("validation", ("long_validation",), of_steps=False),

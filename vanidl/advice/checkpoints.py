@@ -39,7 +39,8 @@ def _stall(facts: Facts) -> RuleResult | None:
     times = [_stopped_s(p, facts) for p in phases.checkpoints]
     if not any(p.busy_s is not None for p in phases.checkpoints):
         times = [min(sum(times), _written_s(facts))]
-    stopped = sum(times)
+    marked_ns = facts.account.cell(f"{MEAN}/{PHASE}/{_SAVES}").low_ns
+    stopped = marked_ns / 1e9 if marked_ns and facts.gains is not None else sum(times)
     if stopped < STALL_SHARE * run_s:
         return None
     written = sum(p.bytes_written or 0 for p in phases.checkpoints)

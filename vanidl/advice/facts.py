@@ -244,19 +244,22 @@ class Facts:
 
     def in_loop_ns(self, cause: str) -> tuple[float, float]:
         """How much of all training steps of a rank a cause took outside of their input waits."""
-        observed = self.account.observed
-        steps = float(self.account.steps[observed].mean()) if observed.any() else 0.0
+        steps = self.steps_of_rank
         of_step = self.account.cell(f"{MEAN}/step/{cause}")
         of_wait = self.account.cell(f"{MEAN}/input_wait/{cause}")
         low_ns = max(of_step.low_ns * steps - of_wait.high_ns, 0.0)
         return low_ns, max(of_step.high_ns * steps - of_wait.low_ns, low_ns)
 
     @property
+    def steps_of_rank(self) -> float:
+        """Training steps of a rank, mean over those with steps; 0 without."""
+        observed = self.account.observed
+        return float(self.account.steps[observed].mean()) if observed.any() else 0.0
+
+    @property
     def wait_of_step_s(self) -> float:
         """Input wait of the mean step; 0 where it is not known."""
-        observed = self.account.observed
-        steps = float(self.account.steps[observed].mean()) if observed.any() else 0.0
-        return self.account.length_ns("input_wait") / 1e9 / steps if steps else 0.0
+        return self.account.length_ns("input_wait") / 1e9 / max(self.steps_of_rank, 1)
 
     @cached_property
     def epochs(self) -> int:

@@ -27,6 +27,9 @@ BOUND_SHARE = 0.10
 OBSERVED_SHARE = 0.05
 HIDDEN_SHARE = 0.2
 OTHERS_SHARE = 0.05
+LIKELY = 0.2
+"""Of the waits, without those for cores: what is so much of them for sure, and more than others by
+the middle of what is known, is taken to limit."""
 HANDING_OVER_S = 1e-3
 """Of a batch from a worker to the training process, at least: 0.6 ms were measured for small ones
 (torch 2.8, two cores). What is loaded faster than that is best loaded where it is used."""
@@ -40,6 +43,27 @@ def _waits(facts: Facts) -> Overlap | None:
     if not facts.has_workers and facts.wait_of_step_s < HANDING_OVER_S:
         return None
     return facts.account.overlap if bound else None
+
+
+def _limiting(facts: Facts) -> str:
+    """The code of what most of the waits are, or else what they are most likely.
+
+    Time without a free core is no cause beside others: it lengthens each of them.
+    """
+    account = facts.account
+    if code := mostly(account):
+        return code
+    length_ns = account.length_ns(WAIT)
+    if facts.gains is not None and facts.gains.without(WORKERS).low_ns >= length_ns / 2:
+        return WORKERS
+    cells = {
+        code: account.cell(f"{MEAN}/{WAIT}/{code}")
+        for code in (STORAGE, INPUT_CPU, DELIVERY, *BLOCKS)
+    }
+    rest_ns = length_ns - account.cell(f"{MEAN}/{WAIT}/{TOO_FEW_CORES}").low_ns
+    code = max(cells, key=lambda each: cells[each].low_ns)
+    likeliest = max(cells, key=lambda each: cells[each].middle_ns)
+    return code if code == likeliest and cells[code].low_ns >= LIKELY * rest_ns > 0 else ""
 
 
 def _wait_evidence(overlap: Overlap) -> dict[str, Value]:
@@ -58,6 +82,8 @@ def _wait_evidence(overlap: Overlap) -> dict[str, Value]:
 
 def _title(facts: Facts, rest: str) -> str:
     share = facts.account.length_ns(WAIT) / facts.account.steps_ns
+    if not mostly(facts.account):
+        rest = rest.replace("mostly", "most likely", 1)
     return f"Training waits for input {percent(share)} of the time, {rest}"
 
 
@@ -69,14 +95,14 @@ def _of_wait(facts: Facts) -> str:
 
 def _is_decoding(facts: Facts) -> bool:
     """Whether waits are mostly decoding: sampled, or what a whole trace leaves."""
-    code = mostly(facts.account)
+    code = _limiting(facts)
     known = not facts.lossy or storage_is_known(facts.account)
     return code == INPUT_CPU or (code == OPEN and known)
 
 
 def _bound_io(facts: Facts) -> RuleResult | None:
     overlap = _waits(facts)
-    if overlap is None or mostly(facts.account) != STORAGE:
+    if overlap is None or _limiting(facts) != STORAGE:
         return None
     evidence = _wait_evidence(overlap)
     plan = own_loaders.scheduled(facts)
@@ -113,7 +139,7 @@ def _bound_unknown(facts: Facts) -> RuleResult | None:
     overlap = _waits(facts)
     if overlap is None:
         return None
-    code = mostly(facts.account)
+    code = _limiting(facts)
     known = (STORAGE, WORKERS, DELIVERY, TOO_FEW_CORES, *BLOCKS)
     if code in known or _is_decoding(facts):
         return None
@@ -129,7 +155,7 @@ def _bound_unknown(facts: Facts) -> RuleResult | None:
 
 def _bound_workers(facts: Facts) -> RuleResult | None:
     overlap = _waits(facts)
-    code = mostly(facts.account)
+    code = _limiting(facts)
     if overlap is None or code != WORKERS:
         return None
     keep = "Keep the workers from epoch to epoch: DataLoader(persistent_workers=True). "
@@ -155,7 +181,7 @@ def _bound_workers(facts: Facts) -> RuleResult | None:
 
 def _bound_delivery(facts: Facts) -> RuleResult | None:
     overlap = _waits(facts)
-    if overlap is None or mostly(facts.account) != DELIVERY:
+    if overlap is None or _limiting(facts) != DELIVERY:
         return None
     return RuleResult(
         _title(facts, "mostly for batches on their way from the workers"),
@@ -195,7 +221,7 @@ _BLOCKED_BY = {
 
 def _bound_blocked(facts: Facts) -> RuleResult | None:
     overlap = _waits(facts)
-    code = mostly(facts.account)
+    code = _limiting(facts)
     if overlap is None or code not in BLOCKS:
         return None
     rest, advice = _BLOCKED_BY[code]
@@ -211,7 +237,7 @@ def _bound_blocked(facts: Facts) -> RuleResult | None:
 
 def _bound_cores(facts: Facts) -> RuleResult | None:
     overlap = _waits(facts)
-    if overlap is None or mostly(facts.account) != TOO_FEW_CORES:
+    if overlap is None or _limiting(facts) != TOO_FEW_CORES:
         return None
     cell = facts.account.cell(f"{MEAN}/{WAIT}/{TOO_FEW_CORES}")
     return RuleResult(

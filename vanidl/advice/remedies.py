@@ -469,6 +469,10 @@ def _services(_context: Context) -> Advice:
     return Advice("Let a thread wait for what the training loop waits for", (queue,))
 
 
+def _background_work(_context: Context) -> Advice:
+    return Advice("Move background work out of the training process")
+
+
 def _syncs(_context: Context) -> Advice:
     return Advice("Sync files once, not with each step")
 
@@ -498,6 +502,7 @@ _ADVICE: dict[str, Callable[[Context], Advice]] = {
     "hand_over": _hand_over,
     "loop_work": _loop_work,
     "services": _services,
+    "background_work": _background_work,
     "syncs": _syncs,
     "logging": _logging,
     "validation": _validation,

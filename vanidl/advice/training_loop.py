@@ -13,6 +13,7 @@ from vanidl.formatting.units import percent, plural, seconds
 PART_SHARE = 0.10
 EVALUATION_SHARE = 0.20
 ENDS_SHARE = 0.05
+LOCK = "lock"
 CALLS_SHARE = 0.02
 _SYNCS, _WRITES = f"{STORAGE}.{SYNC}", f"{STORAGE}.{WRITE}"
 _PARTS = {
@@ -30,25 +31,30 @@ _PARTS = {
 
 
 def _own_work(facts: Facts) -> RuleResult | None:
-    account = facts.account
+    account, steps = facts.account, facts.steps_of_rank
     step_ns = account.length_ns("step")
-    costs = {
+    lengths = {
         part: account.cell(f"{MEAN}/{STEP_PART}/{part}").low_ns
-        - account.cell(f"{MEAN}/{STEP_PART}/{part}/{STORAGE}").high_ns
-        - account.cell(f"{MEAN}/{STEP_PART}/{part}/{BLOCKED}").low_ns
         for part in PARTS_BESIDE_THE_MODEL
         if f"{STEP_PART}/{part}" in account.columns
     }
-    part = max(costs, key=lambda each: costs[each], default=None)
-    if part is None or costs[part] < PART_SHARE * step_ns:
+    part = max(lengths, key=lambda each: lengths[each], default=None)
+    if part is None:
+        return None
+    # What the loop is known to wait for, or to write, has rules of its own.
+    calls_ns = sum(facts.in_loop_ns(cause)[0] for cause in (STORAGE, BLOCKED)) / steps
+    own_ns = lengths[part] - calls_ns
+    if own_ns < PART_SHARE * step_ns:
         return None
     where, advice = _PARTS[part]
     return RuleResult(
-        f"The training loop itself works {percent(costs[part] / step_ns)} of each step {where}",
-        f"{seconds(costs[part] / 1e9)} of the {seconds(step_ns / 1e9)} of the mean step.",
+        f"The training loop itself works {percent(own_ns / step_ns)} of each step {where}",
+        f"{seconds(own_ns / 1e9)} of the {seconds(step_ns / 1e9)} of the mean step.",
         advice,
-        {"part": part, "part_s": costs[part] / 1e9, "mean_step_s": step_ns / 1e9},
-        Claim(ANY, part, keeps="what of it has to be done in the loop"),
+        {"part": part, "part_s": own_ns / 1e9, "mean_step_s": step_ns / 1e9},
+        Claim(
+            ANY, part, within_s=own_ns * steps / 1e9, keeps="what of it has to be done in the loop"
+        ),
     )
 
 
@@ -126,7 +132,7 @@ def _logging(facts: Facts) -> RuleResult | None:
 def _blocked(facts: Facts) -> RuleResult | None:
     shares = {part: _in_loop(facts, f"{BLOCKED}.{part}") for part in _WAITS_FOR}
     part = max(shares, key=lambda each: shares[each])
-    if shares[part] < ENDS_SHARE:
+    if shares[part] < ENDS_SHARE or part == LOCK:
         return None
     spent_s = facts.in_loop_ns(f"{BLOCKED}.{part}")[0] / 1e9
     what, advice = _WAITS_FOR[part]
@@ -139,6 +145,22 @@ def _blocked(facts: Facts) -> RuleResult | None:
     )
 
 
+def _locked(facts: Facts) -> RuleResult | None:
+    share = _in_loop(facts, f"{BLOCKED}.{LOCK}")
+    if share < ENDS_SHARE:
+        return None
+    spent_s = facts.in_loop_ns(f"{BLOCKED}.{LOCK}")[0] / 1e9
+    return RuleResult(
+        f"The training loop waits {percent(share)} of its time for a lock",
+        f"{seconds(spent_s)} in the training thread, outside of its input waits: another thread of "
+        "the process works meanwhile, and holds the interpreter's lock or one of its own.",
+        "Let a process of its own do what the thread does (saving, compressing, logging), or do it "
+        "in calls that release the interpreter's lock.",
+        {"blocked_s": spent_s, "part": LOCK},
+        Claim(f"{BLOCKED}.{LOCK}", LOOP),
+    )
+
+
 _WAITS_FOR = {
     "network": (
         "an answer over the network",
@@ -147,11 +169,7 @@ _WAITS_FOR = {
     ),
     "sleep": ("a timer", "Find what sleeps in the loop: a poll, a retry, a rate limit."),
     "child": ("a child process", "Start the process once, or let it run beside the loop."),
-    "lock": (
-        "a lock",
-        "See which thread holds it: one that saves or logs in the background, or the "
-        "interpreter's own lock.",
-    ),
+    LOCK: ("a lock", ""),
 }
 
 RULES = (
@@ -179,7 +197,13 @@ RULES = (
     ),
     Rule(
         "loop_blocked",
-        "the training thread on the network, a timer, a child or a lock / training steps",
-        "5 %, outside of input waits", "the loop computes nothing meanwhile", _blocked,
+        "the training thread on the network, a timer or a child / training steps",
+        "5 %, outside of input waits, more than for locks", "the loop computes nothing meanwhile",
+        _blocked,
+    ),
+    Rule(
+        "loop_locked", "the training thread on a lock / training steps",
+        "5 %, outside of input waits", "what runs in the background is paid for in the loop",
+        _locked,
     ),
 )  # fmt: skip
