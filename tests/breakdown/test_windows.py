@@ -146,3 +146,12 @@ def test_without_backward_passes_the_step_is_one(tmp_path: Path) -> None:
     found = parts(tmp_path, "w0:0-2 o:20-30 w0:90-91 o:95-98 w0:99-100")
     whole = "prepare+forward+backward+optimizer+rest"
     assert found[:2] == [(0, 2, "input_wait"), (2, 90, whole)]
+
+
+def test_stopping_workers_at_the_end_of_an_epoch_is_of_workers(tmp_path: Path) -> None:
+    text = "i0:0-8 u5:1-7 w0:8-10 o:12-15 w0:20-22 o:25-28 e0:30-50 d5:32-48 w1:60-61"
+    journal_of(tmp_path, text)
+    account = open_run(tmp_path).breakdown
+    spent = account.cell("mean/run/workers")
+    assert spent.low_ns == 16 * MS
+    assert account.length_ns("epoch_end") == 20 * MS

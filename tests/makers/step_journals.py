@@ -17,6 +17,7 @@ CODES = {
     "s": written.STEP, "v": written.OTHER_STEP, "c": written.COLLATE, "f": written.FETCH,
     "k": written.WORKER, "t": written.TAKEN, "C": written.CHECKPOINT, "L": written.LOAD,
     "P": written.PHASE, "m": written.MODE, "F": written.FORWARD, "b": written.BACKWARD,
+    "B": written.BACKWARD, "u": written.WORKERS_START, "d": written.WORKERS_STOP,
 }  # fmt: skip
 
 

@@ -126,6 +126,7 @@ def divide_tiles(
         _lay_waits(cells, divided.bounds, tiles)
         waiting = tiles.wait >= 0
         assumed = {what: waiting & rows[tiles.wait] for what, rows in divided.assumed.items()}
+    _mark_workers(cells, tiles, spans)
     if known.whole and known.maps_unseen:
         assumed[NOT_MAPPED] = np.ones(len(tiles.start), bool)
     if of_process[trainer].one_thread:
@@ -154,6 +155,20 @@ def divide_tiles(
             high[name] = np.clip(above, low[name], high[STORAGE])
     slack_ns = known.slack_ns if known.whole else None
     return RankCells(tiles, low, high, free, free_parts, slack_ns, assumed)
+
+
+def _mark_workers(cells: Bounds, tiles: Tiles, spans: Spans) -> None:
+    """Workers that are started and stopped where no batch is waited for; calls inside are calls.
+
+    Of a wait for a batch its fetch says how much of it was the start of a worker.
+    """
+    mine = spans.kind == SpanKind.WORKERS
+    handling = intervals.union(spans.start[mine], spans.end[mine])
+    covered = intervals.covered_within(handling, tiles.start, tiles.end)
+    without_batch = (tiles.wait < 0) | (tiles.part == windows.EPOCH_END)
+    spent = np.where(without_batch, covered - cells[STORAGE][0], 0)
+    low, high = cells[WORKERS]
+    cells[WORKERS] = np.maximum(low, np.minimum(spent, high)), high
 
 
 def find_activity(spans: Spans, own: Served | None, waits: Intervals) -> Activity:

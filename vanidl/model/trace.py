@@ -84,6 +84,7 @@ class SpanKind(IntEnum):
     FORWARD = 13  # from the first call of the model to the backward pass, on the host
     BACKWARD = 14
     OPTIMIZER = 15  # its step
+    WORKERS = 16  # being started or stopped by the training thread
 
 
 @dataclass(frozen=True, slots=True)

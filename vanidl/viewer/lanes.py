@@ -20,6 +20,7 @@ SPAN_LANES: dict[str, tuple[str, tuple[SpanKind, ...]]] = {
     "copies": ("copies", (SpanKind.COPY,)),
     "operators": ("operators", (SpanKind.OP,)),
     "communication": ("collectives", (SpanKind.COMMUNICATION,)),
+    "workers": ("workers start, stop", (SpanKind.WORKERS,)),
     "checkpoints": ("checkpoints", (SpanKind.CHECKPOINT, SpanKind.LOAD)),
     "model": (
         "forward, backward, optimizer",

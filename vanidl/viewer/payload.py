@@ -244,6 +244,7 @@ PALETTE: Spec = {
         "checkpoints": palette.WRITE,
         "model": palette.HIDDEN,
         "phases": palette.OTHER,
+        "workers": palette.OTHER,
         "preprocessing": palette.OTHER,
     },
     "read": palette.READ,

@@ -57,6 +57,7 @@ _CATEGORIES = {
     SpanKind.FORWARD: "forward",
     SpanKind.BACKWARD: "backward",
     SpanKind.OPTIMIZER: "optimizer",
+    SpanKind.WORKERS: "workers",
 }
 
 

@@ -22,7 +22,8 @@ MAGICS = tuple(b"vanidl-steps %d" % version + b" " * 17 + b"\n" for version in (
 from CHECKPOINT on."""
 
 (TEXT, WAIT, END, ITER, OPTIMIZER, COLLATE, FETCH, WORKER, TAKEN, DEVICE, REPLAY,
- STEP, OTHER_STEP, CHECKPOINT, LOAD, PHASE, MODE, FORWARD, BACKWARD) = range(19)  # fmt: skip
+ STEP, OTHER_STEP, CHECKPOINT, LOAD, PHASE, MODE, FORWARD, BACKWARD,
+ WORKERS_START, WORKERS_STOP) = range(21)  # fmt: skip
 
 ROW_BYTES = 32
 KIND = 0xFF  # of a code: the kind of its event
@@ -167,7 +168,7 @@ def sound_events(rows: Int64Array) -> tuple[Events, int]:
     """The events that make sense, and how many do not."""
     code, number, begin, end = (np.ascontiguousarray(column, np.int64) for column in rows.T)
     kind = code & KIND
-    sound = (kind >= WAIT) & (kind <= BACKWARD) & (begin > 0) & (begin <= end)
+    sound = (kind >= WAIT) & (kind <= WORKERS_STOP) & (begin > 0) & (begin <= end)
     events = Events(
         kind=kind,
         thread=(code >> _THREAD_SHIFT) & 0xFF,

@@ -31,6 +31,8 @@ from vanidl.readers.steps.journal import (
     OTHER_STEP,
     STEP,
     WAIT,
+    WORKERS_START,
+    WORKERS_STOP,
     Events,
     Journal,
 )
@@ -85,7 +87,7 @@ def profile(journal: Journal) -> ProfileTrace:
         _beside([w for w in windows if w.label == VALIDATION], SpanKind.VALIDATION),
         _beside([w for w in windows if w.label not in _OWN_KIND], SpanKind.PHASE),
     )
-    start, end, step, kind, name, names = _joined((*blocks, *_parts(own)))
+    start, end, step, kind, name, names = _joined((*blocks, *_parts(own), _workers(own)))
     process = journal.process
     return ProfileTrace(
         path=journal.path,
@@ -210,6 +212,14 @@ def _checkpoint_calls(
             CheckpointCall(window.start, window.end, is_load, window.call, path, nbytes, True)
         )
     return tuple(sorted(found, key=lambda call: (call.start, call.end)))
+
+
+def _workers(events: Events) -> _Block:
+    """When the training thread started workers, and when it stopped them."""
+    mine = events.pick(np.isin(events.kind, (WORKERS_START, WORKERS_STOP)))
+    stops = (mine.kind == WORKERS_STOP).astype(np.int64)
+    names = ("start of workers", "stop of workers")
+    return _Block(SpanKind.WORKERS, mine.begin, mine.end, np.full(len(mine), -1), stops, names)
 
 
 def _parts(events: Events) -> Iterator[_Block]:

@@ -18,7 +18,16 @@ from inspect import signature
 from itertools import count
 from time import time_ns
 
-from .journal import COLLATE, EPOCH_SHIFT, FETCH, LOADER_SHIFT, TAKEN, WORKER
+from .journal import (
+    COLLATE,
+    EPOCH_SHIFT,
+    FETCH,
+    LOADER_SHIFT,
+    TAKEN,
+    WORKER,
+    WORKERS_START,
+    WORKERS_STOP,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -168,9 +177,10 @@ def _flush(events: Channel) -> None:
 class _Taken:
     """One iterator with workers: its number, its round, and the task that it got last."""
 
-    __slots__ = ("code", "got", "number")
+    __slots__ = ("code", "got", "number", "session")
 
-    def __init__(self, number: int) -> None:
+    def __init__(self, number: int, session: object) -> None:
+        self.session = session
         self.code = number << LOADER_SHIFT
         self.number = 0
         self.got: Any = None
@@ -185,6 +195,7 @@ def watch_iterators(module: ModuleType, events: Channel) -> None:
     own = f"_Stateful{name[1:]}"  # torchdata's
     iterator_class = getattr(module, own if hasattr(module, own) else name)
     _watch_start(iterator_class, events)
+    _watch_stop(iterator_class, events)
     _watch_reset(iterator_class, events)
     _watch_get_data(iterator_class)
     _watch_next_data(iterator_class, events)
@@ -196,16 +207,39 @@ def _watch_start(iterator_class: Any, events: Channel) -> None:  # noqa: ANN401
     @wraps(original)
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401
         begin = time_ns()
-        self.__dict__[_STATE] = taken = _Taken(next(_numbers))
+        self.__dict__[_STATE] = taken = _Taken(next(_numbers), events.journal.session)
         original(self, *args, **kwargs)
         if events.on:
             try:
                 for number, worker in enumerate(self._workers):
                     events.add(WORKER | taken.code, number, worker.pid, begin)
+                events.add(WORKERS_START | taken.code, len(self._workers), begin, time_ns())
             except Exception as error:
                 events.fail(error)
 
     iterator_class.__init__ = __init__
+
+
+def _watch_stop(iterator_class: Any, events: Channel) -> None:  # noqa: ANN401
+    original = iterator_class._shutdown_workers
+
+    @wraps(original)
+    def _shutdown_workers(self: Any) -> Any:  # noqa: ANN401
+        taken = self.__dict__.get(_STATE)
+        mine = taken is not None and taken.session is events.journal.session
+        stops = events.on and mine and not self.__dict__.get("_shutdown", True)
+        begin = time_ns()
+        try:
+            return original(self)
+        finally:
+            if stops:
+                try:
+                    workers = len(self.__dict__.get("_workers", ()))
+                    events.add(WORKERS_STOP | taken.code, workers, begin, time_ns())
+                except Exception as error:
+                    events.fail(error)
+
+    iterator_class._shutdown_workers = _shutdown_workers
 
 
 def _watch_reset(iterator_class: Any, events: Channel) -> None:  # noqa: ANN401

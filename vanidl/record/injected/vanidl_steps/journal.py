@@ -31,14 +31,16 @@ if TYPE_CHECKING:
 
 MAGIC = b"vanidl-steps 4".ljust(31) + b"\n"
 (TEXT, WAIT, END, ITER, OPTIMIZER, COLLATE, FETCH, WORKER, TAKEN, DEVICE, REPLAY,
- STEP, OTHER_STEP, CHECKPOINT, LOAD, PHASE, MODE, FORWARD, BACKWARD) = range(19)  # fmt: skip
+ STEP, OTHER_STEP, CHECKPOINT, LOAD, PHASE, MODE, FORWARD, BACKWARD,
+ WORKERS_START, WORKERS_STOP) = range(21)  # fmt: skip
 """Kinds of events: text; a `__next__` with a batch, one without; an `__iter__`; a step; what
 `fetches` says of a batch's samples, of the workers that fetch them, and of who takes them; what
 `device` says of a step: from begin to end on the device, `number` ns on the host; a batch that
 `replay` copied and handed out; a step that the program marks as training, or as something else
 (`marks`); a save and a load of `number` bytes, the number of its name in place of a loader
 (`saves`); a window beside training, likewise, and a switch of a model, its number and whether to
-training (`phases`); the forward and the backward pass of a model (`parts`)."""
+training (`phases`); the forward and the backward pass of a model (`parts`); the
+starting and stopping of `number` workers, the iterator's number in place of a loader."""
 
 _DIFFERENTIATE = ("torch", "jax", "tensorflow")  # whose gradients are looked for
 _FRAMEWORKS = (

@@ -53,6 +53,8 @@ class _Watch:
     classes: tuple[type, ...] = ()
     found: frozenset[type] = frozenset()
     passes = 0
+    session: object = None
+    is_worker = False
     is_over = False
 
 
@@ -172,7 +174,7 @@ def _note_pass(channel: Channel, of: Any, begin: int) -> None:  # noqa: ANN401
         end, called = time_ns(), _now.called
         _now.called = 0
         first = of if hasattr(of, "is_cpu") else next(iter(of), None)
-        if in_worker():
+        if _is_worker(channel):
             return
         if not getattr(first, "is_cpu", False):  # that it was, and nothing of how long it took
             channel.add(BACKWARD, 0, end, end)
@@ -186,6 +188,13 @@ def _note_pass(channel: Channel, of: Any, begin: int) -> None:  # noqa: ANN401
                 _settle()
     except Exception as error:
         channel.fail(error)
+
+
+def _is_worker(channel: Channel) -> bool:
+    """Looked up once in each process."""
+    if _Watch.session is not channel.journal.session:
+        _Watch.session, _Watch.is_worker = channel.journal.session, in_worker()
+    return _Watch.is_worker
 
 
 def optimizer_begins(*_: object) -> None:
