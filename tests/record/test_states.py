@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import vanidl
 from vanidl.model import states
 from vanidl.model.states import States
 from vanidl.readers.states.log import read_states
@@ -131,3 +132,53 @@ def test_what_is_recorded_without_steps_is_not_sampled(tmp_path) -> None:
     done = record([sys.executable, "-c", "pass"], tmp_path / "RUN", tracer="none", with_steps=False)
     assert done.exit_status == 0
     assert not (tmp_path / "RUN" / sampler.FOLDER).exists()
+
+
+CONTROL = r"""
+import subprocess, sys, threading, time
+import vanidl
+lock = threading.Lock()
+def sleep():
+    time.sleep(0.02)
+def hold():
+    lock.acquire()
+    threading.Timer(0.02, lock.release).start()
+    with lock:
+        pass
+def child():
+    subprocess.run(["sleep", "0.02"])
+for _ in range(30):
+    with vanidl.wait("load"):
+        open(sys.argv[2], "rb").read()  # cached
+        {"sleep": sleep, "lock": hold, "child": child}[sys.argv[1]]()
+    with vanidl.step():
+        time.sleep(0.001)
+"""
+
+
+@pytest.mark.parametrize("name", ["sleep", "lock", "child"])
+def test_what_waits_are_blocked_on_is_named_and_is_no_storage(tmp_path, name: str) -> None:
+    if not sampler.LIBRARY.is_file():
+        pytest.skip("the sampler is not compiled: make, or pip install --editable .")
+    script, cached = tmp_path / "control.py", tmp_path / "cached"
+    script.write_text(CONTROL)
+    cached.write_bytes(bytes(100_000))
+    command = [sys.executable, str(script), name, str(cached)]
+    done = record(command, tmp_path / "RUN", tracer="none")
+    assert done.exit_status == 0
+    run = vanidl.open_run(done.folder)
+    found = run.trace.states.threads
+    samples = sum(int((~t.samples.late).sum()) for t in found if t.is_first)
+    if samples < 60 or "states_forbidden" in {w.code for w in run.coverage.warnings}:
+        pytest.skip("the machine was too busy to sample, or does not allow it")
+    cells = {part: run.breakdown.cell(f"mean/input_wait/blocked.{part}") for part in PARTS}
+    storage = run.breakdown.cell("mean/input_wait/storage")
+    waited_ns = run.breakdown.length_ns("input_wait")
+    assert max(cells, key=lambda part: cells[part].low_ns) == name
+    assert cells[name].low_ns > 0
+    assert storage.low_ns == 0
+    assert storage.high_ns + cells[name].low_ns <= waited_ns + 1
+    assert "sampled states" in cells[name].evidence
+
+
+PARTS = ("lock", "network", "sleep", "child", "other")

@@ -60,6 +60,7 @@ _TICKS = 100  # a second of CPU: shorter sums of ticks say nothing
 _OF_USER = 0.9
 _SAME_NS = 1_500_000  # samples of two threads that lie closer were taken in one round
 _MOSTLY = 0.9
+_FOUND_NS = 40_000_000  # after it began, at most, the sampler knows a thread
 _LATE = -1  # the kind of samples that say nothing
 
 _PARTS = {
@@ -165,6 +166,12 @@ class _Look:
     def of_worker(self, pid: int) -> _Look:
         """The same of a process on this one's host."""
         return _Look(self._states, self._host, pid, self.assume)
+
+    def is_missing_one(self, times: Int64Array) -> NDArray[np.bool_]:
+        """At which of some times a thread may have run that was sampled a moment later first."""
+        first = np.sort([int(thread.samples.time[0]) for thread in self.others])
+        place = np.searchsorted(first, times, side="right")
+        return np.searchsorted(first, times + _FOUND_NS, side="right") > place
 
     def meanwhile(self, times: Int64Array, kinds: Sequence[int]) -> NDArray[np.bool_]:
         """At which of some times another thread was of one of these kinds."""
@@ -393,15 +400,19 @@ def _tell(
     locked, times = np.flatnonzero(kind == states.LOCK), thread.samples.time[chosen]
     behind = np.zeros(len(chosen))
     behind[locked] = look.meanwhile(times[locked], states.IN_FILES)
-    mostly = len(locked) and behind.sum() >= _MOSTLY * len(locked)
+    unseen = np.zeros(len(chosen))
+    unseen[locked] = look.is_missing_one(times[locked]) & (behind[locked] == 0)
+    seen = len(locked) - unseen.sum()
+    mostly = seen > 0 and behind.sum() >= _MOSTLY * seen
     if mostly and LOCK_IS_STORAGE in look.assume:
         stratum.assumed[LOCK_IS_STORAGE] = None
         _add(stratum, STORAGE, behind)
         kind = np.where(behind > 0, _LATE, kind)
     else:
         _add(stratum, STORAGE, None, behind)
+    _add(stratum, STORAGE, None, unseen)
     for part in _PARTS.values():
-        _add(stratum, f"{STORAGE}.{part}", None, behind)
+        _add(stratum, f"{STORAGE}.{part}", None, behind + unseen)
 
     # Sleep and children are what they are; the rest may be for peers, devices and workers.
     for code, part in _BLOCKS.items():
@@ -411,7 +422,7 @@ def _tell(
             known = False
             _add(stratum, STORAGE, None, perhaps)
             _add(stratum, f"{STORAGE}.{OBJECT}", None, perhaps)
-        sure = perhaps * known * (1 - behind)
+        sure = perhaps * known * (1 - behind) * (1 - unseen)
         _add(stratum, BLOCKED, sure, perhaps)
         _add(stratum, f"{BLOCKED}.{part}", sure, perhaps)
     pipes = (kind == states.PIPE).astype(float)
