@@ -34,14 +34,14 @@ def parts(folder: Path, text: str) -> list[tuple[int, int, str]]:
     return found
 
 
-LAST = " w0:90-91 F0:91-92 B0:92-93 o:93-94 w0:94-95"
+LAST = " w0:90-91 F0:91-92 b0:92-93 o:93-94 w0:94-95"
 
 
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
         (
-            "w0:0-2 F0:5-10 B0:10-20 o:23-30",
+            "w0:0-2 F0:5-10 b0:10-20 o:23-30",
             [
                 (0, 2, "input_wait"),
                 (2, 5, "prepare"),
@@ -53,7 +53,7 @@ LAST = " w0:90-91 F0:91-92 B0:92-93 o:93-94 w0:94-95"
         ),
         # two batches, their gradients added up
         (
-            "w0:0-2 F0:2-5 B0:5-10 w0:15-17 F0:20-25 B0:25-30 o:30-40",
+            "w0:0-2 F0:2-5 b0:5-10 w0:15-17 F0:20-25 b0:25-30 o:30-40",
             [
                 (0, 2, "input_wait"),
                 (2, 5, "forward"),
@@ -69,7 +69,7 @@ LAST = " w0:90-91 F0:91-92 B0:92-93 o:93-94 w0:94-95"
         ),
         # two models with an optimizer each
         (
-            "w0:0-2 F0:2-5 B0:5-8 o:8-10 F0:12-15 B0:15-18 o:19-20",
+            "w0:0-2 F0:2-5 b0:5-8 o:8-10 F0:12-15 b0:15-18 o:19-20",
             [
                 (0, 2, "input_wait"),
                 (2, 5, "forward"),
@@ -84,7 +84,7 @@ LAST = " w0:90-91 F0:91-92 B0:92-93 o:93-94 w0:94-95"
         ),
         # a closure that the optimizer calls
         (
-            "w0:0-2 F0:12-15 B0:15-18 F0:20-21 B0:21-22 o:10-30",
+            "w0:0-2 F0:12-15 b0:15-18 F0:20-21 b0:21-22 o:10-30",
             [
                 (0, 2, "input_wait"),
                 (2, 10, "prepare+forward+backward"),
@@ -100,7 +100,7 @@ LAST = " w0:90-91 F0:91-92 B0:92-93 o:93-94 w0:94-95"
         ),
         # no module was called that is known; and one that was called for the batch before
         (
-            "w0:0-2 B0:10-20 o:20-30",
+            "w0:0-2 b0:10-20 o:20-30",
             [
                 (0, 2, "input_wait"),
                 (2, 10, "prepare+forward"),
@@ -111,7 +111,7 @@ LAST = " w0:90-91 F0:91-92 B0:92-93 o:93-94 w0:94-95"
         ),
         # a save within the rest is cut out of it
         (
-            "w0:0-2 F0:2-10 B0:10-20 o:20-30 C1:40-50",
+            "w0:0-2 F0:2-10 b0:10-20 o:20-30 C1:40-50",
             [
                 (0, 2, "input_wait"),
                 (2, 10, "forward"),
@@ -123,7 +123,7 @@ LAST = " w0:90-91 F0:91-92 B0:92-93 o:93-94 w0:94-95"
         ),
         # two loaders side by side
         (
-            "w0:0-2 w1:3-5 F0:7-10 B0:10-20 o:20-30",
+            "w0:0-2 w1:3-5 F0:7-10 b0:10-20 o:20-30",
             [
                 (0, 2, "input_wait"),
                 (2, 3, "prepare"),
