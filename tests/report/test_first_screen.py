@@ -51,7 +51,7 @@ def test_the_bar_is_a_table_too():
     run = made("in_process_slow_storage")
     bar = first_screen(run).bar
     (table,) = re.findall(r'<details class="bar-table">.*?</details>', render_html(run), re.S)
-    cells = r'<th scope="row">(.*?)</th><td>(.*?)</td><td>(.*?)</td>'
+    cells = r'<th scope="row">(.*?)</th><td.*?>(.*?)</td><td.*?>(.*?)</td>'
     rows = re.findall(cells, html.unescape(table))
     shown = [(p.name, tight(p.amount), tight(p.percent)) for p in bar.parts]
     assert rows == shown + [(f"if: {g.name}", tight(g.amount), "") for g in bar.ghosts]
