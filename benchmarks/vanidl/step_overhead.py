@@ -70,6 +70,7 @@ class Hooks:
                 channel = channels.setdefault(name, hooks.Channel(name, events))
                 module = import_module(f"{vanidl_steps.__name__}.{name}")
                 getattr(module, function)(sys.modules[theirs], channel)
+        self._sampler = channels["lines"].shared["sampler"]
         after = dict(self._functions())
         self._changed = [(key, before[key], f) for key, f in after.items() if f is not before[key]]
         self._optimizer = import_module("torch.optim.optimizer")._global_optimizer_post_hooks
@@ -86,15 +87,16 @@ class Hooks:
                             yield (owner, key), value
 
     def put(self, there: bool) -> None:
-        """Puts all back, or takes all out."""
+        """Puts all back, or takes all out, between two samples of lines."""
+        self._sampler.stop()
         for (owner, name), original, hooked in self._changed:
             setattr(owner, name, hooked if there else original)
         self._optimizer.clear()
         self._optimizer.update(self._of_steps if there else {})
 
 
-def training() -> Iterator[None]:
-    """A loop of steps of about 10 ms."""
+def training(step_ms: float = STEP_MS) -> Iterator[None]:
+    """A loop of steps of about so many milliseconds."""
     net = torch.nn.Sequential(*[torch.nn.Linear(256, 256) for _ in range(4)])
     optimizer = torch.optim.SGD(net.parameters(), 1e-9)
     batches = DataLoader(Rows(), batch_size=32)
@@ -107,33 +109,35 @@ def training() -> Iterator[None]:
             optimizer.step()
             optimizer.zero_grad()
             spent_ms = (time.thread_time() - begin) * 1e3
-            if repeats == 1 and spent_ms < STEP_MS / 2:
-                repeats = max(1, round(STEP_MS / max(spent_ms, 0.1)))
+            if repeats == 1 and spent_ms < step_ms / 2:
+                repeats = max(1, round(step_ms / max(spent_ms, 0.1)))
             yield
 
 
-def block(steps: Iterator[None]) -> tuple[float, float]:
+def block(steps: Iterator[None], many: int = BLOCK) -> tuple[float, float]:
     """(processor, wall) seconds of a few steps."""
     begin, used = time.perf_counter(), time.process_time()
-    for _ in range(BLOCK):
+    for _ in range(many):
         next(steps)
     return time.process_time() - used, time.perf_counter() - begin
 
 
-def pairs(count: int, folder: str) -> np.ndarray:
-    """(pair, without or with, processor or wall) seconds."""
-    installed, steps = Hooks(folder), training()
-    for _ in range(30):
+def pairs(
+    count: int, folder: str, step_ms: float = STEP_MS, many: int = BLOCK, warm_up: int = 30
+) -> np.ndarray:
+    """(pair, without or with, processor or wall) seconds of blocks of `many` steps."""
+    installed, steps = Hooks(folder), training(step_ms)
+    for _ in range(warm_up):
         next(steps)
     found = []
     for k in range(count):
         pair = {}
         for there in (False, True) if k % 2 else (True, False):
             installed.put(there)
-            pair[there] = block(steps)
+            pair[there] = block(steps, many)
         found.append((pair[False], pair[True]))
     written = sum(path.stat().st_size for path in Path(folder).glob("*.steps"))
-    assert written > 32 * count * BLOCK, "nothing was recorded"
+    assert written > 32 * count * many, "nothing was recorded"
     return np.array(found)
 
 

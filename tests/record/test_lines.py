@@ -21,8 +21,9 @@ from vanidl.record.source_lines import NAME, keep_source_lines
 
 PROGRAM = Path(__file__).with_name("timed_lines.py")
 SMALL_TORCH = Path(__file__).with_name("small_torch")
-SAME = 0.1  # of the processor time of a part
-NEAR = 0.3  # of its wall time: a machine at work takes a core away where it likes
+SAME = 0.1
+"""Of the processor time of a part. Of its wall time a machine at work takes away what it likes:
+`benchmarks/vanidl/lines_truth.py` looks at that."""
 OF_LOOP = {"step", "log"}
 NEWEST = [f"python3.{minor}" for minor in (12, 13, 14)]
 
@@ -44,24 +45,21 @@ def interpreter(name):
 
 
 def shares(part: PartLines):
-    """Wall and processor time of each kind of line that the program marks, in its own part."""
-    wall, cpu = defaultdict(float), defaultdict(float)
+    """Processor time of each kind of line that the program marks, in its own part."""
+    found = defaultdict(float)
     for line in part.lines:
         name = line.text.rpartition("# line: ")[2] if "# line: " in line.text else ""
-        wall[name] += line.share
-        cpu[name] += line.cpu_share
-    return wall, cpu
+        found[name] += line.cpu_share
+    return found
 
 
 def assert_as_timed(run, truth):
     """Shares of lines are those of the program's own timers."""
     for part, mine in ((run.lines.fetch, set(truth) - OF_LOOP), (run.lines.loop, OF_LOOP)):
-        wall_s, cpu_s = (sum(truth[name][k] for name in mine) for k in (0, 1))
-        wall, cpu = shares(part)
+        cpu_s, cpu = sum(truth[name][1] for name in mine), shares(part)
         assert part.samples > 0
         assert sum(line.share for line in part.lines) <= 1.001
         for name in mine:
-            assert wall[name] == pytest.approx(truth[name][0] / wall_s, abs=NEAR), name
             assert cpu[name] == pytest.approx(truth[name][1] / cpu_s, abs=SAME), name
 
 

@@ -12,10 +12,12 @@ import os
 import sys
 import time
 import zlib
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 SPENT: dict[str, list[float]] = {}
 SAMPLES = int(sys.argv[3]) if len(sys.argv) > 3 and sys.argv[3].isdecimal() else 160
+POOL = ThreadPoolExecutor(2)
 CONTENT = os.urandom(60_000)
 
 
@@ -86,6 +88,23 @@ class Batched(Samples):
         return list(places)
 
 
+class Pooled(Samples):
+    """What costs most is done by other threads, without the interpreter's lock."""
+
+    def __getitem__(self, i):
+        begin = now()
+        list(POOL.map(hash_of, [CONTENT * 10] * 4))  # line: pool
+        spend("pool", begin)
+        begin = now()
+        zlib.compress(CONTENT, 3)  # line: squeeze
+        spend("squeeze", begin)
+        return i
+
+
+def hash_of(content):
+    return hashlib.sha512(content).digest()
+
+
 class Stream:
     """A dataset that is iterated over."""
 
@@ -117,7 +136,13 @@ def train(loader):
         spend("log", begin)
 
 
-PROGRAMS = {"released": Released, "called": Called, "batched": Batched, "stream": Stream}
+PROGRAMS = {
+    "released": Released,
+    "called": Called,
+    "batched": Batched,
+    "stream": Stream,
+    "pooled": Pooled,
+}
 
 if __name__ == "__main__":
     from torch.utils.data import DataLoader
