@@ -35,6 +35,9 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
     def _get_data(self):
         pass
 
+    def _shutdown_workers(self):
+        pass
+
 
 class DataLoader:
     def __init__(self, dataset, batch_size=1, collate_fn=list):
