@@ -19,9 +19,9 @@ from collections import defaultdict
 from pathlib import Path
 
 import vanidl
-from tests.record.timed_lines import PROGRAMS
 from vanidl.record import record
 
+PROGRAMS = ("released", "called", "batched", "stream", "pooled")
 FOLDER = Path(__file__).parents[2] / "tests" / "record"
 OF_LOOP = ("step", "log")
 LIMIT = 5.0

@@ -1,7 +1,7 @@
 """What a run's processes take of memory: peaks, growth, distance to the limit, and of what kind.
 
 Of processes that share pages the proportional sizes add up; between two walks of the kernel over
-the pages they are interpolated. What grows is told apart:
+the pages resident sizes tell what is new. What grows is told apart:
 
 copies      forked workers make private what they shared with their parent: private pages grow, the
             resident ones do not. Reference counts do that to the objects of a Python list.
@@ -178,8 +178,8 @@ def _total(series: MemorySeries) -> FloatArray:
 def _at(process: ProcessMemory, at_ns: Int64Array) -> tuple[FloatArray, FloatArray]:
     """Proportional bytes of a process at some times, without shared memory, and of that.
 
-    What grew between two walks, resident memory says: the proportional part of it is taken as it
-    was at the walks. Without any walk, pages that are shared count in full.
+    What grew since the last walk, resident memory says: what of it is of others is taken as it was
+    then, as all are walked where a process is new. Without any walk, shared pages count in full.
     """
     lives = (at_ns >= process.at_ns[0]) & (at_ns <= process.at_ns[-1])
     resident = np.interp(at_ns, process.at_ns, process.resident)
@@ -188,9 +188,9 @@ def _at(process: ProcessMemory, at_ns: Int64Array) -> tuple[FloatArray, FloatArr
         return np.where(lives, resident - shared, 0.0), np.where(lives, 0.0, 0.0)
     at_walk = np.interp(process.walked_ns, process.at_ns, process.resident)
     beside = at_walk - process.proportional  # what is of others, and does not count
-    counted = np.maximum(resident - np.interp(at_ns, process.walked_ns, beside), 0.0)
-    shared = np.interp(at_ns, process.walked_ns, process.shared_memory)
-    shared = np.minimum(shared, counted)
+    last = np.maximum(np.searchsorted(process.walked_ns, at_ns, side="right") - 1, 0)
+    counted = np.maximum(resident - beside[last], 0.0)
+    shared = np.minimum(process.shared_memory[last], counted)
     return np.where(lives, counted - shared, 0.0), np.where(lives, shared, 0.0)
 
 

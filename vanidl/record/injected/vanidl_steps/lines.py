@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from .hooks import Channel
 
 FETCH, LOOP = "fetch", "loop"
-SHARE = 0.01
-_KNOWN, _LATER_SHARE = 64, 0.001  # samples of a part from which on more of them tell little
-_GRACE_NS = 60_000_000  # of cost, that need not be earned: short runs are sampled as well
+SHARE = 0.002  # of wall time: with many processes on few cores that is a larger share of a core's
+_KNOWN, _LATER_SHARE = 64, 0.0005  # samples of a part from which on more of them tell little
+_GRACE_NS = 40_000_000  # of cost, that need not be earned: short runs are sampled as well
 _EVENT_NS = 1_500  # what an event costs
 _SAMPLE_NS = 60_000  # what beginning and ending a sample does
 _MOST_LINES = 30_000  # of a function in a sample: one with more is no longer watched
