@@ -100,7 +100,7 @@ def read_run(folder: Path) -> Said:
     words = [sys.executable, "-m", "vanidl", "summary", str(folder), "--json"]
     said = json.loads(subprocess.run(words, capture_output=True, check=True).stdout)
     mean: dict[str, Any] = (said["breakdown"] or {}).get("mean") or {}
-    phases = {name: sum(ends) / 2e-3 for name, ends in mean.get("phases", {}).items()}
+    phases = {name: 1e3 * ends[0] for name, ends in mean.get("phases", {}).items()}
     spans = run.trace.spans
     epochs = len(run.phases.epochs) if run.phases is not None else 0
     steps = int((spans.kind == SpanKind.STEP).sum())
