@@ -274,7 +274,7 @@ def logs_at_hand() -> list[Path]:
     """Recorded runs whose truth is not known."""
     own = sorted(path for path in (ROOT / "tests/data").iterdir() if any(path.glob("*/*")))
     return own + sorted(
-        path.parent for path in SHARED.glob("recorded/*/darshan") if path.parent.is_dir()
+        path.parent for path in SHARED.glob("data/recorded/*/darshan") if path.parent.is_dir()
     )
 
 
