@@ -630,6 +630,12 @@ EXPORT void *vs_open(const char *path, long period_us, double share)
     gethostname(host, sizeof host - 1);
     add_text(s, 1, (uint32_t)period_us, host, strlen(host));
     flush(s);
+    if (s->broken) { /* a full disk: no file is better than an empty one */
+        close(s->file);
+        unlink(path);
+        free(s);
+        return NULL;
+    }
     return s;
 }
 
