@@ -15,7 +15,7 @@ from vanidl.formatting.units import seconds
 from vanidl.wording.costs import leading
 from vanidl.wording.storage import LITTLE
 
-ACCOUNTS = {name: account_of(*make()) for name, make in EXAMPLES.items()}
+ACCOUNTS = {name: account_of(make()) for name, make in EXAMPLES.items()}
 
 
 def column(account: Breakdown, low_ns: float, high_ns: float | None = None) -> Column:

@@ -231,8 +231,8 @@ FINDINGS = (
     Fault("vanidl/advice/input_waits.py", "min(mean.exposed_s, free)", "max(mean.exposed_s, free)"),
     Fault(
         "vanidl/advice/input_waits.py",
-        "overlap.lost_to_input_s - overlap.mean.input_wait_s,",
-        "overlap.lost_to_input_s,",
+        "within_s=overlap.lost_to_input_s - overlap.mean.input_wait_s",
+        "within_s=overlap.lost_to_input_s",
     ),
     Fault(
         "vanidl/advice/requests.py",
@@ -270,8 +270,8 @@ FINDINGS = (
 
 COMPARE = (
     Fault("vanidl/compare/statistics.py", "len(change) - 1)", "len(change))"),
-    Fault("vanidl/compare/statistics.py", "stdtrit(freedom, ALPHA / 2)", "stdtrit(freedom, ALPHA)"),
-    Fault("vanidl/compare/statistics.py", "p = 2 * float", "p = float"),
+    Fault("vanidl/compare/statistics.py", "t_above(ALPHA / 2, freedom)", "t_above(ALPHA, freedom)"),
+    Fault("vanidl/compare/statistics.py", "p = 2 * t_tail", "p = t_tail"),
     Fault("vanidl/compare/statistics.py", "(len(p) - k) * p[i]", "(len(p) - k - 1) * p[i]"),
     Fault("vanidl/compare/statistics.py", "reach = max(reach, min(1.0", "reach = max(0.0, min(1.0"),
     Fault("vanidl/compare/statistics.py", "vx**2 / (len(x) - 1)", "vx**2 / len(x)"),
