@@ -44,7 +44,8 @@ def differences(python: str, program: str, samples: str) -> list[tuple[str, int,
         shares: dict[str, float] = defaultdict(float)
         for each in part.lines if part else ():
             shares[each.text.rpartition("# line: ")[2]] += each.share
-        worst = max(100 * abs(shares[name] - truth[name][0] / total) for name in names)
+        timed = sum(shares[name] for name in names) or 1.0  # beside them are the timers themselves
+        worst = max(100 * abs(shares[name] / timed - truth[name][0] / total) for name in names)
         found.append((of, part.samples if part else 0, worst))
     return found
 

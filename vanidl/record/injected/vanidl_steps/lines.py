@@ -245,8 +245,8 @@ class Sampler:
             running = part.functions[frame.f_code]
             running.calls += 1
             self.stack.append(_Running(running, frame.f_lineno))
-        self._wall_ns, self._cpu_ns = perf_counter_ns(), thread_time_ns()
         self.engine.begin(part, frame)
+        self._wall_ns, self._cpu_ns = perf_counter_ns(), thread_time_ns()
         return True
 
     def stop(self) -> None:
@@ -258,8 +258,8 @@ class Sampler:
                 self.fail(error)
 
     def _stop(self, part: Part) -> None:
-        self.engine.end(part, self._frame)
         wall, cpu = perf_counter_ns() - self._wall_ns, thread_time_ns() - self._cpu_ns
+        self.engine.end(part, self._frame)
         for running in self.stack:
             running.charge(running.line)
         self.part, self._frame, self.stack = None, None, []
