@@ -22,7 +22,6 @@ from tests.makers.runs import analysed
 from tests.makers.sameness import same
 from tests.makers.sources_matrix import IO_WAYS, PAIRS, SPAN_WAYS, Made, Way
 from vanidl.analyses import REDUCTIONS, analyse, reduce_parts, timebins
-from vanidl.analyses.calls import Calls
 from vanidl.analyses.rows import rows_of
 from vanidl.breakdown import attribute_time
 from vanidl.merge.assemble import Options, assemble
@@ -129,7 +128,8 @@ def ends_empty(seen: list[Span]) -> bool:
     if not computed.any():
         computed = when[SpanKind.OP] & ~when[SpanKind.INPUT_WAIT]
     each = [int((computed & cells([(s.start, s.end)])).sum()) for s in steps()]
-    return each[-1] < 0.1 * np.median(each[:-1])
+    usual = 0.1 * np.median(each[:-1])
+    return bool(each[-1] < usual <= each[-2])  # after one as empty the device's times end early
 
 
 @settings(max_examples=REPEATED)
@@ -305,12 +305,11 @@ def _a_shift_of_all_clocks_changes_nothing_but_the_clock(here, account, ios, see
     shift = data.draw(st.integers(-(10**15), 10**15)) // way.tick_ns * way.tick_ns
     moved = trace_of(ios, seen, way, shift_ns=shift)
     there = analyse(moved)
-    calls = Calls(
-        *(
-            _later(times, -shift)
-            for times in (there.calls.reads, there.calls.writes, there.calls.elsewhere)
-        )
-    )
+    times = {
+        name: _later(getattr(there.calls, name), -shift)
+        for name in ("reads", "writes", "elsewhere")
+    }
+    calls = replace(there.calls, **times)
     of_ranks = there.operations
     times = {name: _later(getattr(of_ranks, name), -shift) for name in ("busy", "own_busy")}
     in_time = {
