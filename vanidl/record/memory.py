@@ -46,6 +46,7 @@ class MemoryLooks:
         self._walked_s = -_RARELY_S
         self._sizes: dict[int, list[int]] = {}
         self._known: set[int] = set()
+        self._unwalked = False  # a process is new since the last walk
         self._groups: tuple[Path, ...] = tuple(control_group_folders())
         self._descriptor = -1
         self._stopped = False
@@ -92,14 +93,15 @@ class MemoryLooks:
         if new:
             line["new"] = {str(one.pid): one.parent_pid for one in new}
             self._known.update(one.pid for one in new)
+            self._unwalked = True
         line["p"] = {str(pid): sizes for pid, sizes in self._sizes.items()}
         # Who is new shares pages that were another's alone: all sizes change at once.
-        if now_s >= (self._walked_s + _RARELY_S if new else self._walk_s):
+        if now_s >= (self._walked_s + _RARELY_S if self._unwalked else self._walk_s):
             before_s = time.thread_time()
             sizes = {str(one.pid): _walked(one.pid) for one in living}
             line["s"] = {pid: each for pid, each in sizes.items() if each}
             spent_s = time.thread_time() - before_s
-            self._walked_s = now_s
+            self._walked_s, self._unwalked = now_s, False
             self._walk_s = max(self._walk_s, now_s) + max(_RARELY_S, spent_s / SHARE)
         line["m"] = [_shared_memory(), _available()]
         if group := _control_group(self._groups):
