@@ -132,3 +132,34 @@ def test_no_damage_is_silent(tmp_path, mutate):
         else:
             raise AssertionError(f"silent: {mutate.__name__}, seed {seed}, {sorted(places)[:9]}")
     assert verdicts["said"] + verdicts["refused"] > 0
+
+
+@pytest.mark.parametrize(
+    ("at", "least_refused"), [(40, 100 * 366 * 86_400 * 10**9), (48, 200 * 366 * 86_400 * 10**9)]
+)
+def test_times_that_nobody_recorded_are_a_damaged_header(tmp_path, at, least_refused):
+    content = bytearray(calls_file(CALLS))
+    for nanoseconds, refused in ((least_refused, True), (least_refused - 1, False)):
+        content[at : at + 8] = nanoseconds.to_bytes(8, "little")
+        content[64:72] = bytes(8)  # it did not end
+        path = tmp_path / f"1-{nanoseconds}.calls"
+        path.write_bytes(content)
+        if refused:
+            with pytest.raises(InputError, match="the header is damaged"):
+                recorded(path)
+        else:
+            recorded(path)
+
+
+def test_an_end_before_the_start_is_a_damaged_header(tmp_path):
+    content = bytearray(calls_file(CALLS))
+    start = int.from_bytes(content[40:48], "little")
+    for end, refused in ((start - 1, True), (start, False), (0, False)):
+        content[64:72] = end.to_bytes(8, "little")
+        path = tmp_path / f"1-{end}.calls"
+        path.write_bytes(content)
+        if refused:
+            with pytest.raises(InputError, match="an end at"):
+                recorded(path)
+        else:
+            recorded(path)

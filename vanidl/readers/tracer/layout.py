@@ -59,6 +59,9 @@ class Call(IntEnum):
     MUNMAP = 145
 
 
+_LONGEST_NS = 100 * 366 * 86_400 * 10**9  # an uptime of 100 years
+_LATEST_NS = 200 * 366 * 86_400 * 10**9  # since 1970
+
 FIRST_MOVE, BEHIND_MOVES = 16, 80  # reads and writes, of descriptors, then of streams
 FIRST_STREAM_MOVE = 48
 STREAM_CLASSES, SYNC_CLASS = (3, 4, 7), 8
@@ -127,6 +130,14 @@ def read_header(data: AnyBytes, path: Path) -> Header:
             "read it, or the header is damaged: copy it again"
         )
     start, real, error, end, _, limit, _, chunks, counters, since, missing = rest[:11]
+    # Beyond these no sum of times is held by 64 bits, and no recording was made.
+    running = end == 0 or start <= end < start + _LONGEST_NS
+    if not (start < _LONGEST_NS and real < _LATEST_NS and error < _LONGEST_NS and running):
+        raise InputError(
+            f"{path}: expected the times of a recording in its header, found a start at "
+            f"{start:,} ns of uptime and {real:,} ns since 1970, and an end at {end:,} ns; the "
+            "header is damaged: copy it again"
+        )
     reason, names_missing, other_read = rest[11:14]
     read_at_end, read_at_start = rest[15], rest[19]
     read = read_at_end - read_at_start if 0 <= read_at_start <= read_at_end else None
