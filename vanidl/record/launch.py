@@ -155,11 +155,15 @@ def _ended_after(pid: int, seconds: float) -> bool:
 
 
 def _look(watch: Watch, looked: Callable[[Watch], object]) -> float:
-    """Looks around; seconds until the next time: looking takes `SHARE` of a core at most."""
+    """Looks around; seconds until the next time: looking takes `SHARE` of a core at most.
+
+    What else is done with those seen has budgets of its own, and makes no look later.
+    """
     before = time.thread_time()
     watch.look()
+    spent_s = time.thread_time() - before
     looked(watch)
-    return min(max(LOOK_SECONDS, (time.thread_time() - before) / SHARE), MOST_SECONDS)
+    return min(max(LOOK_SECONDS, spent_s / SHARE), MOST_SECONDS)
 
 
 def _let_go(watch: Watch) -> None:

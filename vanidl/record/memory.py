@@ -66,7 +66,7 @@ class MemoryLooks:
         with suppress(OSError):
             if self._descriptor < 0:
                 self._open(now_s)
-            if now_s >= self._line_s:
+            if now_s >= self._line_s and not self._stopped:
                 self._write(now_s, living)
 
     def stop(self) -> None:
@@ -85,7 +85,13 @@ class MemoryLooks:
         self._path.parent.mkdir(exist_ok=True)
         self._descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         limit, of = memory_limit(self._groups)
-        self._add({"schema": SCHEMA, "host": os.uname().nodename, "limit": limit, "limit_of": of})
+        try:
+            self._add(
+                {"schema": SCHEMA, "host": os.uname().nodename, "limit": limit, "limit_of": of}
+            )
+        except OSError:  # no room: an empty file would only be damaged
+            self._path.unlink()
+            self.close()
 
     def _write(self, now_s: float, living: list[Seen]) -> None:
         line: dict[str, Any] = {"t": time.time_ns()}

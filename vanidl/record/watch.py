@@ -92,7 +92,8 @@ def _refresh(seen: Seen, now: int) -> bool:
         return False
     seen.last_ns = now
     command = _text(seen.pid, "cmdline")
-    if command and (command != seen.command or seen.first_ns == now):
+    # While a program is being started the kernel may show its command and no environment yet.
+    if command and (command != seen.command or seen.first_ns == now or not seen.environment):
         seen.command = command
         environment = environment_of(seen.pid)
         seen.rank = rank_in(environment)
