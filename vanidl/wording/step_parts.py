@@ -89,7 +89,7 @@ def _words(code: str, whole: StepParts, lossy: bool) -> tuple[str, str]:
         return _NAMES[bar.IDLE], explained
     if code == bar.REST and not whole.waits_known:
         return _UNKNOWN_REST, _UNKNOWN_EXPLAINED
-    if code == bar.REST and not codes & {bar.COMPUTED, bar.IDLE}:
+    if code == bar.REST and not codes & {bar.COMPUTED, bar.FORWARD, bar.BACKWARD, bar.IDLE}:
         return _UNPROFILED_REST, _UNPROFILED_EXPLAINED
     if code == bar.OTHER_WAIT and lossy:
         return _LOSSY, _LOSSY_EXPLAINED
