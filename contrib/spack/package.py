@@ -16,7 +16,7 @@ class PyVanidlIo(PythonPackage):
     # The digest is that of the release.
     version("0.1.0", sha256="0" * 64)
 
-    variant("export", default=True, description="Write Parquet and CSV, survey many jobs")
+    variant("parquet", default=True, description="Write Parquet, survey many jobs")
     variant("darshan", default=False, description="Read counters of newer versions of Darshan")
     variant("figures", default=False, description="Write figures for papers")
     variant("tensorboard", default=False, description="A tab in TensorBoard")
@@ -31,9 +31,8 @@ class PyVanidlIo(PythonPackage):
     depends_on("py-jinja2@3.1:3", type=("build", "run"))
     depends_on("py-orjson@3.9:3", type=("build", "run"))
     depends_on("py-rich@13:15", type=("build", "run"))
-    depends_on("py-scipy@1.11:1", type=("build", "run"))
 
-    depends_on("py-pyarrow@15:26", type=("build", "run"), when="+export")
+    depends_on("py-pyarrow@15:26", type=("build", "run"), when="+parquet")
     depends_on("py-darshan@3.4.4:3", type=("build", "run"), when="+darshan")
     depends_on("py-matplotlib@3.8:3", type=("build", "run"), when="+figures")
     depends_on("py-tensorboard@2.15:2", type=("build", "run"), when="+tensorboard")

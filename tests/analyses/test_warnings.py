@@ -22,8 +22,10 @@ from tests.makers import dlio_results, xplane_files
 from tests.makers.darshan_logs import Log, log_bytes, random_records
 from tests.makers.event_files import Event, event_file
 from tests.makers.records import JOB_START_NS, Io, Span, darshan_log, profile
+from tests.makers.states_files import LEFT_OUT, StatesFile, row
 from tests.makers.step_journals import journal_bytes
 from tests.makers.training_loops import loop, marked
+from tests.readers.steps.test_passes import Call, epoch, recorded
 from tests.readers.test_ceiling_json import CEILING
 from vanidl.analyses import analyse
 from vanidl.dataset.locate import DataOptions, read_user_data
@@ -194,6 +196,28 @@ def told_of_marks(folder: Path, marks: int) -> tuple[Notice, ...]:
             events.add(journal.STEP, 0, k * SECOND, k * SECOND + 9)
     events.close()
     return vanidl.open_run(folder).coverage.warnings
+
+
+def told_of_loops(folder: Path, calls: Sequence[Call], **process: object) -> tuple[Notice, ...]:
+    """Warnings of a process's recorded loops."""
+    recorded(folder, calls, process)
+    return vanidl.open_run(folder).coverage.warnings
+
+
+def told_of_threads(folder: Path, threads: int) -> tuple[Notice, ...]:
+    """Warnings of recorded steps of so many threads that train."""
+    events = journal.Journal(str(folder))
+    for ident in range(1, threads + 1):
+        for k in range(1, 9):
+            events.add(journal.OPTIMIZER, 0, k * SECOND, k * SECOND, ident)
+    events.close()
+    return vanidl.open_run(folder).coverage.warnings
+
+
+def told_of_states(folder: Path, more: bytes) -> tuple[Notice, ...]:
+    """Warnings of a log beside samples of states."""
+    (folder / "node01-1.states").write_bytes(StatesFile(more=more).content())
+    return folder_of(1, folder)
 
 
 def told_of_replay(folder: Path, **text: object) -> tuple[Notice, ...]:
@@ -512,6 +536,34 @@ TABLE: dict[str, Cases] = {
     "steps_marked": Cases(
         {"five of eight": lambda folder: told_of_marks(folder, 5)},
         {"none": lambda folder: told_of_marks(folder, 0)},
+    ),
+    "batches_skipped": Cases(
+        {
+            "a pass before training": lambda folder: told_of_loops(
+                folder, [*epoch(0, 0, 5), *epoch(0, 1, 12, "b", "o")]
+            )
+        },
+        {"training alone": lambda folder: told_of_loops(folder, epoch(0, 0, 12, "b", "o"))},
+    ),
+    "no_gradient": Cases(
+        {"batches alone": lambda folder: told_of_loops(folder, epoch(0, 0, 12))},
+        {"training": lambda folder: told_of_loops(folder, epoch(0, 0, 12, "b", "o"))},
+    ),
+    "training_unsure": Cases(
+        {"no known library": lambda folder: told_of_loops(folder, epoch(0, 0, 12), gradients=[])},
+        {"PyTorch": lambda folder: told_of_loops(folder, epoch(0, 0, 12))},
+    ),
+    "loops_in_threads": Cases(
+        {"two threads": lambda folder: told_of_threads(folder, 2)},
+        {"one thread": lambda folder: told_of_threads(folder, 1)},
+    ),
+    "states_forbidden": Cases(
+        {
+            "a process of another user": lambda folder: told_of_states(
+                folder, row(LEFT_OUT, 77, 0, 1, 0, 0)
+            )
+        },
+        {"all of them": lambda folder: told_of_states(folder, b"")},
     ),
     "profile_gave_way": Cases(
         {"a profiler of its own": lambda folder: told_of_profiling(folder, profile="own")},

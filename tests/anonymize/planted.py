@@ -18,6 +18,7 @@ from tests.makers import (
     event_files,
     object_files,
     pytorch_traces,
+    states_files,
     step_journals,
     xplane_files,
 )
@@ -229,6 +230,13 @@ def recorded_calls(secret: Secrets, folder: Path) -> None:
     (folder / calls.name).write_bytes(calls_files.calls_file(calls))
 
 
+def sampled_states(secret: Secrets, folder: Path) -> None:
+    """Where threads of a process were seen: files that they read, and the host."""
+    names = [secret.path(f"/scratch/{secret()}").encode() for _ in range(2)]
+    states = states_files.StatesFile(names=names, host=secret().encode())
+    (folder / "node-7.states").write_bytes(states.content())
+
+
 def plant(secret: Secrets, root: Path, data: Path | None) -> list[Path]:
     """RUN folders that between them hold every format."""
     first, second, third, fourth, fifth = (root / f"{secret()} {secret()}" for _ in range(5))
@@ -248,6 +256,7 @@ def plant(secret: Secrets, root: Path, data: Path | None) -> list[Path]:
     xprof_profile(secret, third)
     recorded(secret, fourth)
     recorded_calls(secret, fifth)
+    sampled_states(secret, fifth)
     return [first, second, third, fourth, fifth, benchmark_result(secret, root)]
 
 

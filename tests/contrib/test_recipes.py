@@ -70,7 +70,7 @@ def test_conda_asks_for_the_same_and_has_the_same_version() -> None:
     assert asked == {NAMES.get(n, n): bounds for n, bounds in requirements("dependencies").items()}
     assert recipe["context"]["version"] == vanidl.__version__
     extras = {}
-    for extra in ("export", "notebook", "tensorboard", "formats", "darshan"):
+    for extra in ("parquet", "notebook", "tensorboard", "formats", "darshan"):
         extras |= {NAMES.get(n, n): bounds for n, bounds in requirements(extra).items()}
     for line in recipe["requirements"]["run_constraints"]:
         name, bounds = line.split(" ", 1)

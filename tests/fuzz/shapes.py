@@ -17,7 +17,7 @@ from functools import lru_cache
 import numpy as np
 
 from tests.fuzz.readers import READERS
-from tests.makers import calls_files, xplane_files
+from tests.makers import calls_files, states_files, xplane_files
 from tests.makers.darshan_logs import Log, header_length, job_record
 from tests.makers.event_files import Event, event_file, message, step_table
 from tests.makers.xplane_files import number
@@ -290,6 +290,10 @@ SHAPES: dict[str, Shape] = {
             {i: calls_files.read_loop(3) for i in range(1, n)})), mtime=0)),
     "calls of nothing": Shape("calls gzip", 60 * MB, lambda n: _packed(
         READERS["calls"].content + bytes(n))),
+    "samples of threads": Shape("states", 20_000, lambda n: states_files.StatesFile(
+        samples=[(0, k % 1000, states_files.RUNNING, 0, 0) for k in range(n)]).content()),
+    "files of samples": Shape("states", 4_000, lambda n: states_files.StatesFile(
+        names=[b"/data/%d" % k for k in range(n)]).content()),
     "steps of nothing": Shape("input pipeline", MB // 8, lambda n: b"\x22\0" * n),
     "steps of a table": Shape("input pipeline", 20_000, lambda n: step_table(
         [(i, 1.0) for i in range(n)])),

@@ -27,6 +27,7 @@ FILES = {
     "dlio": "0_output.json",
     "dlio times": "per_epoch_stats.json",
     "calls": "4711-5000000000000.calls",
+    "states": "states/node01-7.states",
     "calls gzip": "4711-5000000000000.calls.gz",
     "dftracer": "x.pfw",
     "dftracer gzip": "x.pfw.gz",
@@ -51,8 +52,8 @@ def said(records: Records, reading: Reading) -> set[str]:
 
 
 def content(records: Records) -> tuple[object, ...]:
-    return (records.logs, records.profiles, [log.segments for log in records.step_logs],
-            records.durations)  # fmt: skip
+    steps = [log.segments for log in records.step_logs]
+    return (records.logs, records.profiles, records.states, steps, records.durations)
 
 
 def event_borders(whole: bytes) -> Iterator[int]:

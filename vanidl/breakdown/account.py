@@ -254,6 +254,7 @@ def attribute_time(
         fates=overlap.trace_fates(splits),
         phases=phases,
         step_records=step_records.record_steps(trace, results, splits, waits, phases),
+        served=sources.served,
     )
 
 

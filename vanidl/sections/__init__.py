@@ -107,7 +107,7 @@ JSON_ORDER = (
     "io.files.by_kind", "io.files.by_mount", "io.files.by_file_system", "io.files.stripes",
     "io.dataset", "io.balance", "io.timeline", "storage", "layers", "breakdown", "steps", "overlap",
     "fetches", "lines", "memory", "placement", "epochs", "phases", "throughput", "step_parts",
-    "ceiling", "diagnoses", "findings", "what_if", "benchmarks",
+    "ceiling", "actions", "diagnoses", "findings", "what_if", "benchmarks",
 )  # fmt: skip
 """Paths in the order of the JSON contract."""
 

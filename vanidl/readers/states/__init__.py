@@ -38,7 +38,8 @@ def _notices(log: StatesLog) -> Iterator[Notice]:
             "were left out.",
             "info",
         )
-    for loss in log.losses:
+    cut = () if log.ended else ("its end is missing, as that of a recorder that was killed",)
+    for loss in (*log.losses, *cut):
         yield Notice("damaged", f"{log.path}: {loss}. The rest is used.", "info")
 
 

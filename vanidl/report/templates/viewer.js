@@ -4,7 +4,7 @@ const Viewer = (() => {
   const {element, button} = TracePanel;
   const {seconds, GUTTER, NARROW, AXIS, BANDWIDTH} = TraceView;
   const KINDS = [["epochs", "epoch"], ["steps", "step"], ["validation", "validation step"], ["waits", "input wait"], ["kernels", "kernel"],
-    ["operators", "operator"], ["communication", "collective"], ["copies", "copy"], ["checkpoints", "checkpoint"], ["preprocessing", "preprocessing"]];
+    ["operators", "operator"], ["communication", "collective"], ["copies", "copy"], ["checkpoints", "checkpoint"], ["model", "part of the model"], ["phases", "phase"], ["workers", "worker"], ["preprocessing", "preprocessing"]];
   const KEYS = "w and s zoom, a and d move, arrows go from slice to slice, f fills the view with "
     + "the selected one, 0 shows the whole run, Escape clears.";
   const dark = window.matchMedia("(prefers-color-scheme: dark)");
