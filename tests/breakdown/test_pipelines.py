@@ -9,6 +9,7 @@ import pytest
 
 import vanidl
 from tests import ROOT
+from tests.advice.labeled import made
 from tests.makers.training_jobs import Recipe, trace_of
 from vanidl.analyses import analyse
 from vanidl.breakdown.account import open_gains
@@ -111,3 +112,16 @@ def test_a_run_without_steps_is_not_run_again():
     assert open_gains(trace, analyse(trace)) is None
     trace = trace_of(Recipe(wait_spans=False))
     assert open_gains(trace, analyse(trace)) is None
+
+
+@pytest.mark.parametrize(
+    "name", ["small_reads", "open_for_each_sample_slow", "reading_and_decoding"]
+)
+def test_gains_of_a_run_are_those_of_its_trace(name):
+    """The account hands on the calls that it knows: none of them gets lost on the way."""
+    run = made(name)
+    anew = open_gains(run.trace, run.results)
+    for cause in ("storage", "storage.read", "storage.metadata", "input_cpu"):
+        gain, expected = run.gains.without(cause), anew.without(cause)
+        assert (gain.low_ns, gain.high_ns) == (expected.low_ns, expected.high_ns)
+    assert run.gains.without("storage.read").high_ns > 0

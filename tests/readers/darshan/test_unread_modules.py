@@ -59,7 +59,7 @@ def test_nothing_is_claimed_over_what_is_not_read(tmp_path, capsys, module, stdi
 
 def test_the_same_log_without_such_a_module_makes_the_claims(tmp_path):
     run = written(tmp_path / "u_prog_id7-42_11-14-80000-1_1.darshan", stdio=True)
-    assert {"stdio_share", "mostly_writes"} <= {f.code for f in run.findings}
+    assert "stdio_share" in {f.code for f in run.findings}
     assert run.coverage.complete
 
 

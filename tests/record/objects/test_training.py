@@ -81,7 +81,7 @@ def test_workers_belong_to_the_trainer_and_its_waits_are_for_object_storage(
     assert mean.input_wait_io_s is not None
     assert 0 < mean.input_wait_io_s <= mean.input_wait_s
     assert mean.input_wait_metadata_s is not None
-    assert mean.input_wait_metadata_s > 0
+    assert mean.input_wait_metadata_at_most_s > 0  # at least: not where cores were short
     matters = mean.input_wait_metadata_s >= 0.02 * mean.window_s  # not where all else is slower
     assert ("object_asked_first" in {finding.code for finding in run.findings}) == matters
 
