@@ -11,6 +11,7 @@ from vanidl.breakdown import Breakdown
 from vanidl.breakdown.account import Column
 from vanidl.model.warnings import WARNING, Notice
 from vanidl.wording.headline import Headline, headline
+from vanidl.wording.storage import storage_sentence
 from vanidl.wording.waits import mostly, parts_words
 
 
@@ -305,3 +306,13 @@ def test_a_range_is_said_where_its_ends_are_a_fiftieth_of_the_waits_apart(high_s
 @pytest.mark.parametrize(("storage_s", "code"), [(4.9, ""), (5.0, "storage")])
 def test_waits_are_mostly_what_is_half_of_them(storage_s, code):
     assert mostly(waits(storage=(storage_s, 6), input_cpu=(0, 5.1))) == code
+
+
+def test_counters_without_any_time_cost_nothing():
+    example = EXAMPLES["counters_only"]()
+    account = account_of(example)
+    none = Column(*(np.zeros(len(account.ranks), np.int64),) * 2, 0.0, 0.0, ("counters",))
+    account = replace(account, columns={**account.columns, "run/storage": none})
+    assert storage_sentence(example.trace, account).startswith(
+        "No time was counted in I/O during the "
+    )

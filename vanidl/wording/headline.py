@@ -407,7 +407,7 @@ def _by_heatmaps(trace: Trace, account: Breakdown) -> str:
 
 def _moved_elsewhere(title: str, summary: Summary) -> str:
     """What other layers moved where nothing went through the one that is looked at."""
-    if summary.ops or not title.startswith(("Storage", "I/O can")):
+    if summary.ops or not title.startswith(("Storage", "I/O can", "No time")):
         return ""
     moved = through_daos(summary) or ", ".join(
         f"{each.layer} {moved_words(each.bytes_read, each.bytes_written)}"

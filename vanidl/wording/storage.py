@@ -29,6 +29,8 @@ def storage_sentence(trace: Trace, account: Breakdown) -> str:
     share = cell.high_ns / account.window_ns
     if not cell.low_ns and share >= 1:
         return ""
+    if not cell.high_ns:
+        return f"No time was counted in I/O during the {run}: look elsewhere"
     if share <= LITTLE:
         part = percent(share)
         most = f"less than {part[2:]}" if part.startswith("< ") else f"at most {part}"
