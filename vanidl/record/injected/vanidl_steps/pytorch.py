@@ -53,28 +53,25 @@ def watch_optimizers(module: ModuleType, channel: Channel) -> None:
 
 def watch_scalers(module: ModuleType, channel: Channel) -> None:
     """A step that GradScaler skips, as gradients were not finite, is a step of the loop."""
-    original = module.GradScaler.step
-
-    @wraps(original)
-    def step(scaler: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
-        result = original(scaler, *args, **kwargs)
-        _note_step(channel)
-        return result
-
-    module.GradScaler.step = step
+    _watch_step(module.GradScaler, channel)
 
 
 def watch_fastai(module: ModuleType, channel: Channel) -> None:
     """Its optimizer is none of PyTorch's."""
-    original = module.Optimizer.step
+    _watch_step(module.Optimizer, channel)
+
+
+def _watch_step(stepping: Any, channel: Channel) -> None:  # noqa: ANN401
+    """Has a class tell of every call of its `step`, after it."""
+    original = stepping.step
 
     @wraps(original)
-    def step(optimizer: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
-        result = original(optimizer, *args, **kwargs)
+    def step(own: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        result = original(own, *args, **kwargs)
         _note_step(channel)
         return result
 
-    module.Optimizer.step = step
+    stepping.step = step
 
 
 def _note_step(channel: Channel) -> None:
