@@ -55,10 +55,6 @@ MOST_NAME_CHARACTERS = 4096
 _MOST_DIGITS = 18  # whatever they are, the number fits into 64 bits
 
 
-class OverBudget(ValueError):
-    """A file holds or announces more than one of its size may."""
-
-
 @dataclass(slots=True)
 class Budget:
     """What is left for one file.
