@@ -2,7 +2,7 @@
 
     python -m benchmarks.vanidl.lines_truth [SAMPLES] [PYTHON ...]
 
-The five programs of `tests/record/timed_lines.py`, with the small stand-in for PyTorch beside it:
+The five programs of `timed_lines.py` beside it, with the tests' small stand-in for PyTorch:
 lines that sleep, that work with and without the interpreter's lock, in functions called by
 others, in a generator, in a thread pool. Of each program and part the largest difference of a
 line's share of wall time is shown, in points. Limit: 5 points.
@@ -22,7 +22,8 @@ import vanidl
 from vanidl.record import record
 
 PROGRAMS = ("released", "called", "batched", "stream", "pooled")
-FOLDER = Path(__file__).parents[2] / "tests" / "record"
+PROGRAM = Path(__file__).with_name("timed_lines.py")
+SMALL_TORCH = Path(__file__).parents[2] / "tests" / "record" / "small_torch"
 OF_LOOP = ("step", "log")
 LIMIT = 5.0
 
@@ -31,7 +32,7 @@ def differences(python: str, program: str, samples: str) -> list[tuple[str, int,
     """Part, its samples, and the largest difference of a line in points."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        line = [python, str(FOLDER / "timed_lines.py"), str(folder / "truth"), program, samples]
+        line = [python, str(PROGRAM), str(folder / "truth"), program, samples]
         done = record(line, folder / "RUN", tracer="none")
         assert done.exit_status == 0
         truth = json.loads((folder / "truth").read_text())
@@ -53,7 +54,7 @@ def differences(python: str, program: str, samples: str) -> list[tuple[str, int,
 def main() -> int:
     """Prints a row a program and Python; 1 where a limit is not kept."""
     samples = sys.argv[1] if len(sys.argv) > 1 else "800"
-    os.environ["PYTHONPATH"] = str(FOLDER / "small_torch")
+    os.environ["PYTHONPATH"] = str(SMALL_TORCH)
     print("| Python | program | sampled, worst of fetches | sampled, worst of the loop |")
     print("|---|---|---|---|")
     worst = 0.0

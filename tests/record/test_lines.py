@@ -1,4 +1,4 @@
-"""Lines that were sampled in a program, against times that its lines took themselves."""
+"""Lines that were sampled in a program, against what its lines took, in made time."""
 
 from __future__ import annotations
 
@@ -13,17 +13,14 @@ from pathlib import Path
 import pytest
 
 import vanidl
-from tests.record.timed_lines import PROGRAMS
+from tests.record.made_lines import PROGRAMS
 from vanidl.analyses.lines import PartLines
 from vanidl.readers.steps.journal import read_journal
 from vanidl.record import record
 from vanidl.record.source_lines import NAME, keep_source_lines
 
-PROGRAM = Path(__file__).with_name("timed_lines.py")
+PROGRAM = Path(__file__).with_name("made_lines.py")
 SMALL_TORCH = Path(__file__).with_name("small_torch")
-SAME = 0.15
-"""Of the processor time of a part. Of its wall time a machine at work takes away what it likes:
-`benchmarks/vanidl/lines_truth.py` looks at that."""
 OF_LOOP = {"step", "log"}
 NEWEST = [f"python3.{minor}" for minor in (12, 13, 14)]
 
@@ -45,52 +42,50 @@ def interpreter(name):
 
 
 def shares(part: PartLines):
-    """Processor time of each kind of line that the program marks, in its own part."""
-    found = defaultdict(float)
+    """Wall and processor time of each kind of line that the program marks, in its own part."""
+    found = defaultdict(lambda: [0.0, 0.0])
     for line in part.lines:
         name = line.text.rpartition("# line: ")[2] if "# line: " in line.text else ""
-        found[name] += line.cpu_share
+        found[name] = [
+            a + b for a, b in zip(found[name], (line.share, line.cpu_share), strict=True)
+        ]
     return found
 
 
-def assert_as_timed(run, truth):
-    """Shares of lines are those of the program's own timers."""
-    for part, mine in ((run.lines.fetch, set(truth) - OF_LOOP), (run.lines.loop, OF_LOOP)):
-        cpu_s, cpu = sum(truth[name][1] for name in mine), shares(part)
-        assert part.samples > 0
-        assert sum(line.share for line in part.lines) <= 1.001
-        for name in mine:
-            assert cpu[name] == pytest.approx(truth[name][1] / cpu_s, abs=SAME), name
-
-
 def trained(folder, python, program):
+    """What was sampled of a program, and what its lines took by the same clocks."""
     done = record([python, str(PROGRAM), str(folder / "truth"), program], folder / "RUN",
                   tracer="none")  # fmt: skip
     assert done.exit_status == 0
     failed = [path.read_text() for path in (folder / "RUN" / "steps").glob("*.steps-error")]
     assert not any("lines: " in text for text in failed), failed  # others may need more of PyTorch
-    return vanidl.open_run(folder / "RUN"), json.loads((folder / "truth").read_text())
+    return vanidl.open_run(folder / "RUN").lines, json.loads((folder / "truth").read_text())
+
+
+def assert_as_made(lines, truth):
+    """Each line has its share of the part's wall time and processor time."""
+    for part, mine in ((lines.fetch, set(truth) - OF_LOOP), (lines.loop, OF_LOOP)):
+        spent = {name: truth[name] for name in mine}
+        wall, cpu = (sum(times) for times in zip(*spent.values(), strict=True))
+        assert part.samples > 0
+        assert shares(part) == {
+            name: pytest.approx([spent[name][0] / wall, spent[name][1] / cpu], abs=1e-6)
+            for name in mine
+        }
+        assert all(0 <= line.cpu_s <= line.wall_s for line in part.lines)
+        assert {Path(line.file).name for line in part.lines} == {PROGRAM.name}
 
 
 @pytest.mark.usefixtures("small_torch")
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_lines_take_what_they_say_themselves(tmp_path, program):
-    if program == "pooled" and not hasattr(sys, "monitoring"):
-        pytest.skip("a trace function slows down what a pool does in Python")
-    run, truth = trained(tmp_path, sys.executable, program)
-    assert_as_timed(run, truth)
-    costly = run.lines.fetch.lines[0]
-    assert Path(costly.file).name == PROGRAM.name
-    assert 0 <= costly.cpu_s <= costly.wall_s
-    sleeping = next(line for line in run.lines.loop.lines if "# line: step" in line.text)
-    assert sleeping.cpu_s < 0.5 * sleeping.wall_s
+    assert_as_made(*trained(tmp_path, sys.executable, program))
 
 
 @pytest.mark.usefixtures("small_torch")
 @pytest.mark.parametrize("name", NEWEST)
 def test_newer_pythons_have_events_of_the_functions_alone(tmp_path, name):
-    run, truth = trained(tmp_path, interpreter(name), "called")
-    assert_as_timed(run, truth)
+    assert_as_made(*trained(tmp_path, interpreter(name), "called"))
 
 
 LOOK = """

@@ -12,6 +12,7 @@ import os
 import sys
 import time
 import zlib
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -21,11 +22,12 @@ POOL = ThreadPoolExecutor(2)
 CONTENT = os.urandom(60_000)
 
 
-def now():
+def now() -> tuple[float, float]:
+    """Wall and processor time."""
     return time.perf_counter(), time.thread_time()
 
 
-def spend(name, begin):
+def spend(name: str, begin: tuple[float, float]) -> None:
     """Adds wall and processor time since then."""
     end = now()
     SPENT[name] = [x + b - a for x, a, b in zip(SPENT.get(name, (0, 0)), begin, end, strict=True)]
@@ -34,14 +36,14 @@ def spend(name, begin):
 class Samples:
     """A dataset; subclasses say what a sample takes."""
 
-    def __len__(self):
+    def __len__(self) -> int:
         return SAMPLES
 
 
 class Released(Samples):
     """Two lines that let other threads run, one of them on the processor, and one that does not."""
 
-    def __getitem__(self, i):
+    def __getitem__(self, i: int) -> int:
         begin = now()
         time.sleep(0.002)  # line: wait
         spend("wait", begin)
@@ -57,14 +59,16 @@ class Released(Samples):
 class Called(Samples):
     """The cost lies in a function that a method calls that the dataset calls."""
 
-    def __getitem__(self, i):
+    def __getitem__(self, i: int) -> int:
         return self.load(i)
 
-    def load(self, i):
+    def load(self, i: int) -> int:
+        """A sample."""
         return decode(i)
 
 
-def decode(i):
+def decode(i: int) -> int:
+    """What a sample costs."""
     begin = now()
     hashlib.sha512(CONTENT * 40).digest()  # line: hash
     spend("hash", begin)
@@ -77,7 +81,7 @@ def decode(i):
 class Batched(Samples):
     """Samples are got together."""
 
-    def __getitems__(self, places):
+    def __getitems__(self, places: Sequence[int]) -> list[int]:
         begin = now()
         for _ in places:
             zlib.crc32(CONTENT * 100)  # line: sum
@@ -91,7 +95,7 @@ class Batched(Samples):
 class Pooled(Samples):
     """What costs most is done by other threads, without the interpreter's lock."""
 
-    def __getitem__(self, i):
+    def __getitem__(self, i: int) -> int:
         begin = now()
         list(POOL.map(hash_of, [CONTENT * 10] * 4))  # line: pool
         spend("pool", begin)
@@ -101,14 +105,15 @@ class Pooled(Samples):
         return i
 
 
-def hash_of(content):
+def hash_of(content: bytes) -> bytes:
+    """Without the interpreter's lock."""
     return hashlib.sha512(content).digest()
 
 
 class Stream:
     """A dataset that is iterated over."""
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[int]:
         for i in range(SAMPLES):
             begin = now()
             zlib.compress(CONTENT, 3)  # line: squeeze
@@ -119,14 +124,16 @@ class Stream:
             yield i
 
 
-def collate(samples):
+def collate(samples: list[int]) -> list[int]:
+    """A batch."""
     begin = now()
     sorted(CONTENT[:30000])  # line: collate
     spend("collate", begin)
     return samples
 
 
-def train(loader):
+def train(loader: Iterable[list[int]]) -> None:
+    """The loop over batches."""
     for _batch in loader:
         begin = now()
         time.sleep(0.003)  # line: step
