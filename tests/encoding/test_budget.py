@@ -116,7 +116,7 @@ def test_every_format_has_hostile_files() -> None:
     of_format = {
         "darshan": "darshan", "pytorch": "kineto", "tensorboard": "tfevents", "xprof": "xplane",
         "dftracer": "dftracer", "steps": "steps", "objects": "objects", "dlio": "dlio",
-        "vanidl": "calls", "states": "states",
+        "vanidl": "calls", "states": "states", "rocprof": "rocprof",
     }  # fmt: skip
     tried = {shape.reader for shape in SHAPES.values()}
     assert {of_format[known.name] for known in FORMATS} <= {name.split()[0] for name in tried}

@@ -94,6 +94,73 @@ def test_text_behind_the_end_is_told_from_a_cut(text: bytes, behind: bytes, chun
     assert {item.key for item in taken} == {*whole} or not taken
 
 
+NESTED = st.recursive(
+    st.dictionaries(STRINGS, VALUES | EVENTS, max_size=3),
+    lambda inner: st.dictionaries(
+        st.just("in"), inner | st.lists(inner, min_size=1, max_size=3), max_size=1
+    ),
+    max_leaves=4,
+)
+
+
+def flat(content: dict) -> list[tuple[str, object]]:
+    """Members in their order, those of objects under `in` in the place of these."""
+    found: list[tuple[str, object]] = []
+    for key, value in content.items():
+        objects = value if isinstance(value, list) else [value]
+        if key == "in" and objects and all(isinstance(one, dict) for one in objects):
+            found += [pair for one in objects for pair in flat(one)]
+        else:
+            found.append((key, value))
+    return found
+
+
+@given(NESTED, LAYOUTS, st.integers(1, 64), st.integers(1, 64))
+def test_objects_that_are_gone_into(content, layout, block, chunk) -> None:
+    indent, separators = layout
+    text = json.dumps(content, indent=indent, separators=separators).encode()
+    chunks = (text[i : i + chunk] for i in range(0, len(text), chunk))
+    found: list[list] = []
+    for item in json_stream.members(chunks, block_bytes=block, enter={"in"}):
+        if isinstance(item, Member):
+            found.append([item.key, item.value])
+        elif item.first:
+            found.append([item.key, list(item.values)])
+        else:
+            found[-1][1] += item.values
+    assert [tuple(pair) for pair in found] == flat(content)
+
+
+@pytest.mark.parametrize("depth", [4, 5])
+def test_a_file_leads_no_deeper_than_the_limit(depth: int) -> None:
+    text = b'{"in":' * depth + b'{"a":1}' + b"}" * depth
+    (member,) = json_stream.members([text], enter={"in"})
+    assert member == (Member("a", 1) if depth == 4 else Member("in", {"a": 1}))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b'{"in":[{"a":1}',
+        b'{"in":[{"a":1},',
+        b'{"in":{"a":1}',
+        b'{"in":[{"a":1} {"a":1}]}',
+        b'{"in":[{"a":1},2]}',
+    ],
+)
+def test_cut_objects_that_are_gone_into(text: bytes) -> None:
+    found = []
+    stream = json_stream.members([text], enter={"in"})
+
+    def read() -> None:
+        for item in stream:
+            found.append(item)  # noqa: PERF402
+
+    with pytest.raises(CutJson):
+        read()
+    assert found == [Member("a", 1)]
+
+
 def test_a_block_is_small() -> None:
     text = json.dumps({"traceEvents": [{"ph": "X", "name": "x" * 50}] * 2000}, indent=1).encode()
     blocks = list(json_stream.members([text], block_bytes=4096))

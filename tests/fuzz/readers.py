@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from hypothesis import settings
 
-from tests.makers import calls_files, xplane_files
+from tests.makers import calls_files, rocprof_profiles, xplane_files
 from tests.makers.darshan_logs import Log, log_bytes, random_records
 from tests.makers.dftracer_traces import PfwTrace
 from tests.makers.dlio_results import Plan
@@ -38,6 +38,7 @@ from vanidl.readers.objects.log import counters
 from vanidl.readers.objects.log import log as object_log
 from vanidl.readers.objects.operations import read_operations
 from vanidl.readers.pytorch import trace as pytorch_trace
+from vanidl.readers.rocprof.profile import read_profiles
 from vanidl.readers.states.log import read_states
 from vanidl.readers.steps.fetches import fetch_table, workers_of
 from vanidl.readers.steps.journal import Journal, read_journal
@@ -129,6 +130,13 @@ def _npy() -> bytes:
 
 
 _KINETO = json.dumps(trace([*steps(2), kernel("gemm", 1050, 20)], distributedInfo={"rank": 0}))
+_ROCPROF = rocprof_profiles.profile(
+    rocprof_profiles.process(
+        [rocprof_profiles.dispatch(10, 20), rocprof_profiles.dispatch(15, 40, 1)],
+        [rocprof_profiles.copy(5, 8)],
+        [("ProfilerStep#1", 1, 50)],
+    )
+)
 _EVENTS = event_file([Event(1.7e9 + i, i, ("loss", "lr"), 7 * i) for i in range(5)])
 
 _SESSION = (
@@ -184,6 +192,7 @@ READERS: dict[str, Reader] = {
     "kineto gzip": Reader(
         "x.pt.trace.json.gz", gzip.compress(_KINETO.encode(), mtime=0), pytorch_trace.read_trace
     ),
+    "rocprof": Reader("7_results.json", _ROCPROF, read_profiles, is_json=True),
     "objects": Reader("node01-7.objects", _objects(), _read_objects),
     "dlio": Reader("0_output.json", _dlio("0_output.json"), _read_dlio, is_json=True),
     "dlio times": Reader(

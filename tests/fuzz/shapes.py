@@ -17,7 +17,7 @@ from functools import lru_cache
 import numpy as np
 
 from tests.fuzz.readers import READERS
-from tests.makers import calls_files, states_files, xplane_files
+from tests.makers import calls_files, rocprof_profiles, states_files, xplane_files
 from tests.makers.darshan_logs import Log, header_length, job_record
 from tests.makers.event_files import Event, event_file, message, step_table
 from tests.makers.xplane_files import number
@@ -107,6 +107,17 @@ def _renamed(n: int) -> np.ndarray:
     slots = calls_files.read_loop(n)
     slots["call"], slots["high"], slots["file"] = calls_files.NAME, 8, 1
     return slots
+
+
+def _dispatches(n: int) -> bytes:
+    works = [rocprof_profiles.dispatch(i, 2 * n - i, stream=i) for i in range(n)]
+    return rocprof_profiles.profile(rocprof_profiles.process(works))
+
+
+def _kernels(n: int) -> bytes:
+    names = [f"kernel {i}" for i in range(n)]
+    works = [rocprof_profiles.dispatch(1, 2)]
+    return rocprof_profiles.profile(rocprof_profiles.process(works, kernels=names))
 
 
 def _kineto(events: bytes) -> bytes:
@@ -235,6 +246,12 @@ SHAPES: dict[str, Shape] = {
     "names of spans": Shape("kineto gzip", 20_000, lambda n: _spans(n, b"aten::#")),
     "a step of many digits": Shape("kineto", 5_001, lambda n: READERS["kineto"].content.replace(
         b'"traceEvents": [', b'"traceEvents": [' + _STEP.replace(b"%b", b"4" * n))),
+    "dispatches": Shape("rocprof", 20_000, lambda n: _dispatches(n)),
+    "kernels": Shape("rocprof", 40_000, lambda n: _kernels(n)),
+    "processes of a profile": Shape("rocprof", 40_000, lambda n: READERS["rocprof"].content[:-2]
+        + b',{"metadata":{}}' * n + b"]}"),
+    "levels of records": Shape("rocprof", 200_000, lambda n: (
+        b'{"rocprofiler-sdk-tool":' + b'{"buffer_records":' * n + b"1" + b"}" * n + b"}")),
     "a long line": Shape("dftracer gzip", 4_000_000, lambda n: _packed(b"[" + b"[]," * n + b"1]")),
     "hashes": Shape("dftracer gzip", 60_000, lambda n: gzip.compress(
         b"".join(_HASH % (i, i) for i in range(n)), 1)),

@@ -14,7 +14,7 @@ guess. Where it fails, the structure of the block is worked out exactly.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,6 +37,7 @@ _MOST_LENIENT_BYTES = 2 * 1024 * 1024
 _KEY = re.compile(rb'\s*("[^"\\]*(?:\\.[^"\\]*)*")\s*:\s*(?=\S)', re.DOTALL)
 _SEPARATOR = re.compile(rb"\s*\}\s*,\s*\{\s*")
 _SPACE = b" \t\r\n"
+_DEEPEST = 4  # of objects that are gone into: more is no format that is read
 _BEFORE_VALUES = (b",", b":", b"[", b"{")
 
 
@@ -94,18 +95,20 @@ def members(
     array_key: str = "",
     block_bytes: int = BLOCK_BYTES,
     budget: Budget | None = None,
+    enter: Collection[str] = (),
 ) -> Iterator[Member | Elements]:
     """Yield the members of a JSON object in the order of the text, repeated keys included.
 
     Text that is one bare array gives its elements under `array_key`. Values are what
-    `json.loads` gives, except that NaN and infinities are None.
+    `json.loads` gives, except that NaN and infinities are None. Objects under a key of `enter`,
+    alone or in an array, are gone into: their members come in their place.
 
     Raises:
         NotJson: The text is empty or starts with neither `{` nor `[`.
         CutJson: After the last whole element or member, where the text does not close.
         TextBehind: After everything, where more than white space follows.
     """
-    return _Scanner(chunks, block_bytes, budget or Budget.of_file(0)).run(array_key)
+    return _Scanner(chunks, block_bytes, budget or Budget.of_file(0), enter).run(array_key)
 
 
 _Block = tuple[int, bool, list[Any], int]
@@ -113,8 +116,12 @@ _Block = tuple[int, bool, list[Any], int]
 
 
 class _Scanner:
-    def __init__(self, chunks: Iterable[bytes], block_bytes: int, budget: Budget) -> None:
+    def __init__(
+        self, chunks: Iterable[bytes], block_bytes: int, budget: Budget, enter: Collection[str]
+    ) -> None:
         self.budget = budget
+        self.enter = enter
+        self.depth = 0
         self.chunks = iter(chunks)
         self.block_bytes = max(1, block_bytes)
         self.text = bytearray()
@@ -142,7 +149,10 @@ class _Scanner:
         self._drop(int(closed))
         while not closed:
             key = self._key()
-            if self.text.startswith(b"["):
+            if key in self.enter and self.depth < _DEEPEST and self._begins_objects():
+                yield from self._objects()
+                closed = self._after_array()
+            elif self.text.startswith(b"["):
                 self._drop(1)
                 yield from self._array(key)
                 closed = self._after_array()
@@ -150,6 +160,31 @@ class _Scanner:
                 end, closed = self._item_end()
                 yield Member(key, self._value(bytes(self.text[:end])))
                 self._drop(end + 1)
+
+    def _begins_objects(self) -> bool:
+        """Whether the text begins with an object, or with an array of objects."""
+        self._fill(_FIRST_WINDOW)
+        in_array = self.text[1:_FIRST_WINDOW].lstrip(_SPACE) if self.text.startswith(b"[") else b""
+        return self.text.startswith(b"{") or in_array.startswith(b"{")
+
+    def _objects(self) -> Iterator[Member | Elements]:
+        """The members of an object, or of all objects of an array, which end with it."""
+        self.depth += 1
+        in_array = self.text.startswith(b"[")
+        closed = False
+        while not closed:
+            self._drop(int(in_array))  # the bracket, or the comma behind the object before
+            self._fill_to_text()
+            if not self.text.startswith(b"{"):
+                raise CutJson("no object where one is expected")
+            self._drop(1)
+            yield from self._object()
+            self._fill_to_text()
+            closed = not in_array or self.text.startswith(b"]")
+            if in_array and not self.text.startswith((b"]", b",")):
+                raise CutJson("no comma or bracket after an object")
+        self._drop(int(in_array))
+        self.depth -= 1
 
     def _key(self) -> str:
         window = _FIRST_WINDOW

@@ -8,6 +8,7 @@ from vanidl.readers import (
     dlio,
     objects,
     pytorch,
+    rocprof,
     states,
     steps,
     tensorboard,
@@ -19,6 +20,7 @@ from vanidl.readers.format import Format
 FORMATS: tuple[Format, ...] = (
     tracer.FORMAT,
     darshan.FORMAT,
+    rocprof.FORMAT,
     pytorch.FORMAT,
     tensorboard.FORMAT,
     xprof.FORMAT,

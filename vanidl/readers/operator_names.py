@@ -1,8 +1,10 @@
-"""Names of operators that say what a loop is doing, whichever profiler wrote them down."""
+"""Names of operators and kernels that say what a loop is doing, whichever profiler wrote them."""
 
 from __future__ import annotations
 
 import re
+
+from vanidl.model.trace import SpanKind
 
 BACKWARD = re.compile(r"autograd::engine::evaluate_function")
 """Beginning of the names of operators of a backward pass."""
@@ -13,3 +15,29 @@ SAMPLING = re.compile(
     r"|resolve_conj|resolve_neg)"
 )
 """Operators with which a loader draws its seed and its order: they are no training."""
+
+_DEVICE_COPY = re.compile(r"memcpy|memset|__amd_rocclr_(fill|copy)Buffer", re.IGNORECASE)
+COLLECTIVES: dict[str, str] = {
+    r"[nr]ccl": "NVIDIA/nccl and ROCm/rccl, src/device",
+    r"deep_ep::": "deepseek-ai/DeepEP, csrc/kernels: internode, intranode, internode_ll",
+    r"cross_device_reduce": "vllm-project/vllm, csrc/custom_all_reduce.cuh",
+    r"(multimem|one_shot|two_shot)_(all_reduce|all_gather)": "pytorch/pytorch, "
+    "torch/csrc/distributed/c10d/CUDASymmetricMemoryOps.cu",
+    r"(one|two)shot_?all_?reduce": "NVIDIA/TensorRT-LLM, cpp/tensorrt_llm/kernels",
+    r"allreduce_fusion": "flashinfer-ai/flashinfer, include/flashinfer/comm",
+    r"oneccl": "uxlfoundation/oneCCL, src/coll/algorithms",
+    r"hcom_|hccl": "Ascend's HCCL",
+    r"mscclpp?": "microsoft/mscclpp",
+    r"(nv|roc)shmem": "NVIDIA's NVSHMEM and ROCm/rocSHMEM",
+    r"all_?reduce|all_?gather|reduce_?scatter|all_?to_?all": "names of the collectives themselves",
+}
+"""Names of kernels that communicate, and whose they are: one table for all devices."""
+
+_DEVICE_COLLECTIVE = re.compile("|".join(COLLECTIVES), re.IGNORECASE)
+
+
+def device_kind(name: str) -> SpanKind:
+    """What work on a device is, by the name of its kernel: COPY, COMMUNICATION or KERNEL."""
+    if _DEVICE_COPY.match(name):
+        return SpanKind.COPY
+    return SpanKind.COMMUNICATION if _DEVICE_COLLECTIVE.search(name) else SpanKind.KERNEL

@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vanidl.model.trace import SpanKind
+from vanidl.readers.operator_names import device_kind
 from vanidl.readers.pytorch.columns import COPY_CATEGORIES, KERNEL_CATEGORIES, EventTable
 
 NONE = 255
@@ -29,24 +30,6 @@ NONE = 255
 
 _STEP = re.compile(r"ProfilerStep#(\d{1,9})")
 _EPOCH = re.compile(r"epoch[ _#:=-]*\d{1,9}", re.IGNORECASE)
-_DEVICE_COPY = re.compile(r"memcpy|memset", re.IGNORECASE)
-COLLECTIVES: dict[str, str] = {
-    r"[nr]ccl": "NVIDIA/nccl and ROCm/rccl, src/device",
-    r"deep_ep::": "deepseek-ai/DeepEP, csrc/kernels: internode, intranode, internode_ll",
-    r"cross_device_reduce": "vllm-project/vllm, csrc/custom_all_reduce.cuh",
-    r"(multimem|one_shot|two_shot)_(all_reduce|all_gather)": "pytorch/pytorch, "
-    "torch/csrc/distributed/c10d/CUDASymmetricMemoryOps.cu",
-    r"(one|two)shot_?all_?reduce": "NVIDIA/TensorRT-LLM, cpp/tensorrt_llm/kernels",
-    r"allreduce_fusion": "flashinfer-ai/flashinfer, include/flashinfer/comm",
-    r"oneccl": "uxlfoundation/oneCCL, src/coll/algorithms",
-    r"hcom_|hccl": "Ascend's HCCL",
-    r"mscclpp?": "microsoft/mscclpp",
-    r"(nv|roc)shmem": "NVIDIA's NVSHMEM and ROCm/rocSHMEM",
-    r"all_?reduce|all_?gather|reduce_?scatter|all_?to_?all": "names of the collectives themselves",
-}
-"""Names of kernels that communicate, and whose they are: one table for all devices."""
-
-_DEVICE_COLLECTIVE = re.compile("|".join(COLLECTIVES), re.IGNORECASE)
 _LAUNCH = re.compile(r"_?c10d(_functional)?::|record_param_comms$")
 _HOST_LAUNCH = re.compile(r"nccl:|rccl:")
 _BACKEND = re.compile(r"(gloo|c10d|mpi|ucc):")
@@ -91,18 +74,13 @@ def _class(category: str, name: str, waits: Sequence[re.Pattern[str]]) -> int:
     if category in COPY_CATEGORIES:
         return SpanKind.COPY
     if category in KERNEL_CATEGORIES:
-        return _device_class(name)
+        kind = device_kind(name)
+        return _DEVICE_COMMUNICATION if kind == SpanKind.COMMUNICATION else kind
     if _STEP.fullmatch(name):
         return SpanKind.STEP
     if any(wait.search(name) for wait in waits):
         return SpanKind.INPUT_WAIT
     return _host_class(category, name)
-
-
-def _device_class(name: str) -> int:
-    if _DEVICE_COPY.match(name):
-        return SpanKind.COPY
-    return _DEVICE_COMMUNICATION if _DEVICE_COLLECTIVE.search(name) else SpanKind.KERNEL
 
 
 def _host_class(category: str, name: str) -> int:
