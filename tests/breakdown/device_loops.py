@@ -16,11 +16,12 @@ from pathlib import Path
 from typing import Any
 
 import vanidl
-from vanidl.readers.pytorch.span_kinds import COLLECTIVES
+from vanidl.readers.operator_names import COLLECTIVES
 
 KINDS = ("compute", "communication", "copy", "idle")
 _DEVICE = {"kernel", "mtia_ccp_events", "hpu_op", "collective_comm"}
 _COPIES = {"gpu_memcpy", "gpu_memset", "memcpy", "memset"}
+_BLIT = "memcpy|memset|__amd_rocclr_(fill|copy)Buffer"
 _STEP = re.compile(r"ProfilerStep#\d+")
 _COLLECTIVE = re.compile("|".join(COLLECTIVES), re.IGNORECASE)
 
@@ -31,7 +32,8 @@ def by_loops(path: Path) -> dict[str, float] | None:
     A moment counts for the first kind that any device event of it has, in the order of KINDS.
     """
     raw = path.read_bytes()
-    events = json.loads(gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw)["traceEvents"]
+    content = json.loads(gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw)
+    events = content.get("traceEvents", []) if isinstance(content, dict) else []
     complete = [e for e in events if e.get("ph") == "X" and float(e.get("dur", 0)) > 0]
     steps = [e for e in complete if _STEP.fullmatch(str(e["name"])) and not _on_device(e)]
     steps = [e for e in steps if not str(e.get("cat")).startswith("gpu_")]
@@ -68,7 +70,7 @@ def _on_device(event: dict[str, Any]) -> bool:
 def _lane(event: dict[str, Any]) -> int:
     """The kind of an event by its place in KINDS, 3 for an input wait; -1 for none."""
     category, name = str(event.get("cat")).lower(), str(event["name"])
-    if category in _COPIES or (category in _DEVICE and re.match("memcpy|memset", name, re.I)):
+    if category in _COPIES or (category in _DEVICE and re.match(_BLIT, name, re.I)):
         return 2
     if category == "collective_comm":
         return 1

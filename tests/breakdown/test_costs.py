@@ -10,6 +10,7 @@ import pytest
 from tests.makers.accounts import account_of
 from tests.makers.results import EXAMPLES
 from vanidl.breakdown.account import MEAN, PHASE, STEP, WAIT, Breakdown, Column
+from vanidl.breakdown.causes import COMMUNICATION
 from vanidl.breakdown.costs import WHOLE_PHASES, rank_costs
 from vanidl.formatting.units import seconds
 from vanidl.wording.costs import leading
@@ -80,3 +81,16 @@ def test_an_open_cost_is_said_with_both_ends():
     cell = changed.cell(f"{MEAN}/{PHASE}/checkpoint")
     ends = f"{seconds(cell.low_ns / 1e9)} to {seconds(cell.high_ns / 1e9)}"
     assert leading(changed).sentence.startswith(f"Saving took {ends} of the ")
+
+
+def test_communication_that_nothing_covers_leads_where_it_is_most():
+    account = ACCOUNTS["one_rank"]
+    steps = float(account.steps[account.observed].mean())
+    for share, leads in ((1.01, True), (0.99, False)):
+        spent_ns = share * account.length_ns(WAIT) / steps
+        free = {
+            f"input_wait__{COMMUNICATION}": (0, 0),
+            f"step__{COMMUNICATION}": (spent_ns, spent_ns),
+        }
+        lead = leading(with_cells(account, **free))
+        assert lead.sentence.startswith("Communication that no kernel covers") is leads

@@ -67,6 +67,11 @@ KINDS: dict[str, tuple[str, bytes | str, str, str]] = {
     "parser": ("l.txt", "# darshan log version: 3.41\n", "darshan-parser", ".darshan"),
     "dxt parser": ("l.txt", "# DXT, file_id: 7", "darshan-dxt-parser", ".darshan"),
     "chakra": ("e.json", JSON({"schema": "1.1.1-chakra.0.0.4", "nodes": []}), "Chakra", "profiler"),
+    "graph": ("c.json", JSON({"workload_graph": []}), "Chakra", "torch.profiler"),
+    "chakra et": ("c.0.et", b"\n\2\3\4\5", "Chakra", "torch.profiler"),
+    "otf2": ("traces.otf2", b"\x03BOTF2\0\3", "OTF2", "vanidl record"),
+    "hpctoolkit": ("trace.db", b"HPCTOOLKITtrce\4\0", "HPCToolkit", "vanidl record"),
+    "as text": ("x.bin", b"\n\xef\xbf\xbd\2" * 8, "changed into text", "copy the file again"),
     "timeline": ("m.json", JSON([[1, 2], [[0, 0]]]), "memory timeline", "torch.profiler"),
     "legacy": ("t.json", JSON([EVENT | {"pid": "CPU functions"}]), "before 1.8", "torch.profiler"),
     "npu": ("trace_view.json", JSON([EVENT | {"ts": "1715588800000000.0"}]), "torch_npu", "number"),
@@ -125,7 +130,7 @@ def test_what_is_cut_of_a_packed_log_is_said(tmp_path: Path) -> None:
 
 def test_other_text_with_such_a_name_is_no_log(tmp_path: Path) -> None:
     (tmp_path / "notes.darshan.txt").write_text("what I think of it")
-    with pytest.raises(InputError, match="found 1 other files"):
+    with pytest.raises(InputError, match="found 1 other file;"):
         discover.find(tmp_path)
 
 
@@ -146,3 +151,14 @@ def test_a_pytorch_trace_with_a_name_of_tensorflow_is_one(tmp_path: Path) -> Non
     assert found == {"profiler": (ours,), TRACE_VIEWER: (other,)}
     assert [*discover.find(ours).files] == ["profiler"]
     assert [*discover.find(other).files] == [TRACE_VIEWER]
+
+
+@pytest.mark.parametrize(("lost", "refused"), [(7, False), (8, True)])
+def test_a_profile_that_was_copied_as_text_is_said_to_be_one(tmp_path: Path, lost, refused) -> None:
+    path = tmp_path / "n.xplane.pb"
+    path.write_bytes(b"\n" + "\N{REPLACEMENT CHARACTER}\2".encode() * lost)
+    if refused:
+        with pytest.raises(InputError, match="copy the file again, as binary"):
+            discover.find(path)
+    else:
+        assert discover.find(path).files == {"xplane": (path,)}

@@ -1,8 +1,8 @@
-"""Which windows and causes cost a run most, beside compute and bare communication.
+"""Which windows and causes cost a run most, beside compute.
 
 A cost is what could be gone from the run without anything that trains: input waits, ends of
-epochs, saves and loads, what no device or model works on. It counts by what it is at least, so
-that nothing leads the answer that may be nothing.
+epochs, saves and loads, what no device or model works on, communication that no compute covers. It
+counts by what it is at least, so that nothing leads the answer that may be nothing.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ _OF_STEPS = (
     BLOCKED,
     TOO_FEW_CORES,
     WAITING_FOR_PEERS,
+    COMMUNICATION,
     COPY,
     DEVICE_IDLE,
     TRACING,
 )
-_DEVICE = (COMPUTE, COMMUNICATION)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,7 @@ def _costs_of_steps(account: Breakdown) -> list[Cost]:
         cell = account.cell(key)
         low_ns, high_ns = (cell.low_ns - stored) * steps, (cell.high_ns - stored) * steps
         costs.append(Cost(part, "", low_ns, high_ns, key))
-    outside = {cause: _outside_waits(account, cause, steps) for cause in (*_OF_STEPS, *_DEVICE)}
+    outside = {cause: _outside_waits(account, cause, steps) for cause in (*_OF_STEPS, COMPUTE)}
     if account.cell(f"{MEAN}/{STEP}/{DEVICE_IDLE}").high_ns:
         # No device work is known of the device, whatever the host was at: storage apart.
         collectives = max(outside[COMMUNICATION][1], outside[WAITING_FOR_PEERS][1])

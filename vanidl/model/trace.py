@@ -456,7 +456,8 @@ class Trace:
     @property
     def purpose(self) -> str:
         """What all its steps are for: INFERENCE, UNSURE; "" for training, or where they differ."""
-        found = {profile.purpose for profile in self.profiles if profile.marks_loop}
+        loops = [profile for profile in self.profiles if profile.marks_loop] or self.profiles
+        found = {profile.purpose for profile in loops}
         return found.pop() if len(found) == 1 else ""
 
     @cached_property

@@ -19,7 +19,7 @@ from pathlib import Path
 from vanidl import readers
 from vanidl.errors import InputError
 from vanidl.formatting.units import plural
-from vanidl.readers.foreign import told_apart
+from vanidl.readers.foreign import told_apart, was_changed_into_text
 from vanidl.readers.format import FileKind, Format
 from vanidl.readers.sniff import Opening
 
@@ -145,7 +145,7 @@ def _single(path: Path) -> Found:
     kind = names.kind(path.name)
     if kind in names.by_content:
         kind = _kind_among(str(path)) or kind
-    if not kind:
+    if not kind or was_changed_into_text(Opening(path)):
         if what := told_apart(Opening(path)):
             raise InputError(f"{path}: {expected()}; {what}")
         kind = kind_by_content(path)
@@ -215,7 +215,7 @@ def _sorted(paths: list[str]) -> tuple[Path, ...]:
 
 
 def _nothing(root: Path, search: _Search) -> str:
-    number = f"{search.others:,} other files" if search.others else "no file at all"
+    number = plural(search.others, "other file") if search.others else "no file at all"
     limits = [f"searched {search.max_depth} levels deep"] if search.too_deep else []
     if search.unreadable:
         many = plural(len(search.unreadable), "folder")

@@ -20,6 +20,9 @@ class _Way:
 _PROFILE = "record the training with torch.profiler and give what that exports (*.pt.trace.json)"
 _LOG = "give the .darshan file that it was made of"
 _DATA = "it is data, or made of it: give the logs of the run"
+_LOG_OR_PROFILE = (
+    "record the run with vanidl record or Darshan, and its training with torch.profiler"
+)
 _UTF8 = "convert it: iconv -f UTF-16 -t UTF-8"
 _PICKLE = _Way("a pickle, as of PyTorch's memory snapshot", _PROFILE)
 _NSIGHT = _Way("a report of Nsight Systems", _PROFILE)
@@ -41,6 +44,8 @@ _BY_HEAD: dict[bytes, _Way] = {
     b"\x93NUMPY": _Way("a NumPy array", _DATA),
     b"\x89PNG": _Way("a picture", _DATA),
     b"\x7fELF": _Way("a program or a library", "give the log that it left"),
+    b"\x03BOTF2": _Way("a trace of OTF2, as Score-P writes it", _LOG_OR_PROFILE),
+    b"HPCTOOLKIT": _Way("a database of HPCToolkit", _LOG_OR_PROFILE),
 }
 """By the first bytes."""
 
@@ -49,6 +54,8 @@ _BY_END: dict[str, _Way] = {
     ".qdrep": _NSIGHT,
     ".ncu-rep": _Way("a report of Nsight Compute", _PROFILE),
     ".pftrace": _Way("a trace of Perfetto", _PROFILE),
+    ".et": _Way("an execution trace of Chakra, a graph of a workload without times", _PROFILE),
+    ".otf2": _Way("a trace of OTF2, as Score-P writes it", _LOG_OR_PROFILE),
 }
 """By the end of the name."""
 
@@ -61,6 +68,11 @@ _BY_TEXT: tuple[_Way, ...] = (
         "a PyTorch execution trace (Chakra), which has no times of devices",
         _PROFILE,
         r'\{[^{}]*"schema"\s*:\s*"[\d.]+-chakra',
+    ),
+    _Way(
+        "a workload graph of Chakra, which has no times",
+        _PROFILE,
+        r'\{\s*"workload_graph"\s*:',
     ),
     _Way("a memory timeline of PyTorch, or bare numbers", _PROFILE, r"\[\s*\[\s*-?\d"),
     _Way(
@@ -83,6 +95,12 @@ _BY_TEXT: tuple[_Way, ...] = (
 """By how the text begins, packed by gzip or not."""
 
 _BEGINNING = 4096
+_REPLACED = b"\xef\xbf\xbd"  # U+FFFD in UTF-8: in place of every byte that is no text
+_MANY_REPLACED = 8
+_AS_TEXT = _Way(
+    "binary content that was changed into text",
+    "copy the file again, as binary (each byte that is no text was replaced by U+FFFD)",
+)
 
 
 def told_apart(opening: Opening) -> str:
@@ -92,7 +110,17 @@ def told_apart(opening: Opening) -> str:
         OSError: It cannot be read.
     """
     text = opening.text[:_BEGINNING].decode("utf-8", "replace")
-    ways = [way for start, way in _BY_HEAD.items() if opening.head.startswith(start)]
+    ways = [_AS_TEXT] if was_changed_into_text(opening) else []
+    ways += [way for start, way in _BY_HEAD.items() if opening.head.startswith(start)]
     ways += [way for end, way in _BY_END.items() if opening.name.endswith(end)]
     ways += [way for way in _BY_TEXT if re.match(way.begins, text, re.IGNORECASE)]
     return f"found {ways[0].what}; {ways[0].remedy}" if ways else ""
+
+
+def was_changed_into_text(opening: Opening) -> bool:
+    """Whether bytes that are no text were lost on the way, as in a copy or a download as text.
+
+    Raises:
+        OSError: It cannot be read.
+    """
+    return not opening.is_json and opening.text[:_BEGINNING].count(_REPLACED) >= _MANY_REPLACED

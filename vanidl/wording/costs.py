@@ -40,6 +40,7 @@ _WORDS = {
     (STEP, BLOCKED): "The training thread was blocked, outside of input waits, for",
     (STEP, TOO_FEW_CORES): "The training thread waited for a free core for",
     (STEP, WAITING_FOR_PEERS): "Waiting for other ranks in collectives took",
+    (STEP, COMMUNICATION): "Communication that no kernel covers, or waiting for other ranks, took",
     (STEP, COPY): "Copies to or from the device, under no kernel, took",
     (STEP, DEVICE_IDLE): "The device was idle, outside of input waits, for",
     (STEP, TRACING): "The tracer itself took",
@@ -59,15 +60,15 @@ class Lead:
     in_steps: bool = False
 
 
-def leading(account: Breakdown) -> Lead:
-    """What costs the run more than its input waits do, in a sentence."""
+def leading(account: Breakdown, steps: str = "training") -> Lead:
+    """What costs the run more than its input waits do, in a sentence; what its `steps` are."""
     costs = rank_costs(account)
     if not costs or costs[0].window == WAIT or costs[0].low_ns < LITTLE * account.window_ns:
         return Lead()
     cost = costs[0]
     in_steps = cost.window in _OF_TRAINING
     whole_ns = account.steps_ns if in_steps else account.window_ns
-    of_what = "training" if in_steps else "run"
+    of_what = steps if in_steps else "run"
     words = _WORDS[cost.window, cost.cause]
     if in_steps and not account.waits_known:
         words = words.replace(", outside of input waits,", "")  # they may lie in such waits

@@ -97,7 +97,7 @@ def headline(trace: Trace, results: Results, account: Breakdown) -> Headline:
         )
         return Headline(unseen or title, support, ending)
     waited = _in_scope(_waited(trace, results, overlap, account), results)
-    lead = costs.leading(account)
+    lead = costs.leading(account, "inference" if trace.purpose == INFERENCE else "training")
     title = (_in_scope(lead.sentence, results) if lead.in_steps else lead.sentence) or waited
     title = " ".join(_present(_PURPOSES.get(trace.purpose, ""), title))
     support = _present(

@@ -25,7 +25,7 @@ from tests.makers.pytorch_traces import (
     write,
 )
 from vanidl.errors import InputError, UsageError
-from vanidl.model.trace import SpanKind
+from vanidl.model.trace import INFERENCE, SpanKind
 from vanidl.readers.pytorch import trace as pytorch_trace
 from vanidl.readers.records import ProfileTrace
 
@@ -636,3 +636,30 @@ def test_a_worker_s_name_is_a_host_only_with_a_process_of_the_trace(tmp_path: Pa
     for name, host in ((f"node7_{PID}.17.pt.trace.json", "node7"),
                        (f"run_step_{PID + 1}.17.pt.trace.json", "")):  # fmt: skip
         assert read(tmp_path, content, name).host == host
+
+
+@pytest.mark.parametrize(
+    ("operators", "extra", "found"),
+    [
+        (20, [], INFERENCE),
+        (19, [], ""),
+        (20, ["autograd::engine::evaluate_function: MmBackward0"], ""),
+        (20, ["aten::convolution_backward"], ""),
+        (20, ["Optimizer.step#SGD.step"], ""),
+    ],
+)
+def test_steps_without_any_gradient_are_inference(tmp_path: Path, operators, extra, found) -> None:
+    """Traces that hold few operators were reduced, and say nothing."""
+    names = [f"aten::op{i}" for i in range(operators - 1)] + extra  # steps have one of their own
+    events = [*steps(2), *(event(name, 1010 + i, 1) for i, name in enumerate(names))]
+    assert (
+        pytorch_trace.read_trace(write(tmp_path / "t.pt.trace.json", trace(events))).purpose
+        == found
+    )
+
+
+def test_without_steps_nobody_knows_what_it_was_for(tmp_path: Path) -> None:
+    events = [event(f"aten::op{i}", 1010 + i, 1) for i in range(40)]
+    assert (
+        pytorch_trace.read_trace(write(tmp_path / "t.pt.trace.json", trace(events))).purpose == ""
+    )

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vanidl.model.ordering import stable_order
-from vanidl.model.trace import SpanKind
+from vanidl.model.trace import INFERENCE, SpanKind
 from vanidl.readers.operator_names import SAMPLING
 from vanidl.readers.pytorch.columns import CPU_CATEGORIES, EventTable
 
@@ -28,6 +28,8 @@ _SEED, _ITEM = re.compile(r"aten::random_"), re.compile(r"aten::item")
 _WORK = re.compile(rf"(?!{SAMPLING.pattern}\Z)[^#]*")
 _OPERATORS = ("cpu_op", "Operator")
 _NEVER, _LATE = np.iinfo(np.int64).min, np.iinfo(np.int64).max
+_GRADIENT = re.compile(r"autograd::engine|[Bb]ackward|Optimizer\.|optimizer")
+_MANY_OPERATORS = 20  # kinds: of public traces of whole steps the smallest have 29
 _TRAINING = re.compile(r"(.*\W)?training_step")
 
 
@@ -105,6 +107,22 @@ def validation(table: EventTable, step: Mask) -> Mask:
     end = table.start_ns + table.duration_ns
     holds = np.searchsorted(trains, end) > np.searchsorted(trains, table.start_ns)
     return step & ~holds if (step & holds).any() else np.zeros(len(table), bool)
+
+
+def purpose(table: EventTable, own: Mask, kind: NDArray[np.uint8]) -> str:
+    """What the steps of a process are for: `INFERENCE`, or "" for training and where it is open.
+
+    Autograd's engine and optimizers have operators of their own in every trace of PyTorch. Where
+    a process has steps and operators of many kinds and none of these, it computes no gradient.
+    Traces that were reduced or made have few kinds of operators, and say nothing.
+    """
+    if not (kind[own] == SpanKind.STEP).any():
+        return ""
+    used = [table.labels[code] for code in np.unique(table.label[own]).tolist()]
+    if any(_GRADIENT.search(name) for _, name in used):
+        return ""
+    operators = {name for category, name in used if category in _OPERATORS}
+    return INFERENCE if len(operators) >= _MANY_OPERATORS else ""
 
 
 def _starts(table: EventTable, name: re.Pattern[str]) -> Int64Array:

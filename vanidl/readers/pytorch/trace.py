@@ -248,6 +248,7 @@ def _profile_traces(
             slight=tuple(content.slight) if not found else (),
             written_as=content.written_as,
             device_in_part=bool(content.events.untimed),
+            purpose=loops.purpose(table, own[table.lane], kind),
         )
         found.append(trace)
     return tuple(found)
