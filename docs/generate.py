@@ -13,6 +13,7 @@ from mkdocs.structure.files import File
 
 from vanidl.commands import COMMANDS, schema
 from vanidl.commands.arguments import ARGUMENTS
+from vanidl.frames import TABLES, dtype_of
 
 ROOT = Path(__file__).resolve().parents[1]
 COPIED = {
@@ -26,11 +27,11 @@ REPORTS = ROOT / "reports"
 
 
 def on_page_markdown(markdown: str, page: Any, **_: object) -> str:  # noqa: ANN401 - MkDocs's
-    """The page's text; `<!-- commands -->` and `<!-- schema -->` become what they name."""
+    """The page's text; marks such as `<!-- schema -->` become what they name."""
     name = page.file.src_uri
     if name in COPIED:
         return _without_links(ROOT.joinpath(COPIED[name]).read_text(encoding="utf-8"))
-    made = {"<!-- commands -->": _commands, "<!-- schema -->": _outputs}
+    made = {"<!-- commands -->": _commands, "<!-- schema -->": _outputs, "<!-- frames -->": _frames}
     for mark, make in made.items():
         markdown = markdown.replace(mark, "\n".join(make())) if mark in markdown else markdown
     return markdown
@@ -66,6 +67,19 @@ def _outputs() -> Iterator[str]:
         shared = name == "export"
         yield from (row for row in rows if not shared or row.startswith("| `tables"))
         yield "\nAnd every field of `summary`.\n" if shared else ""
+
+
+def _frames() -> Iterator[str]:
+    """A table of the columns of every frame."""
+    tables = schema.output_schema("frames")["properties"]["tables"]
+    for name, table in tables["properties"].items():
+        yield f"### {name}\n\n{table['description']}.\n"
+        yield "| column | type | unit | meaning |\n|---|---|---|---|"
+        for column, value in table["properties"].items():
+            form = dtype_of(column, TABLES[name][column]).replace("object", "list")
+            unit, meaning = value.get("unit", ""), value["description"].replace("|", "\\|")
+            yield f"| `{column}` | {form} | {unit} | {meaning} |"
+        yield ""
 
 
 def _fields(found: dict[str, Any], above: str) -> Iterator[str]:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from vanidl.model.selection import Selection
     from vanidl.readers.darshan.report import darshan_frames
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "Compared",

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, overload
 
+from vanidl import frames
 from vanidl.advice.actions import diagnose, verdict
 from vanidl.advice.finding import Diagnosis, Finding
 from vanidl.advice.levers import Change, Predicted, WhatIf, bounded, bounded_row
@@ -32,12 +33,14 @@ from vanidl.analyses.summary import Summary
 from vanidl.analyses.timeline import Timeline
 from vanidl.anonymize.pseudonyms import Pseudonyms
 from vanidl.anonymize.trace import anonymous, anonymous_selection
-from vanidl.breakdown import Breakdown, Gains, attribute_time, frames, open_gains
+from vanidl.breakdown import Breakdown, Gains, attribute_time, open_gains
 from vanidl.breakdown.overlap import Overlap
 from vanidl.breakdown.stages import Phases
 from vanidl.breakdown.step_bar import StepParts, divide_step
 from vanidl.breakdown.step_records import StepRecords
+from vanidl.files.arrow import require_arrow
 from vanidl.formatting.from_logs import clean_path
+from vanidl.frames import FrameName
 from vanidl.merge.load import Inputs, read_trace
 from vanidl.model.ceiling import Ceiling
 from vanidl.model.selection import Selection, fitted, select
@@ -49,6 +52,7 @@ from vanidl.wording.headline import START_UP, Headline, beside_training, headlin
 
 if TYPE_CHECKING:
     import pandas
+    import pyarrow
 
 
 @dataclass(frozen=True)
@@ -231,16 +235,24 @@ class Run:
         chosen = fitted(selection, self.trace)
         return Run(self.trace, analyse(self.trace, chosen), chosen, self.name)
 
-    def frame(self, name: str) -> pandas.DataFrame:
-        """One result as a pandas frame; names: see `vanidl.breakdown.frames.FRAMES`.
+    @overload
+    def frame(self, name: FrameName, to: Literal["pandas"] = "pandas") -> pandas.DataFrame: ...
+    @overload
+    def frame(self, name: FrameName, to: Literal["arrow"]) -> pyarrow.Table: ...
+    def frame(
+        self, name: FrameName, to: Literal["pandas", "arrow"] = "pandas"
+    ) -> pandas.DataFrame | pyarrow.Table:
+        """One result as a table: a frame of pandas, or what polars, DuckDB and others take.
 
-        Beside these "breakdown": a row for every window of every rank with steps, its phase,
-        part, epoch and step, and both ends of every cell in seconds.
+        Columns, units and keys of each are in `vanidl.frames.TABLES` and the documentation.
 
         Raises:
-            UsageError: there is no frame of that name.
+            UsageError: there is no frame of that name, or pyarrow is not installed.
         """
-        return frames.frame(name, self.trace, self.results, self.selection, self.breakdown)
+        if to == "arrow":
+            require_arrow('frame(..., to="arrow") needs')
+            return frames.arrow_table(name, frames.frame(self, name))
+        return frames.frame(self, name)
 
 
 def open_run(

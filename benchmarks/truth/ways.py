@@ -182,7 +182,7 @@ def try_way(way: Way, kind: str, tracer: str) -> tuple[int, int, int]:
         known[NOTHING] = (0, 0)
         least, most = known[way.truth] if isinstance(way.truth, str) else (way.truth, way.truth)
         files = vanidl.open_run(folder / "RUN").frame("files")
-        seen = files[files["path"].str.startswith(str(work))][kind].sum()
+        seen = files[files["file"].str.startswith(str(work))][kind].sum()
         return TURNS * least, TURNS * most, int(seen)
 
 

@@ -9,12 +9,12 @@ class PyVanidlIo(PythonPackage):
     """Where does training time go to I/O, is it hidden behind compute, and did the change
     help? Reads Darshan and DFTracer logs and profiler traces of deep-learning jobs."""
 
-    pypi = "vanidl_io/vanidl_io-0.1.0.tar.gz"
+    pypi = "vanidl_io/vanidl_io-0.2.0.tar.gz"
 
     license("MIT", checked_by="vanidl")
 
     # The digest is that of the release.
-    version("0.1.0", sha256="0" * 64)
+    version("0.2.0", sha256="0" * 64)
 
     variant("parquet", default=True, description="Write Parquet, survey many jobs")
     variant("darshan", default=False, description="Read counters of newer versions of Darshan")

@@ -176,7 +176,7 @@ def test_the_frame_has_both_ends_of_every_cell() -> None:
     waits = frame[frame["part"] == "input_wait"]
     account = account_of("torch_fetches")
     assert waits["window_s"].sum() * 1e9 == pytest.approx(account.length_ns(WAIT))
-    assert sorted(set(frame["epoch"])) == [-1, 0, 1, 2]
+    assert sorted(frame["epoch"].dropna().unique()) == [0, 1, 2]
     assert (frame["storage_at_least_s"] <= frame["storage_at_most_s"]).all()
     assert run_of("torch_fetches").select(run.selection).frame("breakdown").equals(frame)
 

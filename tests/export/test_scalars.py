@@ -48,7 +48,7 @@ def test_points_are_the_steps_of_the_frame(
 ) -> None:
     run = opened(DATA / "ddp_two_hosts")
     rows = run.frame("steps")
-    rows = rows[rows["rank"] == "rank 2"]
+    rows = rows[rows["rank"] == 2]
     board = read(written / "rank_2")
     share = board.Scalars("io/input wait share")
     assert [point.step for point in share] == rows["step"].tolist()

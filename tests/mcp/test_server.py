@@ -65,7 +65,7 @@ def test_answers_are_those_of_the_json_outputs(known: KnownRuns, opened) -> None
     assert summary["overlap"]["mean"] == content["overlap"]["mean"]
     assert [f["code"] for f in findings["findings"]] == [f["code"] for f in content["findings"]]
     assert what_if["what_if"] == content["what_if"]
-    assert files["files"][0]["path"] == "/scratch/pfs/ptycho.h5"
+    assert files["files"][0]["file"] == "/scratch/pfs/ptycho.h5"
     assert (len(steps["steps"]), steps["first"], steps["of"]) == (3, 2, 60)
     assert compare["metrics"]["input_wait_s"]["a"] == content["overlap"]["mean"]["input_wait_s"]
 

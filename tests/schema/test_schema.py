@@ -132,7 +132,7 @@ def test_files_that_runs_leave(tmp_path: Path) -> None:
 
 
 IDENTIFIERS = ("rank", "position", "step", "epoch", "batch", "index", "lag", "pair", "osts", "pid",
-               "parent_pid", "exit_status", "file", "worker", "amount", "first_steps",
+               "thread", "parent_pid", "exit_status", "file", "worker", "amount", "first_steps",
                "slow_steps", "ranks")  # fmt: skip
 
 

@@ -13,6 +13,7 @@ from vanidl.check import text as check
 from vanidl.compare import ab_folder
 from vanidl.compare.report import json as compare
 from vanidl.export.document import document_kind
+from vanidl.frames import TABLES
 from vanidl.model.ceiling import Ceiling
 from vanidl.readers import ceiling_json, run_json
 from vanidl.report.json import summary_kind
@@ -41,6 +42,7 @@ def outputs() -> dict[str, Output]:
         "compare": Output("vanidl compare --json", compare.KIND),
         "check": Output("vanidl check --json", check.KIND, "check"),
         "export": Output("vanidl export --to json", document_kind()),
+        "frames": Output("run.frame of the Python package", {"tables": TABLES}),
         "survey": Output("a row of jobs.parquet of vanidl survey", row_kind(), "survey"),
         "ab": Output("ab.json of vanidl ab", experiment, "ab"),
         "run": Output("run.json of vanidl record", record, "run"),

@@ -6,14 +6,13 @@ import json
 from pathlib import Path
 from typing import Any
 
-from vanidl.breakdown.frames import FRAMES
-from vanidl.export.table_kinds import TABLES
 from vanidl.export.tables import OPERATIONS
 from vanidl.files.atomic import write_whole
 from vanidl.formatting.units import plural
+from vanidl.frames import FRAMES, TABLES, FrameName, plain_frame
 from vanidl.report.json import summary_kind, summary_object
 from vanidl.run import Run
-from vanidl.schema import Kind, Partly
+from vanidl.schema import Kind
 
 
 def write(run: Run, path: Path) -> list[tuple[str, str]]:
@@ -31,16 +30,16 @@ def write(run: Run, path: Path) -> list[tuple[str, str]]:
     ]
 
 
-def _columns(run: Run, name: str) -> dict[str, list[Any]]:
-    frame = run.frame(name).astype(object)
-    frame = frame.where(frame.notna(), None)
+def _columns(run: Run, name: FrameName) -> dict[str, list[Any]]:
+    frame = plain_frame(run.frame(name))
     return {str(column): frame[column].tolist() for column in frame.columns}
 
 
 def document_kind() -> dict[str, Kind]:
-    """What `write` writes. A table without rows may have no columns."""
+    """What `write` writes."""
     tables = {
-        name: Partly({column: [kind] for column, kind in columns.items()})
-        for name, columns in TABLES.items()
+        name: {column: [kind] for column, kind in TABLES[name].items()}
+        for name in FRAMES
+        if name != OPERATIONS
     }
     return summary_kind() | {"tables": tables}

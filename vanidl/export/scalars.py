@@ -40,8 +40,8 @@ def write(run: Run, folder: Path) -> list[tuple[str, str]]:
             "record them with vanidl record."
         )
     written = []
-    for rank, rows in steps.dropna(subset=["end_s"]).groupby("rank", sort=False):
-        name = _folder_name(str(rank))
+    for process, rows in steps.dropna(subset=["end_s"]).groupby("process", sort=False):
+        name = _folder_name(str(process))
         writer = board.writer(str(folder / name))
         for tag, values in _curves(rows):
             for event in _events(board, run, rows, tag, values):
@@ -51,9 +51,9 @@ def write(run: Run, folder: Path) -> list[tuple[str, str]]:
     return written
 
 
-def _folder_name(rank: str) -> str:
-    """A name that is one folder, whatever host or process the rank is named after."""
-    return "".join(c if c.isalnum() or c in "-_" else "_" for c in rank) or "run"
+def _folder_name(process: str) -> str:
+    """A name that is one folder, whatever its host is called."""
+    return "".join(c if c.isalnum() or c in "-_" else "_" for c in process) or "run"
 
 
 def _curves(rows: pandas.DataFrame) -> Iterator[tuple[str, Floats]]:

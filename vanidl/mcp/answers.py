@@ -11,6 +11,7 @@ from vanidl.compare.report.json import comparison_object
 from vanidl.compare.runs import compare_runs
 from vanidl.errors import UsageError
 from vanidl.formatting.names import elided
+from vanidl.frames import plain_frame
 from vanidl.mcp.known_runs import KnownRuns
 from vanidl.report.json import summary_object
 from vanidl.run import Run
@@ -67,14 +68,15 @@ class Answers:
         opened = self._known.open(run)
         frame = opened.frame("steps")
         columns = [name for name in frame.columns if not name.startswith("slowest_files")]
-        rows = frame[columns].iloc[_window(first, count)].to_dict("records")
+        shown = frame[columns].iloc[_window(first, count)]
+        rows = plain_frame(shown).to_dict("records")
         return bounded(_ending(opened) | {"of": len(frame), "first": first, "steps": rows})
 
     def files(self, run: str, first: int = 0, count: int = 20) -> str:
         """Files, those with most time in I/O first: reads, writes, bytes, seconds, ranks."""
         opened = self._known.open(run)
-        rows = opened.frame("files").to_dict("records")
-        rows.sort(key=lambda row: (-_known_s(row["io_s"]), -row["bytes_read"], row["path"]))
+        rows = plain_frame(opened.frame("files")).to_dict("records")
+        rows.sort(key=lambda row: (-(row["io_s"] or 0.0), -row["bytes_read"], row["file"]))
         shown = rows[_window(first, count)]
         return bounded(_ending(opened) | {"of": len(rows), "first": first, "files": shown})
 
@@ -82,10 +84,6 @@ class Answers:
 def _ending(run: Run) -> Object:
     """That the program failed, before anything else of it; nothing where it did not."""
     return {"ending": run.answer.ending} if run.answer.ending else {}
-
-
-def _known_s(value: float | None) -> float:
-    return 0.0 if value is None or math.isnan(value) else value
 
 
 def _window(first: int, count: int) -> slice:

@@ -1,6 +1,7 @@
 """What each field of the JSON outputs means, and in which unit: one line a name.
 
-A name means the same wherever it stands; where it does not, the line names more of the path.
+A name means the same wherever it stands; where it does not, the line names more of the path, in
+which * is any one name.
 """
 
 from __future__ import annotations
@@ -52,7 +53,8 @@ def line_of(path: str) -> str:
         TypeError: none has.
     """
     names = path.split(".")
-    ends = (".".join(names[first:]) for first in range(len(names)))
+    whole = [path, *(f"{names[0]}.*.{name}" for name in names[2:])] if len(names) == 3 else [path]
+    ends = (*whole, *(".".join(names[first:]) for first in range(1, len(names))))
     found = next((end for end in ends if end in meanings()), None)
     if found is None:
         raise TypeError(f"{path}: no line of vanidl/schema/*_fields.py says what it means")

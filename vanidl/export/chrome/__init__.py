@@ -13,11 +13,11 @@ from itertools import islice
 from pathlib import Path
 from typing import IO
 
-from vanidl.analyses.frames import storable
 from vanidl.errors import UsageError
 from vanidl.export.chrome import counters, flows, slices, tracks
 from vanidl.files import atomic
 from vanidl.formatting.units import plural
+from vanidl.frames import storable
 from vanidl.model.selection import select
 from vanidl.model.trace import Trace
 from vanidl.run import Run

@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.analyses.frames import storable
 from vanidl.export.chrome.lanes import NestedLanes
 from vanidl.export.chrome.tracks import (
     DEVICE,
@@ -25,6 +24,7 @@ from vanidl.export.chrome.tracks import (
     Tracks,
     number_of,
 )
+from vanidl.frames import storable
 from vanidl.model.trace import Part, SpanKind, Spans, Trace
 from vanidl.viewer.rows import FlatLanes
 

@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from vanidl.analyses.frames import storable
+from vanidl.frames import storable
 from vanidl.model.trace import Process, Trace
 
 EPOCHS, STEPS, WAITS, HOST, DEVICE, IO = range(6)
