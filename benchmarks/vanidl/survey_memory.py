@@ -2,11 +2,15 @@
 
     python -m benchmarks.vanidl.survey_memory                      4,000 and 12,000 jobs
     python -m benchmarks.vanidl.survey_memory --jobs 20000 100000
+    python -m benchmarks.vanidl.survey_memory --empty 100000 300000
 
 Jobs are synthetic, of one log with the counters of 8 records each (tests/makers/large_logs.py).
 Each size goes on with the survey of the one before, as nights do, in a process of its own: peak of
 that process, and of its largest worker. A straight line through the last two gives the peak of
 100,000 jobs; the limit is 1 GB. Then a night of 100 more jobs, and one without any.
+
+With --empty all logs are empty files: peak, and what each file adds to that of the smallest survey,
+beside the bytes that its row takes in the table.
 """
 
 from __future__ import annotations
@@ -16,6 +20,7 @@ import tempfile
 from pathlib import Path
 
 import pandas as pd
+from pyarrow import parquet
 
 from benchmarks.measure import Measured, in_child
 from benchmarks.vanidl.survey import SURVEY, write_jobs
@@ -30,7 +35,12 @@ def main() -> None:
     """Prints a line for each size and each night."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--jobs", type=int, nargs="+", default=[4_000, 12_000])
-    sizes = sorted(parser.parse_args().jobs)
+    parser.add_argument("--empty", type=int, nargs="+", default=[], help="empty logs instead")
+    options = parser.parse_args()
+    if options.empty:
+        measure_empty(sorted(options.empty))
+        return
+    sizes = sorted(options.jobs)
     with tempfile.TemporaryDirectory(prefix="survey-") as folder:
         logs, out = Path(folder) / "logs", Path(folder) / "out"
         there, peaks = 0, []
@@ -48,6 +58,23 @@ def main() -> None:
         each = (peaks[-1] - peaks[-2]) / (sizes[-1] - sizes[-2])
         whole = peaks[-1] + each * (WANTED - sizes[-1])
         print(f"{each:,.0f} bytes a job: {WANTED:,} take {whole / 1e6:,.0f} MB (limit {LIMIT_MB})")
+
+
+def measure_empty(sizes: list[int]) -> None:
+    """A line for each number of empty logs, after one of ten of them."""
+    least = 0
+    for size in (10, *sizes):
+        with tempfile.TemporaryDirectory(prefix="survey-") as folder:
+            logs, out = Path(folder) / "logs", Path(folder) / "out"
+            for i in range(size):
+                path = logs / f"{i // 1000}" / f"u{i % 40}_train_id{i}-{i}_11-20-{i}-1_1.darshan"
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.touch()
+            done = in_child(SURVEY, logs, out)
+            row = parquet.read_table(out / "jobs.parquet").nbytes / size
+        least = least or done.peak_nbytes
+        each = (done.peak_nbytes - least) / size
+        report(f"{size:,} empty logs, {each:,.0f} bytes each (its row: {row:,.0f})", done, size)
 
 
 def require_read(out: Path, jobs: int) -> None:

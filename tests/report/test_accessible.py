@@ -16,10 +16,9 @@ from tests.makers import browser
 from tests.makers.accessibility import violations
 from vanidl.report.html import write_html
 from vanidl.survey.fleet import Fleet
-from vanidl.survey.jobs import Job
 from vanidl.survey.page import write_survey_page
-from vanidl.survey.rows import missing
-from vanidl.survey.table import table_of
+from vanidl.survey.rows import Job, missing
+from vanidl.survey.store import table_of
 
 pytestmark = pytest.mark.browser
 LOG = "day-35/me_train_images_id1035-10035_1-2-3-4_1.darshan"

@@ -32,8 +32,7 @@ from vanidl.schema import schema as making
 from vanidl.schema import schema_of
 from vanidl.schema.meanings import TABLES, line_of, meaning_of, meanings
 from vanidl.sections.evidence import EVIDENCE
-from vanidl.survey.jobs import Job
-from vanidl.survey.rows import missing
+from vanidl.survey.rows import Job, missing
 
 jsonschema = pytest.importorskip("jsonschema", reason="outputs are validated by jsonschema")
 RUNS = [*sorted(path.parent for path in DATA.glob("*/tb")), DATA / "torch_fetches", demo.RUN]

@@ -15,7 +15,7 @@ from vanidl.readers.run_json import write_record
 
 pytest.importorskip("pyarrow", reason="the table of jobs is Parquet")
 
-from vanidl.survey.anonymous import anonymous_rows
+from vanidl.survey.rows import anonymous_rows
 from vanidl.survey.survey import survey
 
 

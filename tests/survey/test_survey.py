@@ -16,6 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import google_crc32c
+import numpy as np
 import pytest
 
 from tests import ROOT
@@ -34,20 +35,16 @@ from vanidl.parallel.workers import LocalWorkers, local_workers
 from vanidl.readers.records import TracerLog
 from vanidl.report.json import summary_object
 from vanidl.run import open_run
-from vanidl.survey import Survey, survey, table
+from vanidl.survey import Survey, store, survey
 from vanidl.survey import rows as survey_rows
-from vanidl.survey.cache import RowCache
-from vanidl.survey.days import input_by_day
-from vanidl.survey.fleet import Fleet
+from vanidl.survey.fleet import Fleet, program_of
 from vanidl.survey.groups import GROUPS, group_figures
-from vanidl.survey.hours import program_of
-from vanidl.survey.jobs import Job, states_of
-from vanidl.survey.known_logs import Grouped, Identity, KnownLogs
+from vanidl.survey.logs import Grouped, KnownLogs, Listing, relate
 from vanidl.survey.page import TERMS, page
-from vanidl.survey.reports import place_of
-from vanidl.survey.rows import COLUMNS, MORE, Row, missing
-from vanidl.survey.survey import LIMITS
-from vanidl.survey.weeks import changes_figure
+from vanidl.survey.rows import COLUMNS, MORE, Job, Row, missing
+from vanidl.survey.store import RowCache, Rows, StoredTable, table_of, unread_schema, write_jobs
+from vanidl.survey.survey import LIMITS, place_of
+from vanidl.survey.trend import changes_figure, input_by_day
 
 survey_module = importlib.import_module("vanidl.survey.survey")
 pyarrow = pytest.importorskip("pyarrow", reason="the table of jobs is Parquet")
@@ -58,7 +55,7 @@ JOBS = 5
 
 def fleet(rows: Sequence[Row]) -> Fleet:
     """The rows as the page takes them."""
-    return Fleet(table.table_of(rows))
+    return Fleet(table_of(rows))
 
 
 @pytest.fixture(scope="module")
@@ -143,9 +140,9 @@ def test_the_table_of_many_jobs_has_the_cleaned_text_of_one_column_at_a_time(
     row = {name: text if type(value) is str else value for name, value in done.rows[-1].items()}
     many = 300
     texts = sum(value is text for value in row.values())
-    table.write(table.table_of([row]), tmp_path / "first.parquet")  # which imports what writes it
+    write_jobs([table_of([row])], tmp_path / "first.parquet")  # which imports what writes it
     tracemalloc.start()
-    table.write(table.table_of([row] * many), tmp_path / "many.parquet")
+    write_jobs([table_of([row] * many)], tmp_path / "many.parquet")
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert texts >= 4
@@ -182,7 +179,12 @@ def test_only_a_job_whose_log_changed_is_redone(folder: Path, tmp_path: Path) ->
 
 def known(folder: Path, paths: Sequence[str], read) -> Grouped:
     """The jobs of some logs, as a survey asks for them."""
-    return KnownLogs(folder, "", states_of(paths), kept=True).grouped(read)
+    return KnownLogs(folder, "", Listing.of(paths), kept=True).grouped(read)
+
+
+def read_logs(paths: Sequence[str]) -> list[TracerLog]:
+    """Who wrote the logs of which that can be said."""
+    return [log for _, log, _ in survey_rows.identities(paths) if log is not None]
 
 
 def test_only_new_and_changed_logs_are_opened_again(folder: Path, tmp_path: Path) -> None:
@@ -190,27 +192,31 @@ def test_only_new_and_changed_logs_are_opened_again(folder: Path, tmp_path: Path
     bad = [path for path in paths if "bad_x" in path]
     opened: list[str] = []
 
-    def read(some: Sequence[str]) -> list[Identity]:
+    def read(some: Sequence[str]) -> list[TracerLog]:
         opened.extend(some)
-        return survey_rows.identities(some)
+        return read_logs(some)
 
     first = known(tmp_path, paths, read)
     assert opened == paths
-    assert (len(first.jobs), first.settled) == (JOBS, [])
+    assert (len(first.new), first.settled) == (JOBS, [])
     opened.clear()
     again = known(tmp_path, paths, read)
     assert opened == bad  # which nobody can read
-    assert sorted(again.settled) == sorted(job.key for job in first.jobs)
-    assert again.jobs == []
-    kept = KnownLogs(tmp_path, "", states_of(paths), kept=True)
-    assert kept.jobs([job.key for job in first.jobs]) == first.jobs
+    assert sorted(again.settled) == sorted(first.new)
+    assert again.new == []
+    kept = KnownLogs(tmp_path, "", Listing.of(paths), kept=True)
+    jobs = list(kept.jobs(first.new))
+    assert [job.key for job in jobs] == first.new
+    assert [path for job in jobs for path in job.paths] == [
+        path for path in paths if path not in bad
+    ]
     Path(paths[1]).touch()
     opened.clear()
     changed = known(tmp_path, paths[:2], read)
     assert opened == [*bad, paths[1]]
-    assert (len(changed.jobs), changed.settled) == (1, [])
+    assert (len(changed.new), changed.settled) == (1, [])
     nothing = known(tmp_path, [], read)
-    assert (nothing.jobs, nothing.settled, nothing.unread) == ([], [], [])
+    assert (nothing.new, nothing.settled) == ([], [])
 
 
 @pytest.mark.parametrize("at", [0, 5, 40, -2000, -1])
@@ -218,29 +224,29 @@ def test_what_is_known_of_logs_is_believed_only_where_it_is_whole(
     folder: Path, tmp_path: Path, at: int
 ) -> None:
     paths = sorted(str(path) for path in folder.rglob("me_*.darshan"))
-    expected = known(tmp_path, paths, survey_rows.identities)
+    expected = known(tmp_path, paths, read_logs)
     file = tmp_path / "logs.known"
     whole = file.read_bytes()
     damaged = bytearray(whole)
     damaged[at] ^= 1
     for content in (damaged, whole[:at], b""):
         file.write_bytes(content)
-        assert known(tmp_path, paths, survey_rows.identities) == expected
-    assert known(tmp_path, paths, survey_rows.identities).jobs == []
+        assert known(tmp_path, paths, read_logs) == expected
+    assert known(tmp_path, paths, read_logs).new == []
 
 
 def test_many_known_logs_take_little_memory(folder: Path, tmp_path: Path) -> None:
     """Of logs that are known none is an object: their names, sizes and times are, twice."""
     many = 1_000
     (path,) = map(str, folder.glob("day1/*.darshan"))
-    ((_, log, why),) = survey_rows.identities([path])
+    (log,) = read_logs([path])
     logs = {f"{path}.{i}": replace(log, path=f"{path}.{i}", user_id=i) for i in range(many)}
-    known(tmp_path, list(logs), lambda some: [(p, logs[p], why) for p in some])
+    known(tmp_path, list(logs), lambda some: [logs[p] for p in some])
     nbytes = (tmp_path / "logs.known").stat().st_size
-    states = states_of(logs)
+    listing = Listing.of(logs)
     tracemalloc.start()
     try:
-        found = KnownLogs(tmp_path, "", states, kept=True).grouped(lambda _: [])
+        found = KnownLogs(tmp_path, "", listing, kept=True).grouped(lambda _: [])
         assert tracemalloc.get_traced_memory()[1] < 2 * nbytes
     finally:
         tracemalloc.stop()
@@ -272,28 +278,47 @@ def test_jobs_of_logs_that_come_and_go_by_night_are_those_of_all_logs(
     folder: Path, tmp_path: Path, seed: int
 ) -> None:
     draw = random.Random(seed)
-    ((_, like, _),) = survey_rows.identities([str(next(folder.glob("day1/*.darshan")))])
+    (like,) = read_logs([str(next(folder.glob("day1/*.darshan")))])
     logs = drawn_logs(draw, like, draw.choice([6, 12, 25]))
     for night in range(6):
         there = draw.sample(sorted(logs), draw.randrange(len(logs) // 2, len(logs) + 1))
-        states = {path: f"{path}\0{draw.randrange(20) // 19}" for path in there}
-        kept = KnownLogs(tmp_path, "", states, kept=True)
-        found = kept.grouped(lambda some: [(path, logs[path], "") for path in some])
-        jobs = [*found.jobs, *kept.jobs(found.settled)]
+        changed = np.array([draw.randrange(20) // 19 for _ in there], np.int64)
+        listing = Listing(sorted(there), np.zeros(len(there), np.int64), changed)
+        kept = KnownLogs(tmp_path, "", listing, kept=True)
+        found = kept.grouped(lambda some: [logs[path] for path in some])
+        jobs = list(kept.jobs([*found.new, *found.settled]))
         expected = group([logs[path] for path in sorted(there)], ()) if there else ()
         assert sorted(job.paths for job in jobs) == sorted(
             tuple(sorted(log.path for log in one.logs)) for one in expected
         )
         assert {job.id for job in jobs} == {"+".join(one.job_ids) for one in expected}
         if night == 4:  # and one in which nothing happens
-            again = KnownLogs(tmp_path, "", states, kept=True).grouped(lambda _: [])
-            assert (again.jobs, len(again.settled)) == ([], len(jobs))
+            again = KnownLogs(tmp_path, "", listing, kept=True).grouped(lambda _: [])
+            assert (again.new, len(again.settled)) == ([], len(jobs))
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_logs_are_related_as_a_search_among_all_pairs_relates_them(seed: int) -> None:
+    draw = np.random.default_rng(seed)
+    many = int(draw.integers(1, 30))
+    user = draw.integers(0, 2, many)
+    run = 10 * user + draw.integers(0, 9, many)
+    begin = draw.integers(0, 200, many)
+    lifetimes = np.stack([begin, begin + draw.integers(0, 12, many)])
+    near = (user[:, None] == user) & (
+        (run[:, None] == run)
+        | ((begin[:, None] <= lifetimes[1]) & (begin <= lifetimes[1][:, None]))
+    )
+    for _ in range(many):
+        near = near @ near
+    found = relate(run, user, lifetimes)
+    assert np.array_equal(found[:, None] == found, near)
 
 
 def test_where_names_may_not_stay_nothing_is_known(folder: Path, tmp_path: Path) -> None:
     paths = [str(path) for path in folder.rglob("me_*.darshan")]
-    found = KnownLogs(tmp_path, "", states_of(paths), kept=False).grouped(survey_rows.identities)
-    assert len(found.jobs) == JOBS
+    found = KnownLogs(tmp_path, "", Listing.of(paths), kept=False).grouped(read_logs)
+    assert len(found.new) == JOBS
     assert not list(tmp_path.iterdir())
 
 
@@ -301,7 +326,20 @@ def kept_rows(output: Path, keys: Iterable[str]) -> dict[str, Row]:
     """The rows of those keys that are in the folder of a survey."""
     cache = RowCache(output)
     there = [key for key in keys if key in cache]
-    return dict(zip(there, cache.table(there).to_pylist(), strict=True))
+    return dict(zip(there, rows_of(cache, there), strict=True))
+
+
+def rows_of(cache: RowCache, keys: Sequence[str]) -> list[Row]:
+    """The rows of some jobs, in the order of the keys."""
+    ordered = cache.by_start(keys, Rows(unread_schema()))
+    by_start = [row for table in ordered.tables() for row in table.to_pylist()]
+    assert [starts(row) for row in by_start] == sorted(map(starts, by_start))
+    return [by_start[place] for place in np.argsort(ordered.order).tolist()]
+
+
+def starts(row: Row) -> tuple[str, str]:
+    """What rows are ordered by."""
+    return row["start"] or "", row["first_log"]
 
 
 @pytest.fixture
@@ -318,14 +356,14 @@ def settled(tmp_path: Path, done) -> dict[str, Row]:
 def test_rows_of_every_night_settle_in_one_file(tmp_path: Path, settled, monkeypatch) -> None:
     assert [path.name for path in (tmp_path / "done").iterdir()] == ["jobs.known"]
     assert kept_rows(tmp_path, settled) == settled
-    monkeypatch.setattr("vanidl.survey.cache._MOST_ROWS", 2)
+    monkeypatch.setattr(store, "MOST_ROWS", 2)
     cache = RowCache(tmp_path)
     new = {f"{key}c": row for key, row in settled.items()}
     for key, row in new.items():
         cache.add({key: row})
     both = settled | new
     keys = sorted(both, reverse=True)
-    assert cache.table(keys).to_pylist() == [both[key] for key in keys]
+    assert rows_of(cache, keys) == [both[key] for key in keys]
     assert kept_rows(tmp_path, keys) == both  # before they settle, and after
     cache.settle()
     assert kept_rows(tmp_path, keys) == both
@@ -374,6 +412,47 @@ def test_no_settled_row_is_an_object(tmp_path: Path, done) -> None:
     assert peak < (tmp_path / "done" / "jobs.known").stat().st_size + 300 * len(rows)
 
 
+def test_jobs_that_could_not_be_read_stand_in_turn_with_the_others(
+    tmp_path: Path, done, monkeypatch
+) -> None:
+    monkeypatch.setattr(store, "MOST_ROWS", 3)
+    monkeypatch.setattr(store, "_ROW_GROUP", 4)
+    cache, unread = RowCache(tmp_path), Rows(unread_schema())
+    read = {f"{i}": row | {"first_log": f"{i}"} for i, row in enumerate(done.rows)}
+    read |= {
+        f"{i}+": row | {"start": None, "first_log": f"{i}+"} for i, row in enumerate(done.rows)
+    }
+    lost = [missing(Job(None, (name,), "", ""), "gone") for name in "b6d1c2e"]
+    cache.add(read)
+    for row in lost:
+        unread.add(row)
+    write_jobs(cache.by_start(list(read), unread).tables(), tmp_path / "jobs")
+    whole = parquet.read_table(tmp_path / "jobs")
+    expected = sorted([*read.values(), *lost], key=starts)
+    assert whole.to_pylist() == expected
+    stored = StoredTable(tmp_path / "jobs")
+    assert stored.num_rows == len(expected)
+    for name in whole.column_names:
+        assert stored.column(name).equals(whole.column(name))
+    for places in ([], [3], [17, 2, 9, 2, 0]):
+        assert stored.take(np.array(places, np.intp)).to_pylist() == [expected[i] for i in places]
+
+
+def test_of_many_jobs_that_could_not_be_read_few_are_objects(monkeypatch) -> None:
+    monkeypatch.setattr(store, "MOST_ROWS", 50)
+    row = missing(Job(None, ("a",), "", ""), "gone")
+    peaks = []
+    for many in (100, 2000):
+        unread = Rows(unread_schema())
+        tracemalloc.start()
+        for i in range(many):
+            unread.add(row | {"first_log": f"{i}"})
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+        assert unread.table().nbytes < 60 * many
+    assert peaks[1] < 2 * peaks[0]
+
+
 def test_a_damaged_file_of_what_is_done_is_redone(tmp_path: Path) -> None:
     kept = RowCache(tmp_path)
     job = Job("1", ("a",), "", "key")
@@ -420,7 +499,7 @@ def test_a_job_that_takes_too_long_is_given_up_and_tried_again(tmp_path, monkeyp
     cache.add({"key": row})
     assert kept_rows(tmp_path, ["key"]) == {}
     cache.settle()
-    assert cache.table(["key"]).to_pylist() == [row]
+    assert rows_of(cache, ["key"]) == [row]
     assert kept_rows(tmp_path, ["key"]) == {}
 
 
@@ -462,7 +541,7 @@ def test_nights_in_any_order_leave_what_one_night_leaves(
         on_dask = dask and i == len(nights) - 1
         options = ExecutorOptions(workers=2) if on_dask else None
         with monkeypatch.context() as cut:
-            cut.setattr(survey_module, "_written", stop)
+            cut.setattr(survey_module, "write_jobs", stop)
             with pytest.raises(KeyboardInterrupt):
                 survey(logs, out)
         done = survey(logs, out, executor_options=options)
@@ -751,9 +830,7 @@ def test_a_log_that_is_named_itself_has_its_name(folder: Path, tmp_path: Path) -
 def test_the_terminal_separates_thousands(
     folder: Path, tmp_path: Path, capsys, monkeypatch
 ) -> None:
-    done = Survey(
-        table.table_of([missing(Job("", ("x",), "", ""), "")]), 12_345, tmp_path, tmp_path
-    )
+    done = Survey(1, 1, 12_345, tmp_path, tmp_path)
     monkeypatch.setattr("vanidl.commands.survey.survey", lambda *_, **__: done)
     assert main(["survey", "x", "-o", str(tmp_path)]) == 1  # that one job could not be read
     assert "12,345 done before" in capsys.readouterr().out
@@ -855,7 +932,7 @@ def test_columns_say_what_the_schema_says(done) -> None:
 
 
 def test_a_survey_in_which_nothing_could_be_read_fails(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("vanidl.survey.cache._MOST_ROWS", 40)
+    monkeypatch.setattr(store, "MOST_ROWS", 40)
     logs = tmp_path / "logs"
     logs.mkdir()
     for i in range(50):  # more than are objects at one time

@@ -21,10 +21,9 @@ from vanidl.report.brief import brief, plain
 from vanidl.report.first_screen import first_screen
 from vanidl.sections import figures
 from vanidl.survey.fleet import Fleet
-from vanidl.survey.jobs import Job
 from vanidl.survey.page import page
-from vanidl.survey.rows import missing
-from vanidl.survey.table import table_of
+from vanidl.survey.rows import Job, missing
+from vanidl.survey.store import table_of
 from vanidl.wording.headline import headline
 
 EXTREMES = (0.0, 1.0, None, 1e9)

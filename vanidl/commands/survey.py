@@ -32,7 +32,7 @@ def run(options: argparse.Namespace) -> int:
             names=options.names,
             reports=max(options.reports, 0),
         )
-    jobs, unread = len(done.table), done.unread
+    jobs, unread = done.jobs, done.unread
     said = [plural(jobs, "job")]
     said += [f"{count(done.kept)} done before"] if done.kept else []
     said += [f"{count(unread)} could not be read (column problem)"] if unread else []

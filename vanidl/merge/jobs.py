@@ -46,7 +46,7 @@ def group(logs: Sequence[TracerLog], profiles: Sequence[ProfileTrace]) -> tuple[
 
     A profile that fits no log joins the run where there is only one.
     """
-    links = _Links(len(logs) + len(profiles))
+    links = Links(len(logs) + len(profiles))
     for i, j in (*_log_links(logs), *launches(logs), *_profile_links(logs, profiles)):
         links.join(i, j)
     _adopt_started(logs, links)
@@ -151,7 +151,7 @@ def _apart(
     return parts
 
 
-class _Links:
+class Links:
     """Disjoint sets of 0..n-1, each known by its smallest member.
 
     Not scipy's connected components: links are added by the sets found so far, and every
@@ -162,15 +162,18 @@ class _Links:
         self._parent = list(range(n))
 
     def root(self, i: int) -> int:
+        """The smallest member of the set of a member."""
         while self._parent[i] != i:
             self._parent[i] = i = self._parent[self._parent[i]]
         return i
 
     def join(self, i: int, j: int) -> None:
+        """Makes the sets of two members one."""
         i, j = self.root(i), self.root(j)
         self._parent[max(i, j)] = min(i, j)
 
     def sets(self) -> list[list[int]]:
+        """The members of each set."""
         found: dict[int, list[int]] = {}
         for i in range(len(self._parent)):
             found.setdefault(self.root(i), []).append(i)
@@ -281,7 +284,7 @@ def launches(logs: Sequence[TracerLog]) -> Iterator[tuple[int, int]]:
                     yield i, j
 
 
-def _adopt_started(logs: Sequence[TracerLog], links: _Links) -> None:
+def _adopt_started(logs: Sequence[TracerLog], links: Links) -> None:
     """Joins processes that a Python program started to the only run around them."""
     mains = [
         i for i, log in enumerate(logs) if not (HELPER.search(log.command) or _is_program(log))

@@ -1,8 +1,8 @@
 """Many jobs of one machine: one row per job, and one page for all.
 
-`jobs` finds which logs are one job, `rows` turns a job into a row, `survey` distributes jobs over
-processes or a Dask cluster, `cache` holds the rows that are done, `page` draws the page,
-`groups` and `weeks` its answers: who loses most hours to input, and what changed.
+`logs` finds which logs are one job, `rows` turns a job into a row, `survey` distributes jobs over
+processes or a Dask cluster, `store` holds the rows that are done. `page` draws what `fleet` adds
+up: `groups` says who loses most hours to input, `trend` what changed.
 """
 
 from __future__ import annotations

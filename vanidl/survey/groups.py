@@ -11,13 +11,15 @@ from vanidl.figures.downsample import n_of_m
 from vanidl.figures.figure import Column, Figure, Table
 from vanidl.formatting.names import elided
 from vanidl.formatting.units import Cell, Link, count, plural
-from vanidl.survey.fleet import Fleet, Parts, labelled
-from vanidl.survey.hours import (
+from vanidl.survey.fleet import (
+    Fleet,
     HoursOf,
+    Parts,
     by_file_system,
     by_program,
     by_user,
     hours_of,
+    labelled,
     with_input,
 )
 from vanidl.survey.rows import Row

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from vanidl.analyses import analyse
+from vanidl.anonymize.pseudonyms import Pseudonyms
 from vanidl.breakdown.account import MEAN, RUN
 from vanidl.breakdown.causes import STORAGE
 from vanidl.breakdown.sources.data_reads import count_hosts, sum_data_reads
@@ -21,13 +24,38 @@ from vanidl.readers import run_json
 from vanidl.readers.darshan.log import read_identity
 from vanidl.readers.darshan.run import LOG
 from vanidl.readers.discover import Found, kind_by_name
+from vanidl.readers.file_names import darshan_name
 from vanidl.readers.records import TracerLog
 from vanidl.report.json import summary_object
 from vanidl.run import Run
 from vanidl.schema import Kind
-from vanidl.survey.jobs import Job
 
 Row = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """The logs of one job; `key` changes when one of them does."""
+
+    id: str | None
+    paths: tuple[str, ...]
+    root: str  # the folder that is surveyed
+    key: str
+    user_id: int | None = None  # of a log; None: nothing says
+
+    @property
+    def first(self) -> str:
+        """The first path, relative to the folder."""
+        return os.path.relpath(self.paths[0], self.root)
+
+    @property
+    def user(self) -> str | None:
+        """Whose job it is, by the names of logs, or "uid 1000"; None: neither says."""
+        named = darshan_name(self.paths[0])
+        if named:
+            return named.user
+        return None if self.user_id is None else f"uid {self.user_id}"
+
 
 COLUMNS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("job", "string", ("job", "id")),
@@ -169,6 +197,8 @@ _TYPES: dict[str, tuple[type, ...]] = {
 }  # fmt: skip
 _ITEMS: dict[str, tuple[type, ...]] = {"strings": (str,), "doubles": (float, int, type(None))}
 ALWAYS = ("logs", "first_log")
+PLACE = ("job", "user", *ALWAYS, "problem")
+"""What is known of a job that could not be read."""
 
 
 def missing(job: Job, problem: str) -> Row:
@@ -254,3 +284,27 @@ def _at(content: Mapping[str, Any], place: Sequence[str]) -> Any:  # noqa: ANN40
             return None
         value = value[name]
     return value
+
+
+def anonymous_rows(rows: Sequence[Row], root: Path, names: Pseudonyms) -> list[Row]:
+    """The rows, in the same order and with the same numbers, with pseudonyms for names."""
+    return [_anonymous(row, root, names) for row in rows]
+
+
+def _anonymous(row: Row, root: Path, names: Pseudonyms) -> Row:
+    names.path(str(root / row["first_log"]), "log")  # which the problem names
+    problem, command, workload = row["problem"], row["command"], row["workload"]
+    return row | {
+        "job": names.job(row["job"]),
+        "command": command and names.command(command),
+        "user": row["user"] and names.user(row["user"]),
+        "input_file_systems": _file_systems(row["input_file_systems"], names),
+        "first_log": names.path(row["first_log"], "log"),
+        "workload": workload and names.text(workload),
+        "problem": problem and names.text(problem),
+        "last_error": None,
+    }
+
+
+def _file_systems(kinds: Sequence[str] | None, names: Pseudonyms) -> list[str] | None:
+    return None if kinds is None else [names.file_system(kind) for kind in kinds]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from os import PathLike
@@ -13,56 +15,76 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from vanidl.analyses import analyse
 from vanidl.anonymize.pseudonyms import Pseudonyms
-from vanidl.errors import InputError, UsageError
+from vanidl.anonymize.trace import anonymous
+from vanidl.encoding.one_file import read_one
+from vanidl.errors import InputError, UsageError, VanidlError
 from vanidl.files.arrow import require_arrow
 from vanidl.formatting.names import printable
+from vanidl.merge.load import Inputs, trace_of
 from vanidl.parallel.executors import ExecutorOptions, open_executor, run_batches
-from vanidl.parallel.limits import Limits
+from vanidl.parallel.limits import Limits, TimeLimit, limited
 from vanidl.readers import darshan, discover, dlio
 from vanidl.readers.format import Progress
-from vanidl.survey import table
-from vanidl.survey.anonymous import anonymous_rows
-from vanidl.survey.cache import FOLDER, RowCache
+from vanidl.readers.records import TracerLog
+from vanidl.report.html import render_html
+from vanidl.report.page import write_page
+from vanidl.run import Run
 from vanidl.survey.fleet import Fleet
-from vanidl.survey.jobs import Job, batches, results_of, states_of
-from vanidl.survey.known_logs import Identity, KnownLogs
-from vanidl.survey.listing import worst_first
-from vanidl.survey.page import write_survey_page
-from vanidl.survey.reports import place_of, report_texts, write_report
-from vanidl.survey.rows import Row, identities, missing, rows
+from vanidl.survey.logs import KnownLogs, Listing, batches, results_of
+from vanidl.survey.page import worst_first, write_survey_page
+from vanidl.survey.rows import Job, Row, anonymous_rows, found_of, identities, missing, rows
+from vanidl.survey.store import (
+    FOLDER,
+    Ordered,
+    RowCache,
+    Rows,
+    StoredTable,
+    unread_schema,
+    write_jobs,
+)
 
 LOGS_A_BATCH = 32
 MOST_LEVELS = 10
 """Repositories of results have them eight levels below."""
 LIMITS = Limits()
 """What each job may take: a log of a hundred million operations takes half of it."""
+REPORTS = "reports"
 
 _KILLED = (
     "the process that read it ended twice before it was done, by a crash or in one call that took "
     "longer than its time; look at its logs with vanidl check"
 )
+_UNSAFE = re.compile(r"[^A-Za-z0-9+-]+")
+_LONGEST_NAME = 40
 
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """All jobs by start, a pyarrow.Table with a row for each; `kept` of them were done before."""
+    """How many jobs there are, and where they are told; `kept` of them were done before.
 
-    table: Any
+    Of `unread` jobs there is no more than what they could not be read for.
+    """
+
+    jobs: int
+    unread: int
     kept: int
     parquet: Path
     page: Path
     reports: tuple[Path, ...] = ()  # of the jobs with most time in I/O, that one first
 
     @property
+    def table(self) -> Any:  # noqa: ANN401 - pyarrow has no types
+        """All jobs by start, those of an unknown one first: a pyarrow.Table, read again."""
+        from pyarrow import parquet
+
+        return parquet.read_table(self.parquet)
+
+    @property
     def rows(self) -> tuple[Row, ...]:
         """The rows of the table as plain values."""
         return tuple(self.table.to_pylist())
-
-    @property
-    def unread(self) -> int:
-        """How many jobs could not be read."""
-        return len(self.table) - int(self.table.column("problem").null_count)
 
 
 def survey(
@@ -88,22 +110,31 @@ def survey(
         VanidlError: the output cannot be written.
     """
     require_arrow("a survey needs")
-    tell = progress or _silent
     root, target = Path(folder), Path(output)
     base = root if root.is_dir() else root.parent
-    results, paths = _found_below(root, base)
-    if names is not None:
-        _refuse_names(target)
+    results, listing = _list_below(root, base)
+    if names is not None and (target / FOLDER).exists():
+        raise UsageError(
+            f"-o {printable(str(target))}: expected a folder for a survey with --anonymize, found "
+            "one with rows that hold names; choose another."
+        )
     with open_executor(executor_options or ExecutorOptions()) as executor:
-        work = _Work(limits, names, executor, tell)
-        read = _read(base, target, results, paths, work)
-        done, place = _shown(read.table, root, base, names)
-        fleet = Fleet(done)
-        first = worst_first(fleet)[:reports].tolist()
-        worst = list(zip(first, read.jobs(first), strict=True))
-        links = _write_reports(worst, fleet, target, work)
-    files = _written(done, place, target, links)
-    return Survey(done, read.kept, *files, tuple(target / link for link in links.values()))
+        work = _Work(limits, names, executor, progress or _silent)
+        ordered, read = _read(base, target, results, listing, work)
+
+        # The table first: the page is made of its columns, one at a time.
+        parquet, page = target / "jobs.parquet", target / "fleet.html"
+        shown = None if names is None else partial(anonymous_rows, root=base, names=names)
+        write_jobs(ordered.tables(), parquet, shown)
+        del ordered
+        fleet = Fleet(StoredTable(parquet))
+        worst = worst_first(fleet)[:reports].tolist()
+        links = _write_reports(worst, read.jobs(worst), fleet, target, work)
+    place = str(root) if names is None else names.folder(str(root))
+    write_survey_page(fleet, place, page, links)
+    unread = int(fleet.known("problem").sum())
+    written = tuple(target / link for link in links.values())
+    return Survey(len(fleet), unread, read.kept, parquet, page, written)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,104 +149,27 @@ class _Work:
 
 @dataclass(frozen=True, slots=True)
 class _Read:
-    """The table of all jobs by start, and the key of each; `kept` of them were done before.
+    """Keys of the jobs that were read, and all in their order; `kept` were done before."""
 
-    `others` are the jobs by key that `known` has not.
-    """
-
-    table: Any
+    order: NDArray[np.int64]
     keys: Sequence[str]
     kept: int
     known: KnownLogs
-    others: dict[str, Job]
+    results: dict[str, Job]
 
     def jobs(self, places: Sequence[int]) -> list[Job]:
-        """Jobs by their places in the table."""
-        keys = [self.keys[place] for place in places]
-        known = [key for key in keys if key not in self.others]
-        found = self.others | dict(zip(known, self.known.jobs(known), strict=True))
+        """Jobs that were read, by their places in the table."""
+        keys = [self.keys[place] for place in self.order[places].tolist()]
+        others = {key for key in keys if key not in self.results}
+        found = self.results | {job.key: job for job in self.known.jobs(others)}
         return [found[key] for key in keys]
 
 
-def _read(
-    root: Path, target: Path, results: Sequence[Job], paths: Sequence[str], work: _Work
-) -> _Read:
-    cache = RowCache(target, kept=work.names is None)
-    known = KnownLogs(target / FOLDER, str(root), states_of(paths), kept=work.names is None)
-    found = known.grouped(partial(_identities, executor=work.executor, tell=work.tell))
-    settled = [key for key in found.settled if key in cache]
-    lost = [key for key in found.settled if key not in cache]
-    jobs = [*known.jobs(lost), *found.jobs, *results]
-    new = [job for job in jobs if job.key not in cache]
-    _read_jobs(new, cache, work)
-    cache.settle()
-    others = {job.key: job for job in (*jobs, *(job for job, _ in found.unread))}
-    done = cache.table(
-        [*settled, *(job.key for job in jobs)], (missing(job, why) for job, why in found.unread)
-    )
-    order = _by_start(done)
-    keys = [*settled, *others]
-    kept = len(settled) + len(jobs) - len(new)
-    return _Read(done.take(order), [keys[i] for i in order.tolist()], kept, known, others)
-
-
-def _by_start(done: Any) -> NDArray[np.int64]:  # noqa: ANN401 - pyarrow has no types
-    """Places of the jobs in their order, those of an unknown start first."""
-    import pyarrow
-    from pyarrow import compute
-
-    start = compute.fill_null(done.column("start"), "")
-    keys = pyarrow.table({"start": start, "first_log": done.column("first_log")})
-    by = [(name, "ascending") for name in keys.column_names]
-    order: NDArray[np.int64] = compute.sort_indices(keys, sort_keys=by).to_numpy().astype(np.int64)
-    return order
-
-
-_Indexed = tuple[int, Job]  # index of its row, and the job
-
-
-def _write_reports(
-    worst: Sequence[_Indexed], fleet: Fleet, target: Path, work: _Work
-) -> dict[int, str]:
-    """Where the reports went that could be made, relative to the page, by the index of the row."""
-    rows = fleet.rows([i for i, _ in worst])
-    places = {
-        i: place_of(rank, row)
-        for rank, ((i, _), row) in enumerate(zip(worst, rows, strict=True), 1)
-    }
-    made = set()
-    texts_of = partial(report_texts, limits=work.limits, names=work.names)
-    one_each = [[one] for one in worst]
-    for some, texts in run_batches(texts_of, one_each, work.executor, lambda _: ""):
-        for (i, _), text in zip(some, texts, strict=True):
-            if text:
-                write_report(text, target / places[i])
-                made.add(i)
-    work.tell("reports", len(made), len(worst))
-    return {i: place for i, place in places.items() if i in made}
-
-
-def _shown(done: Any, root: Path, base: Path, names: Pseudonyms | None) -> tuple[Any, str]:  # noqa: ANN401
-    """The table and the folder as the outputs have them: with names under pseudonyms."""
-    if names is None:
-        return done, str(root)
-    public = table.table_of(anonymous_rows(done.to_pylist(), base, names))
-    return public, names.folder(str(root))
-
-
-def _written(done: Any, place: str, target: Path, links: Mapping[int, str]) -> tuple[Path, Path]:  # noqa: ANN401
-    """The table and the page of the jobs."""
-    parquet, page = target / "jobs.parquet", target / "fleet.html"
-    table.write(done, parquet)
-    write_survey_page(Fleet(done), place, page, links)
-    return parquet, page
-
-
-def _found_below(root: Path, base: Path) -> tuple[list[Job], list[str]]:
+def _list_below(root: Path, base: Path) -> tuple[list[Job], Listing]:
     """Results of benchmarks, each a job, and the logs that lie beside none; names begin at base."""
-    found = discover.find(root, max_depth=MOST_LEVELS)
+    found = discover.find_paths(root, max_depth=MOST_LEVELS)
     logs, results = (
-        [str(path) for files in found.of(known).values() for path in files]
+        [path for kind in known.kinds for path in found.get(kind.name, ())]
         for known in (darshan.FORMAT, dlio.FORMAT)
     )
     if not logs and not results:
@@ -223,36 +177,103 @@ def _found_below(root: Path, base: Path) -> tuple[list[Job], list[str]]:
             f"{root}: expected Darshan logs of jobs or results of DLIO, found none; name their "
             "folder."
         )
-    return results_of(str(base), results, logs)
+    jobs, rest = results_of(str(base), results, logs)
+    return jobs, Listing.of(rest)
 
 
-def _refuse_names(target: Path) -> None:
-    if (target / FOLDER).exists():
-        raise UsageError(
-            f"-o {printable(str(target))}: expected a folder for a survey with --anonymize, found "
-            "one with rows that hold names; choose another."
-        )
+def _read(
+    root: Path, target: Path, results: Sequence[Job], listing: Listing, work: _Work
+) -> tuple[Ordered, _Read]:
+    cache = RowCache(target, kept=work.names is None)
+    known = KnownLogs(target / FOLDER, str(root), listing, kept=work.names is None)
 
+    # Which logs are one job; of what cannot be opened there is no more than why.
+    unread = Rows(unread_schema())
 
-def _identities(paths: Sequence[str], executor: Executor, tell: Progress) -> list[Identity]:
-    found: list[Identity] = []
-    size = 4 * LOGS_A_BATCH
-    groups = [list(paths[i : i + size]) for i in range(0, len(paths), size)]
-    for _, results in run_batches(identities, groups, executor, lambda path: (path, None, _KILLED)):
-        found += results
-        tell("Darshan logs", len(found), len(paths))
-    return found
+    def opened(paths: Sequence[str]) -> Iterator[TracerLog]:
+        size, done = 4 * LOGS_A_BATCH, 0
+        groups = (list(paths[i : i + size]) for i in range(0, len(paths), size))
+        for _, found in run_batches(identities, groups, work.executor, _lost_identity):
+            for path, log, why in found:
+                if log is None:
+                    unread.add(missing(known.unread(path), why))
+                else:
+                    yield log
+            done += len(found)
+            work.tell("Darshan logs", done, len(paths))
 
+    found = known.grouped(opened)
 
-def _read_jobs(jobs: Sequence[Job], cache: RowCache, work: _Work) -> None:
+    # What of them is not done yet.
+    keys = [*found.settled, *found.new, *(job.key for job in results)]
+    new = {key for key in keys if key not in cache}
+    jobs = (*known.jobs(new), *(job for job in results if job.key in new))
     done = 0
     within = partial(rows, limits=work.limits)
-    parts = list(batches(jobs, LOGS_A_BATCH))
-    lost = partial(missing, problem=_KILLED)
-    for some, results in run_batches(within, parts, work.executor, lost):
-        cache.add({job.key: row for job, row in zip(some, results, strict=True)})
+    lost_row = partial(missing, problem=_KILLED)
+    parts = batches(jobs, LOGS_A_BATCH)
+    for some, read in run_batches(within, parts, work.executor, lost_row):
+        cache.add({job.key: row for job, row in zip(some, read, strict=True)})
         done += len(some)
-        work.tell("jobs", done, len(jobs))
+        work.tell("jobs", done, len(new))
+    cache.settle()
+    ordered = cache.by_start(keys, unread)
+    by_key = {job.key: job for job in results}
+    return ordered, _Read(ordered.order, keys, len(keys) - len(new), known, by_key)
+
+
+def _lost_identity(path: str) -> tuple[str, None, str]:
+    return path, None, _KILLED
+
+
+def _write_reports(
+    places: Sequence[int], jobs: Sequence[Job], fleet: Fleet, target: Path, work: _Work
+) -> dict[int, str]:
+    """Where the reports of jobs went that could be made, relative to the page, by their places."""
+    links = {
+        place: place_of(rank, row)
+        for rank, (place, row) in enumerate(zip(places, fleet.rows(places), strict=True), 1)
+    }
+    made = set()
+    texts_of = partial(report_texts, limits=work.limits, names=work.names)
+    one_each = [[one] for one in zip(places, jobs, strict=True)]
+    for some, texts in run_batches(texts_of, one_each, work.executor, lambda _: ""):
+        for (place, _), text in zip(some, texts, strict=True):
+            if text:
+                path = target / links[place]
+                with suppress(OSError):  # writing says why it is not possible
+                    path.parent.mkdir(exist_ok=True)
+                write_page(text, path)
+                made.add(place)
+    work.tell("reports", len(made), len(places))
+    return {place: link for place, link in links.items() if place in made}
+
+
+def place_of(rank: int, row: Row) -> str:
+    """Where the report of a job goes, relative to the page: `reports/001-446325.html`."""
+    name = _UNSAFE.sub("-", row["job"] or "job")[:_LONGEST_NAME].strip("-")
+    return f"{REPORTS}/{rank:03}-{name or 'job'}.html"
+
+
+def report_texts(
+    jobs: Sequence[tuple[int, Job]], limits: Limits, names: Pseudonyms | None
+) -> list[str]:
+    """The pages of jobs, "" of one that cannot be read within its limits."""
+    return [_text(job, limits, names) for _, job in jobs]
+
+
+def _text(job: Job, limits: Limits, names: Pseudonyms | None) -> str:
+    def rendered(_: str) -> str:
+        trace = trace_of(found_of(job), Inputs())
+        trace = trace if names is None else anonymous(trace, names)
+        name = "" if names is not None else Path(job.paths[0]).name
+        return render_html(Run(trace, analyse(trace), name=name))
+
+    try:
+        with limited(limits):
+            return read_one(rendered, job.first)
+    except (TimeLimit, VanidlError):
+        return ""
 
 
 def _silent(what: str, done: int, total: int) -> None:
