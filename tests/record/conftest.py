@@ -10,10 +10,21 @@ import vanidl
 from tests.makers.recorded_calls import library
 from vanidl.record import Recorded, darshan, dftracer, record
 from vanidl.record import tracer as own
+from vanidl.record.watch import Watch
 
 Recorder = Callable[..., Recorded]
 
 ATTEMPTS = 5
+
+LOOKED_AT = """
+def looked_at():
+    import os, time
+    asked, end = f"{os.environ['TEST_LOOKS']}/{os.getpid()}.asked", time.monotonic() + 120
+    open(asked, "w").close()
+    while os.path.exists(asked) and time.monotonic() < end: time.sleep(0.005)
+"""
+"""For programs that are recorded with the fixture `looks`: goes on once the recorder has looked at
+the process as it is now, however long a busy machine takes for that."""
 
 
 def _available(tracer: str) -> str | None:
@@ -80,3 +91,19 @@ def data(tmp_path: Path) -> Path:
     path = tmp_path / "samples.f32"
     path.write_bytes(bytes(range(256)) * 1024)
     return path
+
+
+@pytest.fixture
+def looks(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Answers a recorded program that asks whether it was looked at (`LOOKED_AT`)."""
+    folder = tmp_path_factory.mktemp("looks")
+    monkeypatch.setenv("TEST_LOOKS", str(folder))
+    look = Watch.look
+
+    def answered(self: Watch) -> None:
+        asked = list(folder.iterdir())
+        look(self)
+        for path in asked:
+            path.unlink()
+
+    monkeypatch.setattr(Watch, "look", answered)

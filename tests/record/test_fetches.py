@@ -23,7 +23,8 @@ from vanidl.record.injected.vanidl_steps import fetches
 
 PROGRAM = Path(__file__).with_name("timed_fetches.py")
 MS = 1_000_000
-SAME_TIME = 0.5  # share of times; a busy machine stops between two clocks that are read in turn
+SAME_TIME = 0.25  # of the times at least: a busy machine stops a process between two clocks
+CLOCKS_S = 1e-4  # of a batch: tracers count in microseconds
 RANKS = 2
 A_PASS = (sizes.ROWS + sizes.HELD_OUT) // sizes.BATCH  # batches of both loaders
 
@@ -203,26 +204,32 @@ def test_reading_and_decoding_are_divided_as_they_were_made(tmp_path: Path, trac
     assert fetching.io_recorded
     batches = fetching.batches
     reads = batches.reads_s + np.nan_to_num(batches.metadata_s)
+    read = np.array([batch.read_ns for batch in own]) / 1e9
     decoded = np.array([batch.items_ns - batch.read_ns for batch in own]) / 1e9
-    off = np.abs(reads - np.array([batch.read_ns for batch in own]) / 1e9)
-    length = batches.samples_s + batches.collate_s
-    limit = np.maximum(0.02 * length, 5e-3)  # the work of a tracer in each call is in both times
-    assert np.median(off - limit) <= 0  # a process that was stopped between two clocks is off
-    assert np.median(np.abs(batches.decoding_s - decoded) - limit) <= 0
-    account = found.run.breakdown
-    delivery = account.cell("mean/input_wait/delivery")
-    assert delivery.low_ns <= 0.1 * account.length_ns("input_wait")
-    assert (batches.longest_read_nbytes == sizes.SAMPLE_BYTES).mean() >= SAME_TIME
+    collated = np.array([batch.collate_ns for batch in own]) / 1e9
+    # The calls lie within what the program measured around them, and its sleeps are no calls.
+    assert (reads > 0).all()
+    assert (reads <= read + CLOCKS_S).all()
+    assert (batches.decoding_s >= decoded - CLOCKS_S).all()
+    assert (batches.collating_s >= collated - CLOCKS_S).all()
+    parts = reads + batches.decoding_s + batches.collating_s
+    assert parts == pytest.approx(batches.samples_s + batches.collate_s)
+    fetches = found.fetches
+    delivered = fetches.wait_end - fetches.end
+    assert found.run.breakdown.cell("mean/input_wait/delivery").low_ns <= delivered.sum()
+    assert (batches.longest_read_nbytes == sizes.SAMPLE_BYTES).mean() >= 0.5
 
 
 def test_a_killed_worker_leaves_its_fetches(tmp_path: Path) -> None:
     """It writes what it has when it idles, and once a second."""
     pytest.importorskip("torch", reason="PyTorch is not installed")
     words = [
-        "import os, signal, time, torch", "from torch.utils.data import DataLoader",
+        "import os, signal, time, torch", "from pathlib import Path",
+        "from torch.utils.data import DataLoader",
         "batches = iter(DataLoader(range(8), batch_size=2, num_workers=1))", "next(batches)",
-        "while batches._worker_result_queue.qsize() < 2: time.sleep(0.01)",
-        "time.sleep(0.3)",  # it has fetched ahead, and waits for a task
+        "steps, end = Path(os.environ['VANIDL_STEPS']), time.monotonic() + 120",
+        f"of = lambda: sum(p.read_bytes()[::32].count({FETCH}) for p in steps.glob('*.steps'))",
+        "while of() < 3 and time.monotonic() < end: time.sleep(0.01)",
         "os.kill(batches._workers[0].pid, signal.SIGKILL)", "os._exit(0)",
     ]  # fmt: skip
     done = record([sys.executable, "-c", "\n".join(words)], tmp_path / "RUN", tracer="none")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.record.conftest import _available
+from tests.record.conftest import LOOKED_AT, _available
 from vanidl.record import launch
 from vanidl.record.launch import passed_on
 
@@ -154,12 +154,13 @@ def test_output_of_the_command_is_its_own(tmp_path: Path) -> None:
     assert "err\n" in done.stderr  # behind what DFTracer can do to a program
 
 
+@pytest.mark.usefixtures("looks")
 def test_processes_that_outlive_the_command_are_waited_for_briefly(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(launch, "GRACE_SECONDS", 0.1)
-    code = "import os, time\nif os.fork() == 0:\n    time.sleep(60)\nelse:\n    time.sleep(0.3)\n"
-    ended = launched(sys.executable, "-c", code)
+    code = "import os, time\ntime.sleep(60) if os.fork() == 0 else looked_at()"
+    ended = launched(sys.executable, "-c", LOOKED_AT + code)
     _, child = ended.watch.seen
     os.kill(child, signal.SIGKILL)  # it is still there
     assert [seen.gone for seen in ended.watch.seen.values()] == [True, False]

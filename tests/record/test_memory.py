@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.record.conftest import LOOKED_AT
 from vanidl.readers.memory_looks import FOLDER, read_memory
 from vanidl.record import memory, record
 from vanidl.record.memory import MemoryLooks, memory_limit
@@ -19,10 +20,11 @@ from vanidl.record.watch import Seen, process_started
 from vanidl.watch.memory import LiveMemory
 
 PROGRAM = """
-import json, os, re, sys, time
+import json, os, re, sys
 taken = bytearray(100 << 20)
 taken[::4096] = b"x" * len(taken[::4096])
-time.sleep(2.3)
+looked_at()
+looked_at()  # memory is looked at after the processes
 content = open("/proc/self/smaps_rollup").read()
 found = re.findall(r"^(Pss|Private_Dirty): +(\\d+) kB", content, re.M)
 json.dump(dict(found), open(sys.argv[1], "w"))
@@ -33,9 +35,13 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-def test_a_process_takes_what_it_sees_itself(tmp_path):
-    done = record([sys.executable, "-c", PROGRAM, str(tmp_path / "own")], tmp_path / "RUN",
-                  tracer="none")  # fmt: skip
+@pytest.mark.usefixtures("looks")
+def test_a_process_takes_what_it_sees_itself(tmp_path, monkeypatch):
+    monkeypatch.setattr(memory, "LOOK_S", 0.0)
+    monkeypatch.setattr(memory, "_RARELY_S", 0.0)
+    monkeypatch.setattr(memory, "SHARE", 1.0)
+    command = [sys.executable, "-c", LOOKED_AT + PROGRAM, str(tmp_path / "own")]
+    done = record(command, tmp_path / "RUN", tracer="none")
     assert done.exit_status == 0
     (path,) = (tmp_path / "RUN" / FOLDER).iterdir()
     host = read_memory(path)
@@ -66,6 +72,7 @@ def test_lines_get_rarer_and_keep_the_largest(tmp_path, monkeypatch):
     sizes = iter(range(10**9))
     looks = MemoryLooks(tmp_path)
     monkeypatch.setattr(looks, "_of_process", lambda _: [next(sizes), 0])
+    monkeypatch.setattr(memory, "_walked", lambda _: [1, 1, 0, 0])
     for _ in range(4000):
         looks.look([me()])
         clock.now_s += 1

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import vanidl
-from tests.record.conftest import Recorder, whole
+from tests.record.conftest import LOOKED_AT, Recorder, whole
 from vanidl.errors import CommandError, UsageError
 from vanidl.readers.run_json import read_record
 from vanidl.record import Recorded, record
@@ -32,7 +32,7 @@ def read(n={READS}):
 
 def script(folder: Path, data: Path, text: str) -> Path:
     path = folder / "job.py"
-    path.write_text(READER.format(data=str(data)) + text)
+    path.write_text(READER.format(data=str(data)) + LOOKED_AT + text)
     return path
 
 
@@ -70,16 +70,16 @@ def test_reads_of_the_loaders_are_seen(recorded: Recorder, tmp_path: Path, data:
     assert access.read.forward + access.read.backward == READS - 1
 
 
+@pytest.mark.usefixtures("looks")
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
 def test_workers_of_multiprocessing(
     recorded: Recorder, tmp_path: Path, data: Path, method: str
 ) -> None:
     # A process that ends before the recorder looks has no command, and only that tells its role.
     text = f"""
-import time
 def work():
     read()
-    time.sleep(0.7)
+    looked_at()
 if __name__ == "__main__":
     import multiprocessing
     context = multiprocessing.get_context({method!r})
@@ -141,14 +141,14 @@ def unpacked(path: Path) -> bytes:
 
 
 @pytest.mark.mpi
+@pytest.mark.usefixtures("looks")
 def test_ranks_of_mpiexec(recorded: Recorder, tmp_path: Path, data: Path) -> None:
     mpiexec = shutil.which("mpiexec", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
     if mpiexec is None:
         pytest.skip("no mpiexec")
     pytest.importorskip("mpi4py", reason="mpi4py is not installed")
     text = "from mpi4py import MPI\nread(10 + MPI.COMM_WORLD.rank)\nMPI.COMM_WORLD.Barrier()\n"
-    text += "import time\ntime.sleep(0.3)\n"  # a look at the ranks comes now and then
-    job = script(tmp_path, data, text)
+    job = script(tmp_path, data, text + "looked_at()")
     done = whole(recorded, mpiexec, "-n", "2", sys.executable, job)
     run = run_of(done, data)
     assert (run.summary.reads, run.summary.bytes_read) == (21, 21 * NBYTES)
@@ -157,9 +157,10 @@ def test_ranks_of_mpiexec(recorded: Recorder, tmp_path: Path, data: Path) -> Non
     assert run.balance is not None
 
 
+@pytest.mark.usefixtures("looks")
 def test_ranks_of_torchrun(recorded: Recorder, tmp_path: Path, data: Path) -> None:
     pytest.importorskip("torch", reason="PyTorch is not installed")
-    text = 'read(10 + int(os.environ["RANK"]))\nimport time\ntime.sleep(0.5)\n'  # to be looked at
+    text = 'read(10 + int(os.environ["RANK"]))\nlooked_at()\n'
     job = script(tmp_path, data, text)
     done = whole(
         recorded, sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2",
@@ -215,18 +216,19 @@ read()
     assert not list(tmp_path.glob("*.pfw*"))
 
 
+@pytest.mark.usefixtures("looks")
 def test_darshan_keeps_the_processes_that_had_ended(
     with_darshan: Recorder, tmp_path: Path, data: Path
 ) -> None:
     text = """
-import signal, time
+import signal
 child = os.fork()
 if not child:
     read(50)
     sys.exit()
 os.waitpid(child, 0)
 read()
-time.sleep(0.2)
+looked_at()
 os.kill(os.getpid(), signal.SIGKILL)
 """
     done = with_darshan(sys.executable, script(tmp_path, data, text))

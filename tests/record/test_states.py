@@ -13,6 +13,7 @@ import pytest
 import vanidl
 from vanidl.model import states
 from vanidl.model.states import States
+from vanidl.model.trace import SpanKind
 from vanidl.readers.states.log import read_states
 from vanidl.record import record
 from vanidl.record import states as sampler
@@ -31,7 +32,9 @@ lock.acquire()
 threading.Timer(0.3, lock.release).start()
 spend("lock", lock.acquire)
 spend("sleep", lambda: time.sleep(0.3))
-spend("child", lambda: subprocess.call(["sleep", "0.3"]))
+child = subprocess.Popen(["cat"], stdin=subprocess.PIPE)
+threading.Timer(0.3, child.stdin.close).start()
+spend("child", child.wait)
 here, there = socket.socketpair()
 threading.Timer(0.3, lambda: there.send(b"x")).start()
 spend("socket", lambda: here.recv(1))
@@ -87,13 +90,12 @@ def test_samples_say_what_the_program_does(recorded, name: str) -> None:
     begin, end = said[name]
     samples = main.samples
     inside = (samples.time > begin + EDGE_NS) & (samples.time < end - EDGE_NS) & ~samples.late
+    if name != "run":  # a busy machine holds a thread up on its way into a call: it could run
+        inside &= samples.kind != states.RUNNING
     if inside.sum() < 5:
         pytest.skip("the machine was too busy to sample")
     kinds = samples.kind[inside]
-    # A busy machine holds a thread up on its way into a call: it runs, or could.
-    right = (kinds == KINDS[name]) | (kinds == states.RUNNING)
-    assert right.mean() > 0.9, np.bincount(kinds)
-    assert (kinds == KINDS[name]).any()
+    assert (kinds == KINDS[name]).mean() > 0.5, np.bincount(kinds)
     if name == "open":
         named = {main.paths[f] for f in samples.file[inside & (samples.kind == states.METADATA)]}
         assert [Path(path).name for path in named] == ["fifo"]
@@ -145,12 +147,11 @@ def hold():
     threading.Timer(0.02, lock.release).start()
     with lock:
         pass
-def child():
-    subprocess.run(["sleep", "0.02"])
 for _ in range(30):
+    child = subprocess.Popen(["sleep", "0.03"]) if sys.argv[1] == "child" else None
     with vanidl.wait("load"):
         open(sys.argv[2], "rb").read()  # cached
-        {"sleep": sleep, "lock": hold, "child": child}[sys.argv[1]]()
+        {"sleep": sleep, "lock": hold}.get(sys.argv[1], child and child.wait)()
     with vanidl.step():
         time.sleep(0.001)
 """
@@ -167,18 +168,28 @@ def test_what_waits_are_blocked_on_is_named_and_is_no_storage(tmp_path, name: st
     done = record(command, tmp_path / "RUN", tracer="none")
     assert done.exit_status == 0
     run = vanidl.open_run(done.folder)
-    found = run.trace.states.threads
-    samples = sum(int((~t.samples.late).sum()) for t in found if t.is_first)
-    if samples < 60 or "states_forbidden" in {w.code for w in run.coverage.warnings}:
+    kinds = kinds_in_waits(run)
+    if len(kinds) < 10 or "states_forbidden" in {w.code for w in run.coverage.warnings}:
         pytest.skip("the machine was too busy to sample, or does not allow it")
+    assert (kinds == KINDS[name]).mean() > 0.5, np.bincount(kinds)
     cells = {part: run.breakdown.cell(f"mean/input_wait/blocked.{part}") for part in PARTS}
     storage = run.breakdown.cell("mean/input_wait/storage")
     waited_ns = run.breakdown.length_ns("input_wait")
-    assert max(cells, key=lambda part: cells[part].low_ns) == name
-    assert cells[name].low_ns > 0
+    assert all(cell.low_ns <= cells[name].low_ns for cell in cells.values())
     assert storage.low_ns == 0
     assert storage.high_ns + cells[name].low_ns <= waited_ns + 1
-    assert "sampled states" in cells[name].evidence
+    assert "sampled states" in cells[name].evidence or not cells[name].high_ns
+
+
+def kinds_in_waits(run: vanidl.Run) -> np.ndarray:
+    """Samples of the main thread in its waits that were in time, while it did not run."""
+    spans = run.trace.spans.pick(run.trace.spans.kind == SpanKind.INPUT_WAIT)
+    pid = run.trace.processes[spans.process[0]].pid
+    threads = run.trace.states.threads
+    (samples,) = (t.samples for t in threads if t.is_first and t.pid == pid)
+    at = np.searchsorted(spans.start, samples.time, side="right") - 1
+    inside = (at >= 0) & (samples.time < spans.end[at]) & ~samples.late
+    return samples.kind[inside & (samples.kind != states.RUNNING)]
 
 
 PARTS = ("lock", "network", "sleep", "child", "other")

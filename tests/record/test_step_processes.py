@@ -33,9 +33,12 @@ def ends(folder: Path) -> dict[int, tuple[list[int], Journal]]:
 
 
 def assert_whole(times: list[int], journal: Journal, lost_ns: int = 0) -> None:
-    """Every wait of which the program knows is there, in order, until so long before the last."""
+    """Every wait of which the program knows is there, in order, until so long before its last one.
+
+    That began once the end of the one before it was told.
+    """
     waits = journal.events.end[journal.events.kind == WAIT].tolist()
-    kept = [time for time in times if time < times[-1] - lost_ns] if lost_ns else times
+    kept = [time for time in times if time <= times[-2] - lost_ns] if lost_ns else times
     assert len(times) >= len(waits) >= len(kept)
     before = [0, *times]
     assert all(before[k] <= wait <= times[k] for k, wait in enumerate(waits))

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.formatting.test_secrets import SECRET
+from tests.record.conftest import LOOKED_AT
 from vanidl.record import recording
 from vanidl.record.recorder import Tracer
 from vanidl.record.watch import rank_in
@@ -93,11 +94,12 @@ def test_a_folder_that_the_command_removes_changes_nothing(tmp_path: Path) -> No
     assert json.loads((tmp_path / "run/run.json").read_text())["folder"] == ""
 
 
+@pytest.mark.usefixtures("looks")
 def test_secrets_are_not_recorded(monkeypatch, tmp_path: Path) -> None:
     monkeypatch.setattr(
         recording, "_tracer", lambda *chosen: Tracer("none", "1", {}, lambda pids: {})
     )
-    inner = f"import time; time.sleep(0.2); '{SECRET}'"
+    inner = f"{LOOKED_AT}looked_at(); '{SECRET}'"
     words = ["--token", f"two {SECRET}", f"--password={SECRET}", f"https://me:{SECRET}@host/x"]
     command = [sys.executable, "-c", inner.replace(SECRET, f"sk-{SECRET}"), *words]
     done = recording.record(command, tmp_path / "run")

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import vanidl
+from tests.record.conftest import LOOKED_AT
 from vanidl.record import record
 from vanidl.record.unheard import losses, still_running, tasks_elsewhere
 from vanidl.record.watch import Seen
@@ -74,13 +75,14 @@ def test_tasks_of_slurm_that_did_not_record_are_named(tmp_path: Path) -> None:
     assert not [*tasks_elsewhere(launcher, tmp_path)]
 
 
+@pytest.mark.usefixtures("looks")
 @pytest.mark.parametrize(
     "how", [["env", "-u", "PYTHONPATH", sys.executable], [sys.executable, "-I"]]
 )
 def test_it_is_said_once_and_the_program_runs_as_it_does(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], how: list[str]
 ) -> None:
-    script = "import time; time.sleep(0.2); print('done'); raise SystemExit(7)"
+    script = LOOKED_AT + "looked_at(); print('done'); raise SystemExit(7)"
     done = record([*how, "-c", script], tmp_path / "RUN", tracer="none")
     assert (done.exit_status, capfd.readouterr().out) == (7, "done\n")
     (said,) = done.unheard
