@@ -10,15 +10,17 @@ from __future__ import annotations
 
 import argparse
 import cProfile
+import ctypes
 import pstats
-import resource
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 
 from tests.makers.training_jobs import Recipe, trace_of
 from vanidl.analyses import Results, analyse
+from vanidl.analyses.steps import finish as finish_steps
 from vanidl.breakdown import attribute_time, open_gains
 from vanidl.model.trace import Process, Profile, SpanKind, Spans, Trace
 
@@ -33,29 +35,44 @@ def made_run(ranks: int, steps: int) -> tuple[Trace, Results]:
     )
     profiles = tuple(Profile(f"{i}.steps", "vanidl-record", i, True, marks_loop=True)
                      for i in range(ranks))  # fmt: skip
+    # In order of start, as profiles are merged: step by step, rank by rank.
     random, start = np.random.default_rng(0), small.job.start_ns
+    shape = (steps, ranks, 2)
+    rows = steps * ranks * 2
     begin = start + STEP_NS * np.arange(steps)
-    waits = random.integers(WAIT_NS // 2, WAIT_NS, (ranks, steps))
-    rows = 2 * steps
-    columns = {name: np.empty(ranks * rows, dtype) for name, dtype in
-               (("start", np.int64), ("end", np.int64), ("process", np.int32), ("step", np.int32),
-                ("kind", np.uint8), ("source", np.int32))}  # fmt: skip
-    for rank in range(ranks):
-        mine = slice(rank * rows, (rank + 1) * rows)
-        columns["process"][mine] = columns["source"][mine] = rank
-        columns["start"][mine] = np.repeat(begin, 2)
-        columns["end"][mine][0::2] = begin + STEP_NS
-        columns["end"][mine][1::2] = begin + waits[rank]
-        for place, (number, kind) in enumerate(
-            ((np.arange(steps), SpanKind.STEP), (-1, SpanKind.INPUT_WAIT))
-        ):
-            columns["step"][mine][place::2], columns["kind"][mine][place::2] = number, kind
-    nothing = np.broadcast_to(np.int32(-1), ranks * rows)
-    spans = Spans(**columns, thread=nothing, name=nothing, names=())
+    end = np.broadcast_to(begin[:, None, None] + STEP_NS, shape).copy()
+    end[..., 1] -= random.integers(STEP_NS - WAIT_NS, STEP_NS - WAIT_NS // 2, (steps, ranks))
+    number = np.full(shape, -1, np.int32)
+    number[..., 0] = np.arange(steps)[:, None]
+    kinds = np.array([SpanKind.STEP, SpanKind.INPUT_WAIT], np.uint8)
+    rank = np.broadcast_to(np.arange(ranks, dtype=np.int32)[None, :, None], shape).ravel()
+    columns = {
+        "start": np.repeat(begin, 2 * ranks),
+        "end": end.ravel(),
+        "process": rank,
+        "source": rank,
+        "step": number.ravel(),
+        "kind": np.broadcast_to(kinds, shape).ravel(),
+    }
+    nothing, first = (np.broadcast_to(np.int32(code), rows) for code in (-1, 0))
+    spans = Spans(**columns, thread=nothing, name=first, names=("DataLoader 0",))
     job = replace(small.job, end_ns=start + STEP_NS * steps, nprocs=ranks)
     trace = replace(small, job=job, processes=processes, profiles=profiles, spans=spans, io=[])
     results = analyse(replace(trace, spans=spans.pick(slice(0, 0))))
-    return trace, results
+    return trace, replace(results, steps=finish_steps(results.operations, trace))
+
+
+def memory_kb(name: str) -> int:
+    """What the kernel says of this process: VmRSS, or VmHWM, the most of it."""
+    lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(f"{name}:"))
+
+
+def begin_peak_kb() -> int:
+    """Forgets the most that there was, and returns what there is."""
+    ctypes.CDLL(None).malloc_trim(0)  # what was freed is not there to be taken again
+    Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
+    return memory_kb("VmRSS")
 
 
 def main() -> None:
@@ -69,7 +86,7 @@ def main() -> None:
     account = None
     for name in ("account", "gains"):
         profiler = cProfile.Profile()
-        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        before = begin_peak_kb()
         begin, cpu = time.perf_counter(), time.process_time()
         if options.profile:
             profiler.enable()
@@ -79,7 +96,7 @@ def main() -> None:
             gains = open_gains(trace, results, account)
         profiler.disable()
         spent, used = time.perf_counter() - begin, time.process_time() - cpu
-        grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1e3
+        grown = (memory_kb("VmHWM") - before) * 1024 / 1e6
         print(f"{name}: {spent:.2f} s ({used:.2f} s of processors), {grown:.0f} MB more")
         if options.profile:
             pstats.Stats(profiler).sort_stats("tottime").print_stats(22)

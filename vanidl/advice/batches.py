@@ -83,7 +83,7 @@ def can_replay(trace: Trace, results: Results, account: Breakdown) -> bool:
 
 def batches(trace: Trace, results: Results, account: Breakdown, read: Reads) -> tuple[Batches, ...]:
     """One entry per rank of a run that can be replayed."""
-    ranks, workers = rank_spans(trace), results.workers
+    ranks, workers = dict(rank_spans(trace)), results.workers
     recorded = _recorded(trace, ranks)
     since = trace.job.start_ns
     epochs = account.phases.epochs if account.phases else ()

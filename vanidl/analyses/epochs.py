@@ -143,9 +143,8 @@ def _by_annotation(trace: Trace, data: Dataset | None) -> Borders:
 
 def _by_loader(trace: Trace, data: Dataset | None) -> Borders:
     """Steps with more waits than the others: the first of them ended the epoch before."""
-    ranks = rank_spans(trace)
-    found, begin, end = [], [], []
-    for position, own in ranks.items():
+    found, begin, end = list[list[int]](), [], []
+    for position, own in rank_spans(trace).items():
         if not len(own.windows.start):  # steps of no length, which only damage makes
             return NO_BORDERS
         mine = trace.spans_of(position)
@@ -154,9 +153,11 @@ def _by_loader(trace: Trace, data: Dataset | None) -> Borders:
         steps = own.steps.pick(order)
         until = np.append(steps.start[1:], _last_end(trace, steps))
         found.append(_extra_waits(waits.start, waits.end, steps.start, until))
+        if not found[0] or len(found[-1]) != len(found[0]):
+            return NO_BORDERS
         begin.append(int(own.windows.start[0]))
         end.append(int(own.windows.end[-1]))
-    if not found or not found[0] or len({len(b) for b in found}) > 1:
+    if not found:
         return NO_BORDERS
     window = (min(begin), max(end))
     borders = tuple(min(column) for column in zip(*found, strict=True))

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 import numpy as np
 from numpy.typing import NDArray
 
 Int64Array = NDArray[np.int64]
+Whole = TypeVar("Whole", NDArray[np.int64], NDArray[np.int32])
 Codes = NDArray[np.int32] | NDArray[np.int64] | NDArray[np.intp]
 
 _DENSE = 4  # a table may have as many entries a row
@@ -34,13 +37,13 @@ def _in_order(rows: Int64Array) -> bool:
     return True
 
 
-def distinct(values: Int64Array) -> Int64Array:
+def distinct(values: Whole) -> Whole:
     """Distinct values ascending.
 
     By sorting: numpy's `unique` takes a hash table, in which keys with equal low bits collide.
     """
     values = np.sort(values, kind="stable")  # mostly a few runs in order, which are merged
-    first: Int64Array = values[np.append(True, values[1:] != values[:-1])[: len(values)]]
+    first: Whole = values[np.append(True, values[1:] != values[:-1])[: len(values)]]
     return first
 
 

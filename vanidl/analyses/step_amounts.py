@@ -131,11 +131,11 @@ def slowest_files(
     sums: StepSums, steps: int, trace: Trace
 ) -> tuple[tuple[tuple[str, float], ...], ...]:
     """Of each step the files with most time in I/O."""
-    found: list[list[tuple[str, float]]] = [[] for _ in range(steps)]
+    found: list[tuple[tuple[str, float], ...]] = [()] * steps
     row, file = np.divmod(sums.key, max(len(trace.files), 1))
     order = np.lexsort((file, -sums.spent, row))
     row, file, spent = row[order], file[order], sums.spent[order]
     place = np.arange(len(row)) - np.searchsorted(row, row)
     for i in np.flatnonzero(place < SLOWEST):
-        found[row[i]].append((trace.files.path[int(file[i])], int(spent[i]) / 1e9))
-    return tuple(tuple(files) for files in found)
+        found[row[i]] += ((trace.files.path[int(file[i])], int(spent[i]) / 1e9),)
+    return tuple(found)

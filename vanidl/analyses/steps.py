@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vanidl.analyses.operations import Operations
+from vanidl.analyses.sorting import distinct
 from vanidl.model import intervals
 from vanidl.model.intervals import Intervals
 from vanidl.model.trace import (
@@ -153,15 +154,34 @@ class RankSpans:
         return intervals.covered_within(self.waits, start, end)
 
 
-def rank_spans(trace: Trace) -> dict[int, RankSpans]:
-    """Position in Trace.ranks -> its spans, for ranks with a profiled step."""
-    family = trace.family[trace.spans.process]
-    step_ranks = np.unique(family[trace.spans.kind == SpanKind.STEP]).tolist()
-    return {
-        position: _rank_spans(trace, trace.spans_of(position))
-        for position in step_ranks
-        if position >= 0
-    }
+class SpansByRank(Mapping[int, RankSpans]):
+    """Position in Trace.ranks -> its spans, worked out when asked for: one rank is held at a time.
+
+    Who asks for the same rank again and again keeps them: `dict(rank_spans(trace))`.
+    """
+
+    def __init__(self, trace: Trace) -> None:
+        self._trace = trace
+        stepping = np.zeros(len(trace.processes), bool)
+        stepping[trace.spans.process[trace.spans.kind == SpanKind.STEP]] = True
+        families = np.unique(trace.family[stepping]).tolist()
+        self._positions = [position for position in families if position >= 0]
+
+    def __getitem__(self, position: int) -> RankSpans:
+        if position not in self._positions:
+            raise KeyError(position)
+        return gather_rank_spans(self._trace, self._trace.spans_of(position))
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._positions)
+
+    def __len__(self) -> int:
+        return len(self._positions)
+
+
+def rank_spans(trace: Trace) -> SpansByRank:
+    """What profilers saw of each rank with a profiled step."""
+    return SpansByRank(trace)
 
 
 def finish(reduced: Operations, trace: Trace) -> Steps | None:
@@ -170,14 +190,14 @@ def finish(reduced: Operations, trace: Trace) -> Steps | None:
     if not ranks:
         return measure_undated(trace)
     traced = bool(reduced.totals)
-    blocks = [
-        _rows(position, spans, trace, reduced.busy.get(position, intervals.EMPTY), traced)
-        for position, spans in ranks.items()
-    ]
+    blocks, used = [], set[int]()
+    for position, spans in ranks.items():
+        busy = reduced.busy.get(position, intervals.EMPTY)
+        blocks.append(_rows(position, spans, trace, busy, traced))
+        used.update(distinct(spans.steps.source).tolist())
     table = StepTable(*(np.concatenate(column) for column in zip(*blocks, strict=True)))
     duration = table.duration_s
-    counts = [len(spans.steps) for spans in ranks.values()]
-    used = {int(s) for spans in ranks.values() for s in np.unique(spans.steps.source)}
+    counts = [len(block[0]) for block in blocks]
     sources = [trace.profiles[s] for s in sorted(used)]
     source = " + ".join(sorted({_source(p) for p in sources}))
     return Steps(
@@ -267,10 +287,11 @@ def loader_waits(trace: Trace) -> tuple[LoaderWaits, ...]:
     )
 
 
-def _rank_spans(trace: Trace, spans: Spans) -> RankSpans:
+def gather_rank_spans(trace: Trace, spans: Spans) -> RankSpans:
+    """What profilers saw of one rank, from all spans of it, a step among them."""
     steps = spans.pick(spans.kind == SpanKind.STEP)
     waits = spans.pick(spans.kind == SpanKind.INPUT_WAIT)
-    profiles = {s: trace.profiles[s] for s in np.unique(steps.source).tolist()}
+    profiles = {s: trace.profiles[s] for s in distinct(steps.source).tolist()}
     bounds = [_window(trace, spans, source) for source in profiles]
     low, high = np.array(bounds, np.int64).T
     known = all(profile.has_wait_spans for profile in profiles.values())

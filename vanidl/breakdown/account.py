@@ -7,14 +7,17 @@ and the parts of the mean step. Everything that prints a duration or share takes
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vanidl.analyses import Results
 from vanidl.analyses.coverage import Coverage
+from vanidl.analyses.sorting import distinct
+from vanidl.analyses.steps import gather_rank_spans
 from vanidl.breakdown import (
     assumptions,
     input_wait,
@@ -54,7 +57,7 @@ from vanidl.breakdown.causes import (
 )
 from vanidl.breakdown.each_window import Windows, gather_windows
 from vanidl.breakdown.input_wait import Served
-from vanidl.breakdown.overlap import Overlap, RankFates, StepWaits
+from vanidl.breakdown.overlap import FatesByRank, Overlap, RankFates, RankOverlap
 from vanidl.breakdown.pipelines import Gains
 from vanidl.breakdown.rank_cells import Evidence, Mask, RankCells, divide_tiles, find_activity
 from vanidl.breakdown.sources import counters, heatmaps
@@ -62,7 +65,7 @@ from vanidl.breakdown.sources import states as sampled_states
 from vanidl.breakdown.sources.counters import ALL, StorageBounds
 from vanidl.breakdown.sources.states import SampledBound, bound_by_states
 from vanidl.breakdown.stages import Phases
-from vanidl.breakdown.step_records import StepRecords
+from vanidl.breakdown.step_records import StepRecords, StepTimes
 from vanidl.model import intervals
 from vanidl.model.intervals import Intervals
 from vanidl.model.trace import SpanKind, Spans, Trace
@@ -218,15 +221,16 @@ def attribute_time(
     sources = _Sources(trace, results, assume)
     table = _Table(ranks, window_ns)
     steps = np.zeros(ranks, np.int64)
-    of_steps: dict[int, tuple[Int64Array, Int64Array]] = {}
+    beside = _Beside(trace, results)
     for position in range(ranks) if len(trace.spans) else ():
-        found = _cells_of_rank(sources, position, trace.spans_of(position))
+        spans = trace.spans_of(position)
+        found = _cells_of_rank(sources, position, spans)
         if found is not None:
             cells, sampled = found
             steps[position] = cells.tiles.steps
             _add_up(table, position, cells)
             _lay_samples(table, position, sampled)
-            of_steps[position] = _waits_of_steps(cells)
+        beside.add(position, spans, None if found is None else found[0])
     table.observed = steps > 0
     _account_runs(table, sources)
     for position in np.flatnonzero(~table.observed).tolist() if len(trace.spans) else ():
@@ -242,48 +246,99 @@ def attribute_time(
         {} if bounds is None else bounds.layers,
         frozenset() if bounds is None else bounds.outermost,
     )
-    # What became of the I/O beside the waits, from the same windows and cells.
-    splits = overlap.split_io(trace, results.operations)
-    waits = {p: _step_waits(account, p, *of_steps[p]) for p in splits if p in of_steps}
-    splits = {p: split for p, split in splits.items() if p in waits}
-    steps_ns = account.steps_ns * len(waits)
-    phases = stages.find_phases(trace, results)
-    return replace(
-        account,
-        overlap=overlap.summarize_overlap(trace, results, splits, waits, steps_ns),
-        fates=overlap.trace_fates(splits),
-        phases=phases,
-        step_records=step_records.record_steps(trace, results, splits, waits, phases),
-        served=sources.served,
-    )
+    return beside.complete(account, sources.served)
+
+
+class _Beside:
+    """What the account says beside its cells: what became of the I/O, phases, step by step.
+
+    It is gathered from the same spans and cells, while those of a rank are at hand.
+    """
+
+    def __init__(self, trace: Trace, results: Results) -> None:
+        self._trace, self._results = trace, results
+        self._basis = overlap.find_basis(trace)
+        self._borders = stages.find_borders(trace, results)
+        self._phases: list[stages.Measured] = []
+        self._rows: list[Callable[[Breakdown], RankOverlap]] = []
+        self._slowest = overlap.SlowestWaits()
+        dated = results.steps is not None and results.steps.table.undated_s is None
+        self._times = StepTimes(results.steps.table) if results.steps and dated else None
+
+    def add(self, position: int, spans: Spans, cells: RankCells | None) -> None:
+        """What profilers saw of one rank, and its cells where it has training steps."""
+        if not (spans.kind == SpanKind.STEP).any():
+            return
+        trace, reduced = self._trace, self._results.operations
+        seen = gather_rank_spans(trace, spans)
+        if self._borders is not None:
+            self._phases.append(stages.measure_rank(self._borders, seen))
+        if cells is None or self._times is None:
+            return
+        split = overlap.split_rank(trace, reduced, position, spans, seen, self._basis)
+        waited, in_storage = _waits_of_steps(cells)
+        self._slowest.add(cells.tiles.number, waited)
+        self._times.add(position, split, in_storage)
+        row = overlap.overlap_of_rank(trace, reduced, position, split, self._basis)
+        waited_ns = float(waited.sum()) if seen.waits_known else None
+        self._rows.append(partial(_with_waits, row, position, waited_ns, split.in_wait is not None))
+
+    def complete(self, account: Breakdown, served: Mapping[int, Served]) -> Breakdown:
+        """The account with all of it."""
+        trace, results = self._trace, self._results
+        rows = [row(account) for row in self._rows]
+        phases = None
+        if self._borders is not None:
+            phases = stages.summarize_phases(trace, results, self._borders, self._phases)
+        steps_ns = account.steps_ns * len(rows)
+        lost_s = self._slowest.total_s
+        records = None
+        if self._times is not None and rows:
+            records = step_records.record_steps(trace, results, self._times, phases)
+        return replace(
+            account,
+            overlap=overlap.summarize_overlap(rows, self._basis, lost_s, steps_ns),
+            fates=FatesByRank(trace, results.operations),
+            phases=phases,
+            step_records=records,
+            served=served,
+        )
 
 
 def _waits_of_steps(cells: RankCells) -> tuple[Int64Array, Int64Array]:
     """The input wait of each training step of one rank, and how much of it storage had at least."""
     tiles = cells.tiles
-    mine = (tiles.step >= 0) & (tiles.part == windows.INPUT_WAIT)
+    mine = np.flatnonzero((tiles.step >= 0) & (tiles.part == windows.INPUT_WAIT))
     step = tiles.step[mine]
-    in_storage = cells.low.get(STORAGE, np.zeros_like(tiles.length))
-    waited, stored = (
-        np.bincount(step, ns[mine], tiles.steps).astype(np.int64)
-        for ns in (tiles.length, in_storage)
-    )
+    sides = [tiles.length[mine], np.zeros(len(mine), np.int64)]
+    if STORAGE in cells.low:
+        sides[1] = cells.low[STORAGE][mine]
+    waited, stored = (np.bincount(step, ns, tiles.steps).astype(np.int64) for ns in sides)
     return waited, stored
 
 
-def _step_waits(
-    account: Breakdown, position: int, of_step: Int64Array, in_storage: Int64Array
-) -> StepWaits:
+def _with_waits(
+    row: RankOverlap, position: int, waited_ns: float | None, traced: bool, account: Breakdown
+) -> RankOverlap:
+    """The row with its input waits, and with what they went to where single calls were traced."""
+    if waited_ns is None:
+        return row
     storage, metadata, computed = (
         account.cell(f"{position}/{WAIT}/{cause}")
         for cause in (STORAGE, f"{STORAGE}.{METADATA}", COMPUTE)
     )
-    return StepWaits(
-        of_step,
-        in_storage,
-        (storage.low_ns, storage.high_ns),
-        (metadata.low_ns, metadata.high_ns),
-        computed.low_ns,
+    starving_ns = max(waited_ns - computed.low_ns, 0.0)
+    row = replace(row, input_wait_s=waited_ns / 1e9, starving_wait_s=starving_ns / 1e9)
+    if not traced:
+        return row
+    return replace(
+        row,
+        input_wait_io_s=storage.low_ns / 1e9,
+        input_wait_io_at_most_s=storage.high_ns / 1e9,
+        input_wait_metadata_s=metadata.low_ns / 1e9,
+        input_wait_metadata_at_most_s=metadata.high_ns / 1e9,
+        input_wait_rest_s=(waited_ns - storage.high_ns) / 1e9,
+        input_wait_rest_at_most_s=(waited_ns - storage.low_ns) / 1e9,
     )
 
 
@@ -505,50 +560,61 @@ def _slack_ns(bounds: StorageBounds | None, trace: Trace, position: int) -> int:
 def _add_up(table: _Table, position: int, cells: RankCells) -> None:
     """The cells of all tiles of one rank, summed by window."""
     tiles = cells.tiles
-    in_step = tiles.step >= 0
     # Tiles of the same phase and part are summed once, whatever windows they are in.
-    parts, kinds = len(windows.PART_NAMES), len(windows.PHASE_NAMES) * len(windows.PART_NAMES)
-    code = 2 * (tiles.phase * parts + tiles.part) + in_step
-    phase, part = np.divmod(np.arange(2 * kinds) // 2, parts)
-    within = np.arange(2 * kinds) % 2 == 1
+    parts = len(windows.PART_NAMES)
+    code = (2 * (tiles.phase * parts + tiles.part) + (tiles.step >= 0)).astype(np.int16)
+    order = np.argsort(code, kind="stable")
+    sorted_code = code[order]
+    first = np.flatnonzero(np.append(True, sorted_code[1:] != sorted_code[:-1]))
+    kind, within = np.divmod(sorted_code[first].astype(np.int64), 2)
+    phase, part = np.divmod(kind, parts)
+    within = within == 1
 
     def by_kind(values: Int64Array | Mask) -> Int64Array:
-        return np.bincount(code, values, 2 * kinds).astype(np.int64)
+        if not values.any():
+            return np.zeros(len(first), np.int64)
+        return np.add.reduceat(values[order], first, dtype=np.int64)
 
     lengths = by_kind(tiles.length)
     chosen = {
-        RUN: np.ones(2 * kinds, bool),
+        RUN: np.ones(len(first), bool),
         STEP: within,
         WAIT: within & (part == windows.INPUT_WAIT),
-        EPOCH_END: part == windows.EPOCH_END,
         **{
             f"{STEP_PART}/{windows.PART_NAMES[code]}": within & (part == code)
             for code in windows.BESIDE_THE_MODEL
         },
     } | _add_phases(table, position, lengths, phase)
-    sums: dict[int, Int64Array] = {}
-    for side in (cells.low, cells.high):
-        for values in side.values():
-            if id(values) not in sums:
-                sums[id(values)] = by_kind(values)
-    free, free_parts = by_kind(cells.free), by_kind(cells.free_parts)
-    assumed = {what: by_kind(where) for what, where in cells.assumed.items()}
-    for window, mine in chosen.items():
-        if window in (STEP, WAIT, EPOCH_END):
-            total = int(lengths[mine].sum())
-            table.add(f"{window}/", position, total, total, (MARKED,))
-        if window == EPOCH_END:
-            continue
-        rests_on = tuple(what for what, count in assumed.items() if count[mine].any())
-        for name, below in cells.low.items():
-            least = int(sums[id(below)][mine].sum())
-            most = int(sums[id(cells.high[name])][mine].sum())
-            if cells.slack_ns is not None and name.startswith(STORAGE):
+    for window, mine in (
+        (STEP, within), (WAIT, chosen[WAIT]), (EPOCH_END, part == windows.EPOCH_END)
+    ):  # fmt: skip
+        total = int(lengths[mine].sum())
+        table.add(f"{window}/", position, total, total, (MARKED,))
+
+    # Cause by kind, times kind by window.
+    each = {id(values): values for side in (cells.low, cells.high) for values in side.values()}
+    sums = {key: by_kind(values) for key, values in each.items()}
+    of_windows = np.stack(list(chosen.values()), axis=1).astype(np.int64)
+    low, high = (
+        np.stack([sums[id(side[name])] for name in cells.low]) @ of_windows
+        for side in (cells.low, cells.high)
+    )
+    free, free_parts = (by_kind(each) @ of_windows for each in (cells.free, cells.free_parts))
+    if cells.slack_ns is not None:
+        for row, name in enumerate(cells.low):
+            if name.startswith(STORAGE):
                 beside = free if name == STORAGE else free_parts
-                most = min(most, least + cells.slack_ns + int(beside[mine].sum()))
+                high[row] = np.minimum(high[row], low[row] + cells.slack_ns + beside)
+    assumed = {what: by_kind(where) @ of_windows for what, where in cells.assumed.items()}
+    for column, (window, lowest, highest) in enumerate(
+        zip(chosen, low.T.tolist(), high.T.tolist(), strict=True)
+    ):
+        rests_on = tuple(what for what, count in assumed.items() if count[column])
+        for name, least, most in zip(cells.low, lowest, highest, strict=True):
             if most or window == RUN:
-                evidence = (_evidence_of(name),)
-                table.add(f"{window}/{name}", position, least, most, evidence, rests_on)
+                table.add(
+                    f"{window}/{name}", position, least, most, (_evidence_of(name),), rests_on
+                )
     _add_parts(table, position, tiles.waits_known, lengths * within, part)
     _add_loader_parts(table, position, cells, sums, part == windows.EPOCH_END)
     _add_epochs(table, position, cells)
@@ -570,7 +636,7 @@ def _add_loader_parts(
 def _add_epochs(table: _Table, position: int, cells: RankCells) -> None:
     """The cells of every epoch of one rank, and of its input waits."""
     tiles = cells.tiles
-    numbers = np.unique(tiles.epoch[tiles.epoch >= 0])
+    numbers = distinct(tiles.epoch[tiles.epoch >= 0])
     if not 0 < len(numbers) <= _MOST_EPOCHS:
         return
     waiting = (tiles.part == windows.INPUT_WAIT) & (tiles.step >= 0)

@@ -121,18 +121,24 @@ def settle(
         low: cause -> at least, of those that may be in the windows; nothing else is.
         high: cause -> at most, of the same.
     """
-    # Causes that nothing tells apart share their arrays: each pair of them is looked at once.
+    # Causes that nothing tells apart share their arrays: each pair of them is looked at once, and
+    # those that are in no window not at all.
     pairs = {cause: (id(low[cause]), id(high[cause])) for cause in low}
     count = Counter(pairs.values())
     one = {pair: cause for cause, pair in pairs.items()}
-    lows = {pair: np.clip(low[cause], 0, length) for pair, cause in one.items()}
-    highs = {pair: np.clip(high[cause], lows[pair], length) for pair, cause in one.items()}
-    left = length - sum(count[pair] * values for pair, values in lows.items())
-    for pair, values in highs.items():
-        highs[pair] = np.maximum(np.minimum(values, left + lows[pair]), lows[pair])
-    over = sum(count[pair] * values for pair, values in highs.items()) - length
-    for pair, values in lows.items():
-        lows[pair] = np.minimum(np.maximum(values, highs[pair] - over), highs[pair])
+    nothing = np.zeros_like(length)
+    lows, highs = (dict.fromkeys(one, nothing) for _ in range(2))
+    left, over = length.copy(), -length
+    live = [pair for pair, cause in one.items() if high[cause].any() or low[cause].any()]
+    for pair in live:
+        lows[pair] = np.clip(low[one[pair]], 0, length)
+        highs[pair] = np.clip(high[one[pair]], lows[pair], length)
+        left -= count[pair] * lows[pair]
+    for pair in live:
+        highs[pair] = np.maximum(np.minimum(highs[pair], left + lows[pair]), lows[pair])
+        over += count[pair] * highs[pair]
+    for pair in live:
+        lows[pair] = np.minimum(np.maximum(lows[pair], highs[pair] - over), highs[pair])
     return (
         {cause: lows[pair] for cause, pair in pairs.items()},
         {cause: highs[pair] for cause, pair in pairs.items()},

@@ -281,17 +281,22 @@ def divide_waits(
     if not has_workers(trace, trainer, fetches):
         own |= ~known
     _within_the_process(bounds, own, ~known, start, end, length, of_process[trainer])
-    marked = is_complete(fetches)
-    if step is not None:
-        marked &= bool(np.isin(step[step >= 0], step[known]).all())
-    waits = Waits(known & ~own, row, start, end, felt, marked)
-    _by_workers(divided, waits, taken, fetches, of_process, trace, assume)
+    of_workers = known & ~own
+    if of_workers.any():
+        marked = is_complete(fetches)
+        if step is not None:
+            marked &= bool(np.isin(step[step >= 0], step[known]).all())
+        waits = Waits(of_workers, row, start, end, felt, marked)
+        _by_workers(divided, waits, taken, fetches, of_process, trace, assume)
     lost = ~known & ~own
     if lost.any():
         _by_some_worker(divided, lost, start, end, length, of_process, trace, trainer, assume)
     # Which of these a fetch was at takes an account of its time: each may be all that is open.
     opened = bounds.pop(_OPEN)
     bounds |= dict.fromkeys(_OF_FETCHES, opened)
+    nothing = np.zeros_like(length)
+    for cause, (low, high) in bounds.items():  # what is nothing is one array: looked at once
+        bounds[cause] = low if low.any() else nothing, high if high.any() else nothing
     return divided
 
 
@@ -341,7 +346,8 @@ def _within_the_process(
     """
     if not mine.any():
         return
-    low, high, free = start[mine], end[mine], length[mine]
+    rows: slice | NDArray[np.bool_] = slice(None) if mine.all() else mine
+    low, high, free = start[rows], end[rows], length[rows]
     least, most, ahead = np.zeros((3, len(low)), np.int64)
     parts = {}
     for name, times in own.parts:
@@ -354,18 +360,18 @@ def _within_the_process(
         since = np.append(low[:1] - (high[:1] - low[:1]), high[:-1])
         every = intervals.merge(_united(own), own.beside)
         ahead = np.minimum(own.within(every, np.minimum(since, low), high)[1], free)
-        ahead = np.where(unmarked[mine], ahead, 0)  # of any kind
-        bounds[DELIVERY][1][mine] = np.where(unmarked[mine], free - least, 0)
+        ahead = np.where(unmarked[rows], ahead, 0)  # of any kind
+        bounds[DELIVERY][1][rows] = np.where(unmarked[rows], free - least, 0)
     most = np.maximum(most, ahead)
     rest = free - most
     slack = np.minimum(rest, own.slack_ns) if own.whole else rest
     for name, (at_least, at_most) in parts.items():
-        bounds[name][0][mine] += at_least
-        bounds[name][1][mine] += np.maximum(at_most, ahead) + slack
-    bounds[STORAGE][0][mine] = least
-    bounds[STORAGE][1][mine] = most + slack
-    bounds[FREE][1][mine] = bounds[FREE_PARTS][1][mine] = np.maximum(most - least, 0)
-    bounds[_OPEN][1][mine] = np.maximum(free - least, 0)
+        bounds[name][0][rows] += at_least
+        bounds[name][1][rows] += np.maximum(at_most, ahead) + slack
+    bounds[STORAGE][0][rows] = least
+    bounds[STORAGE][1][rows] = most + slack
+    bounds[FREE][1][rows] = bounds[FREE_PARTS][1][rows] = np.maximum(most - least, 0)
+    bounds[_OPEN][1][rows] = np.maximum(free - least, 0)
 
 
 def _by_some_worker(

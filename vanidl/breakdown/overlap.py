@@ -7,16 +7,16 @@ window, under nothing recorded: checkpoint, logging).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from enum import IntEnum
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.analyses import Results
 from vanidl.analyses.operations import Operations
-from vanidl.analyses.steps import RankSpans, StepTable, rank_spans
+from vanidl.analyses.sorting import distinct
+from vanidl.analyses.steps import RankSpans, rank_spans
 from vanidl.model import intervals
 from vanidl.model.intervals import Intervals, intersect, subtract
 from vanidl.model.trace import Process, Profile, SpanKind, Spans, Trace
@@ -89,49 +89,54 @@ class Overlap:
     pipeline_share: float | None  # (dataset I/O or preprocessing) / run time; None: unrecorded
 
 
-@dataclass(frozen=True, slots=True)
-class StepWaits:
-    """Input waits of the training steps of one rank, ns: of each step, and what they went to.
+class SlowestWaits:
+    """The longest input wait of any rank in each step, gathered rank by rank.
 
-    `storage`, `metadata`: at least and at most of all waits together. `computed`: what a device
-    computed meanwhile.
+    Steps of different ranks are the same step where number and repetition are equal.
     """
 
-    of_step: Int64Array  # in order of start
-    of_step_in_storage: Int64Array  # at least
-    storage: tuple[float, float]
-    metadata: tuple[float, float]
-    computed: float
+    def __init__(self) -> None:
+        self._key, self._longest = (np.empty(0, np.int64) for _ in range(2))
+
+    def add(self, number: Int64Array, waited: Int64Array) -> None:
+        """The waits of one rank: of steps of these numbers, in order of start."""
+        order = np.argsort(number, kind="stable")
+        step, at = number[order], np.arange(len(order))
+        starts = np.append(True, step[1:] != step[:-1])[: len(step)]
+        repetition = at - np.maximum.accumulate(np.where(starts, at, 0))
+        key, waited = (step << _REPETITION_BITS) + repetition, waited[order]
+        if np.array_equal(key, self._key):  # mostly all ranks have the same steps
+            np.maximum(self._longest, waited, out=self._longest)
+            return
+        every = distinct(np.concatenate([self._key, key]))
+        longest = np.zeros(len(every), np.int64)
+        longest[np.searchsorted(every, self._key)] = self._longest
+        place = np.searchsorted(every, key)
+        longest[place] = np.maximum(longest[place], waited)
+        self._key, self._longest = every, longest
+
+    @property
+    def total_s(self) -> float:
+        """Their sum: what synchronous training loses to input."""
+        return float(self._longest.sum()) / 1e9
+
+
+_REPETITION_BITS = 31
 
 
 def summarize_overlap(
-    trace: Trace,
-    results: Results,
-    splits: Mapping[int, Split],
-    waits: Mapping[int, StepWaits],
-    steps_ns: float,
+    rows: Sequence[RankOverlap], basis: str | None, lost_s: float, steps_ns: float
 ) -> Overlap | None:
-    """The split of every rank with profiled steps; None where there is none.
+    """The overlap of a run from that of each rank with profiled steps; None where there is none.
 
     Args:
-        trace: the run.
-        results: its analyses.
-        splits: of each rank, by position in Trace.ranks.
-        waits: of the same ranks.
+        rows: of `overlap_of_rank`.
+        basis: what was known of compute.
+        lost_s: the longest input waits of all steps.
         steps_ns: the training steps of all ranks together.
     """
-    if not splits or results.steps is None:
+    if not rows:
         return None
-    table, reduced = results.steps.table, results.operations
-    basis = _basis(trace)
-    rows = tuple(
-        _with_waits(
-            _with_range(_row(p, split, trace, reduced, basis), trace, p, split),
-            split,
-            waits[p],
-        )
-        for p, split in splits.items()
-    )
     observed = _sum([_minus(r.io_s, r.unobserved_s) for r in rows])
     window = sum(r.window_s for r in rows)
     waited = _sum([r.input_wait_s for r in rows])
@@ -139,38 +144,33 @@ def summarize_overlap(
         basis,
         len(rows),
         _mean(rows),
-        rows,
+        tuple(rows),
         _ratio(_sum([r.hidden_s for r in rows]), observed),
-        None if waited is None else lost_to_input_s(table, waits),
+        None if waited is None else lost_s,
         _ratio(waited, steps_ns / 1e9),
         None if by_loop(basis) else _ratio(_sum([r.compute_s for r in rows]), window),
         None,  # profiles hold preprocessing of profiled steps only, and this is of the run
     )
 
 
-def lost_to_input_s(table: StepTable, waits: Mapping[int, StepWaits]) -> float:
-    """Sum over steps of the longest input wait of any rank: what synchronous training loses.
-
-    Steps of different ranks are the same step where number and repetition are equal.
-    """
-    waited = np.concatenate([waits[rank].of_step for rank in np.unique(table.rank).tolist()])
-    order = np.lexsort((table.start_s, table.step, table.rank))
-    step, rank = table.step[order], table.rank[order]
-    at = np.arange(len(order))
-    starts = np.concatenate([[True], (step[1:] != step[:-1]) | (rank[1:] != rank[:-1])])
-    repetition = at - np.maximum.accumulate(np.where(starts, at, 0))
-    _, group = np.unique(np.stack([step, repetition]), axis=1, return_inverse=True)
-    longest = np.zeros(int(group.max()) + 1, np.int64)
-    np.maximum.at(longest, group.ravel(), waited[order])
-    return float(longest.sum()) / 1e9
+def overlap_of_rank(
+    trace: Trace,
+    reduced: Operations,
+    position: int,
+    split: Split,
+    basis: str | None,
+) -> RankOverlap:
+    """The split of one rank, as a row; its waits are not in it yet."""
+    return _with_range(_row(position, split, trace, reduced, basis), trace, position, split)
 
 
 DEVICE, OPS, LOOP = "device", "ops", "loop"
 
 
-def _basis(trace: Trace) -> str | None:
-    kinds = set(np.unique(trace.spans.kind).tolist())
-    computed = DEVICE if SpanKind.KERNEL in kinds else OPS if SpanKind.OP in kinds else None
+def find_basis(trace: Trace) -> str | None:
+    """What was recorded that says when a run computed."""
+    has = {kind: bool((trace.spans.kind == kind).any()) for kind in (SpanKind.KERNEL, SpanKind.OP)}
+    computed = DEVICE if has[SpanKind.KERNEL] else OPS if has[SpanKind.OP] else None
     if any(profile.marks_loop and profile.aligned for profile in trace.profiles):
         return LOOP if computed is None else f"{computed}+{LOOP}"
     return computed
@@ -196,10 +196,8 @@ class Activity:
 
 
 def _activity(
-    position: int, spans: RankSpans, trace: Trace, basis: str | None, own_io: Intervals
+    mine: Spans, spans: RankSpans, trace: Trace, basis: str | None, own_io: Intervals
 ) -> Activity:
-    mine = trace.spans_of(position)
-
     def within(kind: SpanKind) -> Intervals:
         picked = mine.pick(mine.kind == kind)
         return intersect(intervals.union(picked.start, picked.end), spans.windows)
@@ -221,7 +219,7 @@ def _profiled(spans: Spans, trace: Trace) -> Intervals:
     """The windows in which a profiler recorded compute, beside the marks of the loop."""
     bounds = [
         (int(spans.start[mine].min()), int(spans.end[mine].max()))
-        for source in np.unique(spans.source).tolist()
+        for source in distinct(spans.source).tolist()
         if not trace.profiles[source].marks_loop
         for mine in [(spans.source == source) & np.isin(spans.kind, (SpanKind.KERNEL, SpanKind.OP))]
         if mine.any()
@@ -243,30 +241,30 @@ class Split:
     other: Intervals | None
 
 
-def split_io(trace: Trace, reduced: Operations) -> dict[int, Split]:
-    """Position in Trace.ranks -> its split, for ranks with at least one profiled step."""
-    basis = _basis(trace)
-    return {
-        position: _split_rank(
-            reduced,
-            position,
-            spans,
-            _activity(
-                position, spans, trace, basis, reduced.own_busy.get(position, intervals.EMPTY)
-            ),
-            basis,
-        )
-        for position, spans in rank_spans(trace).items()
-    }
-
-
-def _split_rank(
-    reduced: Operations, position: int, spans: RankSpans, did: Activity, basis: str | None
+def split_rank(
+    trace: Trace,
+    reduced: Operations,
+    position: int,
+    mine: Spans,
+    spans: RankSpans,
+    basis: str | None,
 ) -> Split:
-    """Without wait spans the waits are somewhere in the window, unknown; on basis ops even
-    hidden is then unknown, because operators of an unmarked loader look like compute: but not where
-    the program marks its compute itself.
-    """  # noqa: D205
+    """The I/O of one rank with a profiled step.
+
+    Without wait spans the waits are somewhere in the window, unknown; on basis ops even hidden is
+    then unknown, because operators of an unmarked loader look like compute: but not where the
+    program marks its compute itself.
+
+    Args:
+        trace: the run.
+        reduced: its operations.
+        position: of the rank in Trace.ranks.
+        mine: all spans of it.
+        spans: its steps, windows and waits among these.
+        basis: of `find_basis`.
+    """
+    own_io = reduced.own_busy.get(position, intervals.EMPTY)
+    did = _activity(mine, spans, trace, basis, own_io)
     if not reduced.totals:
         return Split(spans, did, None, None, None, None, None)
     observed = intersect(reduced.busy.get(position, intervals.EMPTY), spans.windows)
@@ -318,27 +316,6 @@ def _with_range(row: RankOverlap, trace: Trace, position: int, split: Split) -> 
         return row
     least_s, most_s = bound_by_clocks(trace, position, split.observed, split.did.starving)
     return replace(row, in_wait_at_least_s=least_s, in_wait_at_most_s=most_s)
-
-
-def _with_waits(row: RankOverlap, split: Split, waits: StepWaits) -> RankOverlap:
-    """The row with its input waits, and with what they went to where single calls were traced."""
-    if not split.spans.waits_known:
-        return row
-    waited = float(waits.of_step.sum())
-    row = replace(
-        row, input_wait_s=waited / 1e9, starving_wait_s=max(waited - waits.computed, 0.0) / 1e9
-    )
-    if split.in_wait is None:
-        return row
-    return replace(
-        row,
-        input_wait_io_s=waits.storage[0] / 1e9,
-        input_wait_io_at_most_s=waits.storage[1] / 1e9,
-        input_wait_metadata_s=waits.metadata[0] / 1e9,
-        input_wait_metadata_at_most_s=waits.metadata[1] / 1e9,
-        input_wait_rest_s=(waited - waits.storage[1]) / 1e9,
-        input_wait_rest_at_most_s=(waited - waits.storage[0]) / 1e9,
-    )
 
 
 def _seconds(part: Intervals | None) -> float | None:
@@ -395,9 +372,9 @@ def _open_ns(trace: Trace, position: int) -> tuple[int, int]:
     """How far any operation of a rank can lie before and after its place, ns."""
     trainer = trace.ranks[position]
     logs = [p for p in trace.processes if p.trainer == trainer and p.clock_evidence]
-    with_steps = set(np.unique(trace.spans.source[trace.spans.kind == SpanKind.STEP]).tolist())
-    profiles = [p for i, p in enumerate(trace.profiles) if p.process == trainer and i in with_steps]
-    own = [_sides(p) for p in profiles]
+    spans = trace.spans_of(position)
+    with_steps = distinct(spans.source[spans.kind == SpanKind.STEP]).tolist()
+    own = [_sides(p) for i in with_steps if (p := trace.profiles[i]).process == trainer]
     workers = [_sides(p) for p in logs]
     # Adding to a log's times moves its operations later, adding to a profile's the waits.
     return (
@@ -452,9 +429,26 @@ NEVER_OBSERVED = RankFates(np.array([_EVER], np.int64), np.array([Fate.UNOBSERVE
 """The fates of a rank without a profiled step."""
 
 
-def trace_fates(splits: Mapping[int, Split]) -> dict[int, RankFates]:
-    """Position in Trace.ranks -> its fates, for ranks with at least one profiled step."""
-    return {position: _fates_of(split) for position, split in splits.items()}
+class FatesByRank(Mapping[int, RankFates]):
+    """Position in Trace.ranks -> its fates, worked out when asked for; of ranks with steps."""
+
+    def __init__(self, trace: Trace, reduced: Operations) -> None:
+        self._trace, self._reduced = trace, reduced
+        self._ranks, self._basis = rank_spans(trace), find_basis(trace)
+        self._fates: dict[int, RankFates] = {}
+
+    def __getitem__(self, position: int) -> RankFates:
+        if position not in self._fates:
+            spans, mine = self._ranks[position], self._trace.spans_of(position)
+            split = split_rank(self._trace, self._reduced, position, mine, spans, self._basis)
+            self._fates[position] = _fates_of(split)
+        return self._fates[position]
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._ranks)
+
+    def __len__(self) -> int:
+        return len(self._ranks)
 
 
 def _fates_of(split: Split) -> RankFates:
@@ -470,7 +464,7 @@ def _fates_of(split: Split) -> RankFates:
     if split.in_wait is not None:
         layers.append((did.starving, Fate.IN_WAIT))
     edges = [edge for spans, _ in layers for edge in spans]
-    start = np.unique(np.concatenate([np.array([_EVER], np.int64), *edges]))
+    start = distinct(np.concatenate([np.array([_EVER], np.int64), *edges]))
     fate = np.full(len(start), Fate.UNOBSERVED, np.uint8)
     for spans, code in layers:
         fate[_covered(spans, start)] = code

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from vanidl.analyses.sorting import distinct
 from vanidl.breakdown import input_wait, windows
 from vanidl.breakdown.assumptions import (
     FOLLOWS,
@@ -102,7 +103,7 @@ def divide_tiles(
         busy = intervals.merge(did.compute, did.copy)
         of_process[trainer] = input_wait.outside(of_process[trainer], busy)
         felt = intervals.subtract(waits, busy)
-    sources = np.unique(spans.source).tolist()
+    sources = distinct(spans.source).tolist()
     cells = _tile_cells(
         tiles,
         of_process[trainer],
@@ -118,7 +119,7 @@ def divide_tiles(
     assumed: dict[str, Mask] = {}
     if len(tiles.wait_start):
         step = np.full(len(tiles.wait_start), -1)
-        in_step = (tiles.wait >= 0) & (tiles.step >= 0)
+        in_step = np.flatnonzero((tiles.wait >= 0) & (tiles.step >= 0))
         step[tiles.wait[in_step]] = tiles.step[in_step]
         divided = input_wait.divide_waits(
             trace, position, *waits, of_process, felt, known.assume, step
@@ -149,10 +150,15 @@ def divide_tiles(
     low, high = settle(
         tiles.length, {c: cells[c][0] for c in causes}, {c: cells[c][1] for c in causes}
     )
+    # Parts of storage: the same ones are the same here, too.
+    bounded: dict[tuple[int, int], tuple[Int64Array, Int64Array]] = {}
     for name, (below, above) in cells.items():
         if name not in low:
-            low[name] = np.minimum(below, high[STORAGE])
-            high[name] = np.clip(above, low[name], high[STORAGE])
+            pair = id(below), id(above)
+            if pair not in bounded:
+                least = np.minimum(below, high[STORAGE])
+                bounded[pair] = least, np.minimum(np.maximum(above, least), high[STORAGE])
+            low[name], high[name] = bounded[pair]
     slack_ns = known.slack_ns if known.whole else None
     return RankCells(tiles, low, high, free, free_parts, slack_ns, assumed)
 
@@ -190,12 +196,80 @@ def find_activity(spans: Spans, own: Served | None, waits: Intervals) -> Activit
     copy = intervals.subtract(intervals.subtract(union_of(SpanKind.COPY), compute), communication)
     computing = (spans.kind == SpanKind.KERNEL) | (spans.kind == SpanKind.OP)
     # It sees from the first of its events to the last, its marks of steps among them.
-    each = np.unique(spans.source[computing]).tolist()
+    each = distinct(spans.source[computing]).tolist()
     first, last = np.zeros(len(each), np.int64), np.zeros(len(each), np.int64)
     for i, one in enumerate(each):
         its = spans.source == one
         first[i], last[i] = spans.start[its].min(), spans.end[its].max()
     return Activity(compute, communication, copy, by_device, intervals.union(first, last))
+
+
+@dataclass(frozen=True, slots=True)
+class _Laid:
+    """What calls and profiles say of every tile, ns; waits hold what devices did only.
+
+    `calls`: kinds of calls, at least and at most. `moved`: what of `storage` is open as clocks and
+    threads are. What is nowhere is `zeros` itself: many tiles of many ranks are mostly that.
+    """
+
+    zeros: Int64Array
+    calls: Bounds
+    storage: Int64Array
+    moved: Int64Array
+    compute: Int64Array
+    most_compute: Int64Array
+    communication: Int64Array
+    copy: Int64Array
+
+    @property
+    def is_computing(self) -> bool:
+        """Whether anything computed, or may have."""
+        return self.most_compute is not self.zeros
+
+    def rest_of(self, length: Int64Array, waiting: Mask) -> Int64Array:
+        """What is left of every tile outside of waits."""
+        rest = length
+        for taken in (self.compute, self.communication, self.copy, self.storage):
+            rest = rest if taken is self.zeros else rest - taken
+        return np.where(waiting, 0, rest).clip(0)
+
+
+def _lay_calls_and_work(tiles: Tiles, own: Served, did: Activity, *, computing: bool) -> _Laid:
+    """The time in calls and of what profilers saw; `computing`: operators call no storage."""
+    length, start, end, waiting = tiles.length, tiles.start, tiles.end, tiles.wait >= 0
+    zeros = np.zeros(len(length), np.int64)
+
+    def cover(times: Intervals) -> Int64Array:
+        return intervals.covered_within(times, start, end) if len(times.start) else zeros
+
+    compute, communication, copy = (cover(t) for t in (did.compute, did.communication, did.copy))
+    calls: Bounds = {name: (zeros, zeros) for name, _ in own.parts}
+    storage = most = shifted = moved = zeros
+    for name, times in own.parts:
+        if len(times.start):
+            least, highest = own.within(times, start, end)
+            shifted = shifted + highest - least
+            least = zeros if name in own.unsure else least
+            calls[name] = np.where(waiting, 0, least), np.where(waiting, 0, highest)
+            storage, most = storage + calls[name][0], most + calls[name][1]
+    if most is not zeros:
+        moved = np.minimum(most, length) - storage
+    most_compute = compute
+    if compute is not zeros or moved is not zeros:
+        inside = np.minimum(shifted, moved)  # of operators, at most
+        if not did.by_device and not computing:
+            inside = inside + (own.slack_ns if own.whole and tiles.waits_known else compute)
+        most_compute = compute + np.minimum(moved, length - compute)
+        compute = np.maximum(compute - inside, 0)
+    if communication is not zeros:
+        # Traced calls inside of collectives are of the calls.
+        communication = np.minimum(communication, length - compute - storage).clip(0)
+        communication[waiting] = 0
+    if not did.by_device:
+        compute, copy, most_compute = (
+            ns if ns is zeros else np.where(waiting, 0, ns) for ns in (compute, copy, most_compute)
+        )
+    return _Laid(zeros, calls, storage, moved, compute, most_compute, communication, copy)
 
 
 def _tile_cells(
@@ -208,40 +282,15 @@ def _tile_cells(
     in_part: bool,
     computing: bool,
 ) -> Bounds:
-    """At least and at most of every tile by cause; waits hold what devices did only.
+    """At least and at most of every tile by cause; causes that nothing tells apart share arrays.
 
     `in_part`: work of devices was left out, so that a step without any may have had some.
     `computing`: operators call no storage.
     """
-    length, start, end = tiles.length, tiles.start, tiles.end
-    waiting = tiles.wait >= 0
-    zeros = np.zeros(len(length), np.int64)
-    compute = intervals.covered_within(did.compute, start, end)
-    communication = intervals.covered_within(did.communication, start, end)
+    laid = _lay_calls_and_work(tiles, own, did, computing=computing)
+    zeros, moved, communication = laid.zeros, laid.moved, laid.communication
+    open_ns = laid.rest_of(tiles.length, tiles.wait >= 0)
     cells: Bounds = {}
-    storage, most, shifted = zeros.copy(), zeros.copy(), zeros.copy()
-    for name, times in own.parts:
-        least, highest = own.within(times, start, end)
-        shifted += highest - least
-        least = zeros if name in own.unsure else least
-        cells[name] = np.where(waiting, 0, least), np.where(waiting, 0, highest)
-        storage += cells[name][0]
-        most += cells[name][1]
-    moved = np.minimum(most, length) - storage  # what is open as clocks and threads are
-    inside = np.minimum(shifted, moved)  # of operators, at most
-    if not did.by_device and not computing:
-        inside += own.slack_ns if own.whole and tiles.waits_known else compute
-    compute_ns = compute + np.minimum(moved, length - compute)
-    compute = np.maximum(compute - inside, 0)
-    # Traced calls inside of collectives are of the calls.
-    communication = np.minimum(communication, length - compute - storage).clip(0)
-    communication[waiting] = 0
-    copy = intervals.covered_within(did.copy, start, end)
-    if not did.by_device:
-        compute, copy = np.where(waiting, 0, compute), np.where(waiting, 0, copy)
-        compute_ns = np.where(waiting, 0, compute_ns)
-    taken = compute + communication + copy + storage
-    open_ns = np.where(waiting, 0, length - taken).clip(0)
     slack = np.minimum(open_ns, own.slack_ns + moved) if own.whole else open_ns
     cells[FREE] = cells[FREE_PARTS] = zeros, moved
     if of_others and own.whole:
@@ -249,47 +298,69 @@ def _tile_cells(
         unmarked = (tiles.phase == windows.UNOBSERVED) | (not tiles.waits_known)
         slack = np.where(unmarked, open_ns, slack)
         cells[FREE] = cells[FREE_PARTS] = zeros, np.where(unmarked, open_ns, moved)
-    cells[STORAGE] = storage, storage + slack
-    for name, _ in own.parts:
-        cells[name] = cells[name][0], np.maximum(cells[name][0] + slack, cells[name][1])
-    of_steps = np.isin(tiles.phase, (windows.TRAINING, windows.INFERENCE))
-    profiled = np.isin(tiles.part, windows.BETWEEN_WAITS) & of_steps
-    profiled &= intervals.covered_within(did.seen, start, end) == length
-    if in_part:
-        worked = np.zeros(tiles.steps + 1, np.int64)
-        np.add.at(worked, tiles.step, compute + communication + copy)
-        profiled &= worked[tiles.step] > 0
+    cells[STORAGE] = laid.storage, _above(laid.storage, slack, zeros)
+    for name, (least, highest) in laid.calls.items():
+        most = _above(least, slack, zeros)
+        cells[name] = least, most if highest is zeros else np.maximum(most, highest)
+    profiled = _find_profiled(tiles, did, laid, in_part=in_part)
     if len(did.copy.start):
-        cells[COPY] = copy, copy
+        cells[COPY] = laid.copy, laid.copy
     # Beside the model operators are the loop's own work, unless they are a device's.
-    beside = np.isin(tiles.part, windows.BESIDE_THE_MODEL) & (not did.by_device)
-    host_cpu, most_host_cpu = (np.where(beside, ns, 0) for ns in (compute, compute_ns))
-    compute, compute_ns = (np.where(beside, 0, ns) for ns in (compute, compute_ns))
-    may_compute = np.where(profiled | beside, 0, open_ns)
-    cells[COMPUTE] = compute, np.maximum(compute + may_compute, compute_ns)
-    cells[COMMUNICATION] = communication, communication + (may_compute if several else 0)
+    beside = (tiles.part == windows.PREPARE) | (tiles.part == windows.REST)
+    beside &= not did.by_device
+    may_compute = np.where(profiled | beside, 0, open_ns) if (profiled | beside).any() else open_ns
+    cells[COMPUTE] = zeros, may_compute
+    if laid.is_computing:
+        compute, most_compute = (
+            np.where(beside, 0, ns) for ns in (laid.compute, laid.most_compute)
+        )
+        cells[COMPUTE] = compute, np.maximum(compute + may_compute, most_compute)
+    cells[COMMUNICATION] = communication, communication
     if several:
         # A profiler that saw collectives of the rank saw all of them: no other time is in one.
         seen = profiled & bool(len(did.communication.start))
-        cells[WAITING_FOR_PEERS] = zeros, communication + np.where(seen, 0, open_ns)
-        cells[COMMUNICATION] = zeros.copy(), cells[COMMUNICATION][1]
+        others = np.where(seen, 0, open_ns) if seen.any() else open_ns
+        cells[WAITING_FOR_PEERS] = zeros, _above(communication, others, zeros)
+        cells[COMMUNICATION] = zeros, _above(communication, may_compute, zeros)
     if did.by_device:
         cells[DEVICE_IDLE] = zeros, np.where(profiled, open_ns, 0)
         open_ns = np.where(profiled, 0, open_ns)
     for cause in (HOST_CPU, TOO_FEW_CORES, BLOCKED):
         cells[cause] = zeros, open_ns
-    cells[HOST_CPU] = host_cpu, np.maximum(host_cpu + open_ns, most_host_cpu)
-    outside_steps = np.where((tiles.step < 0) | (not tiles.waits_known), open_ns, 0)
+    if laid.is_computing and beside.any():
+        least, most = (np.where(beside, ns, 0) for ns in (laid.compute, laid.most_compute))
+        cells[HOST_CPU] = least, np.maximum(least + open_ns, most)
+    outside_steps = np.where(tiles.step < 0, open_ns, 0) if tiles.waits_known else open_ns
     for cause in (INPUT_CPU, DELIVERY, WORKERS):
         cells[cause] = zeros, outside_steps
     return cells
+
+
+def _above(least: Int64Array, slack: Int64Array, zeros: Int64Array) -> Int64Array:
+    """So much more; of what is nowhere the rest itself, so that it stays one array."""
+    return slack if least is zeros else least + slack
+
+
+def _find_profiled(tiles: Tiles, did: Activity, laid: _Laid, *, in_part: bool) -> Mask:
+    """Tiles of steps of which a profiler saw all that computed."""
+    profiled = np.zeros(len(tiles.start), bool)
+    if len(did.seen.start):
+        profiled = (tiles.phase == windows.TRAINING) | (tiles.phase == windows.INFERENCE)
+        profiled &= np.isin(tiles.part, windows.BETWEEN_WAITS)
+        profiled &= intervals.covered_within(did.seen, tiles.start, tiles.end) == tiles.length
+    if in_part:
+        worked = np.zeros(tiles.steps + 1, np.int64)
+        np.add.at(worked, tiles.step, laid.compute + laid.communication + laid.copy)
+        profiled &= worked[tiles.step] > 0
+    return profiled
 
 
 def _lay_waits(cells: Bounds, divided: Bounds, tiles: Tiles) -> None:
     """Puts the cells of waits into their tiles; of a wait that is cut only the upper ends hold."""
     mine = np.flatnonzero(tiles.wait >= 0)
     wait, length = tiles.wait[mine], tiles.length[mine]
-    whole = length == (tiles.wait_end - tiles.wait_start)[wait]
+    is_whole = length == (tiles.wait_end - tiles.wait_start)[wait]
+    as_is = len(wait) == len(tiles.wait_start) and bool(is_whole.all())  # no wait is cut
     zeros = np.zeros(len(tiles.start), np.int64)
     laid: dict[tuple[int, int, int, int], tuple[Int64Array, Int64Array]] = {}
     for cause, (low, high) in divided.items():
@@ -297,7 +368,7 @@ def _lay_waits(cells: Bounds, divided: Bounds, tiles: Tiles) -> None:
         key = id(low), id(high), id(others[0]), id(others[1])
         if key not in laid:  # causes that nothing tells apart have the same cells
             below, above = (side.copy() for side in others)
-            below[mine] = np.where(whole, low[wait], 0)
-            above[mine] = np.minimum(high[wait], length)
+            below[mine] = low if as_is else np.where(is_whole, low[wait], 0)
+            above[mine] = np.minimum(high if as_is else high[wait], length)
             laid[key] = below, above
         cells[cause] = laid[key]

@@ -22,7 +22,7 @@ from vanidl.analyses.epochs import EpochStarts
 from vanidl.analyses.operations import Operations
 from vanidl.analyses.rows import small_parts_together
 from vanidl.analyses.sorting import sum_by_group
-from vanidl.analyses.steps import RankSpans, rank_spans
+from vanidl.analyses.steps import RankSpans, Steps
 from vanidl.model import intervals
 from vanidl.model.counter_totals import record_counts
 from vanidl.model.trace import WRITE, Part, Trace
@@ -67,46 +67,112 @@ class Phases:
 
 
 _Bounds = tuple[str, int, int, str]
+"""Name, begin, end, evidence."""
 
 
-def find_phases(trace: Trace, results: Results) -> Phases | None:
-    """The phases; None where neither a dataset read nor a profiled step was recorded."""
-    reduced, saved, data = results.operations, results.saves, results.dataset
-    spans = rank_spans(trace)
+@dataclass(frozen=True, slots=True)
+class Borders:
+    """Where the phases of a run begin and end, ns; `why_no_epochs`: "" where there are some."""
+
+    stages: tuple[_Bounds, ...]
+    epochs: tuple[_Bounds, ...]
+    checkpoints: tuple[_Bounds, ...]
+    why_no_epochs: str
+
+    @property
+    def each(self) -> tuple[_Bounds, ...]:
+        """Those of all phases, in the order in which a rank is measured."""
+        return (*self.stages, *self.epochs, *self.checkpoints)
+
+    @property
+    def edges(self) -> tuple[Int64Array, Int64Array]:
+        """Begin and end of each."""
+        begin, end = ([bounds[side] for bounds in self.each] for side in (1, 2))
+        return np.array(begin, np.int64), np.array(end, np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What profilers saw of one rank in each phase: for how long, its input waits, its steps."""
+
+    seen_ns: Int64Array
+    wait_ns: Int64Array
+    steps: Int64Array
+    waits_known: bool
+
+
+def find_borders(trace: Trace, results: Results) -> Borders | None:
+    """Where phases begin; None where neither a dataset read nor a profiled step was recorded."""
+    data = results.dataset
     first, last = epochs.first_read_ns(trace, data), epochs.last_read_ns(trace, data)
-    if first is None and not spans:
+    steps = _steps_by_rank(trace, results.steps)
+    if first is None and not steps:
         return None
-    stages = tuple(_stages(trace, spans, first, last))
+    stages = tuple(_stages(trace, steps, first, last))
     found = epochs.epoch_starts(trace, data)
     end = next((low for name, low, _, _ in stages if name == "tail"), trace.job.end_ns)
     epoch_bounds = tuple(_epochs(found, end))
-    checkpoint_bounds = tuple((b.name, b.start_ns, b.end_ns, b.evidence) for b in saved)
-    rows = _measured((*stages, *epoch_bounds, *checkpoint_bounds), reduced, trace, spans)
-    split = len(stages), len(stages) + len(epoch_bounds)
-    reason = "" if epoch_bounds else found.evidence
-    busiest = _busiest_s(reduced, checkpoint_bounds)
+    saves = tuple((b.name, b.start_ns, b.end_ns, b.evidence) for b in results.saves)
+    return Borders(stages, epoch_bounds, saves, "" if epoch_bounds else found.evidence)
+
+
+def measure_rank(borders: Borders, spans: RankSpans) -> Measured:
+    """What profilers saw of one rank in each phase."""
+    low, high = borders.edges
+    return Measured(
+        intervals.covered_within(spans.windows, low, high),
+        spans.wait_ns(low, high),
+        _count_within(spans.steps.start, low, high),
+        spans.waits_known,
+    )
+
+
+def summarize_phases(
+    trace: Trace, results: Results, borders: Borders, ranks: Sequence[Measured]
+) -> Phases:
+    """The phases, from what each rank with steps was measured to do in them."""
+    reduced, saved = results.operations, results.saves
+    rows = _measured(borders, reduced, trace, ranks)
+    split = len(borders.stages), len(borders.stages) + len(borders.epochs)
+    busiest = _busiest_s(reduced, borders.checkpoints)
     written = tuple(
         replace(row, bytes_written=burst.nbytes, busiest_s=None if row.busy_s is None else most)
         if burst.traced
         else replace(row, bytes_written=burst.nbytes, busy_s=None)
         for row, burst, most in zip(rows[split[1] :], saved, busiest, strict=True)
     )
-    return Phases(rows[: split[0]], rows[split[0] : split[1]], written, reason)
+    return Phases(rows[: split[0]], rows[split[0] : split[1]], written, borders.why_no_epochs)
+
+
+def _steps_by_rank(trace: Trace, steps: Steps | None) -> list[tuple[Int64Array, Int64Array]]:
+    """Starts and ends of the steps of each rank, ns; empty where none has a place in time."""
+    if steps is None or steps.table.undated_s is not None:
+        return []
+    table = steps.table
+    first = np.flatnonzero(np.diff(table.rank)) + 1
+    starts, ends = (np.split(side, first) for side in (table.start_s, table.end_s))
+
+    def since_epoch(seconds: NDArray[np.float64]) -> Int64Array:
+        return np.rint(seconds * 1e9).astype(np.int64) + trace.job.start_ns
+
+    return [(since_epoch(a), since_epoch(b)) for a, b in zip(starts, ends, strict=True)]
 
 
 def _stages(
-    trace: Trace, spans: dict[int, RankSpans], first: int | None, last: int | None
+    trace: Trace,
+    steps: Sequence[tuple[Int64Array, Int64Array]],
+    first: int | None,
+    last: int | None,
 ) -> Iterator[_Bounds]:
     job = trace.job
-    steps = np.array([[s.steps.start.min(), s.steps.end.max()] for s in spans.values()], np.int64)
-    step_first = int(steps[:, 0].min()) if len(steps) else None
-    step_last = int(steps[:, 1].max()) if len(steps) else None
+    step_first = min((int(start.min()) for start, _ in steps), default=None)
+    step_last = max((int(end.max()) for _, end in steps), default=None)
     begin = min(t for t in (first, step_first) if t is not None)
     end = max(t for t in (last, step_last) if t is not None)
     begin, end = (min(max(t, job.start_ns), job.end_ns) for t in (begin, end))
     what = "the first dataset read" if begin == first else "the first profiled step"
     yield "start-up", job.start_ns, begin, f"until {what}"
-    steady = _steady_ns(spans)
+    steady = _steady_ns(steps)
     steady = begin if steady is None else min(max(steady, begin), end)
     if steady > begin:
         yield "warm-up", begin, steady, "until steps were profiled and kept the usual length"
@@ -114,24 +180,19 @@ def _stages(
     yield "tail", end, job.end_ns, "after it"
 
 
-def _steady_ns(spans: dict[int, RankSpans]) -> int | None:
+def _steady_ns(steps: Sequence[tuple[Int64Array, Int64Array]]) -> int | None:
     """The start of the first step of usual length that every rank was in; None without steps.
 
     Ranks begin the same step milliseconds apart: it counts whole from the start of the first.
     """
-    usual = [_usual_steps(s) for s in spans.values()]
-    all_begun = max((int(start[0]) for start, _ in usual), default=None)
+    usual = [(start, end, end - start <= _SLOW * np.median(end - start)) for start, end in steps]
+    all_begun = max((int(start[mine.argmax()]) for start, _, mine in usual), default=None)
     if all_begun is None:
         return None
-    return min(int(start[(start <= all_begun) & (end > all_begun)].min(initial=all_begun))
-               for start, end in usual)  # fmt: skip
-
-
-def _usual_steps(spans: RankSpans) -> tuple[Int64Array, Int64Array]:
-    """Starts and ends of the steps of one rank that are of usual length, of which one is."""
-    start, end = spans.steps.start, spans.steps.end
-    usual = end - start <= _SLOW * np.median(end - start)
-    return start[usual], end[usual]
+    return min(
+        int(start[mine & (start <= all_begun) & (end > all_begun)].min(initial=all_begun))
+        for start, end, mine in usual
+    )
 
 
 def _epochs(found: EpochStarts, end: int) -> Iterator[_Bounds]:
@@ -141,21 +202,17 @@ def _epochs(found: EpochStarts, end: int) -> Iterator[_Bounds]:
 
 
 def _measured(
-    bounds: Sequence[_Bounds], reduced: Operations, trace: Trace, spans: dict[int, RankSpans]
+    borders: Borders, reduced: Operations, trace: Trace, ranks: Sequence[Measured]
 ) -> tuple[Phase, ...]:
-    low = np.array([b[1] for b in bounds], np.int64)
-    high = np.array([b[2] for b in bounds], np.int64)
+    low, high = borders.edges
     traced = bool(reduced.totals)
     whole = high <= _traced_until_ns(reduced, trace)
     nbytes = _bytes_within(trace, low, high) if traced else None
     busy = _busy_s(reduced, trace, low, high) if traced else None
-    known = bool(spans) and all(s.waits_known for s in spans.values())
-    observed = sum(
-        (intervals.covered_within(s.windows, low, high) for s in spans.values()),
-        np.zeros(len(low), np.int64),
-    )
-    waits = sum((s.wait_ns(low, high) for s in spans.values()), np.zeros(len(low), np.int64))
-    steps = [_count_within(s.steps.start, low, high) for s in spans.values()]
+    known = bool(ranks) and all(one.waits_known for one in ranks)
+    nothing = np.zeros(len(low), np.int64)
+    observed = sum((one.seen_ns for one in ranks), nothing)
+    waits = sum((one.wait_ns for one in ranks), nothing)
     since = trace.job.start_ns
     return tuple(
         Phase(
@@ -163,13 +220,13 @@ def _measured(
             (a - since) / 1e9,
             (b - since) / 1e9,
             evidence,
-            int(np.median([s[i] for s in steps])) if observed[i] else None,
+            int(np.median([one.steps[i] for one in ranks])) if observed[i] else None,
             int(nbytes[0, i]) if nbytes is not None and whole[i] else None,
             int(nbytes[1, i]) if nbytes is not None and whole[i] else None,
             float(busy[i]) if busy is not None and whole[i] else None,
-            float(waits[i]) / len(spans) / 1e9 if known and observed[i] else None,
+            float(waits[i]) / len(ranks) / 1e9 if known and observed[i] else None,
         )
-        for i, (name, a, b, evidence) in enumerate(bounds)
+        for i, (name, a, b, evidence) in enumerate(borders.each)
     )
 
 

@@ -7,7 +7,7 @@ in the timeline: over all steps and the time outside them they add up to the tot
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from vanidl.analyses import Results
 from vanidl.analyses.step_amounts import AMOUNTS, slowest_files
 from vanidl.analyses.steps import StepTable
-from vanidl.breakdown.overlap import Split, StepWaits
+from vanidl.breakdown.overlap import Split
 from vanidl.breakdown.stages import Phase, Phases
 from vanidl.model import intervals
 from vanidl.model.trace import Trace
@@ -68,38 +68,65 @@ class KindMeans:
     bytes_written: float | None
 
 
+class StepTimes:
+    """Where the I/O of each step fell, gathered rank by rank, in the order of a step table."""
+
+    def __init__(self, table: StepTable) -> None:
+        self._rank = table.rank
+        self._columns: dict[str, Floats] = {}
+
+    def add(self, position: int, split: Split, in_storage: Int64Array) -> None:
+        """The steps of one rank; `in_storage`: of the waits of each, ns at least."""
+        steps = split.spans.steps
+        first = int(np.searchsorted(self._rank, position))
+        mine = slice(first, first + len(steps))
+        for name, part in (
+            ("in_wait_s", split.in_wait),
+            ("hidden_s", split.hidden),
+            ("behind_communication_s", split.behind_communication),
+            ("other_s", split.other),
+        ):
+            if part is not None:
+                covered = intervals.covered_within(part, steps.start, steps.end)
+                self._column(name)[mine] = covered / 1e9
+        if split.in_wait is not None:
+            self._column("input_wait_io_s")[mine] = in_storage / 1e9
+
+    def _column(self, name: str) -> Floats:
+        """Made when there is something to put in it."""
+        return self._columns.setdefault(name, np.full(len(self._rank), np.nan))
+
+    def column(self, name: str) -> Floats:
+        """One of `StepRecords`; nan where nothing was recorded."""
+        return self._columns.get(name, np.broadcast_to(np.nan, len(self._rank)))
+
+
 def record_steps(
-    trace: Trace,
-    results: Results,
-    splits: Mapping[int, Split],
-    waits: Mapping[int, StepWaits],
-    phases: Phases | None,
+    trace: Trace, results: Results, times: StepTimes, phases: Phases | None
 ) -> StepRecords | None:
     """One row a profiled step; None where no step has a place in time."""
-    if results.steps is None or not splits:
+    if results.steps is None:
         return None
     table, sums = results.steps.table, results.step_sums
-    traced = not np.isnan(table.busy_s).all()
-    amounts = np.zeros((AMOUNTS, len(table.step)), np.int64)
-    amounts[:, sums.row] = sums.amounts.T
-    columns = [
-        _columns(splits[position], waits[position]) for position in np.unique(table.rank).tolist()
-    ]
-    times = [np.concatenate(column) for column in zip(*columns, strict=True)]
+    reads, writes, read, written = [None] * AMOUNTS
+    if not np.isnan(table.busy_s).all():
+        amounts = np.zeros((AMOUNTS, len(table.step)), np.int64)
+        amounts[:, sums.row] = sums.amounts.T
+        reads, writes, read, written = amounts
     return StepRecords(
-        kinds_of(table, phases),
-        amounts[0] if traced else None,
-        amounts[1] if traced else None,
-        amounts[2] if traced else None,
-        amounts[3] if traced else None,
-        table.busy_s,
-        times[0],
-        times[1],
-        times[2],
-        times[3],
-        table.input_wait_s,
-        times[4],
-        slowest_files(sums, len(table.step), trace),
+        kind=kinds_of(table, phases),
+        reads=reads,
+        writes=writes,
+        bytes_read=read,
+        bytes_written=written,
+        busy_s=table.busy_s,
+        in_wait_s=times.column("in_wait_s"),
+        hidden_s=times.column("hidden_s"),
+        behind_communication_s=times.column("behind_communication_s"),
+        other_s=times.column("other_s"),
+        input_wait_s=table.input_wait_s,
+        input_wait_io_s=times.column("input_wait_io_s"),
+        slowest=slowest_files(sums, len(table.step), trace),
     )
 
 
@@ -121,18 +148,6 @@ def _mean(values: NDArray[np.number] | None, rows: NDArray[np.intp]) -> float | 
     if values is None or np.isnan(values[rows].astype(float)).any():
         return None
     return float(values[rows].mean())
-
-
-def _columns(split: Split, waits: StepWaits) -> tuple[Floats, ...]:
-    """in_wait, hidden, behind communication, other, and storage of the waits, of each step."""
-    steps = split.spans.steps
-    parts = [split.in_wait, split.hidden, split.behind_communication, split.other]
-    missing = np.full(len(steps), np.nan)
-    times = [
-        missing if part is None else intervals.covered_within(part, steps.start, steps.end) / 1e9
-        for part in parts
-    ]
-    return (*times, missing if split.in_wait is None else waits.of_step_in_storage / 1e9)
 
 
 def kinds_of(table: StepTable, phases: Phases | None) -> NDArray[np.object_]:

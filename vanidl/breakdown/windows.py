@@ -108,9 +108,9 @@ def tile_rank(
     model = _find_model(trace, spans, low, high)
     edges = _edges((low, high), begin, end, model, waits, *(times for _, times in marked))
     start, stop = edges[:-1], edges[1:]
-    step = np.searchsorted(begin, start, side="right") - 1
+    step = _last_begun(edges, begin)
     inside = (step >= 0) & (start < end[step])
-    wait = np.searchsorted(waits.start, start, side="right") - 1
+    wait = _last_begun(edges, waits.start)
     waiting = np.zeros(len(start), bool)
     if len(waits.start):
         waiting = (wait >= 0) & (start < waits.end[np.maximum(wait, 0)])
@@ -175,10 +175,26 @@ def _edges(
     return distinct(np.concatenate([np.array(run, np.int64), begin, end, *both]))
 
 
+def _last_begun(edges: Int64Array, begin: Int64Array) -> Int64Array:
+    """Of the tile behind each edge but the last the row that began last, -1 for none.
+
+    Args:
+        edges: ascending, each once; all of `begin` are among them.
+        begin: ascending.
+    """
+    begun = np.bincount(np.searchsorted(edges, begin), minlength=len(edges))
+    return np.cumsum(begun[:-1]) - 1
+
+
 def _find_model(trace: Trace, spans: Spans, low: int, high: int) -> _Model:
     marked = np.array([profile.marks_loop for profile in trace.profiles] or [False], bool)
-    mine = spans.pick(marked[spans.source])
-    found = [(part, _covered(mine, kind, low, high)) for part, kind in (
+
+    def covered(kind: SpanKind) -> Intervals:
+        mine = np.flatnonzero(spans.kind == kind)
+        mine = mine[marked[spans.source[mine]]]
+        return intervals.clipped(intervals.union(spans.start[mine], spans.end[mine]), low, high)
+
+    found = [(part, covered(kind)) for part, kind in (
         (FORWARD, SpanKind.FORWARD), (BACKWARD, SpanKind.BACKWARD),
         (OPTIMIZER, SpanKind.OPTIMIZER))]  # fmt: skip
     if not len(found[1][1].start):
@@ -187,11 +203,6 @@ def _find_model(trace: Trace, spans: Spans, low: int, high: int) -> _Model:
     part = np.repeat([part for part, _ in found], [len(times.start) for _, times in found])
     order = np.argsort(start, kind="stable")
     return _Model(start[order], end[order], part[order].astype(np.int64))
-
-
-def _covered(spans: Spans, kind: SpanKind, low: int, high: int) -> Intervals:
-    mine = spans.kind == kind
-    return intervals.clipped(intervals.union(spans.start[mine], spans.end[mine]), low, high)
 
 
 def _part_of_model(
@@ -265,9 +276,9 @@ def _cut_out(spans: Spans, low: int, high: int) -> list[tuple[int, Intervals]]:
     of_name = np.array([named.get(name, OTHER) for name in spans.names] or [OTHER], np.int64)
     phases = spans.pick(spans.kind == SpanKind.PHASE)
     code = of_name[phases.name]
-    validation = np.isin(spans.kind, (SpanKind.EVALUATION, SpanKind.VALIDATION))
+    validation = (spans.kind == SpanKind.EVALUATION) | (spans.kind == SpanKind.VALIDATION)
     found = [
-        *((int(each), phases.pick(code == each)) for each in np.unique(code)),
+        *((int(each), phases.pick(code == each)) for each in distinct(code)),
         (VALIDATION, spans.pick(validation)),
         (CHECKPOINT, spans.pick(spans.kind == SpanKind.CHECKPOINT)),
         (LOAD, spans.pick(spans.kind == SpanKind.LOAD)),

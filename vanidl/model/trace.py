@@ -235,8 +235,10 @@ class Spans:
     def __len__(self) -> int:
         return len(self.start)
 
-    def pick(self, rows: NDArray[np.bool_] | Int64Array) -> Spans:
-        """The spans that a mask or an index array picks."""
+    def pick(self, rows: NDArray[np.bool_] | Int64Array | Int32Array | slice) -> Spans:
+        """The spans that a mask or an index array picks, or a slice: of that, views."""
+        if not isinstance(rows, slice) and rows.dtype == np.bool_:
+            rows = np.flatnonzero(rows)  # once: masks are slow to go by, column after column
         return Spans(
             self.start[rows],
             self.end[rows],
@@ -248,6 +250,9 @@ class Spans:
             self.source[rows],
             self.names,
         )
+
+
+_MOST_NARROW = np.iinfo(np.int32).max
 
 
 def concatenate_parts(process: int, layer: str, parts: Sequence[Part]) -> Part:
@@ -475,14 +480,22 @@ class Trace:
     def spans_of(self, position: int) -> Spans:
         """What profilers saw of one rank and its family, by start; looked up once for all."""
         rows, first = self._span_rows
-        return self.spans.pick(rows[first[position] : first[position + 1]])
+        mine = slice(*first[position : position + 2].tolist())
+        return self.spans.pick(mine if rows is None else rows[mine])
 
     @cached_property
-    def _span_rows(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """Rows of spans by family, and where those of each rank begin."""
+    def _span_rows(self) -> tuple[Int32Array | Int64Array | None, Int64Array]:
+        """Rows of spans by family, None where they lie so; and where those of each rank begin."""
         family = self.family[self.spans.process]
-        rows = np.argsort(family, kind="stable")
-        return rows, np.searchsorted(family[rows], np.arange(len(self.ranks) + 1))
+        if bool((family[1:] >= family[:-1]).all()):
+            return None, np.searchsorted(family, np.arange(len(self.ranks) + 1, dtype=np.int32))
+        counts = np.bincount(family[family >= 0], minlength=len(self.ranks))
+        first = np.append(0, np.cumsum(counts)) + int((family < 0).sum())
+        if len(self.ranks) <= np.iinfo(np.int16).max:  # two bytes are sorted by counting
+            rows = np.argsort(family.astype(np.int16), kind="stable")
+        else:
+            rows = np.argsort(family, kind="stable")
+        return (rows.astype(np.int32) if len(rows) <= _MOST_NARROW else rows), first
 
 
 def _rank_key(process: Process) -> tuple[bool, int, str, int]:
