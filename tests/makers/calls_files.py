@@ -131,6 +131,17 @@ def calls_file(calls: Calls) -> bytes:
     return b"".join([(head + b"".join(first)).ljust(CHUNK, b"\0"), *chunks, bytes(calls.room)])
 
 
+def by_bytes(content: bytes) -> bytes:
+    """A file as it is compressed: of another version, each chunk by the bytes of its slots."""
+    chunks = [content[at : at + CHUNK] for at in range(CHUNK, len(content), CHUNK)]
+    parted = [
+        b"".join(chunk[place : SLOTS * SLOT_BYTES : SLOT_BYTES] for place in range(SLOT_BYTES))
+        + chunk[SLOTS * SLOT_BYTES :]
+        for chunk in chunks
+    ]
+    return b"".join([content[:8], struct.pack("<I", 2), content[12:CHUNK], *parted])
+
+
 def header(calls: Calls, chunks: int, counters: int) -> bytes:
     """The header of a file with so many chunks and records of counters."""
     ended = calls.ended

@@ -190,10 +190,14 @@ def test_names_that_are_no_text(tmp_path):
     assert read(tmp_path, calls).found.names == {1: "/raw\\xff\n"}
 
 
-def test_a_compressed_file_says_the_same(tmp_path):
-    calls = Calls({10: read_loop(3000)}, {1: b"/a"}, (Counted(1, reads=0, opens=3),))
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_compressed_file_says_the_same(tmp_path, version):
+    counted = tuple(Counted(i, opens=i) for i in range(300))  # some of them in a chunk
+    calls = Calls({10: read_loop(3000), 11: read_loop(70)}, {1: b"/a", 9: b"b" * 99}, counted)
     content = calls_file(calls)
     plain = read(tmp_path, calls, content)
+    content = content if version == 1 else maker.by_bytes(content)
+    assert decoded_slots(read(tmp_path, calls, content)) == decoded_slots(plain)  # unpacked again
     path = tmp_path / f"{calls.name}.gz"
     path.write_bytes(gzip.compress(content))
     packed = read_calls(path)
@@ -287,7 +291,7 @@ def test_other_files_are_refused(tmp_path):
         (b"", "an empty file"),
         (b"x" * 5000, "5,000 bytes of another kind"),
         (content[:100], "found 100; the file is cut too short"),
-        (content[:8] + b"\2" + content[9:], "found version 2"),
+        (content[:8] + b"\3" + content[9:], "found version 3"),
         (content[:12] + b"\1" + content[13:], "pieces of 65537, 40, 256 bytes"),
     ):
         with pytest.raises(InputError, match=found):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import tempfile
-import zlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -14,6 +13,7 @@ from numpy.typing import NDArray
 
 from vanidl.encoding.budget import Budget
 from vanidl.encoding.file_bytes import FileBytes
+from vanidl.encoding.inflate import fastest
 from vanidl.errors import VanidlError
 from vanidl.formatting.units import plural
 from vanidl.readers.tracer.layout import (
@@ -24,7 +24,7 @@ from vanidl.readers.tracer.layout import (
     Header,
     read_header,
 )
-from vanidl.readers.tracer.slots import Anchors, Decoded, begins, decode
+from vanidl.readers.tracer.slots import Anchors, Chunks, Decoded, decode
 
 _NAME = re.compile(r"(\d+)-(\d+)\.calls(\.gz)?")
 _GZIP = b"\x1f\x8b"
@@ -85,10 +85,11 @@ def read_calls(path: Path) -> CallsFile:
             f"it is cut: {plural(chunks, 'piece')} of {CHUNK_BYTES:,} bytes were written, "
             f"{held:,} are there"
         )
-    while chunks < held and begins(data, chunks):
+    slots = Chunks(data, by_bytes=header.by_bytes)
+    while chunks < held and slots.begins(chunks):
         chunks += 1
     ended = header.end_monotonic_ns != 0
-    found = decode(data, min(chunks, held), header.start_monotonic_ns, budget, ended=ended)
+    found = decode(slots, min(chunks, held), header.start_monotonic_ns, budget, ended=ended)
     first = np.frombuffer(data[PAGE_BYTES:CHUNK_BYTES], np.uint8)
     first = first[: len(first) // COUNTER_BYTES * COUNTER_BYTES].view(COUNTER)
     counters = np.concatenate([first, found.counters])
@@ -121,13 +122,13 @@ def _plain(file: FileBytes, budget: Budget) -> tuple[FileBytes, list[str]]:
 
 def _inflate(file: FileBytes, plain: IO[bytes], budget: Budget) -> list[str]:
     """Writes what is inflated; what is wrong with it."""
-    stream = zlib.decompressobj(_WINDOW)
+    stream = fastest.decompressobj(_WINDOW)
     for low in range(0, len(file), _PIECE_BYTES):
         left: bytes | memoryview = file[low : low + _PIECE_BYTES]
         while left and not stream.eof:
             try:
                 part = stream.decompress(left, _PIECE_BYTES)
-            except zlib.error as error:
+            except fastest.error as error:
                 return [f"it is damaged: {error}"]
             if not budget.inflate(len(part)):
                 return ["it is damaged: it inflates to more than a file may"]

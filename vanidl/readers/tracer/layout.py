@@ -17,7 +17,7 @@ from vanidl.encoding.file_bytes import AnyBytes
 from vanidl.errors import InputError
 
 MAGIC = b"VANIDLTR"
-VERSION = 1
+VERSION, VERSION_BY_BYTES = 1, 2
 PAGE_BYTES = 4096
 CHUNK_BYTES = 65536
 SLOT_BYTES = 40
@@ -81,6 +81,7 @@ COUNTER = np.dtype(
 class Header:
     """What a file says of its process. Times are those of CLOCK_MONOTONIC."""
 
+    by_bytes: bool  # the slots of each chunk lie by their bytes: it was compressed
     pid: int
     parent_pid: int
     user_id: int
@@ -123,10 +124,11 @@ def read_header(data: AnyBytes, path: Path) -> Header:
         )
     _, version, *rest = _HEADER.unpack(raw)
     sizes, (pid, parent, user, how), rest = rest[:3], rest[3:7], rest[7:]
-    if (version, *sizes) != (VERSION, CHUNK_BYTES, SLOT_BYTES, COUNTER_BYTES):
+    known = version in (VERSION, VERSION_BY_BYTES)
+    if not known or sizes != [CHUNK_BYTES, SLOT_BYTES, COUNTER_BYTES]:
         raise InputError(
-            f"{path}: expected calls in version {VERSION} of the tracer's format, found version "
-            f"{version} with pieces of {', '.join(map(str, sizes))} bytes; a newer vanidl may "
+            f"{path}: expected calls in version {VERSION} or {VERSION_BY_BYTES} of the tracer's "
+            f"format, found version {version} with pieces of {', '.join(map(str, sizes))} bytes; a newer vanidl may "
             "read it, or the header is damaged: copy it again"
         )
     start, real, error, end, _, limit, _, chunks, counters, since, missing = rest[:11]
@@ -143,7 +145,7 @@ def read_header(data: AnyBytes, path: Path) -> Header:
     read = read_at_end - read_at_start if 0 <= read_at_start <= read_at_end else None
     host, program, tracer = (_text(raw) for raw in rest[-3:])
     return Header(
-        pid, parent, user, how == 1, start, real, error, end, limit, chunks, counters, since,
+        version == VERSION_BY_BYTES, pid, parent, user, how == 1, start, real, error, end, limit, chunks, counters, since,
         missing, reason, names_missing, other_read, read, host, program, tracer,
     )  # fmt: skip
 

@@ -40,6 +40,7 @@ EARLIEST_NS = 1_000_000_000
 call, after the clock was read."""
 
 _AT_ONCE = 32  # chunks: 2 MiB
+_SLOTS_BYTES = SLOTS * SLOT_BYTES  # of a chunk: behind them lie unused bytes
 _PIECE = 32  # bytes of a name in one slot
 _LOW, _HIGH = np.uint64(0xFFFFFFFF), np.uint64(32)
 _MOST_NARROW = (1 << 32) - 1
@@ -114,7 +115,37 @@ class Decoded:
     losses: tuple[str, ...]
 
 
-def decode(data: AnyBytes, chunks: int, since_ns: int, budget: Budget, *, ended: bool) -> Decoded:
+@dataclass(frozen=True, slots=True)
+class Chunks:
+    """The chunks of a file, whichever way their slots lie."""
+
+    data: AnyBytes
+    by_bytes: bool  # the first bytes of all slots, then the second ones...
+
+    def rows(self, first: int, last: int) -> NDArray[np.uint8]:
+        """Chunks `first` to `last` (not included), as far as they are there whole, slot by slot."""
+        piece = np.frombuffer(self.data[CHUNK_BYTES * first : CHUNK_BYTES * last], np.uint8)
+        chunks = piece[: len(piece) // CHUNK_BYTES * CHUNK_BYTES].reshape(-1, CHUNK_BYTES)
+        if not self.by_bytes:
+            return chunks
+        rows = np.empty_like(chunks)
+        columns = chunks[:, :_SLOTS_BYTES].reshape(-1, SLOT_BYTES, SLOTS)
+        rows[:, :_SLOTS_BYTES].reshape(-1, SLOTS, SLOT_BYTES)[...] = columns.transpose(0, 2, 1)
+        rows[:, _SLOTS_BYTES:] = chunks[:, _SLOTS_BYTES:]
+        return rows
+
+    def begins(self, chunk: int) -> bool:
+        """Whether a chunk has a first slot, and its check is right."""
+        first = self.rows(chunk, chunk + 1)[:1, :SLOT_BYTES].view("<u8").ravel()
+        if not first.any():
+            return False
+        words = [*first.tolist()[:-1], int(first[-1]) & (1 << 48) - 1]
+        total = sum(word * int(factor) for word, factor in zip(words, _FACTORS, strict=True))
+        total += _OF_PLACE * (CHUNK_BYTES * chunk + 1)
+        return bool(total % _WORDS >> 48 == int(first[-1]) >> 48)
+
+
+def decode(data: Chunks, chunks: int, since_ns: int, budget: Budget, *, ended: bool) -> Decoded:
     """Everything in the chunks 1 to `chunks` (not included) of a file, as far as they are there.
 
     Args:
@@ -126,22 +157,8 @@ def decode(data: AnyBytes, chunks: int, since_ns: int, budget: Budget, *, ended:
     """
     found = _Found(since_ns, budget, max(chunks - 1, 0) * SLOTS, ended=ended)
     for first in range(1, chunks, _AT_ONCE):
-        last = min(first + _AT_ONCE, chunks)
-        piece = data[CHUNK_BYTES * first : CHUNK_BYTES * last]
-        found.add(np.frombuffer(piece, np.uint8), first)
+        found.add(data.rows(first, min(first + _AT_ONCE, chunks)), first)
     return found.decoded()
-
-
-def begins(data: AnyBytes, chunk: int) -> bool:
-    """Whether a chunk has a first slot, and its check is right."""
-    start = CHUNK_BYTES * chunk
-    first = np.frombuffer(data[start : start + SLOT_BYTES], "<u8")
-    if len(first) < len(_FACTORS) or not first.any():
-        return False
-    words = [*first.tolist()[:-1], int(first[-1]) & (1 << 48) - 1]
-    total = sum(word * int(factor) for word, factor in zip(words, _FACTORS, strict=True))
-    total += _OF_PLACE * (start + 1)
-    return bool(total % _WORDS >> 48 == int(first[-1]) >> 48)
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +174,7 @@ class _Block:
     @classmethod
     def of(cls, chunks: NDArray[np.uint8], first: int) -> _Block:
         """The block of these bytes, shape (chunks, bytes), from chunk `first` on."""
-        raw = chunks[:, : SLOTS * SLOT_BYTES].reshape(len(chunks), SLOTS, SLOT_BYTES)
+        raw = chunks[:, :_SLOTS_BYTES].reshape(len(chunks), SLOTS, SLOT_BYTES)
         words = raw.view("<u8")
         begins = [_OF_PLACE * (CHUNK_BYTES * (first + i) + 1) % _WORDS for i in range(len(chunks))]
         sums = words @ _FACTORS
@@ -190,9 +207,8 @@ class _Found:
         self._unfilled: list[_Unfilled] = []
         self._damaged = self._holes = self._impossible = self._broken_names = self._unnamed = 0
 
-    def add(self, data: NDArray[np.uint8], first: int) -> None:
-        """Takes whole chunks, of which the first has this number."""
-        chunks = data[: len(data) // CHUNK_BYTES * CHUNK_BYTES].reshape(-1, CHUNK_BYTES)
+    def add(self, chunks: NDArray[np.uint8], first: int) -> None:
+        """Takes whole chunks, shape (chunks, bytes), of which the first has this number."""
         block = _Block.of(chunks, first)
         of_counters = block.marked(COUNTERS) // SLOTS
         if len(of_counters):

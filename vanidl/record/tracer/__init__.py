@@ -30,10 +30,12 @@ LIBRARY = Path(__file__).with_name("libvanidl_tracer.so")
 
 _MAGIC = b"VANIDLTR"
 _HEADER = struct.Struct("<8s4I2i2I10Q")
-_CHUNK = 65536
+_CHUNK, _SLOT_BYTES = 65536, 40
+_SLOTS_NBYTES = _CHUNK // _SLOT_BYTES * _SLOT_BYTES
+_BY_BYTES = (2).to_bytes(4, "little")  # the version of a file whose slots lie by their bytes
+_VERSION_AT = 8
 _ROOM_AT = 88  # of `room_chunks`
 _HOST_AT, _HOST_NBYTES = 200, 64
-_PIECE = 1 << 20
 _GZIP = 31
 
 
@@ -115,8 +117,13 @@ def _compress(path: Path, nbytes: int) -> None:
     try:
         with path.open("rb") as plain, open(part, "xb", opener=_for_owner) as file:
             packing = isal_zlib.compressobj(1, wbits=_GZIP)
-            for at in range(0, nbytes, _PIECE):
-                file.write(packing.compress(plain.read(min(_PIECE, nbytes - at))))
+            head = plain.read(_CHUNK)
+            head = head[:_VERSION_AT] + _BY_BYTES + head[_VERSION_AT + len(_BY_BYTES) :]
+            file.write(packing.compress(head))
+            for _ in range(_CHUNK, nbytes, _CHUNK):
+                chunk = plain.read(_CHUNK)
+                columns = [chunk[i:_SLOTS_NBYTES:_SLOT_BYTES] for i in range(_SLOT_BYTES)]
+                file.write(packing.compress(b"".join([*columns, chunk[_SLOTS_NBYTES:]])))
             file.write(packing.flush())
         part.replace(packed)
         path.unlink()

@@ -1,7 +1,10 @@
 /* What the tracer writes: one file a process (a program that is started by exec, and a child that
  * is forked, is a process of its own), named PID-START.calls, START being `start_monotonic_ns` in
  * decimal. The recorder may compress a file when the run is over: PID-START.calls.gz, one gzip
- * member of the same bytes, up to the last chunk that was used. All numbers are little-endian.
+ * member of the same bytes, up to the last chunk that was used, but that `version` is
+ * VT_VERSION_BY_BYTES and that each chunk lies by the bytes of its slots: byte j of slot i at
+ * chunk + 1638 * j + i, then the 16 unused bytes. Bytes of one meaning side by side compress to two
+ * thirds. All numbers are little-endian.
  *
  *   offset 0       struct vt_header
  *   offset 4096    records of struct vt_counters, up to 65536
@@ -28,6 +31,7 @@
 
 #define VT_MAGIC "VANIDLTR" /* 8 bytes, no NUL */
 #define VT_VERSION 1
+#define VT_VERSION_BY_BYTES 2
 #define VT_PAGE 4096
 #define VT_CHUNK_BYTES 65536
 #define VT_SLOT_BYTES 40
