@@ -169,11 +169,16 @@ def library() -> Path:
 
 
 def run_traced(
-    command: Sequence[str], folder: Path, check: bool = True, **variables: str
+    command: Sequence[str],
+    folder: Path,
+    within: Path | None = None,
+    *,
+    check: bool = True,
+    **variables: str,
 ) -> subprocess.CompletedProcess[bytes]:
     """Runs a command under the library alone; its files go to the folder."""
     folder.mkdir(exist_ok=True)
     environment = {
         **os.environ, "LD_PRELOAD": str(library()), "VANIDL_TRACER": str(folder), **variables,
     }  # fmt: skip
-    return subprocess.run(command, env=environment, check=check, capture_output=True)
+    return subprocess.run(command, env=environment, cwd=within, check=check, capture_output=True)

@@ -8,6 +8,7 @@
 #include <ftw.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
+#include <locale.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -27,6 +28,7 @@
 #include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <wchar.h>
 
 extern char **environ;
 static char buffer[1 << 16];
@@ -757,6 +759,43 @@ static int streams(void) {
     return 0;
 }
 
+/* Reads all of "wide" by each call, and writes it by each: what it is long is what was moved. */
+static int wide_streams(void) {
+    wchar_t line[100];
+    int number, n = 0;
+    if (!setlocale(LC_ALL, "C.UTF-8")) return 0;
+    FILE *file = fopen("wide", "w");
+    fwide(file, 1);
+    for (int i = 0; i < 300; i++) {
+        printf("%d ", fwprintf(file, L"%d \u00e9\u4e2d\n", i));
+        printf("%d ", fputws(L"\U0001f600 text\n", file) >= 0);
+        printf("%d ", fputwc(L'\u00df', file) == L'\u00df');
+        putwc(L'\n', file);
+    }
+    printf("%ld %d\n", ftell(file), fclose(file));
+    file = fopen("wide", "r");
+    for (wint_t c; (c = fgetwc(file)) != WEOF;) n += (int)c;
+    printf("%d %ld %d\n", n, ftell(file), feof(file));
+    rewind(file);
+    for (n = 0; fgetws(line, 100, file); n++) {}
+    printf("%d %ld %d\n", n, ftell(file), feof(file));
+    rewind(file);
+    for (n = 0; fwscanf(file, L"%d %ls %ls %ls %ls", &number, line, line, line, line) == 5; n++) {}
+    printf("%d %d %ld %d\n", n, number, ftell(file), feof(file));
+    fclose(file);
+    fflush(stdout);
+    int fd = open("formatted", O_CREAT | O_WRONLY, 0644);
+    printf("%d\n", dprintf(fd, "%d of %s\n", 7, "descriptors"));
+    close(fd);
+    fflush(stdout);
+    if (!freopen("printed", "w", stdout)) return 1;
+    wprintf(L"into a file: %ls\n", L"\u00e9");
+    putwchar(L'\u4e2d');
+    fclose(stdout);
+    if (!freopen("wide", "r", stdin)) return 1;
+    return !(getwchar() == L'0' && wscanf(L"%ls", line) == 1);
+}
+
 static int counts(const char *path, const struct stat *is, int kind, struct FTW *at) {
     (void)path, (void)is, (void)at;
     handled += kind == FTW_F;
@@ -839,7 +878,7 @@ static const struct {
     {"RLIMIT_NOFILE", few_descriptors}, {"RLIMIT_FSIZE", small_files}, {"RLIMIT_AS", little_memory},
     {"chroot", other_root}, {"setuid", other_user}, {"seccomp strict", strict},
     {"seccomp filter", filtered}, {"512 threads", many_threads}, {"short threads", short_threads},
-    {"mapped file", mapped}, {"streams", streams}, {"folders", folders}, {"copies", copies},
+    {"mapped file", mapped}, {"streams", streams}, {"wide streams", wide_streams}, {"folders", folders}, {"copies", copies},
     {"long names", long_names},
 };
 

@@ -1,7 +1,7 @@
 /* What a call costs through whatever is preloaded, and what it costs in libc itself: batches of calls
  * in turn, in one process, so that whatever else the machine does meets both.
  *
- *     loops KIND FILE PAIRS CALLS [wall]
+ *     loops KIND FILE PAIRS CALLS [wall]        FILE has 800 KiB or more
  *
  * Prints a line a pair: nanoseconds of CPU (of the clock) a call by name, and in libc. */
 #define _GNU_SOURCE
@@ -22,6 +22,8 @@ static struct {
     int (*close)(int);
     int (*stat)(const char *, struct stat *);
 } by[2];
+static off_t (*seek)(int, off_t, int); /* libc's own: beginning again is no call that is measured */
+static void (*begin_again)(FILE *);
 
 static clockid_t watch = CLOCK_THREAD_CPUTIME_ID;
 static const char *path;
@@ -35,11 +37,10 @@ static double now(void) {
 
 static double batch(int way, char kind, long calls, int fd, FILE *stream) {
     struct stat is;
-    lseek(fd, 0, SEEK_SET);
-    rewind(stream);
     double begin = now();
     for (long i = 0; i < calls; i++) {
         long failed = 0;
+        if (i % 200 == 0) kind == 'f' ? begin_again(stream) : (void)seek(fd, 0, SEEK_SET);
         if (kind == 'r') failed = by[way].read(fd, buffer, 4096) != 4096;
         if (kind == 'p') failed = by[way].pread(fd, buffer, 4096, i % 200 * 4096) != 4096;
         if (kind == 'f') failed = by[way].fread(buffer, 1, 4096, stream) != 4096;
@@ -58,12 +59,13 @@ int main(int n, char **words) {
     by[1].read = dlsym(libc, "read"), by[1].pread = dlsym(libc, "pread");
     by[1].fread = dlsym(libc, "fread"), by[1].open = dlsym(libc, "open");
     by[1].close = dlsym(libc, "close"), by[1].stat = dlsym(libc, "stat");
+    seek = dlsym(libc, "lseek"), begin_again = dlsym(libc, "rewind");
     path = words[2];
     if (n > 5) watch = CLOCK_MONOTONIC;
     long pairs = atol(words[3]), calls = atol(words[4]);
     int fd = open(path, O_RDONLY);
     FILE *stream = fopen(path, "r");
-    if (!stream || calls > 200) return 4;
+    if (!stream) return 4;
     for (long i = 0; i < pairs; i++) {
         double cost[2];
         for (int k = 0; k < 2; k++) {

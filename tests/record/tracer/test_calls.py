@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from collections import Counter
 from pathlib import Path
 
+import pytest
+
+from benchmarks.truth import harm
 from tests.makers.recorded_calls import RecordedCalls, all_calls, run_traced
 
 
@@ -47,6 +51,24 @@ def test_a_child_that_moves_a_shared_position_is_seen_by_its_parent(tmp_path: Pa
     assert [(c.path, c.offset) for c in child.calls if c.name == "read"] == [(path, 100)]
     assert child.header["parent"] == parent.header["pid"]
     assert child.header["how"] == 1
+
+
+def test_wide_characters_count_as_the_bytes_of_the_file(tmp_path: Path) -> None:
+    if not shutil.which("cc"):
+        pytest.skip("no C compiler for the program")
+    harm.build(tmp_path)
+    work = tmp_path / "work"
+    work.mkdir()
+    run_traced([str(tmp_path / "harm"), "wide streams"], tmp_path / "calls", work)
+    (calls,) = all_calls(tmp_path / "calls")
+    written, read = calls.written(), calls.read()
+    sizes = {name: (work / name).stat().st_size for name in ("wide", "formatted", "printed")}
+    if not sizes["wide"]:
+        pytest.skip("no locale with wide characters")
+    assert {name: written[str(work / name)] for name in sizes} == sizes
+    # Read whole in three ways, then its first line but for the end of that.
+    first = len("0 \u00e9\u4e2d".encode())
+    assert read[str(work / "wide")] == 3 * sizes["wide"] + first
 
 
 def test_failed_calls_keep_their_reason(tmp_path: Path) -> None:

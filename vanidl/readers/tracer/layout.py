@@ -128,8 +128,8 @@ def read_header(data: AnyBytes, path: Path) -> Header:
     if not known or sizes != [CHUNK_BYTES, SLOT_BYTES, COUNTER_BYTES]:
         raise InputError(
             f"{path}: expected calls in version {VERSION} or {VERSION_BY_BYTES} of the tracer's "
-            f"format, found version {version} with pieces of {', '.join(map(str, sizes))} bytes; a newer vanidl may "
-            "read it, or the header is damaged: copy it again"
+            f"format, found version {version} with pieces of {', '.join(map(str, sizes))} bytes; a "
+            "newer vanidl may read it, or the header is damaged: copy it again"
         )
     start, real, error, end, _, limit, _, chunks, counters, since, missing = rest[:11]
     # Beyond these no sum of times is held by 64 bits, and no recording was made.
@@ -145,8 +145,9 @@ def read_header(data: AnyBytes, path: Path) -> Header:
     read = read_at_end - read_at_start if 0 <= read_at_start <= read_at_end else None
     host, program, tracer = (_text(raw) for raw in rest[-3:])
     return Header(
-        version == VERSION_BY_BYTES, pid, parent, user, how == 1, start, real, error, end, limit, chunks, counters, since,
-        missing, reason, names_missing, other_read, read, host, program, tracer,
+        version == VERSION_BY_BYTES, pid, parent, user, how == 1, start, real, error, end, limit,
+        chunks, counters, since, missing, reason, names_missing, other_read, read, host, program,
+        tracer,
     )  # fmt: skip
 
 

@@ -163,6 +163,30 @@ WRAP(ssize_t, pwritev64v2, int fd, const struct iovec *from, int n, off_t at, in
          CALL_V2(pwritev64v2, SYS_pwritev2, from));
 }
 
+/* libc writes for these without a call that passes here. */
+WRAP(int, vdprintf, int fd, const char *format, va_list values) {
+    MOVE(VT_WRITE, fd, result < 0 ? 0 : (size_t)result, AT_POSITION,
+         NEXT(vdprintf)(fd, format, values));
+}
+WRAP(int, __vdprintf_chk, int fd, int flag, const char *format, va_list values) {
+    MOVE(VT_WRITE, fd, result < 0 ? 0 : (size_t)result, AT_POSITION,
+         NEXT(__vdprintf_chk)(fd, flag, format, values));
+}
+WRAP(int, dprintf, int fd, const char *format, ...) {
+    va_list values;
+    va_start(values, format);
+    int result = vt_vdprintf(fd, format, values);
+    va_end(values);
+    return result;
+}
+WRAP(int, __dprintf_chk, int fd, int flag, const char *format, ...) {
+    va_list values;
+    va_start(values, format);
+    int result = vt___vdprintf_chk(fd, flag, format, values);
+    va_end(values);
+    return result;
+}
+
 /* Between two descriptors: a slot for each that is a file. An offset that the caller keeps was moved
  * on by the call, and is only looked at when that has succeeded. */
 static ssize_t passed(uint8_t in, uint8_t out, int from, const off_t *from_at, int to,

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <wchar.h>
 
 #ifndef __GLIBC__ /* musl may have these as macros; programs may have them as symbols */
 #undef fopen64
@@ -295,9 +296,18 @@ GETC(getc)
 GETC(_IO_getc)
 GETC(fgetc_unlocked)
 GETC(getc_unlocked)
+#define GETCHAR(name)                                                                                \
+    WRAP(int, name, void) {                                                                          \
+        struct use use = use_of(stdin);                                                              \
+        int result = NEXT(name)();                                                                   \
+        moved(VT_FGETC, &use, result != EOF, 1);                                                     \
+        return result;                                                                               \
+    }
+GETCHAR(getchar)
+GETCHAR(getchar_unlocked)
 
-/* How much was read is where the stream stands afterwards. */
-static int scanned(const struct use *use, FILE *stream, int result) {
+/* How much a call moved that does not say it: where the stream stands afterwards. */
+static int64_t moved_since(const struct use *use, FILE *stream) {
     int error = errno;
     int64_t nbytes = 0;
     if (use->file) {
@@ -305,6 +315,10 @@ static int scanned(const struct use *use, FILE *stream, int result) {
         if (before >= 0 && now > before) nbytes = now - before;
     }
     errno = error;
+    return nbytes;
+}
+static int scanned(const struct use *use, FILE *stream, int result) {
+    int64_t nbytes = moved_since(use, stream);
     moved(VT_FSCANF, use, nbytes, (size_t)nbytes);
     return result;
 }
@@ -328,6 +342,22 @@ VFSCANF(__isoc23_vfscanf)
 FSCANF(fscanf, vfscanf)
 FSCANF(__isoc99_fscanf, __isoc99_vfscanf)
 FSCANF(__isoc23_fscanf, __isoc23_vfscanf)
+#define SCANF(name, v_name, in_turn, type)                                                           \
+    WRAP(int, v_name, const type *format, va_list values) {                                          \
+        struct use use = use_of(stdin);                                                              \
+        return scanned(&use, stdin, NEXT(in_turn)(stdin, format, values));                           \
+    }                                                                                                \
+    WRAP(int, name, const type *format, ...) {                                                       \
+        va_list values;                                                                              \
+        va_start(values, format);                                                                    \
+        struct use use = use_of(stdin);                                                              \
+        int result = scanned(&use, stdin, NEXT(in_turn)(stdin, format, values));                     \
+        va_end(values);                                                                              \
+        return result;                                                                               \
+    }
+SCANF(scanf, vscanf, vfscanf, char)
+SCANF(__isoc99_scanf, __isoc99_vscanf, __isoc99_vfscanf, char)
+SCANF(__isoc23_scanf, __isoc23_vscanf, __isoc23_vfscanf, char)
 
 /* ---- writing ---- */
 
@@ -372,12 +402,15 @@ PUTC(putc)
 PUTC(_IO_putc)
 PUTC(fputc_unlocked)
 PUTC(putc_unlocked)
-WRAP(int, putchar, int letter) {
-    struct use use = use_of(stdout);
-    int result = NEXT(putchar)(letter);
-    moved(VT_FPUTC, &use, result == EOF ? -1 : 1, 1);
-    return result;
-}
+#define PUTCHAR(name)                                                                                \
+    WRAP(int, name, int letter) {                                                                    \
+        struct use use = use_of(stdout);                                                             \
+        int result = NEXT(name)(letter);                                                             \
+        moved(VT_FPUTC, &use, result == EOF ? -1 : 1, 1);                                            \
+        return result;                                                                               \
+    }
+PUTCHAR(putchar)
+PUTCHAR(putchar_unlocked)
 
 static int printed(const struct use *use, int result) {
     moved(VT_FPRINTF, use, result, result < 0 ? 0 : (size_t)result);
@@ -431,3 +464,145 @@ WRAP(int, __printf_chk, int flag, const char *format, ...) {
     va_end(values);
     return result;
 }
+
+/* ---- wide characters: bytes of the file, as the stream's locale encodes them ---- */
+
+static size_t encoded(wint_t letter) {
+    char bytes[16];
+    mbstate_t state = {0};
+    int error = errno;
+    size_t n = wcrtomb(bytes, (wchar_t)letter, &state);
+    errno = error;
+    return n == (size_t)-1 ? 1 : n;
+}
+static size_t encoded_text(const wchar_t *text) {
+    size_t n = 0;
+    for (; *text; text++) n += encoded((wint_t)*text);
+    return n;
+}
+
+static wint_t wide_read(const struct use *use, wint_t letter) {
+    moved(VT_FGETC, use, letter == WEOF ? 0 : (int64_t)encoded(letter), 1);
+    return letter;
+}
+#define GETWC(name)                                                                                  \
+    WRAP(wint_t, name, FILE *stream) {                                                               \
+        struct use use = use_of(stream);                                                             \
+        return wide_read(&use, NEXT(name)(stream));                                                  \
+    }
+GETWC(fgetwc)
+GETWC(getwc)
+GETWC(fgetwc_unlocked)
+GETWC(getwc_unlocked)
+#define GETWCHAR(name)                                                                               \
+    WRAP(wint_t, name, void) {                                                                       \
+        struct use use = use_of(stdin);                                                              \
+        return wide_read(&use, NEXT(name)());                                                        \
+    }
+GETWCHAR(getwchar)
+GETWCHAR(getwchar_unlocked)
+
+static wchar_t *wide_line_read(const struct use *use, wchar_t *line, int room) {
+    moved(VT_FGETS, use, line ? (int64_t)encoded_text(line) : 0, (size_t)room);
+    return line;
+}
+#define FGETWS(name)                                                                                 \
+    WRAP(wchar_t *, name, wchar_t *to, int room, FILE *stream) {                                     \
+        struct use use = use_of(stream);                                                             \
+        return wide_line_read(&use, NEXT(name)(to, room, stream), room);                             \
+    }
+FGETWS(fgetws)
+FGETWS(fgetws_unlocked)
+#define FGETWS_CHK(name)                                                                             \
+    WRAP(wchar_t *, name, wchar_t *to, size_t size, int room, FILE *stream) {                        \
+        struct use use = use_of(stream);                                                             \
+        return wide_line_read(&use, NEXT(name)(to, size, room, stream), room);                       \
+    }
+FGETWS_CHK(__fgetws_chk)
+FGETWS_CHK(__fgetws_unlocked_chk)
+
+#define VFWSCANF(name)                                                                               \
+    WRAP(int, name, FILE *stream, const wchar_t *format, va_list values) {                           \
+        struct use use = use_of(stream);                                                             \
+        return scanned(&use, stream, NEXT(name)(stream, format, values));                            \
+    }
+VFWSCANF(vfwscanf)
+VFWSCANF(__isoc99_vfwscanf)
+VFWSCANF(__isoc23_vfwscanf)
+#define FWSCANF(name, in_turn)                                                                       \
+    WRAP(int, name, FILE *stream, const wchar_t *format, ...) {                                      \
+        va_list values;                                                                              \
+        va_start(values, format);                                                                    \
+        struct use use = use_of(stream);                                                             \
+        int result = scanned(&use, stream, NEXT(in_turn)(stream, format, values));                   \
+        va_end(values);                                                                              \
+        return result;                                                                               \
+    }
+FWSCANF(fwscanf, vfwscanf)
+FWSCANF(__isoc99_fwscanf, __isoc99_vfwscanf)
+FWSCANF(__isoc23_fwscanf, __isoc23_vfwscanf)
+SCANF(wscanf, vwscanf, vfwscanf, wchar_t)
+SCANF(__isoc99_wscanf, __isoc99_vwscanf, __isoc99_vfwscanf, wchar_t)
+SCANF(__isoc23_wscanf, __isoc23_vwscanf, __isoc23_vfwscanf, wchar_t)
+
+static wint_t wide_written(const struct use *use, wint_t letter) {
+    moved(VT_FPUTC, use, letter == WEOF ? -1 : (int64_t)encoded(letter), 1);
+    return letter;
+}
+#define PUTWC(name)                                                                                  \
+    WRAP(wint_t, name, wchar_t letter, FILE *stream) {                                               \
+        struct use use = use_of(stream);                                                             \
+        return wide_written(&use, NEXT(name)(letter, stream));                                       \
+    }
+PUTWC(fputwc)
+PUTWC(putwc)
+PUTWC(fputwc_unlocked)
+PUTWC(putwc_unlocked)
+#define PUTWCHAR(name)                                                                               \
+    WRAP(wint_t, name, wchar_t letter) {                                                             \
+        struct use use = use_of(stdout);                                                             \
+        return wide_written(&use, NEXT(name)(letter));                                               \
+    }
+PUTWCHAR(putwchar)
+PUTWCHAR(putwchar_unlocked)
+
+#define FPUTWS(name)                                                                                 \
+    WRAP(int, name, const wchar_t *text, FILE *stream) {                                             \
+        struct use use = use_of(stream);                                                             \
+        int result = NEXT(name)(text, stream);                                                       \
+        size_t size = result >= 0 ? encoded_text(text) : 0;                                          \
+        moved(VT_FPUTS, &use, result < 0 ? -1 : (int64_t)size, size);                                \
+        return result;                                                                               \
+    }
+FPUTWS(fputws)
+FPUTWS(fputws_unlocked)
+
+/* What is returned are characters: how many bytes they are is where the stream stands. */
+static int wide_printed(const struct use *use, FILE *stream, int result) {
+    int64_t nbytes = result < 0 || !use->file ? result : moved_since(use, stream);
+    moved(VT_FPRINTF, use, nbytes, nbytes < 0 ? 0 : (size_t)nbytes);
+    return result;
+}
+#define WPRINTF(v_name, name, first, stream_, ...)                                                   \
+    WRAP(int, v_name, first const wchar_t *format, va_list values) {                                 \
+        struct use use = use_of(stream_);                                                            \
+        return wide_printed(&use, stream_, __VA_ARGS__);                                             \
+    }                                                                                                \
+    WRAP(int, name, first const wchar_t *format, ...) {                                              \
+        va_list values;                                                                              \
+        va_start(values, format);                                                                    \
+        struct use use = use_of(stream_);                                                            \
+        int result = wide_printed(&use, stream_, __VA_ARGS__);                                       \
+        va_end(values);                                                                              \
+        return result;                                                                               \
+    }
+#define OF_STREAM FILE *stream,
+#define OF_STREAM_CHECKED FILE *stream, int flag,
+#define CHECKED int flag,
+#define NOTHING_ELSE
+WPRINTF(vfwprintf, fwprintf, OF_STREAM, stream, NEXT(vfwprintf)(stream, format, values))
+WPRINTF(__vfwprintf_chk, __fwprintf_chk, OF_STREAM_CHECKED, stream,
+        NEXT(__vfwprintf_chk)(stream, flag, format, values))
+WPRINTF(vwprintf, wprintf, NOTHING_ELSE, stdout, NEXT(vfwprintf)(stdout, format, values))
+WPRINTF(__vwprintf_chk, __wprintf_chk, CHECKED, stdout,
+        NEXT(__vfwprintf_chk)(stdout, flag, format, values))
