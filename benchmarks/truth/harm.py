@@ -36,8 +36,8 @@ C_PROGRAMS = (
     "dup2 over all", "passed descriptor", "pipes, memfd, popen", "fork", "fork among threads",
     "vfork", "clone", "posix_spawn", "exec", "daemon", "random signals", "small signal stack",
     "signal masks", "cancelled threads", "many reads", "removed folder", "RLIMIT_NOFILE",
-    "RLIMIT_FSIZE", "RLIMIT_AS", "512 threads", "short threads", "mapped file", "streams", "wide streams",
-    "folders", "copies", "long names", "seccomp strict", "seccomp filter",
+    "RLIMIT_FSIZE", "RLIMIT_AS", "512 threads", "short threads", "mapped file", "streams",
+    "wide streams", "folders", "copies", "long names", "seccomp strict", "seccomp filter",
 )  # fmt: skip
 OF_ROOT = ("chroot", "setuid")
 SIGNALS = {"SIGTERM": "15", "SIGSEGV": "11", "SIGPIPE": "13", "SIGABRT": "6"}

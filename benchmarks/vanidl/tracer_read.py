@@ -5,7 +5,8 @@
 Compares, on files in the page cache, one core:
   columns   reading, checking every slot, operations of each layer and kinds of calls
             (vanidl.readers.tracer: read_calls and log)
-  totals    counters of each file on top of it
+  packed    the same of the compressed file, as a run that has ended holds it
+  totals    columns, and counters of each file on top of them
   limit     NumPy alone: the file read into memory and the six numbers of each slot copied into
             columns, nothing checked
 
@@ -17,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import resource
+import shutil
 import tempfile
 import time
 from collections.abc import Callable
@@ -31,6 +33,7 @@ from tests.makers import calls_files as maker
 from vanidl.readers.tracer.calls_file import read_calls
 from vanidl.readers.tracer.layout import CHUNK_BYTES, SLOT_BYTES, SLOTS
 from vanidl.readers.tracer.log import log, recorded
+from vanidl.record.tracer import compress
 
 REPEATS = 5
 LEAST_EVENTS_A_S = 20e6
@@ -52,7 +55,11 @@ def main() -> None:
             path = Path(folder) / maker.Calls().name
             names = {i: b"/data/part-%d.h5" % i for i in range(1, int(slots["file"].max()) + 1)}
             path.write_bytes(maker.calls_file(maker.Calls({1: slots}, names)))
-            report(name, events, measured(path))
+            packed = Path(folder) / "packed" / path.name
+            packed.parent.mkdir(exist_ok=True)
+            shutil.copy(path, packed)
+            compress(packed, packed.stat().st_size)
+            report(name, events, measured(path, packed.with_name(f"{path.name}.gz")))
 
 
 def samples(events: int) -> NDArray[np.void]:
@@ -65,10 +72,11 @@ def samples(events: int) -> NDArray[np.void]:
     return slots
 
 
-def measured(path: Path) -> dict[str, float]:
+def measured(path: Path, packed: Path) -> dict[str, float]:
     """Medians of processor seconds."""
     runs: dict[str, Callable[[], object]] = {
         "columns": lambda: log(read_calls(path)),
+        "packed": lambda: log(read_calls(packed)),
         "totals": lambda: recorded(path),
         "limit": lambda: copied(path),
     }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import gzip
 import importlib.util
 import json
 import os
@@ -15,7 +14,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.makers.calls_files import Calls, calls_file, read_loop
 from tests.makers.large_logs import Workload, write_log
 from vanidl.cli import main
 
@@ -76,9 +74,9 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", str(place)], check=True)
 
 
-def limited(lines: dict[str, list[str]], code: str = LIMITED) -> dict[str, tuple[int, str]]:
+def limited(lines: dict[str, list[str]]) -> dict[str, tuple[int, str]]:
     """Exit status and stderr of each command, all of one process whose disk is full."""
-    words = [sys.executable, "-c", code, json.dumps(lines)]
+    words = [sys.executable, "-c", LIMITED, json.dumps(lines)]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     found = [json.loads(line) for line in done.stdout.splitlines()]
@@ -132,19 +130,6 @@ def test_a_read_only_disk_is_one_line(capsys, small_disk, log, name) -> None:
     assert out == ""
     assert len(err.splitlines()) == 1
     assert "Read-only file system" in err
-
-
-def test_no_room_for_temporary_files_is_one_line(tmp_path: Path) -> None:
-    packed = tmp_path / f"{Calls().name}.gz"  # compressed calls are inflated into a file
-    packed.write_bytes(gzip.compress(calls_file(Calls({10: read_loop(9)}, {1: b"/data/a"}))))
-    code = LIMITED.replace(
-        "resource.setrlimit", "import tempfile; tempfile.tempdir = '/proc/no'; resource.setrlimit"
-    )
-    status, said = limited({"summary": ["summary", str(packed)]}, code)["summary"]
-    assert status == 1
-    (line,) = said.splitlines()
-    assert "temporary" in line
-    assert "TMPDIR" in line
 
 
 def test_nothing_is_written_beside_the_input(tmp_path: Path, monkeypatch) -> None:

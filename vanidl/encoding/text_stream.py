@@ -37,18 +37,21 @@ class TextStream:
     Attributes:
         budget: of the file.
         damage: "" while all is well, else what ended the stream early.
+        packed: whether it is a gzip file, once the first text has come.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.damage = ""
+        self.packed = False
         self.budget = Budget.of_file(_size(path))
 
     def __iter__(self) -> Iterator[bytes]:
         with self.path.open("rb", buffering=0) as file:
             first = file.read(_READ_BYTES)
             chunks = _chunks(first, file)
-            if first.startswith(GZIP_MAGIC):
+            self.packed = first.startswith(GZIP_MAGIC)
+            if self.packed:
                 yield from self._inflated(chunks)
             else:
                 yield from chunks

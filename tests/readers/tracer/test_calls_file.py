@@ -21,6 +21,7 @@ from tests.makers import calls_files as maker
 from tests.makers.calls_files import Call, Calls, Counted, calls_file, read_loop
 from vanidl.errors import InputError
 from vanidl.readers.bounds import FARTHEST_OFFSET, LARGEST_NBYTES
+from vanidl.readers.tracer import calls_file as calls_file_module
 from vanidl.readers.tracer import layout, slots
 from vanidl.readers.tracer.calls_file import CallsFile, read_calls
 from vanidl.readers.tracer.log import log, recorded
@@ -208,7 +209,7 @@ def test_a_compressed_file_says_the_same(tmp_path, version):
     wrong = bytearray(gzip.compress(content))
     wrong[-5] ^= 1  # its checksum
     path.write_bytes(wrong)
-    assert "it is damaged" in read_calls(path).losses[0]
+    assert "gzip data is damaged" in read_calls(path).losses[0]
 
 
 # What is impossible, damaged or missing.
@@ -289,7 +290,7 @@ def test_other_files_are_refused(tmp_path):
     content = calls_file(calls)
     for wrong, found in (
         (b"", "an empty file"),
-        (b"x" * 5000, "5,000 bytes of another kind"),
+        (b"x" * 5000, "found another kind of file"),
         (content[:100], "found 100; the file is cut too short"),
         (content[:8] + b"\3" + content[9:], "found version 3"),
         (content[:12] + b"\1" + content[13:], "pieces of 65537, 40, 256 bytes"),
@@ -370,5 +371,5 @@ def test_blocks_do_not_change_what_is_read(tmp_path, monkeypatch):
     path = written(tmp_path, calls)
     whole = decoded_slots(read_calls(path))
     for chunks in (1, 2, 5):
-        monkeypatch.setattr(slots, "_AT_ONCE", chunks)
+        monkeypatch.setattr(calls_file_module, "BLOCK_BYTES", chunks * slots.CHUNK_BYTES)
         assert decoded_slots(read_calls(path)) == whole

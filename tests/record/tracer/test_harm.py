@@ -14,8 +14,8 @@ QUICK = (
     "errno kept", "stream errors", "numbers", "close all", "close_range",
     "dup2 over all", "passed descriptor", "fork", "clone", "posix_spawn", "exec", "daemon",
     "small signal stack", "signal masks", "removed folder", "RLIMIT_NOFILE", "RLIMIT_FSIZE",
-    "512 threads", "mapped file", "streams", "wide streams", "folders", "copies", "long names", "seccomp strict",
-    "seccomp filter", "short threads", "SIGPIPE", "own allocator, streams",
+    "512 threads", "mapped file", "streams", "wide streams", "folders", "copies", "long names",
+    "seccomp strict", "seccomp filter", "short threads", "SIGPIPE", "own allocator, streams",
     "file size limit from outside",
 )  # fmt: skip
 

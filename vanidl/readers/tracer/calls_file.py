@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import re
-import tempfile
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.encoding.budget import Budget
-from vanidl.encoding.file_bytes import FileBytes
-from vanidl.encoding.inflate import fastest
-from vanidl.errors import VanidlError
+from vanidl.encoding.text_stream import TextStream
 from vanidl.formatting.units import plural
 from vanidl.readers.tracer.layout import (
     CHUNK_BYTES,
@@ -24,12 +20,9 @@ from vanidl.readers.tracer.layout import (
     Header,
     read_header,
 )
-from vanidl.readers.tracer.slots import Anchors, Chunks, Decoded, decode
+from vanidl.readers.tracer.slots import BLOCK_BYTES, Anchors, Decoded, decode
 
 _NAME = re.compile(r"(\d+)-(\d+)\.calls(\.gz)?")
-_GZIP = b"\x1f\x8b"
-_WINDOW = 31  # of zlib: a gzip member
-_PIECE_BYTES = 1 << 16  # that are inflated at a time: what came before damage is kept
 _FREE_BYTES = 256 << 20  # of a small file: a thread that made one call has 64 KiB, nearly all 0
 
 
@@ -71,70 +64,45 @@ def read_calls(path: Path) -> CallsFile:
     """The calls of one process; of a damaged file everything whose check is right.
 
     Raises:
-        InputError: it cannot be read, or is something else.
+        InputError: it is something else.
         OSError: it cannot be read.
     """
-    file = FileBytes(path)
-    budget = Budget.of_file(len(file))
-    data, losses = _plain(file, budget)
-    header = read_header(data, path)
-    # How many chunks there are: as many as were handed out, and are there.
-    chunks, held = header.chunks, len(data) // CHUNK_BYTES
-    if chunks > held:
+    stream = TextStream(path)
+    stream.budget.text_bytes += _FREE_BYTES
+    blocks = _blocks(stream)
+    first = next(blocks, b"")
+    header = read_header(first, path)
+    found, chunks = decode(blocks, header, stream.budget)
+    if stream.packed:
+        for _ in blocks:  # its checksum stands at its end
+            pass
+    losses = [stream.damage] if stream.damage else []
+    if header.chunks > chunks:
         losses.append(
-            f"it is cut: {plural(chunks, 'piece')} of {CHUNK_BYTES:,} bytes were written, "
-            f"{held:,} are there"
+            f"it is cut: {plural(header.chunks, 'piece')} of {CHUNK_BYTES:,} bytes were written, "
+            f"{chunks:,} are there"
         )
-    slots = Chunks(data, by_bytes=header.by_bytes)
-    while chunks < held and slots.begins(chunks):
-        chunks += 1
-    ended = header.end_monotonic_ns != 0
-    found = decode(slots, min(chunks, held), header.start_monotonic_ns, budget, ended=ended)
-    first = np.frombuffer(data[PAGE_BYTES:CHUNK_BYTES], np.uint8)
-    first = first[: len(first) // COUNTER_BYTES * COUNTER_BYTES].view(COUNTER)
-    counters = np.concatenate([first, found.counters])
+    records = np.frombuffer(first[PAGE_BYTES:], np.uint8)
+    records = records[: len(records) // COUNTER_BYTES * COUNTER_BYTES].view(COUNTER)
+    counters = np.concatenate([records, found.counters])
     counters = counters[np.isin(counters["layer"], (1, 2))]
     clock = _clock(header, found.anchors)
     losses += _header_losses(path, header, found, counters, more=chunks - header.chunks)
     return CallsFile(str(path), header, found, counters, clock, (*losses, *found.losses))
 
 
-def _plain(file: FileBytes, budget: Budget) -> tuple[FileBytes, list[str]]:
-    """The file, inflated into a temporary one if it is compressed, and what is wrong with it.
-
-    Raises:
-        VanidlError: there is no room for a temporary file.
-    """
-    if bytes(file[: len(_GZIP)]) != _GZIP:
-        return file, []
-    budget.text_bytes += _FREE_BYTES
-    try:
-        with tempfile.NamedTemporaryFile(prefix="vanidl-") as plain:
-            losses = _inflate(file, plain, budget)
-            plain.flush()
-            return FileBytes(plain.name), losses
-    except OSError as error:
-        raise VanidlError(
-            f"cannot write temporary files: {error.strerror or error}; name a folder with room in "
-            "the environment variable TMPDIR"
-        ) from error
-
-
-def _inflate(file: FileBytes, plain: IO[bytes], budget: Budget) -> list[str]:
-    """Writes what is inflated; what is wrong with it."""
-    stream = fastest.decompressobj(_WINDOW)
-    for low in range(0, len(file), _PIECE_BYTES):
-        left: bytes | memoryview = file[low : low + _PIECE_BYTES]
-        while left and not stream.eof:
-            try:
-                part = stream.decompress(left, _PIECE_BYTES)
-            except fastest.error as error:
-                return [f"it is damaged: {error}"]
-            if not budget.inflate(len(part)):
-                return ["it is damaged: it inflates to more than a file may"]
-            plain.write(part)
-            left = stream.unconsumed_tail
-    return [] if stream.eof else ["it is cut: its end is missing"]
+def _blocks(stream: Iterable[bytes]) -> Iterator[bytes]:
+    """What comes before the first chunk, then so many chunks at once as fit a processor's cache."""
+    held: list[bytes | memoryview] = []
+    wanted = CHUNK_BYTES
+    for piece in stream:
+        rest = memoryview(piece)
+        while len(rest) >= wanted:
+            yield b"".join([*held, rest[:wanted]])
+            rest, held, wanted = rest[wanted:], [], BLOCK_BYTES
+        held.append(rest)
+        wanted -= len(rest)
+    yield b"".join(held)
 
 
 def _header_losses(

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import numpy as np
 
-from vanidl.encoding.file_bytes import AnyBytes
 from vanidl.errors import InputError
 
 MAGIC = b"VANIDLTR"
@@ -104,15 +103,15 @@ class Header:
     tracer: str
 
 
-def read_header(data: AnyBytes, path: Path) -> Header:
-    """The header of a file.
+def read_header(data: bytes, path: Path) -> Header:
+    """The header of a file that begins so.
 
     Raises:
         InputError: it is no file of this tracer, or of another version.
     """
-    raw = bytes(data[: _HEADER.size])
+    raw = data[: _HEADER.size]
     if raw[: len(MAGIC)] != MAGIC:
-        found = "an empty file" if not raw else f"{len(data):,} bytes of another kind"
+        found = "another kind of file" if raw else "an empty file"
         raise InputError(
             f"{path}: expected calls that vanidl's tracer recorded, found {found}; name the folder "
             "that vanidl record wrote"

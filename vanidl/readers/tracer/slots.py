@@ -6,7 +6,7 @@ into columns by a few calls of NumPy. What has a wrong check is left out and cou
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vanidl.encoding.budget import OBJECT_BYTES, Budget, bounded_name
-from vanidl.encoding.file_bytes import AnyBytes
 from vanidl.formatting.units import plural
 from vanidl.readers.bounds import FARTHEST_OFFSET, LARGEST_NBYTES, LATEST_NS, left_out
 from vanidl.readers.tracer.layout import (
@@ -29,17 +28,20 @@ from vanidl.readers.tracer.layout import (
     SLOT_BYTES,
     SLOTS,
     THREAD,
+    Header,
 )
 
 Int64Array = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 Numbers = NDArray[np.int64] | NDArray[np.uint32]
 
+BLOCK_BYTES = 16 * CHUNK_BYTES
+"""How much is decoded at once."""
+
 EARLIEST_NS = 1_000_000_000
 """How long before the recording a call can begin: that of a forked process begins within its first
 call, after the clock was read."""
 
-_AT_ONCE = 32  # chunks: 2 MiB
 _SLOTS_BYTES = SLOTS * SLOT_BYTES  # of a chunk: behind them lie unused bytes
 _PIECE = 32  # bytes of a name in one slot
 _LOW, _HIGH = np.uint64(0xFFFFFFFF), np.uint64(32)
@@ -52,6 +54,7 @@ _FACTORS = np.array(
 )  # fmt: skip
 _OF_PLACE = 0x9E3779B97F4A7C15
 _WORDS = 1 << 64
+_WORDS_A_SLOT = len(_FACTORS)
 _PLACES = (np.arange(SLOTS, dtype=np.uint64) * np.uint64(SLOT_BYTES)) * np.uint64(_OF_PLACE)
 """What the place of a slot in its chunk adds to its sum."""
 _OWN_SHARE = np.uint16((int(_FACTORS[4]) + 1) & 0xFFFF)
@@ -115,77 +118,81 @@ class Decoded:
     losses: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Chunks:
-    """The chunks of a file, whichever way their slots lie."""
-
-    data: AnyBytes
-    by_bytes: bool  # the first bytes of all slots, then the second ones...
-
-    def rows(self, first: int, last: int) -> NDArray[np.uint8]:
-        """Chunks `first` to `last` (not included), as far as they are there whole, slot by slot."""
-        piece = np.frombuffer(self.data[CHUNK_BYTES * first : CHUNK_BYTES * last], np.uint8)
-        chunks = piece[: len(piece) // CHUNK_BYTES * CHUNK_BYTES].reshape(-1, CHUNK_BYTES)
-        if not self.by_bytes:
-            return chunks
-        rows = np.empty_like(chunks)
-        columns = chunks[:, :_SLOTS_BYTES].reshape(-1, SLOT_BYTES, SLOTS)
-        rows[:, :_SLOTS_BYTES].reshape(-1, SLOTS, SLOT_BYTES)[...] = columns.transpose(0, 2, 1)
-        rows[:, _SLOTS_BYTES:] = chunks[:, _SLOTS_BYTES:]
-        return rows
-
-    def begins(self, chunk: int) -> bool:
-        """Whether a chunk has a first slot, and its check is right."""
-        first = self.rows(chunk, chunk + 1)[:1, :SLOT_BYTES].view("<u8").ravel()
-        if not first.any():
-            return False
-        words = [*first.tolist()[:-1], int(first[-1]) & (1 << 48) - 1]
-        total = sum(word * int(factor) for word, factor in zip(words, _FACTORS, strict=True))
-        total += _OF_PLACE * (CHUNK_BYTES * chunk + 1)
-        return bool(total % _WORDS >> 48 == int(first[-1]) >> 48)
-
-
-def decode(data: Chunks, chunks: int, since_ns: int, budget: Budget, *, ended: bool) -> Decoded:
-    """Everything in the chunks 1 to `chunks` (not included) of a file, as far as they are there.
+def decode(blocks: Iterable[bytes], header: Header, budget: Budget) -> tuple[Decoded, int]:
+    """Everything in the chunks of a file, and how many it has, one for what comes before the first.
 
     Args:
-        data: the file.
-        chunks: how many it has, one for what comes before the first.
-        since_ns: start of the recording, which times count from.
+        blocks: the chunks from the first on, some at once; what is no whole chunk is left out.
+        header: of the file.
         budget: of the file.
-        ended: whether its process came to its end: else each thread may have been at a slot.
     """
-    found = _Found(since_ns, budget, max(chunks - 1, 0) * SLOTS, ended=ended)
-    for first in range(1, chunks, _AT_ONCE):
-        found.add(data.rows(first, min(first + _AT_ONCE, chunks)), first)
-    return found.decoded()
+    # Where its end is missing, each thread may have been at a slot.
+    ended, most = header.end_monotonic_ns != 0, max(budget.text_bytes, 0) // CHUNK_BYTES
+    room = min(max(header.chunks - 1, 0), most) * SLOTS
+    found, at = _Found(header.start_monotonic_ns, budget, room, ended=ended), 1
+    for each in blocks:
+        block = _Block.of(each, at, by_bytes=header.by_bytes)
+        # All that were handed out, and those behind them that were begun all the same.
+        chunks = len(block.call)
+        count = min(max(header.chunks - at, 0), chunks)
+        if at + count >= header.chunks:
+            while count < chunks and block.sound[count, 0]:
+                count += 1
+        if count:
+            found.add(block if count == chunks else block.cut(count))
+        at += count
+        if count < chunks:
+            break
+    return found.decoded(), at
 
 
 @dataclass(frozen=True, slots=True)
 class _Block:
     """Some chunks, slot by slot: what they are, and which are sound."""
 
-    raw: NDArray[np.uint8]  # shape (chunks, slots, bytes)
-    words: NDArray[np.uint64]  # shape (chunks, slots, words)
+    tails: NDArray[np.uint8]  # shape (chunks, bytes): what lies behind the slots
+    columns: NDArray[np.uint64]  # shape (words of a slot, chunks, slots)
     call: NDArray[np.uint8]  # shape (chunks, slots)
     sound: Mask
     marks: NDArray[np.intp]  # places of sound slots that are no calls, chunks behind one another
 
     @classmethod
-    def of(cls, chunks: NDArray[np.uint8], first: int) -> _Block:
-        """The block of these bytes, shape (chunks, bytes), from chunk `first` on."""
-        raw = chunks[:, :_SLOTS_BYTES].reshape(len(chunks), SLOTS, SLOT_BYTES)
-        words = raw.view("<u8")
-        begins = [_OF_PLACE * (CHUNK_BYTES * (first + i) + 1) % _WORDS for i in range(len(chunks))]
-        sums = words @ _FACTORS
-        sums += _PLACES
-        sums += np.array(begins, np.uint64)[:, None]
+    def of(cls, content: bytes, first: int, *, by_bytes: bool) -> _Block:
+        """The whole chunks of some bytes, from chunk `first` on.
+
+        With `by_bytes` the first bytes of all slots of a chunk lie side by side, then the second
+        ones, and so on.
+        """
+        count = len(content) // CHUNK_BYTES
+        flat = np.frombuffer(content, np.uint8, count * CHUNK_BYTES).reshape(-1, CHUNK_BYTES)
+        slots = flat[:, :_SLOTS_BYTES]
+        columns = np.empty((_WORDS_A_SLOT, count, SLOTS), "<u8")
+        if by_bytes:
+            whole = columns.view(np.uint8).reshape(*columns.shape, 8)
+            whole[...] = slots.reshape(count, _WORDS_A_SLOT, 8, SLOTS).transpose(1, 0, 3, 2)
+        else:
+            columns[...] = slots.reshape(count, SLOTS, SLOT_BYTES).view("<u8").transpose(2, 0, 1)
+        begins = [_OF_PLACE * (CHUNK_BYTES * (first + i) + 1) % _WORDS for i in range(count)]
+        sums = np.array(begins, np.uint64)[:, None] + _PLACES
+        for column, factor in zip(columns, _FACTORS, strict=True):
+            sums += column * factor
         sums >>= np.uint64(48)
-        call = raw[:, :, 36].copy()
-        sound = sums == raw.view("<u2")[:, :, 19] * _OWN_SHARE
+        call = (columns[4] >> _HIGH).astype(np.uint8)
+        sound = sums == (columns[4] >> np.uint64(48)).astype(np.uint16) * _OWN_SHARE
         sound &= call != 0
         marks = np.flatnonzero(call < FIRST_MOVE)
-        return cls(raw, words, call, sound, marks[sound.ravel()[marks]])
+        return cls(flat[:, _SLOTS_BYTES:], columns, call, sound, marks[sound.ravel()[marks]])
+
+    def cut(self, count: int) -> _Block:
+        """Its first chunks."""
+        columns = np.ascontiguousarray(self.columns[:, :count])
+        marks = self.marks[self.marks < count * SLOTS]
+        return _Block(self.tails[:count], columns, self.call[:count], self.sound[:count], marks)
+
+    def counters(self, chunk: int) -> NDArray[np.void]:
+        """The records that a chunk of counters holds."""
+        slots = np.ascontiguousarray(self.columns[:, chunk].T).view(np.uint8).ravel()
+        return np.concatenate([slots, self.tails[chunk]])[COUNTER_BYTES:].view(COUNTER)
 
     def marked(self, call: int) -> NDArray[np.intp]:
         """Places of sound slots of one kind that is no call."""
@@ -207,13 +214,11 @@ class _Found:
         self._unfilled: list[_Unfilled] = []
         self._damaged = self._holes = self._impossible = self._broken_names = self._unnamed = 0
 
-    def add(self, chunks: NDArray[np.uint8], first: int) -> None:
-        """Takes whole chunks, shape (chunks, bytes), of which the first has this number."""
-        block = _Block.of(chunks, first)
+    def add(self, block: _Block) -> None:
+        """Takes the next chunks."""
         of_counters = block.marked(COUNTERS) // SLOTS
         if len(of_counters):
-            records = chunks[of_counters, COUNTER_BYTES:]
-            self._counters.append(records.reshape(-1).view(COUNTER))
+            self._counters += [block.counters(chunk) for chunk in of_counters.tolist()]
             block.sound[of_counters] = True  # as nothing is wrong with them
             block.call[of_counters] = COUNTERS
         whole = bool(block.sound.all())
@@ -224,8 +229,8 @@ class _Found:
 
     def _take_calls(self, block: _Block, *, whole: bool) -> None:
         """Copies what the calls say into columns."""
-        flat = block.words.reshape(-1, 5)  # a copy: chunks have bytes behind their slots
-        call, result = block.call.ravel(), flat[:, 2].view(np.int64)
+        words = block.columns.reshape(_WORDS_A_SLOT, -1)
+        call, result = block.call.ravel(), words[2].view(np.int64)
         moved = (call - np.uint8(FIRST_MOVE)) < np.uint8(BEHIND_MOVES - FIRST_MOVE)
         moved &= result >= 0
         other = call >= FIRST_MOVE
@@ -233,13 +238,11 @@ class _Found:
             moved &= block.sound.ravel()
             other &= block.sound.ravel()
         other ^= moved
-        start = flat[:, 0].view(np.int64) - self._since_ns
-        end = (flat[:, 3] >> _HIGH).view(np.int64)
-        high = block.raw[:, :, 37]
-        if high.any():
-            end += high.reshape(-1).astype(np.int64) << 32
+        start = words[0].view(np.int64) - self._since_ns
+        end = (words[3] >> _HIGH).view(np.int64)
+        end += (words[4] >> np.uint64(40) & np.uint64(0xFF)).view(np.int64) << 32
         end += start
-        offset, file = flat[:, 1].view(np.int64), flat[:, 4].astype(np.uint32)
+        offset, file = words[1].view(np.int64), words[4].astype(np.uint32)
         rows, rest = np.flatnonzero(moved), np.flatnonzero(other)
         if not _plain(start, end, offset, result):
             rows, rest = self._possible(rows, rest, (start, end, offset, result))
@@ -248,7 +251,7 @@ class _Found:
             self._others.append(
                 Others(start[rest], end[rest], result[rest], file[rest], call[rest])
             )
-        self._take_threads(block, rows, flat)
+        self._take_threads(block, rows)
 
     def _possible(
         self, moves: NDArray[np.intp], others: NDArray[np.intp], columns: Sequence[Int64Array]
@@ -261,24 +264,25 @@ class _Found:
         self._impossible += int(wrong[moves].sum() + others_wrong.sum())
         return moves[~wrong[moves]], others[~others_wrong]
 
-    def _take_threads(self, block: _Block, rows: NDArray[np.intp], flat: Any) -> None:  # noqa: ANN401
+    def _take_threads(self, block: _Block, rows: NDArray[np.intp]) -> None:
         """Whose each of the moves is: of the thread that the last slot before it names."""
         says = block.marked(THREAD)
         places = np.union1d(says, SLOTS * np.arange(len(block.call)))
         thread = np.zeros(len(places), np.uint64)
-        thread[np.searchsorted(places, says)] = flat[says, 2]
+        said = block.columns.reshape(_WORDS_A_SLOT, -1)[:, says]
+        thread[np.searchsorted(places, says)] = said[2]
         self._runs.append((thread, np.diff(np.searchsorted(rows, places), append=len(rows))))
         # Instants on both clocks, and how many slots of a name follow.
         call, of_name = block.call.ravel(), np.zeros(len(says), np.int64)
         for i in np.flatnonzero(call[np.minimum(says + 1, len(call) - 1)] == NAME).tolist():
             of_name[i] = 1 + int(np.argmin(np.append(call[says[i] + 2 :] == NAME_MORE, False)))
-        columns = [flat[says, 0], flat[says, 1], flat[says, 3] & _LOW, flat[says, 2]]
+        columns = [said[0], said[1], said[3] & _LOW, said[2]]
         self._instants.append(np.column_stack([*(c.view(np.int64) for c in columns), of_name]))
 
     def _look_at_the_rest(self, block: _Block) -> None:
         """Counts slots that are damaged, and those that are missing between others."""
         place = np.arange(SLOTS)
-        written = block.words.any(axis=2) | (block.call == COUNTERS)
+        written = block.columns.any(axis=0) | (block.call == COUNTERS)
         last_sound = np.where(block.sound, place, -1).max(axis=1)
         damaged = written & ~block.sound
         if not self._ended:  # the slot that a thread was writing when it was killed
@@ -288,11 +292,11 @@ class _Found:
         self._holes += int((~written & (place < behind[:, None])).sum())
         # Chunks that are not full, and when their last thread was where.
         for i in np.flatnonzero((last_sound >= 0) & (behind < SLOTS - 1)).tolist():
-            start = block.words[i, :, 0].view(np.int64)
+            start = block.columns[0, i].view(np.int64)
             says = np.flatnonzero((block.call[i] == THREAD) & block.sound[i])
             calls = np.flatnonzero((block.call[i] >= FIRST_MOVE) & block.sound[i])
             if len(says) and len(calls):
-                thread, empty = int(block.words[i, says[-1], 2]), SLOTS - 1 - int(behind[i])
+                thread, empty = int(block.columns[2, i, says[-1]]), SLOTS - 1 - int(behind[i])
                 first_ns, last_ns = start[calls[[0, -1]]].tolist()
                 self._unfilled.append(_Unfilled(thread, first_ns, last_ns, empty))
 
@@ -302,7 +306,8 @@ class _Found:
         rows = block.marks[call[block.marks] <= NAME_MORE]
         if not len(rows):
             return
-        raw = block.raw.reshape(-1, SLOT_BYTES)[rows]
+        words = block.columns.reshape(_WORDS_A_SLOT, -1)[:, rows]
+        raw = np.ascontiguousarray(words.T).view(np.uint8)
         file = np.ascontiguousarray(raw[:, _PIECE : _PIECE + 4]).view("<u4").ravel()
         lengths = np.minimum(raw[:, 37], _PIECE)
         # A piece goes on with the one before it where that is full, of the same file and beside it.
@@ -397,7 +402,10 @@ def _repeated(runs: Sequence[tuple[NDArray[np.uint64], Int64Array]]) -> NDArray[
 
 
 class _Columns:
-    """Columns of moves that are filled block by block; what is behind their end takes no memory."""
+    """Columns of moves that are filled block by block; what is behind their end takes no memory.
+
+    There is room for as many as the header says, and for more where it is wrong.
+    """
 
     def __init__(self, room: int) -> None:
         narrow, wide = np.uint32, np.int64
@@ -408,6 +416,8 @@ class _Columns:
     def add(self, columns: Sequence[NDArray[Any]], rows: NDArray[np.intp]) -> None:
         """Appends these rows of a block."""
         first, self._rows = self._rows, self._rows + len(rows)
+        if self._rows > len(self._all[0]):
+            self._all = [np.resize(kept, 2 * self._rows) for kept in self._all]
         for i, column in enumerate(columns):
             kept = self._all[i]
             if kept.dtype == column.dtype:

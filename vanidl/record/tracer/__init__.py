@@ -104,7 +104,7 @@ def found(folder: Path) -> Mapping[int, str]:
             latest[pid] = start, state
         host = header[_HOST_AT:].split(b"\0")[0].decode("utf-8", "replace")
         if host == socket.gethostname() and not Path(f"/proc/{pid}").exists():
-            _compress(path, chunks * _CHUNK)
+            compress(path, chunks * _CHUNK)
     return {pid: state for pid, (_, state) in latest.items()}
 
 
@@ -112,7 +112,8 @@ def _for_owner(path: str, flags: int) -> int:
     return os.open(path, flags, 0o600)
 
 
-def _compress(path: Path, nbytes: int) -> None:
+def compress(path: Path, nbytes: int) -> None:
+    """Puts a file in the place of one of which so many bytes are used, a fifth as long or so."""
     packed, part = path.with_name(f"{path.name}.gz"), path.with_name(f"{path.name}.part")
     try:
         with path.open("rb") as plain, open(part, "xb", opener=_for_owner) as file:
