@@ -149,7 +149,7 @@ class TestMounted:
             path = storage.target / "deep" / "b.bin"
             assert len(path.read_bytes()) == 1000
             (source / "deep" / "b.bin").write_bytes(b"others")
-            until(lambda: path.read_bytes() == b"others", seconds=10)  # attributes are kept 1 s
+            until(lambda: path.read_bytes() == b"others")  # attributes are kept 1 s
 
     def test_what_has_a_cost_takes_it(self, source, tmp_path):
         log = tmp_path / "requests.jsonl"

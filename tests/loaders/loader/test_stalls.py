@@ -61,7 +61,7 @@ def epochs(samples, loader):
 @pytest.mark.parametrize(("loader", "hangs"), [("scheduled", 9), ("pls", 1)])
 def test_a_read_that_hangs_is_asked_again(loader, hangs, flat, monkeypatch, caplog):
     options = {"gap": 0, "buffer": len(flat) // 2, "look_ahead": 2} if loader == "scheduled" else {}
-    settings = Settings(batch=4, epochs=3, read_timeout_s=0.3)
+    settings = Settings(batch=4, epochs=3, read_timeout_s=1.5)
     whole = epochs(flat, open_loader(loader, flat, settings, options))
     storage = Storage(monkeypatch, lambda call: call == hangs)
     opened = open_loader(loader, flat, settings, options)
@@ -98,7 +98,7 @@ def test_items_behind_a_stall_follow_those_before():
                 hang.wait(60)
             yield number
 
-    reading = Retried(lambda given: Background(items(given), 1, 0.1))
+    reading = Retried(lambda given: Background(items(given), 1, 1.5))
     assert list(reading) == list(range(6))
     assert opened[0] == 0
     assert opened[1:] == [4]
@@ -155,7 +155,7 @@ def test_a_local_part_is_read_again(monkeypatch):
                 hang.wait(60)
             return sample
 
-    dataset = pls.PartialLocalDataset(Numbers(), read_timeout_s=0.2)
+    dataset = pls.PartialLocalDataset(Numbers(), read_timeout_s=1.5)
     assert sorted(dataset[slot] for slot in range(8)) == list(range(8))
     assert len(set(asked[:5])) == 3  # the first ones are asked for twice
     hang.set()

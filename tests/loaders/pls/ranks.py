@@ -133,7 +133,7 @@ def silent(options):
     world, over = World.detect(), Path(options["local"], "over")
     dataset = pls.PartialLocalDataset(open_samples(options["data"]), world=world)
     transport = open_transport(world, options["backend"])
-    limits = pls.Limits(timeout_s=0.5)
+    limits = pls.Limits(timeout_s=5.0)
     scheduler = pls.Scheduler(dataset, BATCH, 1.0, transport=transport, limits=limits)
     scheduler.scheduling(0)
     if world.rank == 0:

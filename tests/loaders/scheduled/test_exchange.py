@@ -164,20 +164,20 @@ def test_a_node_that_dies_is_one_clear_error(even):
 
 
 def test_a_silent_node_is_an_error_within_the_limit(even):
-    with loaders(even, nodes=2, node_ranks=1, timeout_s=0.2) as (first, second):
+    with loaders(even, nodes=2, node_ranks=1, timeout_s=2.0) as (first, second):
         epoch_of([first, second], 0, direct(even))
         (lock,) = served(first).values()
         second.set_epoch(1)
-        with lock, pytest.raises(InputError, match=r"node 0 to send .* nothing for 0.2 s"):
+        with lock, pytest.raises(InputError, match=r"node 0 to send .* nothing for 2 s"):
             list(second)
 
 
 def test_a_node_whose_storage_hangs_ends_all_the_same(even, monkeypatch):
-    with loaders(even, nodes=2, node_ranks=1, timeout_s=0.2) as (first, second):
+    with loaders(even, nodes=2, node_ranks=1, timeout_s=2.0) as (first, second):
         back = threading.Event()
         monkeypatch.setattr(first._exchange.serving._pool, "map", lambda *_: back.wait(60) and [])
         second.set_epoch(1)  # node 0 holds nothing yet, and reads what it is asked for
-        with pytest.raises(InputError, match=r"nothing for 0.2 s"):
+        with pytest.raises(InputError, match=r"nothing for 2 s"):
             list(second)
         first.close()
         assert not back.is_set()
