@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.advice.labeled import RECIPES, made
-from vanidl.advice.actions import BY_CODE, FAILED
+from vanidl.advice.actions import AS_MUCH, BY_CODE, FAILED
 from vanidl.advice.claims import INPUT
 from vanidl.advice.facts import Facts
 from vanidl.advice.registry import LEAST, RULES, apply
@@ -34,7 +34,7 @@ def test_no_rule_promises_more_than_the_run_gains_without_its_cause(name):
 def test_no_action_stands_above_one_with_a_larger_gain(name):
     actions = made(name).diagnoses
     gains = [d.gain_s[1] for d in actions if d.gain_s is not None and d.code != FAILED]
-    assert gains == sorted(gains, reverse=True)
+    assert all(gain >= (1 - AS_MUCH) * max(gains[k:]) for k, gain in enumerate(gains))
     limits = [d.code in BY_CODE and BY_CODE[d.code].limits for d in actions]
     assert limits == sorted(limits)  # what only limits the numbers stands last
     for d in actions:

@@ -67,10 +67,13 @@ OF_ACCOUNTS = {
     "input_bound_cores",
     "input_bound_workers",
     "storage_saturated",
+    "waits_for_metadata",
+    "uneven_input",
+    "cores_taken",
     *(rule.code for rule in training_loop.RULES),
     *(rule.code for rule in job_counters.RULES),
 }
-"""Rules whose both sides `test_training_loop` and `test_failed` show on accounts made by hand."""
+"""Rules whose both sides `test_training_loop` and `test_input_waits` show, on accounts by hand."""
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,8 @@ from vanidl.model.warnings import LOWER_BOUNDS, serious_codes
 FAILED = "failed"
 """The code of what comes before every gain: that the program did not end well."""
 WORST = 3
+AS_MUCH = 0.1
+"""Of what is gained at most: so much less is as much."""
 
 
 def diagnose(
@@ -108,7 +110,11 @@ def _best(cause: Cause | None, what_if: WhatIf | None) -> Predicted | None:
 
 
 def _ranked(found: list[Diagnosis]) -> tuple[Diagnosis, ...]:
-    """What failed first, then by the most that is gained; what only limits the numbers last."""
+    """What failed first, then by the most that is gained; what only limits the numbers last.
+
+    Of changes that may gain as much, within a tenth, those come first that take away a part of a
+    cause by name, where others hide all of it.
+    """
 
     def rank(d: Diagnosis) -> tuple[float, ...]:
         limits = d.code in BY_CODE and BY_CODE[d.code].limits
@@ -117,7 +123,23 @@ def _ranked(found: list[Diagnosis]) -> tuple[Diagnosis, ...]:
         severity = float(SEVERITIES.index(d.severity))
         return (float(group), -high_s, -low_s, severity, float(effort(d.code)))
 
-    return tuple(sorted(found, key=rank))
+    ordered = sorted(found, key=rank)
+    gaining = [d for d in ordered if rank(d)[0] == 1]
+    equals: list[list[Diagnosis]] = []
+    for diagnosis in gaining:
+        if equals and _most_s(diagnosis) >= (1 - AS_MUCH) * _most_s(equals[-1][0]):
+            equals[-1].append(diagnosis)
+        else:
+            equals.append([diagnosis])
+    for group in equals:
+        group.sort(key=lambda d: ("." not in d.cause, *rank(d)))
+    first = [d for d in ordered if rank(d)[0] < 1]
+    last = [d for d in ordered if rank(d)[0] > 1]
+    return (*first, *(d for group in equals for d in group), *last)
+
+
+def _most_s(diagnosis: Diagnosis) -> float:
+    return diagnosis.gain_s[1] if diagnosis.gain_s is not None else 0.0
 
 
 def worst_steps(trace: Trace, results: Results) -> tuple[SlowStep, ...]:
@@ -179,13 +201,13 @@ CAUSES: tuple[Cause, ...] = (
     ),
     Cause(
         "fewer_files",
-        ("tiny_files", "open_per_sample", "metadata_share", "file_read_again",
-         "empty_reads", "object_asked_first"),
+        ("waits_for_metadata", "tiny_files", "open_per_sample", "metadata_share",
+         "file_read_again", "empty_reads", "object_asked_first"),
     ),
     Cause(
         "divide_reading",
         ("rank_imbalance", "one_reader", "ranks_read_the_same", "worker_imbalance",
-         "waits_for_other_ranks"),
+         "waits_for_other_ranks", "uneven_input"),
         ("divided",),
     ),
     Cause(
@@ -204,7 +226,8 @@ CAUSES: tuple[Cause, ...] = (
     Cause("storage_benchmark", ("benchmark_wait", "benchmark_rules"), of_steps=False),
     Cause(
         "record_more",
-        ("trace_truncated", "clock_unverified", "reads_not_seen", "unclassified_io"),
+        ("trace_truncated", "clock_unverified", "reads_not_seen", "unclassified_io",
+         "cores_taken"),
         of_steps=False,
         limits=True,
     ),

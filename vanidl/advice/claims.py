@@ -22,8 +22,8 @@ class Claim:
 
     `cause` is a cause with or without its part, as "storage.read"; "": all of the window. `stays`
     is the share of it that is still there after the change, and `within_s` how long the calls of a
-    rank took that the change is about, where these are a part of the cause. `keeps` says in words
-    what stays.
+    rank took that the change is about, where these are a part of the cause. `surely_s`: of what is
+    taken away so much at most is gained for sure. `keeps` says in words what stays.
     """
 
     cause: str
@@ -31,6 +31,7 @@ class Claim:
     where: Where = EVERYWHERE
     stays: float = 0.0
     within_s: float | None = None
+    surely_s: float | None = None
     keeps: str = ""
 
     @property

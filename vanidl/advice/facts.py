@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -33,16 +33,107 @@ from vanidl.breakdown.windows import (
     tile_rank,
 )
 from vanidl.breakdown.without import bound_imbalance
-from vanidl.model import intervals
+from vanidl.model import intervals, states
 from vanidl.model.counter_tables import CounterTable
 from vanidl.model.intervals import Intervals
-from vanidl.model.states import SAMPLED
+from vanidl.model.states import SAMPLED, SampledThread
 from vanidl.model.trace import OBJECT, POSIX, Trace
 from vanidl.model.warnings import LOWER_BOUNDS, UNREAD, serious_codes
+
+_FEWEST_SAMPLES = 20
+_TAKEN = 0.1
+"""Of the training steps that the training thread waits for a core: less is what any machine has."""
+ITS_OWN = 2.0
+"""Threads of the run that run or could, on average: with fewer it is not short of cores by itself
+on a machine that has two, and other programs or a limit took them."""
+_COPIES_S = 2e-3
+"""Of collating a batch, nine times in ten: less is no copying of bytes that is worth a change
+(some MiB of them, at the 2 to 5 GB/s of one core)."""
 
 MATTERS = 0.02
 """Share of the observed time from which I/O matters. Below it no rule about the shape of the reads
 applies: the effect of a change would be lost in the noise between two runs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What samples of a thread saw in some of its time.
+
+    `shares` are of the samples, by the kinds of `model.states`; of a kind that is not there none
+    was seen. `queued_s` is how long the thread waited for a core, by the kernel's count.
+    """
+
+    length_s: float
+    samples: int
+    shares: Mapping[int, float]
+    queued_s: float
+
+    @property
+    def running(self) -> float:
+        """Of the samples those in which it ran, or could have."""
+        return self.shares.get(states.RUNNING, 0.0)
+
+    @property
+    def queued_share(self) -> float:
+        """Of the time that in which it waited for a core."""
+        return self.queued_s / self.length_s if self.length_s > 0 else 0.0
+
+
+def look(thread: SampledThread, times: Intervals) -> Seen:
+    """What a thread was seen doing within some time."""
+    samples = thread.samples
+    place = np.searchsorted(times.start, samples.time, side="right") - 1
+    inside = (place >= 0) & ~samples.late
+    inside &= samples.time < times.end[np.maximum(place, 0)] if len(times.end) else False
+    kinds, counts = np.unique(samples.kind[inside], return_counts=True)
+    count = int(counts.sum())
+    delay_us = np.unwrap(samples.delay_us.astype(np.float64), period=2.0**32)
+    queued_us = 0.0
+    if len(samples):
+        ends = (np.interp(edges, samples.time, delay_us) for edges in (times.start, times.end))
+        begun, done = ends
+        queued_us = float((done - begun).sum())
+    shares = {int(kind): float(n) / count for kind, n in zip(kinds, counts, strict=True)}
+    length_s = times.length / 1e9
+    return Seen(length_s, count, shares, min(queued_us / 1e6, length_s))
+
+
+def _together(found: Sequence[Seen]) -> Seen | None:
+    """Several threads as one; None of few samples."""
+    count = sum(seen.samples for seen in found)
+    if count < _FEWEST_SAMPLES:
+        return None
+    kinds = {kind for seen in found for kind in seen.shares}
+    shares = {k: sum(s.shares.get(k, 0.0) * s.samples for s in found) / count for k in kinds}
+    length_s, queued_s = (sum(getattr(s, n) for s in found) for n in ("length_s", "queued_s"))
+    return Seen(length_s, count, shares, queued_s)
+
+
+@dataclass(frozen=True, slots=True)
+class CoreUse:
+    """How much of its cores a run asked for while it trained.
+
+    `wanted` is how many of its threads ran or could have, on average, `queued_s` how long the
+    training thread of a rank could run and had no core, in its steps and in its input waits.
+    """
+
+    wanted: float
+    queued_s: float
+    queued_in_waits_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Copying:
+    """Collating in workers: nine batches in ten take `least_s` or more, those of a rank `sum_s`."""
+
+    least_s: float
+    sum_s: float
+    share: float  # of the fetches
+
+    @property
+    def is_much(self) -> bool:
+        """Whether batches are large: what takes so long each time are bytes."""
+        return self.least_s >= _COPIES_S
 
 
 @dataclass(frozen=True)
@@ -205,6 +296,8 @@ class Facts:
         else:
             return None
         low_s, high_s = (end * (1 - claim.stays) for end in (low_s, high_s))
+        if claim.surely_s is not None:
+            low_s = min(low_s, claim.surely_s)
         if claim.within_s is not None and claim.within_s < high_s:
             low_s = max(low_s - (high_s - claim.within_s), 0.0)
             high_s = claim.within_s
@@ -256,15 +349,121 @@ class Facts:
         observed = self.account.observed
         return float(self.account.steps[observed].mean()) if observed.any() else 0.0
 
+    @cached_property
+    def cores(self) -> CoreUse | None:
+        """What the run asked of its cores while it trained; None where threads were not sampled."""
+        found = []
+        for position, tiles in self._tiles.items():
+            main = self.main_thread(position)
+            trains = tiles.phase == TRAINING
+            if main is None or not trains.any():
+                continue
+            steps = intervals.union(tiles.start[trains], tiles.end[trains])
+            waits = intervals.union(*(ends[trains & (tiles.part == INPUT_WAIT)] for ends in
+                                      (tiles.start, tiles.end)))  # fmt: skip
+            process, fetches = self.trace.ranks[position], self.trace.fetches
+            pids = {p.pid for p in self.trace.processes if p.trainer == process}
+            pids |= {*fetches.pid[fetches.trainer == process].tolist()}
+            wanted = 0.0
+            for thread in self.trace.states.threads:
+                if thread.pid not in pids or thread.host != main.host or not len(thread.samples):
+                    continue
+                seen = look(thread, steps)
+                lived = intervals.union(thread.samples.time[:1], thread.samples.time[-1:] + 1)
+                lived_s = intervals.intersect(lived, steps).length / 1e9
+                wanted += seen.running * lived_s / max(seen.length_s, 1e-9)
+            own = look(main, steps), look(main, waits)
+            if own[0].samples >= _FEWEST_SAMPLES:
+                found.append((wanted, own[0].queued_s, own[1].queued_s))
+        if not found:
+            return None
+        return CoreUse(*(float(mean) for mean in np.mean(found, axis=0)))
+
+    @property
+    def cores_were_taken(self) -> bool:
+        """Whether others took the cores: training waits for one, and never asks for many."""
+        steps_s = self.account.steps_ns / 1e9
+        use = self.cores
+        return use is not None and use.wanted < ITS_OWN and use.queued_s >= _TAKEN * steps_s > 0
+
+    @property
+    def wait_share(self) -> float:
+        """Input waits of the training steps, as on cores of its own where others took them."""
+        waits_s, steps_s = self.account.length_ns(WAIT) / 1e9, self.account.steps_ns / 1e9
+        if self.cores is not None and self.cores_were_taken:
+            waits_s, steps_s = waits_s - self.cores.queued_in_waits_s, steps_s - self.cores.queued_s
+        return max(waits_s, 0.0) / steps_s if steps_s > 0 else 0.0
+
+    def look_at_part(self, part: str) -> Seen | None:
+        """What the training threads were seen doing in a part of their steps.
+
+        None where no thread was sampled in it, or hardly ever. All ranks are looked at as one.
+        """
+        code, found = PART_NAMES.index(part), []
+        for position, tiles in self._tiles.items():
+            rows, main = tiles.part == code, self.main_thread(position)
+            if main is not None and rows.any():
+                found.append(look(main, intervals.union(tiles.start[rows], tiles.end[rows])))
+        return _together(found)
+
+    @cached_property
+    def seen_fetching(self) -> Seen | None:
+        """What threads were seen doing while they fetched; None where hardly any was sampled."""
+        fetches, found = self.trace.fetches, []
+        for pid in np.unique(fetches.pid[fetches.pid >= 0]).tolist():
+            mine = fetches.pid == pid
+            host = self.trace.processes[int(fetches.trainer[mine][0])].host
+            threads = self.trace.states.of_process(host, pid)
+            main = next((thread for thread in threads if thread.is_first), None)
+            if main is not None:
+                times = intervals.union(fetches.begin[mine], fetches.end[mine])
+                found.append(look(main, times))
+        return _together(found)
+
+    def main_thread(self, position: int) -> SampledThread | None:
+        """The thread that trains, where it was sampled."""
+        process = self.trace.processes[self.trace.ranks[position]]
+        if process.pid is None:
+            return None
+        threads = self.trace.states.of_process(process.host, process.pid)
+        return next((thread for thread in threads if thread.is_first), None)
+
+    @cached_property
+    def copying(self) -> Copying:
+        """What workers copy of samples into batches, while they collate them."""
+        fetches = self.trace.fetches
+        mine = (fetches.worker >= 0) & (fetches.collate >= 0) & (fetches.end >= fetches.collate)
+        if not mine.any():
+            return Copying(0.0, 0.0, 0.0)
+        took_s = (fetches.end - fetches.collate)[mine] / 1e9
+        whole_s = float((fetches.end - fetches.begin)[mine].sum()) / 1e9
+        ranks = max(len(np.unique(fetches.trainer[mine])), 1)
+        return Copying(
+            float(np.percentile(took_s, 10)), float(took_s.sum()) / ranks,
+            float(took_s.sum()) / max(whole_s, 1e-9),
+        )  # fmt: skip
+
     @property
     def wait_of_step_s(self) -> float:
-        """Input wait of the mean step; 0 where it is not known."""
-        return self.account.length_ns("input_wait") / 1e9 / max(self.steps_of_rank, 1)
+        """Input wait of the mean step, as on cores of its own; 0 where it is not known."""
+        waits_s = self.account.length_ns(WAIT) / 1e9
+        if self.cores is not None and self.cores_were_taken:
+            waits_s = max(waits_s - self.cores.queued_in_waits_s, 0.0)
+        return waits_s / max(self.steps_of_rank, 1)
 
     @cached_property
     def epochs(self) -> int:
         """How many epochs the run has, as far as evidence marks them."""
         return len(self.account.phases.epochs) if self.account.phases else 0
+
+    @cached_property
+    def fetched_epochs(self) -> int:
+        """How many epochs the loader with most batches was begun for; 0 without fetches."""
+        fetches = self.trace.fetches
+        if not len(fetches):
+            return 0
+        mine = fetches.name == np.bincount(fetches.name + 1).argmax() - 1
+        return len(np.unique(fetches.epoch[mine]))
 
     @cached_property
     def _tiles(self) -> dict[int, Tiles]:

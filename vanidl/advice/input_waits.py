@@ -2,19 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Set
+from dataclasses import replace
+
 from vanidl.advice import own_loaders
 from vanidl.advice.claims import ANY, Claim
-from vanidl.advice.facts import Facts
+from vanidl.advice.facts import ITS_OWN, Facts
 from vanidl.advice.finding import Rule, RuleResult, Value
 from vanidl.advice.frameworks import BACKGROUND, PREFETCH, phrases
 from vanidl.breakdown.account import MEAN, WAIT
-from vanidl.breakdown.causes import DELIVERY, INPUT_CPU, STORAGE, TOO_FEW_CORES, WORKERS
+from vanidl.breakdown.causes import (
+    DELIVERY,
+    INPUT_CPU,
+    METADATA,
+    READ,
+    STORAGE,
+    TOO_FEW_CORES,
+    WORKERS,
+    Cell,
+)
 from vanidl.breakdown.overlap import Overlap, RankOverlap
-from vanidl.formatting.units import percent, plural, seconds
+from vanidl.formatting.units import nbytes, number, percent, plural, seconds, times
+from vanidl.model import states
 from vanidl.wording.waits import (
     BLOCKS,
     CHILD,
     LOCK,
+    MOSTLY,
     NETWORK,
     OPEN,
     SLEEP,
@@ -27,9 +41,12 @@ BOUND_SHARE = 0.10
 OBSERVED_SHARE = 0.05
 HIDDEN_SHARE = 0.2
 OTHERS_SHARE = 0.05
+UNEVEN = 1.5
+"""Of the mean rank's input waits those of the longest: by chance ranks wait longest in turn."""
 LIKELY = 0.2
 """Of the waits, without those for cores: what is so much of them for sure, and more than others by
 the middle of what is known, is taken to limit."""
+_METADATA = f"{STORAGE}.{METADATA}"
 HANDING_OVER_S = 1e-3
 """Of a batch from a worker to the training process, at least: 0.6 ms were measured for small ones
 (torch 2.8, two cores). What is loaded faster than that is best loaded where it is used."""
@@ -38,32 +55,89 @@ HANDING_OVER_S = 1e-3
 def _waits(facts: Facts) -> Overlap | None:
     """The overlap of a run that is bound by its input."""
     account = facts.account
-    waited = account.length_ns(WAIT) if account.waits_known else 0.0
-    bound = waited >= BOUND_SHARE * account.steps_ns > 0
+    if not account.waits_known or account.steps_ns <= 0 or facts.wait_share < BOUND_SHARE:
+        return None
     if not facts.has_workers and facts.wait_of_step_s < HANDING_OVER_S:
         return None
-    return facts.account.overlap if bound else None
+    return account.overlap
 
 
 def _limiting(facts: Facts) -> str:
-    """The code of what most of the waits are, or else what they are most likely.
+    """The code of what most of the waits are, or else what they are most likely; "" for neither.
 
-    Time without a free core is no cause beside others: it lengthens each of them.
+    Time without a free core is no cause beside others: it lengthens each of them. Nor is a batch
+    of few bytes on its way: it takes no longer than the threads that hand it over wait for cores.
+    Where others took the cores, what is left beside both is looked at.
     """
-    account = facts.account
-    if code := mostly(account):
-        return code
+    account, copying, cores = facts.account, facts.copying, facts.cores
     length_ns = account.length_ns(WAIT)
-    if facts.gains is not None and facts.gains.without(WORKERS).low_ns >= length_ns / 2:
-        return WORKERS
-    cells = {
-        code: account.cell(f"{MEAN}/{WAIT}/{code}")
-        for code in (STORAGE, INPUT_CPU, DELIVERY, *BLOCKS)
-    }
-    rest_ns = length_ns - account.cell(f"{MEAN}/{WAIT}/{TOO_FEW_CORES}").low_ns
-    code = max(cells, key=lambda each: cells[each].low_ns)
-    likeliest = max(cells, key=lambda each: cells[each].middle_ns)
-    return code if code == likeliest and cells[code].low_ns >= LIKELY * rest_ns > 0 else ""
+    codes = (STORAGE, INPUT_CPU, DELIVERY, TOO_FEW_CORES, *BLOCKS)
+    cells = {code: account.cell(f"{MEAN}/{WAIT}/{code}") for code in codes}
+    queued = {TOO_FEW_CORES} if facts.cores_were_taken else set()
+    queued |= {DELIVERY} if cores is not None and not copying.is_much else set()
+
+    code = mostly(account)
+    if not code and facts.gains is not None and facts.gains.without(WORKERS).low_ns > length_ns / 2:
+        code = WORKERS
+    code = code or _likeliest(cells, length_ns, {TOO_FEW_CORES})
+    if code in queued and facts.cores_were_taken:
+        rest_ns = length_ns - sum(cells[each].low_ns for each in {TOO_FEW_CORES} | queued)
+        is_worth = rest_ns >= BOUND_SHARE * account.steps_ns
+        others = {TOO_FEW_CORES} | queued
+        code = _likeliest(cells, length_ns, others) if is_worth else TOO_FEW_CORES
+    elif code in queued and cores is not None and cores.wanted >= ITS_OWN:
+        code = TOO_FEW_CORES
+    if code in ("", OPEN):
+        code = _seen_most(facts) or code
+        if facts.cores_were_taken and not _explains(facts, code):
+            code = TOO_FEW_CORES
+    if code in (INPUT_CPU, "") and copying.is_much and copying.share >= MOSTLY:
+        return DELIVERY
+    return code
+
+
+def _explains(facts: Facts, code: str) -> bool:
+    """Whether a cause may be a fifth of the waits by what the run would gain without it."""
+    gain_s = facts.bound(Claim(_known_as(facts, code))) if code in _KINDS else None
+    return gain_s is not None and gain_s[1] >= LIKELY * facts.account.length_ns(WAIT) / 1e9
+
+
+def _known_as(facts: Facts, code: str) -> str:
+    """The cause that the account of time has for a code: it may not tell parts apart."""
+    cell = facts.account.cell(f"{MEAN}/{WAIT}/{code}")
+    return code if cell.high_ns else code.partition(".")[0]
+
+
+_KINDS = {
+    STORAGE: states.IN_FILES, INPUT_CPU: (states.RUNNING,), LOCK: (states.LOCK,),
+    NETWORK: (states.NETWORK,), SLEEP: (states.SLEEP,), CHILD: (states.CHILD,),
+}  # fmt: skip
+
+
+def _seen_most(facts: Facts) -> str:
+    """What threads that fetched were seen doing half of the time; "": not sampled, or mixed.
+
+    Of one that could run it is not known whether it had a core: its work is longer without.
+    """
+    seen = facts.seen_fetching
+    if seen is None:
+        return ""
+    shares = {code: sum(map(seen.shares.get, kinds, [0.0] * len(kinds))) for code, kinds in
+              _KINDS.items()}  # fmt: skip
+    code = max(shares, key=lambda each: shares[each])
+    return code if shares[code] >= MOSTLY else ""
+
+
+def _likeliest(cells: Mapping[str, Cell], length_ns: float, but: Set[str]) -> str:
+    """The cause that most of some time is for sure, and by the middle of what is known; "": none.
+
+    What was for others for sure, `but`, is no part of that time.
+    """
+    left = {code: cell for code, cell in cells.items() if code not in but}
+    rest_ns = length_ns - sum(cells[code].low_ns for code in but)
+    surest = max(left, key=lambda each: left[each].low_ns)
+    likeliest = max(left, key=lambda each: left[each].middle_ns)
+    return surest if surest == likeliest and left[surest].low_ns >= LIKELY * rest_ns > 0 else ""
 
 
 def _wait_evidence(overlap: Overlap) -> dict[str, Value]:
@@ -114,7 +188,31 @@ def _bound_io(facts: Facts) -> RuleResult | None:
         "make the reads themselves cheaper, see the findings about requests and files."
         f"{facts.before_workers}{hint}",
         evidence | ({"predicted": plan} if plan else {}),
-        facts.reading(),
+        replace(facts.reading(), surely_s=_hidden_for_sure_s(facts)),
+    )
+
+
+def _hidden_for_sure_s(facts: Facts) -> float:
+    """What reading ahead hides of waits: by one reader what steps compute; by more, who knows."""
+    computed_ns = facts.account.steps_ns - facts.account.length_ns(WAIT)
+    return 0.0 if facts.has_workers else computed_ns / 1e9
+
+
+def _waits_for_metadata(facts: Facts) -> RuleResult | None:
+    """Opens, stats and the like make up most of the waits: there are too many of them."""
+    overlap = _waits(facts)
+    length_ns = facts.account.length_ns(WAIT)
+    cell = facts.account.cell(f"{MEAN}/{WAIT}/{_METADATA}")
+    if overlap is None or cell.low_ns < MOSTLY * length_ns:
+        return None
+    spent_s = cell.low_ns / 1e9
+    return RuleResult(
+        f"Training waits {percent(cell.low_ns / length_ns)} of its input waits for metadata calls",
+        f"Opening, looking up and closing files took at least {seconds(spent_s)} of "
+        f"{seconds(length_ns / 1e9)}.",
+        "Look files up once and keep the list, keep files open, or pack samples into larger files.",
+        {"metadata_s": spent_s},
+        Claim(_METADATA),
     )
 
 
@@ -190,9 +288,17 @@ def _bound_delivery(facts: Facts) -> RuleResult | None:
         "and enlarge on the device. pin_memory copies in the training process; without it that "
         "copy is gone. Faster storage or decoding will not help.",
         _wait_evidence(overlap)
-        | {"delivery_s": facts.account.cell(f"{MEAN}/{WAIT}/{DELIVERY}").low_ns / 1e9},
-        Claim(DELIVERY, keeps="the bytes that the step needs"),
+        | {
+            "delivery_s": facts.account.cell(f"{MEAN}/{WAIT}/{DELIVERY}").low_ns / 1e9,
+            "batches_copied_s": facts.copying.sum_s,
+        },
+        Claim(_longer(facts, DELIVERY, INPUT_CPU), keeps="the bytes that the step needs"),
     )
+
+
+def _longer(facts: Facts, *causes: str) -> str:
+    """Of some causes the one that the waits hold more of: bytes are copied on both ends."""
+    return max(causes, key=lambda each: facts.account.cell(f"{MEAN}/{WAIT}/{each}").middle_ns)
 
 
 _BLOCKED_BY = {
@@ -231,23 +337,42 @@ def _bound_blocked(facts: Facts) -> RuleResult | None:
         f"{advice} Neither faster storage nor faster decoding will help.",
         _wait_evidence(overlap)
         | {"blocked_s": facts.account.cell(f"{MEAN}/{WAIT}/{code}").low_ns / 1e9},
-        Claim(code),
+        Claim(_known_as(facts, code)),
     )
 
 
 def _bound_cores(facts: Facts) -> RuleResult | None:
     overlap = _waits(facts)
-    if overlap is None or _limiting(facts) != TOO_FEW_CORES:
+    if overlap is None or facts.cores_were_taken or _limiting(facts) != TOO_FEW_CORES:
         return None
-    cell = facts.account.cell(f"{MEAN}/{WAIT}/{TOO_FEW_CORES}")
+    cell, use = facts.account.cell(f"{MEAN}/{WAIT}/{TOO_FEW_CORES}"), facts.cores
+    queued_s, wanted = (use.queued_in_waits_s, use.wanted) if use is not None else (0.0, None)
     return RuleResult(
         _title(facts, "mostly for a free core"),
         f"{_of_wait(facts)}.",
         "Give the job more cores, or start fewer workers and threads than it has: more workers "
         "only wait longer. OMP_NUM_THREADS=1 in workers keeps libraries from starting threads of "
         "their own.",
-        _wait_evidence(overlap) | {"waiting_for_cores_s": cell.low_ns / 1e9},
-        Claim(TOO_FEW_CORES),
+        _wait_evidence(overlap)
+        | {"waiting_for_cores_s": max(cell.low_ns / 1e9, queued_s), "threads_at_work": wanted},
+        Claim(_longer(facts, TOO_FEW_CORES, DELIVERY)),
+    )
+
+
+def _saturated(facts: Facts) -> RuleResult | None:
+    """The storage delivers no more to more readers."""
+    found = facts.throughput
+    if found is None or not found.saturated or not facts.matters:
+        return None
+    return RuleResult(
+        f"The storage delivers {nbytes(found.peak_bytes_per_s)}/s, and little more to more readers",
+        f"On average {number(found.mean_depth)} reads of the dataset were under way at once; each "
+        "took longer by what the others beside it took.",
+        "More workers will not help. Read fewer bytes: smaller types, compressed samples, only "
+        "what is used; keep the data in memory or on a local disk after the first read; or spread "
+        "it over more servers (Lustre: more stripes).",
+        {"bytes_per_s": found.peak_bytes_per_s, "reads_at_once": found.mean_depth},
+        facts.reading(f"{STORAGE}.{READ}", keeps="what is still read"),
     )
 
 
@@ -323,6 +448,34 @@ def _others(facts: Facts) -> RuleResult | None:
     )
 
 
+def _uneven(facts: Facts) -> RuleResult | None:
+    """One rank waits for input where others have theirs, and collectives were not recorded."""
+    overlap = facts.account.overlap
+    if overlap is None or overlap.lost_to_input_s is None or overlap.mean.input_wait_s is None:
+        return None
+    lost_s, mean_s, ranks = overlap.lost_to_input_s, overlap.mean.input_wait_s, overlap.per_rank
+    slowest = max(ranks, key=lambda r: r.input_wait_s or 0.0)
+    if len(ranks) < 2 or any(r.communication_s for r in ranks):
+        return None
+    if (slowest.input_wait_s or 0.0) < UNEVEN * mean_s:
+        return None
+    if lost_s - mean_s < OTHERS_SHARE * overlap.mean.window_s:
+        return None
+    return RuleResult(
+        f"{slowest.label} waits {seconds(slowest.input_wait_s)} for input, "
+        f"{times((slowest.input_wait_s or 0.0) / max(mean_s, 1e-9))} the mean of the ranks",
+        f"What each step waits longest for is {seconds(lost_s)} in all, the mean rank "
+        f"{seconds(mean_s)}: the others wait for that rank where they meet.",
+        "Give every rank as much to read and to decode; look for a slower node, mount or path "
+        "where the work is the same.",
+        {
+            "slowest": {"rank": slowest.label, "input_wait_s": slowest.input_wait_s},
+            "lost_to_input_s": lost_s,
+        },
+        Claim(ANY, within_s=lost_s - mean_s),
+    )
+
+
 _SHARE_REASON = (
     "a tenth of the time is more than runs differ by chance, and DFAnalyzer's 20 % would pass over "
     "a loss that one option of the loader removes"
@@ -363,6 +516,19 @@ RULES = (
         "10 % of the window, at least half of it delivery", _SHARE_REASON, _bound_delivery,
     ),
     Rule(
+        "storage_saturated",
+        "throughput of dataset reads / what any number of them at once would bring, by a line "
+        "through how long a read takes beside how many others",
+        "0.7, where I/O matters",
+        "readers beside each other then only wait for each other", _saturated,
+    ),
+    Rule(
+        "waits_for_metadata", "metadata calls in input waits / input waits",
+        "10 % of the window, at least half of them in opens, stats and the like",
+        "a list of files that is kept, or fewer files, takes them away; reading ahead hides them",
+        _waits_for_metadata,
+    ),
+    Rule(
         "io_not_overlapped", "observed I/O that did not run under compute",
         "I/O of 5 % of the window, less than a fifth hidden",
         "below a fifth the loader has no prefetch that works; less I/O than that is not worth one",
@@ -373,5 +539,10 @@ RULES = (
         "communication of a rank, as far as other ranks waited longer for input",
         "5 % of a rank's window", "uneven steps and the collective itself cost a few per cent",
         _others,
+    ),
+    Rule(
+        "uneven_input", "input waits of the rank that waits longest / those of the mean rank",
+        "1.5, and 5 % of the window, where no collectives were recorded",
+        "ranks that meet in each step take as long as the one whose input comes last", _uneven,
     ),
 )  # fmt: skip

@@ -129,17 +129,17 @@ def _weighted_median(rows: Sequence[tuple[float, int]]) -> float:
 
 _DEPTHS = 64  # reads under way at once; more are taken as these
 _OPERATIONS = 2_000_000
-_OFTEN = 0.05  # of the time in reads: what was seen more rarely tells nothing
+_OFTEN = 0.05  # of the reads: what was seen more rarely tells nothing
 _DEEPER = 1.8  # times as many reads under way
-_NO_MORE = 1.3  # times the throughput: with so many more reads that is none
+_REACHED = 0.7  # of what any number of reads would bring
 
 
 @dataclass(frozen=True, slots=True)
 class Throughput:
     """Bytes a second of dataset reads, by how many were under way at once.
 
-    `peak`: the highest that was seen for a while. `saturated`: nearly twice as many reads under
-    way brought no more bytes; None: there never were more and fewer.
+    `peak_bytes_per_s`: the most that was seen often. `saturated`: however many more are under way,
+    little more comes; None: there never were more and fewer.
     """
 
     peak_bytes_per_s: float
@@ -161,33 +161,37 @@ def fit_throughput(trace: Trace) -> Throughput | None:
             size.append(part.nbytes[mine])
     if count < _FEWEST_READS:
         return None
-    begins, ends = np.concatenate(start), np.concatenate(end)
-    ends = np.maximum(ends, begins + 1)
-    rates = np.concatenate(size) / (ends - begins)
+    return _fit_depths(np.concatenate(start), np.concatenate(end), np.concatenate(size))
 
-    # At each edge one read more or less is under way, and delivers its bytes evenly.
-    edges = np.concatenate([begins, ends])
-    order = np.argsort(edges, kind="stable")
-    one = np.ones(len(begins))
-    depth = np.cumsum(np.concatenate([one, -one])[order])[:-1]
-    rate = np.cumsum(np.concatenate([rates, -rates])[order])[:-1]
-    length = np.diff(edges[order]).astype(np.float64)
-    at = np.minimum(depth.astype(np.int64), _DEPTHS)
-    time = np.bincount(at, length, _DEPTHS + 1)
-    moved = np.bincount(at, length * np.maximum(rate, 0), _DEPTHS + 1)
-    time[0] = moved[0] = 0
 
-    busy = time.sum()
-    often = time >= _OFTEN * busy
-    depths = np.arange(_DEPTHS + 1)
-    mean = float((time * depths).sum() / busy)
-    speeds = np.divide(moved, time, out=np.zeros_like(moved), where=time > 0)
-    peak = float(speeds[often].max(initial=0.0)) * 1e9
-    few, many = often & (depths <= mean / 2 + 0.5), often & (depths > mean)
-    if not few.any() or not many.any():
+def _fit_depths(
+    start: NDArray[np.int64], end: NDArray[np.int64], size: NDArray[np.int64]
+) -> Throughput:
+    """By Little's law: what comes a second is how many are under way / how long each takes.
+
+    How many are under way is counted when one begins. (J. D. C. Little, A proof for the queuing
+    formula L = lambda W, 1961.) A server that takes one after the other makes k times as many wait
+    k times as long, one that has room serves each as fast as alone.
+    """
+    order = np.argsort(start, kind="stable")
+    start, end, size = start[order], np.maximum(end, start + 1)[order], size[order]
+    begun = np.searchsorted(start, start, side="right")
+    depth = np.minimum(begun - np.searchsorted(np.sort(end), start, side="right"), _DEPTHS)
+    lasted = (end - start) / 1e9
+    at = np.bincount(depth, minlength=_DEPTHS + 1)
+    took_s = np.bincount(depth, lasted, _DEPTHS + 1)
+    moved = np.bincount(depth, size * depth, _DEPTHS + 1)
+    speed = np.divide(moved, took_s, out=np.zeros_like(took_s), where=took_s > 0)
+
+    depths, mean = np.arange(_DEPTHS + 1), float(depth.mean())
+    often = at >= _OFTEN * len(start)
+    peak = float(speed[often].max(initial=0.0))
+    mean_s = np.divide(took_s, at, out=np.zeros_like(took_s), where=at > 0)
+    seen, weight = depths[often], at[often].astype(np.float64)
+    if len(seen) < 2 or seen[-1] < _DEEPER * seen[0]:
         return Throughput(peak, mean, None)
-    depth_few, depth_many = (float((time * depths)[g].sum() / time[g].sum()) for g in (few, many))
-    speed_few, speed_many = (float(moved[g].sum() / time[g].sum()) for g in (few, many))
-    if depth_many < _DEEPER * depth_few:
-        return Throughput(peak, mean, None)
-    return Throughput(peak, mean, speed_many < _NO_MORE * speed_few)
+    # A request takes `alone` and `each` more for every other: at most 1 / `each` come a second.
+    each, alone = np.polyfit(seen, mean_s[often], 1, w=np.sqrt(weight))
+    deepest = float(seen[-1])
+    reached = max(each, 0.0) * deepest / max(alone + each * deepest, 1e-12)
+    return Throughput(peak, mean, bool(reached > _REACHED))

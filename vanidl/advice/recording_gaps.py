@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence, Set
 
 from vanidl.advice.facts import Facts
-from vanidl.advice.finding import HIGH, MEDIUM, Rule, RuleResult
+from vanidl.advice.finding import HIGH, LOW, MEDIUM, Rule, RuleResult
 from vanidl.analyses.files import FileRow
-from vanidl.formatting.units import percent, plural, seconds
+from vanidl.formatting.units import number, percent, plural, seconds
 from vanidl.model.warnings import DROPPED, INCOMPLETE, UNREAD, UNSURE_CLOCK, WARNING
 
 ROOM = (
@@ -163,6 +163,21 @@ def _holds_most(busiest: FileRow, rows: Sequence[FileRow]) -> bool:
     return (busiest.io_s or 0.0) > sum(r.io_s or 0.0 for r in rows) / 2
 
 
+def _cores_taken(facts: Facts) -> RuleResult | None:
+    use, steps_s = facts.cores, facts.account.steps_ns / 1e9
+    if use is None or not facts.cores_were_taken:
+        return None
+    return RuleResult(
+        f"Training waits {percent(use.queued_s / steps_s)} of its time for a core that others have",
+        f"{seconds(use.queued_s)} of {seconds(steps_s)}, while on average "
+        f"{number(use.wanted)} threads of the run could have run: other programs on the node, or a "
+        "limit of the job, took the cores. All that takes a core takes longer so.",
+        "Record again on a node of its own, or ask the scheduler for more cores.",
+        {"waiting_for_cores_s": use.queued_s, "threads_at_work": use.wanted},
+        weight=LOW,
+    )
+
+
 def _failed(facts: Facts) -> RuleResult | None:
     ending = facts.trace.ending
     if ending is None or not ending.failed:
@@ -195,6 +210,13 @@ RULES = (
     Rule(
         "reads_not_seen", "data files with an open and no read behind their header",
         "any", "the I/O that matters may be what is missing", _not_seen,
+    ),
+    Rule(
+        "cores_taken", "time the training thread waits for a core / training steps",
+        "10 %, with under two threads of the run at work on average",
+        "a run that never asks for two cores is short of them only where others have them; its "
+        "times are then not those of its node",
+        _cores_taken,
     ),
     Rule(
         "unclassified_io", "time in reading and writing files of kind other / run time",

@@ -17,7 +17,6 @@ from vanidl.advice import (
     requests,
     step_times,
     storage_benchmarks,
-    storage_limits,
     training_loop,
 )
 from vanidl.advice.claims import INPUT
@@ -34,7 +33,6 @@ LEAST = 0.01
 RULES: tuple[Rule, ...] = (
     *input_waits.RULES,
     *storage_benchmarks.RULES,
-    *storage_limits.RULES,
     *step_times.RULES,
     *training_loop.RULES,
     *caching.RULES,

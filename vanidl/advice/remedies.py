@@ -370,6 +370,8 @@ def _record_more(context: Context) -> Advice:
         )
         return Advice("Say what the files of unknown use are", (kind,))
     steps = context.run.results.steps
+    if context.codes == {"cores_taken"}:
+        return Advice("Record again while nothing else runs on the node")
     if context.codes == {"clock_unverified"}:
         if steps is not None and steps.clock.workers_least:
             exact = own.below_secrets(f"vanidl record --tracer dftracer -o RUN -- {own.text}")

@@ -6,16 +6,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vanidl.advice.claims import ANY, Claim
-from vanidl.advice.facts import Facts
+from vanidl.advice.facts import Facts, look
 from vanidl.advice.finding import Rule, RuleResult
 from vanidl.analyses.durations import DATA_READS, SLOW_FACTOR
 from vanidl.analyses.steps import StepTable
 from vanidl.breakdown.causes import STORAGE, WORKERS
 from vanidl.breakdown.step_records import first_within
 from vanidl.formatting.units import count, seconds, times
+from vanidl.model import intervals
 
 FIRST_FACTOR = 3.0
-TAIL_FACTOR = 2.0
+TAIL_FACTORS = (2.0, 5.0, 10.0)
+"""Times the median, tried in turn: where all steps vary, only the slowest are stalls."""
 EXCESS_SHARE = 0.02
 FEWEST_STEPS = 20
 _MOST = 0.9
@@ -33,8 +35,11 @@ def _table(facts: Facts) -> StepTable | None:
 def _first_of_epochs(facts: Facts, table: StepTable) -> NDArray[np.bool_]:
     """The steps in which an epoch begins, of each rank; checkpoint steps among them."""
     phases = facts.account.phases
+    epochs = phases.epochs if phases else ()
     first = np.zeros(len(table.step), bool)
-    for epoch in phases.epochs if phases else ():
+    if facts.trace.fetches.name.size and facts.fetched_epochs < len(epochs):
+        return first  # what looks like an epoch's begin is none: the loader was not begun anew
+    for epoch in epochs:
         first[first_within(table, epoch)] = True
     return first
 
@@ -54,6 +59,9 @@ def _slow_first(facts: Facts) -> RuleResult | None:
     mean = float(duration[first].mean())
     if usual <= 0 or mean < FIRST_FACTOR * usual or excess < EXCESS_SHARE * facts.base_s:
         return None
+    stalls = _stalls(facts)
+    if stalls is not None and (stalls[1] & first).any():
+        return None  # it is one of several such stalls
     if waits is not None and float(waits[first].mean() - waits[~first].mean()) < mean / 3:
         return None  # the model is compiled, memory is taken: not a matter of input
     average = " on average" if first.sum() > 1 else ""
@@ -75,52 +83,93 @@ def _slow_first(facts: Facts) -> RuleResult | None:
 
 
 def _slow_tail(facts: Facts) -> RuleResult | None:
-    table = _table(facts)
-    if table is None or np.isnan(table.input_wait_s).any():
+    stalls = _stalls(facts)
+    if stalls is None:
         return None
-    rest = ~_first_of_epochs(facts, table)
-    duration, wait = table.duration_s[rest], table.input_wait_s[rest]
-    if len(duration) < FEWEST_STEPS:
+    factor, slow, usual_s, waited_s, excess_s = stalls
+    table = facts.results.steps.table if facts.results.steps else None
+    if table is None:
         return None
-    usual, slowest = (float(v) for v in np.percentile(duration, [50, 99]))
-    slow = duration >= TAIL_FACTOR * usual
-    excess_of_each = duration[slow] - usual
-    ranks = len(np.unique(table.rank))
-    excess = float(excess_of_each.sum()) / ranks
-    waited = float(np.minimum(wait[slow], excess_of_each).sum()) / ranks
-    is_slow = slowest >= TAIL_FACTOR * usual > 0 and excess >= EXCESS_SHARE * facts.base_s
-    if not is_slow or waited < excess / 2 or _only_first_epoch(facts, table, rest, slow):
-        return None
-    if slow.mean() > RARE or waited < float(table.input_wait_s.sum()) / ranks / 2:
-        return None
-    if facts.gains is not None and facts.gains.without(WORKERS).low_ns / 1e9 >= waited / 2:
-        return None  # workers were started in these steps
+    slowest_s = float(np.percentile(table.duration_s, 99))
     return RuleResult(
-        f"{int(slow.sum())} steps take at least twice the median, waiting for input",
-        f"99 % of the steps take under {seconds(slowest)}, half under {seconds(usual)}; of the "
-        f"{seconds(excess)} above the median {seconds(waited)} is input wait.",
+        f"{int(slow.sum())} steps take at least {times(factor)} the median, waiting for input",
+        f"99 % of the steps take under {seconds(slowest_s)}, half under {seconds(usual_s)}; of the "
+        f"{seconds(excess_s)} above the median {seconds(waited_s)} is input wait.",
         "Look at these steps in the timeline: large or slow files, a busy storage server, one "
-        "worker behind the others. A longer prefetch queue evens out what is rare.",
+        "worker behind the others, a buffer that is filled anew. A longer prefetch queue evens out "
+        "what is rare; a buffer that is filled a little at a time has no stalls.",
         {
-            "slow_steps": [int(s) for s in table.step[rest][slow][:20]],
-            "median_s": usual,
-            "p99_s": slowest,
-            "excess_s_a_rank": excess,
-            "of_it_input_wait_s": waited,
+            "slow_steps": [int(s) for s in table.step[slow][:20]],
+            "median_s": usual_s,
+            "p99_s": slowest_s,
+            "excess_s_a_rank": excess_s,
+            "of_it_input_wait_s": waited_s,
         },
-        Claim(ANY, within_s=waited),
+        Claim(ANY, within_s=waited_s),
     )
 
 
-def _only_first_epoch(
-    facts: Facts, table: StepTable, rest: NDArray[np.bool_], slow: NDArray[np.bool_]
-) -> bool:
+def _stalls(facts: Facts) -> tuple[float, NDArray[np.bool_], float, float, float] | None:
+    """Rare steps that hold half of all input waits: by what factor they are slow, and which.
+
+    First steps of epochs are among them where others are as slow: a stall that comes again has
+    nothing to do with an epoch's begin.
+    """
+    table = _table(facts)
+    if table is None or np.isnan(table.input_wait_s).any():
+        return None
+    first = _first_of_epochs(facts, table)
+    if (~first).sum() < FEWEST_STEPS:
+        return None
+    first |= table.step == table.step.min()
+    duration, wait = table.duration_s, table.input_wait_s
+    usual = float(np.median(duration[~first]))
+    ranks = len(np.unique(table.rank))
+    started_s = facts.gains.without(WORKERS).low_ns / 1e9 if facts.gains is not None else 0.0
+    queued = facts.cores.queued_in_waits_s if facts.cores and facts.cores_were_taken else 0.0
+    for factor in TAIL_FACTORS:
+        slow = (duration >= factor * usual) & ~first
+        again = slow.any() and duration[slow].mean() >= duration[first].mean() / 2
+        slow |= first & (duration >= factor * usual) & again
+        above = duration[slow] - usual
+        excess = float(above.sum()) / ranks
+        waited = float(np.minimum(wait[slow], above).sum()) / ranks
+        waits = float(wait[~first | again].sum()) / ranks - queued
+        is_rare = 0 < slow.mean() <= RARE and usual > 0 and excess >= EXCESS_SHARE * facts.base_s
+        # Not where workers were started in these steps, or a first epoch filled a cache.
+        if (
+            is_rare
+            and waited >= max(excess, waits) / 2
+            and (again or started_s < waited / 2)
+            and not _only_first_epoch(facts, table, slow)
+            and not _were_queued(facts, table, slow, waited)
+        ):
+            return factor, slow, usual, waited, excess
+    return None
+
+
+def _were_queued(facts: Facts, table: StepTable, slow: NDArray[np.bool_], waited_s: float) -> bool:
+    """Whether the training threads waited for a core in half of the time: others took it."""
+    if table.undated_s is not None:
+        return False
+    since, queued_s = facts.trace.job.start_ns, 0.0
+    for position in np.unique(table.rank[slow]).tolist():
+        rows = slow & (table.rank == position)
+        thread = facts.main_thread(position)
+        if thread is None:
+            return False
+        begin, end = (since + np.round(at[rows] * 1e9).astype(np.int64) for at in
+                      (table.start_s, table.end_s))  # fmt: skip
+        queued_s += look(thread, intervals.union(begin, end)).queued_s
+    return queued_s >= waited_s * len(np.unique(table.rank)) / 2
+
+
+def _only_first_epoch(facts: Facts, table: StepTable, slow: NDArray[np.bool_]) -> bool:
     """Whether the slow steps are those of the first of several epochs: it fills a cache."""
     epochs = facts.account.phases.epochs if facts.account.phases else ()
     if len(epochs) < 2:
         return False
-    begins = table.start_s[rest][slow]
-    return bool((begins < epochs[1].start_s).mean() > _MOST)
+    return bool((table.start_s[slow] < epochs[1].start_s).mean() > _MOST)
 
 
 def _slow_operations(facts: Facts) -> RuleResult | None:

@@ -11,6 +11,8 @@ from vanidl.breakdown.costs import PARTS_BESIDE_THE_MODEL
 from vanidl.formatting.units import percent, plural, seconds
 
 PART_SHARE = 0.10
+SURELY = 0.05
+"""Of the mean step, for sure: a thread that waits for others, or for a core, does no work."""
 EVALUATION_SHARE = 0.20
 ENDS_SHARE = 0.05
 LOCK = "lock"
@@ -41,11 +43,19 @@ def _own_work(facts: Facts) -> RuleResult | None:
     part = max(lengths, key=lambda each: lengths[each], default=None)
     if part is None:
         return None
-    # What the loop is known to wait for, or to write, has rules of its own.
+    # What the loop waits for, or writes, has rules of its own: by samples of the part itself, where
+    # there are enough of them, else by what the account knows of all steps.
     calls_ns = sum(facts.in_loop_ns(cause)[0] for cause in (STORAGE, BLOCKED)) / steps
-    own_ns = lengths[part] - calls_ns
-    if own_ns < PART_SHARE * step_ns:
+    low_ns = high_ns = lengths[part] - calls_ns
+    if (seen := facts.look_at_part(part)) is not None:
+        low_ns, high_ns = (
+            min(share * lengths[part], high_ns)
+            for share in (max(seen.running - seen.queued_share, 0.0), seen.running)
+        )
+    taken_ns = facts.cores.queued_s * 1e9 / steps if facts.cores and facts.cores_were_taken else 0
+    if high_ns < PART_SHARE * step_ns or low_ns < SURELY * max(step_ns - taken_ns, step_ns / 10):
         return None
+    own_ns = high_ns
     where, advice = _PARTS[part]
     return RuleResult(
         f"The training loop itself works {percent(own_ns / step_ns)} of each step {where}",
@@ -53,7 +63,11 @@ def _own_work(facts: Facts) -> RuleResult | None:
         advice,
         {"part": part, "part_s": own_ns / 1e9, "mean_step_s": step_ns / 1e9},
         Claim(
-            ANY, part, within_s=own_ns * steps / 1e9, keeps="what of it has to be done in the loop"
+            ANY,
+            part,
+            within_s=own_ns * steps / 1e9,
+            surely_s=low_ns * steps / 1e9,
+            keeps="what of it has to be done in the loop",
         ),
     )
 
