@@ -155,6 +155,7 @@ def _trace(run: _Records, placed: _Placed, options: Options) -> Trace:
         calls=operations.calls_by_kind(logs, processes),
         object_calls=operations.metadata_calls(logs, processes, beside=True),
         fetches=merge_fetches.fetches(run.profiles, placed.rows, profiles),
+        queued=merge_profiles.queued(run.profiles, processes, placed.clocks),
         checkpoint_calls=merge_profiles.checkpoint_calls(run.profiles, processes, placed.clocks),
         lines=merge_parts(part for profile in run.profiles for part in profile.lines),
     )

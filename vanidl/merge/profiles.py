@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 
 from vanidl.merge.clocks import Clock
 from vanidl.merge.process_table import ProcessTable
+from vanidl.model import intervals
+from vanidl.model.intervals import Intervals
 from vanidl.model.trace import (
     CheckpointCall,
     Process,
@@ -130,6 +132,19 @@ def checkpoint_calls(
         if clocks[k].aligned
     ]
     return tuple(sorted(found, key=lambda call: (call.start, call.end, call.process)))
+
+
+def queued(
+    profiles: Sequence[ProfileTrace], processes: ProcessTable, clocks: Sequence[Clock]
+) -> dict[int, Intervals]:
+    """When devices of a process did nothing though work had been handed to them."""
+    found: dict[int, Intervals] = {}
+    for k, profile in enumerate(profiles):
+        if profile.queued is not None and clocks[k].aligned:
+            process = processes.of_profile[k]
+            times = profile.queued.shifted(clocks[k].offset_ns)
+            found[process] = intervals.merge(found.get(process, intervals.EMPTY), times)
+    return found
 
 
 def unplaced_steps(

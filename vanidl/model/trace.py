@@ -419,6 +419,9 @@ class Trace:
     apart. Without sync they are `metadata_calls`."""
     object_calls: Mapping[int, Intervals] = field(default_factory=dict)
     """The same of requests to object storage that move no data: HEAD, listings."""
+    queued: Mapping[int, Intervals] = field(default_factory=dict)
+    """Process -> when its devices did nothing though work had been handed to them, where that was
+    recorded."""
     user_data: UserData = field(default_factory=UserData)
     fetches: Fetches = NO_FETCHES
     checkpoint_calls: tuple[CheckpointCall, ...] = ()  # by start

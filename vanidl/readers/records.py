@@ -245,6 +245,8 @@ class ProfileTrace:
     dataset_kind: str = ""  # of the loader that trains: trace.MAP, trace.ITERABLE; "": not said
     purpose: str = ""  # of its steps: trace.INFERENCE, trace.UNSURE; "": training
     frameworks: tuple[str, ...] = ()  # that were imported when its loop began
+    queued: Intervals | None = None
+    """When its devices did nothing though work had been handed to them; None: not recorded."""
     recording: str = ""  # where profiles say it: those of one are of one run, and of no other
 
     def __post_init__(self) -> None:

@@ -663,3 +663,55 @@ def test_without_steps_nobody_knows_what_it_was_for(tmp_path: Path) -> None:
     assert (
         pytorch_trace.read_trace(write(tmp_path / "t.pt.trace.json", trace(events))).purpose == ""
     )
+
+
+def launched(start_us: float, length_us: float, launch_us: float | None, number: int) -> list[dict]:
+    """A kernel, and the call that handed it over."""
+    work = kernel("gemm", start_us, length_us, args={"correlation": number})
+    own = {"args": {"correlation": number}}
+    call = [event("cudaLaunchKernel", launch_us, 1, "cuda_runtime", **own)] if launch_us else []
+    return [work, *call]
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_devices_that_do_nothing_though_work_was_handed_to_them(tmp_path: Path, seed: int) -> None:
+    """Moment by moment: no kernel runs, and one that has not begun was launched."""
+    chance = random.Random(seed)
+    works, begin = [], 50
+    for _ in range(25):
+        begin += chance.randrange(0, 30)
+        length = chance.randrange(0, 25)
+        works.append((begin, length, begin - chance.randrange(0, 45)))
+    idle = np.ones(2000, bool)
+    handed = np.zeros(2000, bool)
+    for start, length, launch in works:
+        idle[start : start + length] = False
+        handed[launch:start] = True
+    events = [e for i, work in enumerate(works) for e in launched(*work, number=i + 1)]
+    chance.shuffle(events)
+    found = pytorch_trace.read_trace(write(tmp_path / "t.pt.trace.json", trace(events))).queued
+    said = np.zeros(2000, bool)
+    for low, high in zip(*(side - BASE_NS for side in found), strict=True):
+        said[low // 1000 : high // 1000] = True
+    assert said.tolist() == (idle & handed).tolist()
+
+
+@pytest.mark.parametrize(("without", "known"), [(1, True), (2, False)])
+def test_what_most_work_waited_for_must_be_known(tmp_path: Path, without: int, known: bool) -> None:
+    events = [
+        one for i in range(10)
+        for one in launched(100 + 10 * i, 5, None if i < without else 97 + 10 * i, number=i + 1)
+    ]  # fmt: skip
+    found = pytorch_trace.read_trace(write(tmp_path / "t.pt.trace.json", trace(events))).queued
+    assert (found is not None) is known
+    if found is not None:
+        assert found.length == 9 * 3_000
+
+
+@pytest.mark.parametrize("number", [None, "7", 0, -1, 2**62, 1.5, True, [1]])
+def test_odd_correlations_hand_nothing_over(tmp_path: Path, number: object) -> None:
+    own = {"args": {"correlation": number}}
+    events = [kernel("a", 10, 1, **own), event("cudaLaunchKernel", 5, 1, "cuda_runtime", **own)]
+    profile = pytorch_trace.read_trace(write(tmp_path / "t.pt.trace.json", trace(events)))
+    assert profile.queued is None
+    assert len(profile.start_ns) == 1

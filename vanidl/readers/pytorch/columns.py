@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -23,6 +22,12 @@ KERNEL_CATEGORIES = (
 """Work on a device: of CUDA, ROCm and XPU, of MTIA, of Gaudi, and collectives that a device reports
 by themselves (libkineto's ActivityType.cpp); copies, of both dialects."""
 
+LAUNCH_CATEGORIES = (
+    *("cuda_runtime", "cuda_driver", "hip_runtime", "xpu_runtime", "mtia_runtime"),
+    *("privateuse1_runtime", "privateuse1_driver", "glow_runtime", "Runtime"),
+)
+"""Calls of the host that hand work to a device: both have the same number `correlation`."""
+
 # A tuple: membership is by equality, so that a category that cannot be hashed is no error.
 _KEPT = CPU_CATEGORIES + KERNEL_CATEGORIES
 
@@ -30,8 +35,11 @@ _KEPT = CPU_CATEGORIES + KERNEL_CATEGORIES
 _MAX_START_US = 4e15
 _MAX_DURATION_US = 2e15
 
-_ROW_OF = itemgetter("cat", "name", "pid", "tid", "ts", "dur")
-_Row = tuple[Any, Any, Any, Any, Any, Any]
+_Row = tuple[Any, Any, Any, Any, Any, Any, int]
+_LARGEST_CORRELATION = 2**62
+
+
+NOT_LAUNCHED = np.iinfo(np.int64).min
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +56,7 @@ class EventTable:
     lane: NDArray[np.int32]
     labels: tuple[tuple[str, str], ...]
     lanes: tuple[tuple[bool, str, str], ...]
+    launch_ns: NDArray[np.int64]  # of work on a device: when it was handed over; else NOT_LAUNCHED
 
     def __len__(self) -> int:
         return len(self.start_ns)
@@ -68,7 +77,8 @@ class EventColumns:
         self.untimed = 0
         # One code for category, name, process and thread: one look-up an event.
         self._sources: dict[tuple[str, str, Any, Any], int] = {}
-        self._columns: tuple[list[NDArray[Any]], ...] = ([], [], [])
+        self._columns: tuple[list[NDArray[Any]], ...] = ([], [], [], [])
+        self._launches: tuple[list[NDArray[Any]], ...] = ([], [])  # correlation, start
 
     def add(self, values: Sequence[Any]) -> None:
         """Reduce a block of elements of `traceEvents` to columns."""
@@ -79,6 +89,12 @@ class EventColumns:
         if sound:
             for column, block in zip(self._columns, self._reduced(sound), strict=True):
                 column.append(block)
+        if launches := _launches(values):
+            correlation, start_us = zip(*launches, strict=True)
+            times = _floats((start_us, start_us))[0]
+            possible = np.abs(times) < _MAX_START_US
+            self._launches[0].append(np.array(correlation, np.int64)[possible])
+            self._launches[1].append(_nanoseconds(times[possible]))
 
     def table(self) -> EventTable:
         """All events added; call once, it hands the memory over.
@@ -86,20 +102,25 @@ class EventColumns:
         Work on a device that took no time at time 0 was not timed (pytorch/pytorch#188481): then
         no event there was.
         """
-        start, duration, source = map(_joined, self._columns)
+        start, duration, source, correlation = map(_joined, self._columns)
         on_device = np.array([key[0] in KERNEL_CATEGORIES for key in self._sources] or [False])
         untimed = (start == 0) & (duration == 0)
         if untimed.any() and on_device[source[untimed]].any():
             self.untimed = int(untimed.sum())
-            start, duration, source = (column[~untimed] for column in (start, duration, source))
+            start, duration, source, correlation = (
+                column[~untimed] for column in (start, duration, source, correlation)
+            )
         labels: dict[tuple[str, str], int] = {}
         lanes: dict[tuple[bool, str, str], int] = {}
         label = _codes(((category, name) for category, name, _, _ in self._sources), labels)
         lane = _codes((_lane(*key) for key in self._sources), lanes)
-        return EventTable(start, duration, label[source], lane[source], tuple(labels), tuple(lanes))
+        launch = _launch_times(correlation, *map(_joined, self._launches))
+        return EventTable(
+            start, duration, label[source], lane[source], tuple(labels), tuple(lanes), launch
+        )
 
     def _reduced(self, rows: Sequence[_Row]) -> tuple[NDArray[Any], ...]:
-        categories, names, pids, tids, ts, dur = zip(*rows, strict=True)
+        categories, names, pids, tids, ts, dur, correlation = zip(*rows, strict=True)
         times = _floats((ts, dur))
         # Comparisons with NaN are false.
         possible = (np.abs(times[0]) < _MAX_START_US) & (times[1] >= 0)
@@ -107,7 +128,19 @@ class EventColumns:
         self.refused += int(possible.size - possible.sum())
         source = _codes(zip(categories, names, pids, tids, strict=True), self._sources)
         start, duration = _nanoseconds(times[:, possible])
-        return start, duration, source[possible]
+        return start, duration, source[possible], np.array(correlation, np.int64)[possible]
+
+
+def _launch_times(
+    correlation: NDArray[np.int64], of_launch: NDArray[np.int64], launched: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """When each event was handed over: the first call with its number; NOT_LAUNCHED for none."""
+    if not len(of_launch):
+        return np.full(len(correlation), NOT_LAUNCHED)
+    order = np.lexsort((launched, of_launch))
+    of_launch, launched = of_launch[order], launched[order]
+    place = np.minimum(np.searchsorted(of_launch, correlation), len(of_launch) - 1)
+    return np.where(of_launch[place] == correlation, launched[place], NOT_LAUNCHED)
 
 
 def _floats(times: Sequence[Sequence[float]]) -> NDArray[np.float64]:
@@ -132,17 +165,42 @@ def _joined(blocks: list[NDArray[Any]]) -> NDArray[Any]:
 
 def _rows(values: Sequence[Any]) -> list[_Row]:
     try:
-        kept = [e for e in values if e["ph"] == "X" and e["cat"] in _KEPT]
-        return list(map(_ROW_OF, kept))
+        return [
+            (e["cat"], e["name"], e["pid"], e["tid"], e["ts"], e["dur"], _correlation(e))
+            for e in values
+            if e["ph"] == "X" and e["cat"] in _KEPT
+        ]
     except (KeyError, TypeError):  # an element without a field, or that is no object
-        return _rows_of_odd(values)
+        return [
+            (
+                e["cat"],
+                *(e.get(key) for key in ("name", "pid", "tid", "ts", "dur")),
+                _correlation(e),
+            )
+            for e in values
+            if type(e) is dict and e.get("ph") == "X" and e.get("cat") in _KEPT
+        ]
 
 
-def _rows_of_odd(values: Sequence[Any]) -> list[_Row]:
+def _correlation(event: Any) -> int:  # noqa: ANN401
+    """The number that work on a device has in common with the call that launched it, else -1."""
+    if event["cat"] in CPU_CATEGORIES:
+        return -1
+    arguments = event.get("args")
+    number = arguments.get("correlation") if type(arguments) is dict else None
+    return number if type(number) is int and 0 < number < _LARGEST_CORRELATION else -1
+
+
+def _launches(values: Sequence[Any]) -> list[tuple[int, float]]:
+    """Correlation and start of the calls that hand work to a device."""
     return [
-        (e["cat"], e.get("name"), e.get("pid"), e.get("tid"), e.get("ts"), e.get("dur"))
+        (number, e["ts"])
         for e in values
-        if type(e) is dict and e.get("ph") == "X" and e.get("cat") in _KEPT
+        if type(e) is dict
+        and e.get("ph") == "X"
+        and e.get("cat") in LAUNCH_CATEGORIES
+        and type(e.get("ts")) in _NUMBER
+        and (number := _correlation(e)) >= 0
     ]
 
 

@@ -15,10 +15,11 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from vanidl.model.intervals import Intervals, union
 from vanidl.model.ordering import stable_order
 from vanidl.model.trace import INFERENCE, SpanKind
 from vanidl.readers.operator_names import SAMPLING
-from vanidl.readers.pytorch.columns import CPU_CATEGORIES, EventTable
+from vanidl.readers.pytorch.columns import CPU_CATEGORIES, NOT_LAUNCHED, EventTable
 
 Int64Array = NDArray[np.int64]
 Mask = NDArray[np.bool_]
@@ -29,6 +30,7 @@ _WORK = re.compile(rf"(?!{SAMPLING.pattern}\Z)[^#]*")
 _OPERATORS = ("cpu_op", "Operator")
 _NEVER, _LATE = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 _GRADIENT = re.compile(r"autograd::engine|[Bb]ackward|Optimizer\.|optimizer")
+_MOST_LAUNCHES = 0.9  # of the work on a device, for what it waited for to be told
 _MANY_OPERATORS = 20  # kinds: of public traces of whole steps the smallest have 29
 _TRAINING = re.compile(r"(.*\W)?training_step")
 
@@ -123,6 +125,32 @@ def purpose(table: EventTable, own: Mask, kind: NDArray[np.uint8]) -> str:
         return ""
     operators = {name for category, name in used if category in _OPERATORS}
     return INFERENCE if len(operators) >= _MANY_OPERATORS else ""
+
+
+def queued(table: EventTable, rows: Int64Array) -> Intervals | None:
+    """When devices did nothing though work had been handed to them; None where that is not known.
+
+    Such time passes between a call that launches a kernel and the kernel's start: the launch
+    itself, or what the kernel waits for on its device. For the rest of the time without work the
+    host gave the device none. HolisticTraceAnalysis (idle time breakdown) tells host wait and
+    kernel wait apart by the next kernel alone; here any later one may have been waiting.
+
+    Args:
+        table: The events.
+        rows: Those that are work on the devices of one process.
+    """
+    launch = table.launch_ns[rows]
+    if not len(rows) or np.count_nonzero(launch != NOT_LAUNCHED) < _MOST_LAUNCHES * len(rows):
+        return None
+    order = stable_order(table.start_ns[rows])
+    start, launch = table.start_ns[rows][order], launch[order]
+    end = start + table.duration_ns[rows][order]
+    launch = np.where(launch == NOT_LAUNCHED, start, launch)
+    earliest = np.minimum.accumulate(launch[::-1])[::-1]
+    free = np.append(_NEVER, np.maximum.accumulate(end)[:-1])
+    since = np.maximum(free, earliest)
+    waits = since < start
+    return union(since[waits], start[waits])
 
 
 def _starts(table: EventTable, name: re.Pattern[str]) -> Int64Array:

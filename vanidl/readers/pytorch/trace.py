@@ -212,7 +212,8 @@ def _profile_traces(
     if content.is_cut:
         kind[_unfinished_device(content, table, kind)] = NONE
     table = loops.with_creation(table)
-    start = table.start_ns + content.base_ns(table)
+    base_ns = content.base_ns(table)
+    start = table.start_ns + base_ns
     stepping = sorted({table.lanes[lane][1] for lane in table.lane[step >= 0]}, key=_in_order)
     pids = stepping if len(stepping) > 1 else [_own_pid(table, step, named)]
     devices = sorted({pid for device, pid, _ in table.lanes if device}, key=_in_order)
@@ -221,12 +222,15 @@ def _profile_traces(
             f"{len(pids)} processes are in it and {len(devices)} devices, so which ran on which is "
             "not known: what devices did is left out"
         )
+    on_device = np.array([device for device, _, _ in table.lanes], bool)
     found: list[ProfileTrace] = []
     for i, pid in enumerate(pids):
         its = devices if len(pids) == 1 else devices[i : i + 1] * (len(devices) == len(pids))
         own = np.array([p in its if device else p == pid for device, p, _ in table.lanes])
         keep = np.flatnonzero((kind != NONE) & own[table.lane])
         keep = keep[stable_order(table.start_ns[keep])]
+        worked = keep[on_device[table.lane[keep]]]
+        waited = loops.queued(table, worked)
         labels, name = _renumbered(table.label[keep])
         lanes, thread = _renumbered(table.lane[keep])
         trace = ProfileTrace(
@@ -249,6 +253,7 @@ def _profile_traces(
             written_as=content.written_as,
             device_in_part=bool(content.events.untimed),
             purpose=loops.purpose(table, own[table.lane], kind),
+            queued=None if waited is None else waited.shifted(base_ns),
         )
         found.append(trace)
     return tuple(found)
