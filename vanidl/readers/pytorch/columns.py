@@ -30,6 +30,8 @@ LAUNCH_CATEGORIES = (
 
 # A tuple: membership is by equality, so that a category that cannot be hashed is no error.
 _KEPT = CPU_CATEGORIES + KERNEL_CATEGORIES
+# Sets, where it is tried first whether all can be.
+_HASHED, _ON_DEVICE, _LAUNCHES = map(frozenset, (_KEPT, KERNEL_CATEGORIES, LAUNCH_CATEGORIES))
 
 # Base, start and duration together stay below the largest int64 of nanoseconds.
 _MAX_START_US = 4e15
@@ -166,10 +168,11 @@ def _joined(blocks: list[NDArray[Any]]) -> NDArray[Any]:
 def _rows(values: Sequence[Any]) -> list[_Row]:
     try:
         return [
-            (e["cat"], e["name"], e["pid"], e["tid"], e["ts"], e["dur"], _correlation(e))
+            (cat, e["name"], e["pid"], e["tid"], e["ts"], e["dur"],
+             _correlation(e) if cat in _ON_DEVICE else -1)
             for e in values
-            if e["ph"] == "X" and e["cat"] in _KEPT
-        ]
+            if e["ph"] == "X" and (cat := e["cat"]) in _HASHED
+        ]  # fmt: skip
     except (KeyError, TypeError):  # an element without a field, or that is no object
         return [
             (
@@ -184,8 +187,6 @@ def _rows(values: Sequence[Any]) -> list[_Row]:
 
 def _correlation(event: Any) -> int:  # noqa: ANN401
     """The number that work on a device has in common with the call that launched it, else -1."""
-    if event["cat"] in CPU_CATEGORIES:
-        return -1
     arguments = event.get("args")
     number = arguments.get("correlation") if type(arguments) is dict else None
     return number if type(number) is int and 0 < number < _LARGEST_CORRELATION else -1
@@ -193,14 +194,14 @@ def _correlation(event: Any) -> int:  # noqa: ANN401
 
 def _launches(values: Sequence[Any]) -> list[tuple[int, float]]:
     """Correlation and start of the calls that hand work to a device."""
+    try:
+        calls = [e for e in values if e.get("cat") in _LAUNCHES]
+    except (AttributeError, TypeError):  # an element that is no object, a category that is no text
+        calls = [e for e in values if type(e) is dict and e.get("cat") in LAUNCH_CATEGORIES]
     return [
         (number, e["ts"])
-        for e in values
-        if type(e) is dict
-        and e.get("ph") == "X"
-        and e.get("cat") in LAUNCH_CATEGORIES
-        and type(e.get("ts")) in _NUMBER
-        and (number := _correlation(e)) >= 0
+        for e in calls
+        if e.get("ph") == "X" and type(e.get("ts")) in _NUMBER and (number := _correlation(e)) >= 0
     ]
 
 
