@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from itertools import permutations
 from pathlib import Path
@@ -16,6 +17,7 @@ from tests.makers.results import EXAMPLES
 from vanidl.commands import demo
 from vanidl.errors import UsageError
 from vanidl.frames import FRAMES, KEYS, TABLES, frame, operation_frames
+from vanidl.model.selection import Selection
 from vanidl.run import Run
 
 RECORDED = [*sorted(path.parent for path in DATA.glob("*/tb")), DATA / "torch_fetches", demo.RUN]
@@ -170,3 +172,82 @@ def test_a_name_that_is_none_is_one_line(opened) -> None:
     run: Run = opened(DATA / "ddp_two_hosts")
     with pytest.raises(UsageError, match="no frame 'stepz': expected one of operations"):
         run.frame("stepz")
+
+
+def test_chosen_steps_are_all_that_is_counted(opened) -> None:
+    run = opened(DATA / "ddp_two_hosts")
+    chosen, steps = run.select(Selection(steps=range(5, 8))), run.frame("steps")
+    mine = steps[steps["step"].isin(range(5, 8))].reset_index(drop=True)
+    found = chosen.frame("steps")
+    same = ["rank", "step", "epoch", "start", "reads", "writes"]
+    pandas.testing.assert_frame_equal(found[same], mine[same])
+    assert chosen.summary.ops == (mine["reads"] + mine["writes"]).sum()
+    with pytest.raises(UsageError, match="expected numbers of recorded steps"):
+        run.select(Selection(steps=[1000]))
+
+
+def test_chosen_ranks_are_as_if_there_were_no_others(opened) -> None:
+    run = opened(DATA / "ddp_two_hosts")
+    chosen, ranks = run.select(Selection(ranks=(1, 3))), run.frame("ranks")
+    pandas.testing.assert_frame_equal(
+        chosen.frame("ranks"), ranks[ranks["rank"].isin([1, 3])].reset_index(drop=True)
+    )
+    assert chosen.summary.ops == chosen.frame("ranks")["ops"].sum()
+    assert set(chosen.frame("breakdown")["rank"]) == {1, 3}
+    rest = run.select(Selection(ranks=(0, 2)))
+    assert chosen.summary.bytes_read + rest.summary.bytes_read == run.summary.bytes_read
+    with pytest.raises(UsageError, match="ranks: expected some of 0, 1, 2, 3, found"):
+        run.select(Selection(ranks=(1, 9)))
+
+
+def test_a_chosen_epoch_keeps_its_number_and_its_window(opened) -> None:
+    run = opened(DATA / "ddp_two_hosts")
+    chosen = run.select(Selection(epochs=[1]))
+    assert set(chosen.frame("steps")["epoch"].dropna()) == {1}
+    phases = run.frame("phases")
+    (epoch,) = phases[phases["epoch"] == 1].itertuples()
+    assert (chosen.frame("operations")["start_s"] >= epoch.start_s).all()
+    assert (chosen.frame("operations")["start_s"] < epoch.end_s).all()
+    with pytest.raises(UsageError, match="epochs: expected some of 0, 1 that follow"):
+        run.select(Selection(epochs=[0, 7]))
+
+
+def test_a_window_of_time_has_the_seconds_of_the_whole(opened) -> None:
+    run = opened(DATA / "ddp_two_hosts")
+    window = run.select(Selection(from_s=10.0, to_s=12.0))
+    for name in ("operations", "steps", "timeline", "slowest"):
+        starts = window.frame(name)["start_s"]
+        assert starts.min() >= 9.99
+        assert starts.max() < 12
+    both = window.frame("steps").merge(run.frame("steps"), on=["rank", "step"])
+    assert (both["start_x"] == both["start_y"]).all()
+
+
+def test_a_table_of_runs_has_a_row_each(opened, tmp_path: Path) -> None:
+    run = opened(DATA / "torch_fetches")
+    rows = vanidl.table([run, DATA / "torch_fetches", tmp_path / "none"])
+    assert rows["ops"].tolist()[:2] == [run.summary.ops] * 2
+    assert rows["problem"].isna().tolist() == [True, True, False]
+    assert str(rows["start"].dtype).startswith("datetime64")
+
+
+def test_runs_lists_and_paths_are_compared_alike(opened) -> None:
+    a, b = DATA / "torch_fetches", DATA / "torch_late_workers"
+    paths = vanidl.compare_runs(a, b).to_dict()
+    runs = vanidl.compare_runs(opened(a), b).to_dict()
+    assert runs["metrics"] == paths["metrics"]
+    repeats = vanidl.compare_runs([opened(a), a], [opened(b), b], labels=("old", "new"))
+    assert [(side.name, len(side.samples)) for side in repeats.comparison.sides] == [
+        ("old", 2), ("new", 2)
+    ]  # fmt: skip
+    with pytest.raises(UsageError, match="expected 2 to 26 runs"):
+        vanidl.compare_runs(opened(a))
+    with pytest.raises(UsageError, match="found an empty list"):
+        vanidl.compare_runs(opened(a), [])
+
+
+def test_results_in_json_fulfil_their_schema(opened) -> None:
+    jsonschema = pytest.importorskip("jsonschema")
+    run = opened(DATA / "torch_fetches")
+    jsonschema.validate(json.loads(run.to_json()), vanidl.output_schema("summary"))
+    assert run.to_dict()["headline"] == run.headline

@@ -9,9 +9,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from vanidl.commands.schema import output_schema
     from vanidl.compare.runs import Compared, compare_runs
     from vanidl.errors import InputError, SeveralJobsError, UsageError, VanidlError
-    from vanidl.interactive.run import Run, from_darshan, open_run
+    from vanidl.interactive.run import Run, from_darshan, open_run, table
     from vanidl.marks import phase, step, wait
     from vanidl.merge.load import Inputs
     from vanidl.model.selection import Selection
@@ -33,8 +34,10 @@ __all__ = [
     "darshan_frames",
     "from_darshan",
     "open_run",
+    "output_schema",
     "phase",
     "step",
+    "table",
     "wait",
 ]
 
@@ -50,6 +53,8 @@ _MODULES = {
     "from_darshan": "interactive.run",
     "Run": "interactive.run",
     "open_run": "interactive.run",
+    "output_schema": "commands.schema",
+    "table": "interactive.run",
     "Selection": "model.selection",
     "phase": "marks",
     "step": "marks",

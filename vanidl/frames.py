@@ -74,6 +74,8 @@ _BATCH = {f.name for f in dataclasses.fields(FetchedBatches)} - {
 }  # fmt: skip
 _OF_FILE: dict[str, Kind] = {"file": str}
 
+_SINCE_START = {"start_s", "end_s", "earliest_s", "latest_s", "first_s", "last_s"}
+
 TABLES: dict[FrameName, dict[str, Kind]] = {
     "operations": _WHO | _WHEN | {"thread": int | None, "file": str} | _BINS
     | {"op": str, "offset": int | None, "nbytes": int},
@@ -124,6 +126,8 @@ class Analysed(Protocol):
     @property
     def breakdown(self) -> Breakdown: ...  # noqa: D102
     @property
+    def epochs(self) -> tuple[Phase, ...]: ...  # noqa: D102
+    @property
     def findings(self) -> tuple[Finding, ...]: ...  # noqa: D102
     @property
     def diagnoses(self) -> tuple[Diagnosis, ...]: ...  # noqa: D102
@@ -145,7 +149,13 @@ def frame(run: Analysed, name: FrameName) -> pandas.DataFrame:
         blocks = list(operation_frames(run))
         made = blocks[0] if len(blocks) == 1 else pandas.concat(blocks, ignore_index=True)
     else:
-        made = _typed(run, name, _MAKERS[name](_Tables(run)))
+        tables = _Tables(run)
+        columns = _MAKERS[name](tables)
+        if name != WINDOWS:  # results are since the begin of what is selected
+            late_s = (tables.since_ns - run.trace.job.start_ns) / 1e9
+            for column in _SINCE_START & columns.keys() if late_s else ():
+                columns[column] = np.asarray(columns[column], float) + late_s
+        made = _typed(run, name, columns)
     made.attrs.update(attributes(run, name, made.columns))
     return made
 
@@ -300,6 +310,11 @@ class _Tables:
         """The trace as the selection sees it."""
         return select(self.trace, self.run.selection)
 
+    @property
+    def since_ns(self) -> int:
+        """The instant from which results count seconds: the begin of what is selected."""
+        return self.chosen.job.start_ns
+
     @cached_property
     def _processes(self) -> Columns:
         """By index of the process, and at the end for none: its name, rank and host.
@@ -307,14 +322,12 @@ class _Tables:
         Names are made different by host and number where they are not. The rank is that which
         the process served; where no process has one, the place of its training process.
         """
-        processes, ranks = self.trace.processes, self.trace.ranks
+        processes, of_position = self.trace.processes, self.trace.rank_numbers
         labels = [storable(process.label) for process in processes]
         names = [
             f"{label} ({p.host}:{p.pid})" if labels.count(label) > 1 else label
             for label, p in zip(labels, processes, strict=True)
         ] if len(set(labels)) < len(labels) else labels  # fmt: skip
-        numbered = any(processes[i].rank is not None for i in ranks)
-        of_position = [processes[i].rank if numbered else k for k, i in enumerate(ranks)]
         served = [
             of_position[k] if k >= 0 else processes[i].rank
             for i, k in enumerate(self.trace.family.tolist())
@@ -353,9 +366,8 @@ class _Tables:
     @cached_property
     def _epochs(self) -> tuple[Int64Array, Int64Array, Int64Array]:
         """Start and end of each epoch that was found, ns, and its number as the loop counts."""
-        found = self.run.breakdown.phases
         since = self.trace.job.start_ns
-        bounds = [(p.start_s, p.end_s) for p in found.epochs] if found else []
+        bounds = [(phase.start_s, phase.end_s) for phase in self.run.epochs]
         ns = np.rint(np.array(bounds, float).reshape(-1, 2) * 1e9).astype(np.int64) + since
         number = np.arange(len(ns), dtype=np.int64)
         for tiles in self._tiles.values():
@@ -461,7 +473,7 @@ class _Tables:
         for k in np.unique(position).tolist():
             mine = (position == k) & np.isfinite(table.end_s)
             at = np.rint((table.start_s[mine] + table.end_s[mine]) * 0.5e9).astype(np.int64)
-            epoch[mine] = self.when(k, at + self.trace.job.start_ns)["epoch"]
+            epoch[mine] = self.when(k, at + self.since_ns)["epoch"]
         columns = self.who_of_ranks(position) | {"step": table.step, "epoch": epoch}
         columns |= {name: getattr(table, name) for name in _OWN_STEP_TIMES}
         each = self.run.breakdown.step_records
@@ -503,7 +515,10 @@ class _Tables:
         if found is None:
             return {}
         kinds = {"stage": found.stages, "epoch": found.epochs, "checkpoint": found.checkpoints}
-        numbers = [*[-1] * len(found.stages), *self._epochs[2], *[-1] * len(found.checkpoints)]
+        middle = [(each.start_s + each.end_s) / 2 for each in found.epochs]
+        at = np.rint(np.array(middle, float) * 1e9).astype(np.int64) + self.since_ns
+        none = [[-1] * len(rows) for rows in (found.stages, found.checkpoints)]
+        numbers = [*none[0], *self._epoch_of_run(at).tolist(), *none[1]]
         return _rows(row for rows in kinds.values() for row in rows) | {
             "epoch": np.array(numbers, np.int64),
             "kind": [kind for kind, rows in kinds.items() for _ in rows],
@@ -517,8 +532,7 @@ class _Tables:
             return {}
         labels = columns.pop("label")
         position = {self.trace.processes[i].label: k for k, i in enumerate(self.trace.ranks)}
-        since = self.trace.job.start_ns
-        at = since + np.rint(np.array(columns["start_s"]) * 1e9).astype(np.int64)
+        at = self.since_ns + np.rint(np.array(columns["start_s"]) * 1e9).astype(np.int64)
         when = [
             self.when(position.get(row.label, -1), at[k : k + 1]) for k, row in enumerate(found)
         ]

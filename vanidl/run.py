@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from concurrent.futures import Executor
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
@@ -35,15 +36,16 @@ from vanidl.anonymize.pseudonyms import Pseudonyms
 from vanidl.anonymize.trace import anonymous, anonymous_selection
 from vanidl.breakdown import Breakdown, Gains, attribute_time, open_gains
 from vanidl.breakdown.overlap import Overlap
-from vanidl.breakdown.stages import Phases
+from vanidl.breakdown.stages import Phase, Phases
 from vanidl.breakdown.step_bar import StepParts, divide_step
 from vanidl.breakdown.step_records import StepRecords
+from vanidl.errors import UsageError
 from vanidl.files.arrow import require_arrow
 from vanidl.formatting.from_logs import clean_path
 from vanidl.frames import FrameName
 from vanidl.merge.load import Inputs, read_trace
 from vanidl.model.ceiling import Ceiling
-from vanidl.model.selection import Selection, fitted, select
+from vanidl.model.selection import Selection, fitted, of_ranks, select
 from vanidl.model.trace import Trace
 from vanidl.parallel.executors import ExecutorOptions, dask_executor
 from vanidl.readers.format import Progress
@@ -68,6 +70,8 @@ class Run:
     results: Results
     selection: Selection = field(default_factory=Selection)
     name: str = ""  # of the file or folder that it was read from
+    whole: Run | None = field(default=None, repr=False, compare=False)
+    """The run of which this is a part by `select`: its epochs keep their numbers."""
 
     @property
     def coverage(self) -> Coverage:
@@ -231,9 +235,42 @@ class Run:
         return bounded_row(predict(self.trace, self.results, self.breakdown, change), self.ceiling)
 
     def select(self, selection: Selection) -> Run:
-        """The same run through another filter."""
-        chosen = fitted(selection, self.trace)
-        return Run(self.trace, analyse(self.trace, chosen), chosen, self.name)
+        """The same run through another filter.
+
+        Raises:
+            UsageError: it asks for what the run does not have.
+        """
+        trace = self.trace if selection.ranks is None else of_ranks(self.trace, selection.ranks)
+        if selection.epochs is not None:
+            from_s, to_s = self._window_of_epochs(selection.epochs)
+            selection = replace(selection, from_s=from_s, to_s=to_s)
+        chosen = fitted(replace(selection, ranks=None, epochs=None), trace)
+        return Run(trace, analyse(trace, chosen), chosen, self.name, self.whole or self)
+
+    @cached_property
+    def epochs(self) -> tuple[Phase, ...]:
+        """The epochs of the whole run, in seconds since the start of its job."""
+        if self.whole is not None:
+            return self.whole.epochs
+        late_s = (self._chosen.job.start_ns - self.trace.job.start_ns) / 1e9
+        return tuple(
+            replace(each, start_s=each.start_s + late_s, end_s=each.end_s + late_s)
+            for each in (self.phases.epochs if self.phases is not None else ())
+        )
+
+    def _window_of_epochs(self, numbers: Collection[int]) -> tuple[float, float]:
+        """From the begin of the first to the end of the last, in seconds of the job."""
+        phases = self.frame("phases")
+        epochs = phases[phases["kind"] == "epoch"]
+        rows = epochs[epochs["epoch"].isin(list(numbers))]
+        places = [*rows.index]
+        if not places or len(rows) < len(numbers) or places != [*range(places[0], places[-1] + 1)]:
+            there = ", ".join(map(str, epochs["epoch"])) or "none, as no epoch is known"
+            raise UsageError(
+                f"epochs: expected some of {there} that follow one another, found "
+                f"{sorted(numbers)}."
+            )
+        return float(rows["start_s"].min()), float(rows["end_s"].max())
 
     @overload
     def frame(self, name: FrameName, to: Literal["pandas"] = "pandas") -> pandas.DataFrame: ...
@@ -278,12 +315,15 @@ def open_run(
     """
     with _executor(executor_options) as executor:
         trace = read_trace(path, inputs or Inputs(), progress, executor)
-        chosen = fitted(selection or Selection(), trace)
+        asked = selection or Selection()
+        later = asked.ranks is not None or asked.epochs is not None  # they are found by analyses
+        chosen = fitted(Selection() if later else asked, trace)
         if names is not None:
-            chosen = anonymous_selection(trace, chosen)
+            asked, chosen = (anonymous_selection(trace, each) for each in (asked, chosen))
             trace = anonymous(trace, names)
         name = "" if names is not None else clean_path(Path(path).resolve().name)
-        return Run(trace, analyse(trace, chosen, executor), chosen, name)
+        opened = Run(trace, analyse(trace, chosen, executor), chosen, name)
+        return opened.select(asked) if later else opened
 
 
 def _executor(options: ExecutorOptions | None) -> AbstractContextManager[Executor | None]:

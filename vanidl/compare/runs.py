@@ -6,20 +6,23 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from vanidl.compare import Change, Comparison, Pairing, Side, compare
 from vanidl.compare.ab_folder import open_recorded
-from vanidl.compare.sides import LETTERS, Opener, distinct_names, side_of
+from vanidl.compare.report.json import comparison_json, comparison_object
+from vanidl.compare.sides import LETTERS, Opener, distinct_names, sample_of, side_of
 from vanidl.compare.wording import headline
 from vanidl.errors import UsageError
 from vanidl.files.names import AB_FILE
-from vanidl.run import open_run
+from vanidl.run import Run, open_run
 
 if TYPE_CHECKING:
     import pandas
 
 Sides = tuple[Side, ...]
+Given = Run | str | PathLike[str]
+"""A run in hand, or where it lies."""
 Conditions = tuple[tuple[str, str], ...]
 
 
@@ -41,6 +44,14 @@ class Compared:
         """The answer in words, the same as in the page."""
         return str(headline(self.comparison))
 
+    def to_dict(self) -> dict[str, Any]:
+        """What vanidl compare --json writes; `vanidl.output_schema("compare")` is its schema."""
+        return comparison_object(self.comparison)
+
+    def to_json(self) -> str:
+        """The same as text."""
+        return comparison_json(self.comparison)
+
     def frame(self) -> pandas.DataFrame:
         """A row a quantity and side after the first: values, ratio with interval, verdict."""
         import pandas
@@ -49,18 +60,44 @@ class Compared:
         return pandas.DataFrame([_row(p, change) for p in pairings for change in p.changes])
 
 
-def compare_runs(*paths: str | PathLike[str], labels: Sequence[str] = ()) -> Compared:
+def compare_runs(*sides: Given | Sequence[Given], labels: Sequence[str] = ()) -> Compared:
     """Compares runs with the first one; a single path is what `vanidl ab` left.
 
-    Each path is a log, a folder of logs and profiler output, or a folder whose sub-folders are
-    repeats of one run. `labels` name the sides in order.
+    Each side is a run in hand, a path of a log, of a folder of logs and profiler output or of a
+    folder whose sub-folders are repeats of one run, or a list of runs and paths: repeats of one
+    run. `labels` name the sides in order.
 
     Raises:
         InputError: nothing usable is there.
-        UsageError: too few or too many paths or labels.
+        UsageError: too few or too many sides or labels.
     """
-    sides, conditions = open_sides([Path(path) for path in paths], open_run, labels)
-    return Compared(compare(sides, conditions))
+    if all(isinstance(side, str | PathLike) for side in sides):
+        opened, conditions = open_sides([Path(str(side)) for side in sides], open_run, labels)
+        return Compared(compare(opened, conditions))
+    if not 1 < len(sides) <= len(LETTERS) or len(labels) > len(sides):
+        raise UsageError(
+            f"expected 2 to {len(LETTERS)} runs and at most as many labels, found {len(sides)} "
+            f"and {len(labels)}."
+        )
+    names = [*labels, *[""] * len(sides)]
+    lists = [[s] if isinstance(s, str | PathLike | Run) else [*s] for s in sides]
+    made = [_side_of_runs(*each) for each in zip(lists, LETTERS, names, strict=False)]
+    letters = [Path(f"{side.name} ({side.letter})") for side in made]
+    return Compared(compare(distinct_names(made, letters), ()))
+
+
+def _side_of_runs(runs: Sequence[Given], letter: str, name: str) -> Side:
+    """Repeats of one run; those of a path may be several."""
+    if not runs:
+        raise UsageError(f"side {letter}: expected at least one run, found an empty list.")
+    held = [
+        Side(letter, run.name, (sample_of(run, Path(run.name)),))
+        if isinstance(run, Run)
+        else side_of(Path(run), letter, open_run)
+        for run in runs
+    ]
+    samples = tuple(sample for side in held for sample in side.samples)
+    return Side(letter, name or held[0].name, samples)
 
 
 def open_sides(

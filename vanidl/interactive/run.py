@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Iterable
 from dataclasses import fields
 from os import PathLike
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from vanidl import run as plain
 from vanidl.analyses import analyse
 from vanidl.anonymize.pseudonyms import Pseudonyms
+from vanidl.errors import VanidlError
 from vanidl.formatting.units import plural
 from vanidl.interactive import plots
 from vanidl.interactive.card import card
@@ -21,8 +23,11 @@ from vanidl.parallel.executors import ExecutorOptions
 from vanidl.readers.darshan.report import log_of
 from vanidl.readers.format import Progress
 from vanidl.report.html import render_html
+from vanidl.report.json import summary_json, summary_object
+from vanidl.survey.rows import COLUMNS, MORE, Job, missing, row_of_run
 
 if TYPE_CHECKING:
+    import pandas
     import plotly.graph_objects
 
 
@@ -59,9 +64,48 @@ class Run(plain.Run):
         page = base64.b64encode(render_html(self).encode("utf-8", errors="backslashreplace"))
         return IFrame(f"data:text/html;base64,{page.decode()}", width="100%", height=height)
 
+    def to_dict(self) -> dict[str, Any]:
+        """All results as vanidl summary --json writes them, an entry each.
+
+        `vanidl.output_schema("summary")` is the JSON Schema of it.
+        """
+        return summary_object(self)
+
+    def to_json(self) -> str:
+        """The same as text."""
+        return summary_json(self)
+
     def select(self, selection: Selection) -> Run:
         """The same run through another filter."""
         return _shown(super().select(selection))
+
+
+def table(runs: Iterable[plain.Run | str | PathLike[str]]) -> pandas.DataFrame:
+    """A row a run, with the columns of `vanidl survey`; of paths that cannot be read `problem`.
+
+    Each is a run in hand, or a path as `open_run` takes it.
+    """
+    import pandas
+
+    rows = []
+    for given in runs:
+        run = given
+        if not isinstance(run, plain.Run):
+            try:
+                run = plain.open_run(run)
+            except VanidlError as error:
+                rows.append(missing(Job(None, (str(given),), ".", ""), str(error)))
+                continue
+        rows.append(row_of_run(run))
+    types = {"string": "string", "int64": "Int64", "double": "float64", "bool": "boolean"}
+    kinds = [(name, kind) for name, kind, _ in COLUMNS] + list(MORE)
+    columns = {
+        name: pandas.Series([row[name] for row in rows], dtype=types.get(kind, "object"))
+        for name, kind in kinds
+    }
+    made = pandas.DataFrame(columns)
+    made["start"] = pandas.to_datetime(made["start"], utc=True, format="ISO8601")
+    return made
 
 
 def open_run(

@@ -5,7 +5,7 @@ A filter is a mask on one part at a time, never a copy of all.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
@@ -13,8 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vanidl.errors import UsageError
+from vanidl.model import intervals
 from vanidl.model.counter_tables import CounterTable, Heatmap
+from vanidl.model.intervals import Intervals
 from vanidl.model.spill import Parts
+from vanidl.model.states import States
 from vanidl.model.trace import OBJECT, POSIX, Part, SpanKind, Spans, Trace
 
 
@@ -25,7 +28,9 @@ class Selection:
     `layer` "" is POSIX, or OBJECT where requests to object storage alone were recorded.
     `only` is a kind of file; `include` and `exclude` are glob patterns on whole paths, any of
     which may match; `from_s` and `to_s` are seconds since the start of the job: operations
-    and steps that start in [from_s, to_s) count.
+    and steps that start in [from_s, to_s) count. `steps` are numbers of training steps: what
+    started during them, each rank by its own, counts. `epochs` and `ranks` are numbers as frames
+    have them; `Run.select` takes them.
     """
 
     layer: str = ""
@@ -35,6 +40,14 @@ class Selection:
     from_s: float | None = None
     to_s: float | None = None
     codes: frozenset[int] | None = None  # only these files, where names no longer tell them
+    steps: Collection[int] | None = None
+    epochs: Collection[int] | None = None
+    ranks: Collection[int] | None = None
+
+    @property
+    def timed(self) -> bool:
+        """Whether what started at other times is left out."""
+        return self.from_s is not None or self.to_s is not None or self.steps is not None
 
 
 def fitted(selection: Selection, trace: Trace) -> Selection:
@@ -119,6 +132,7 @@ class _Keep:
     from_ns: int
     to_ns: int
     timed: bool
+    windows: Mapping[int, Intervals] | None = None  # process -> when its chosen steps were
 
     @property
     def masks(self) -> bool:
@@ -129,6 +143,8 @@ class _Keep:
         mask: NDArray[np.bool_] | None = None if self.files is None else self.files[part.file]
         if self.timed:
             inside = (part.start >= self.from_ns) & (part.start < self.to_ns)
+            if self.windows is not None:
+                inside &= _starts_within(self.windows.get(part.process), part.start)
             mask = inside if mask is None else mask & inside
         return part if mask is None else part.rows(mask)
 
@@ -146,12 +162,19 @@ def select(trace: Trace, selection: Selection) -> Trace:
     selection = fitted(selection, trace)
     _check(trace, selection)
     files = _file_mask(trace, selection)
-    timed = selection.from_s is not None or selection.to_s is not None
+    timed = selection.timed
     job = trace.job  # one without a moment in it has no window to choose from, but is a run
     start, end = _window(trace, selection) if timed else (job.start_ns, job.end_ns)
-    io = SelectedParts(trace.io, _Keep(selection.layer, files, start, end, timed))
+    windows = None if selection.steps is None else _windows_of_steps(trace, selection.steps)
+    if windows is not None:
+        start = max(start, min(int(each.start[0]) for each in windows.values()))
+        end = min(end, max(int(each.end[-1]) for each in windows.values()))
+    io = SelectedParts(trace.io, _Keep(selection.layer, files, start, end, timed, windows))
     counters = {} if timed else {n: _masked(t, files) for n, t in trace.counters.items()}
     spans = _spans_within(trace.spans, start, end) if timed else trace.spans
+    if selection.steps is not None:
+        numbers = np.fromiter(selection.steps, np.int64)
+        spans = spans.pick((spans.kind != SpanKind.STEP) | np.isin(spans.step, numbers))
     job = replace(job, start_ns=start, end_ns=end)
     heatmaps = trace.heatmaps if files is None else ()
     if timed:
@@ -160,6 +183,10 @@ def select(trace: Trace, selection: Selection) -> Trace:
     calls = calls if files is None else {}  # they know no files
     by_kind = trace.calls if files is None else {}
     begun = (trace.fetches.begin >= start) & (trace.fetches.begin < end)
+    if windows is not None:
+        for process in np.unique(trace.fetches.trainer).tolist():
+            mine = trace.fetches.trainer == process
+            begun[mine] &= _starts_within(windows.get(process), trace.fetches.begin[mine])
     fetches = trace.fetches.pick(begun) if timed else trace.fetches
     calls_of = tuple(c for c in trace.checkpoint_calls if start <= c.start < end or not timed)
     return replace(
@@ -177,6 +204,76 @@ def _check(trace: Trace, selection: Selection) -> None:
     if selection.only is not None and selection.only not in trace.files.kind:
         kinds = ", ".join(sorted(set(trace.files.kind))) or "none"
         raise UsageError(f"--only {selection.only}: no file of that kind. Kinds here: {kinds}.")
+
+
+def of_ranks(trace: Trace, numbers: Collection[int]) -> Trace:
+    """The trace of some ranks: their processes, and nothing that others did or that all share.
+
+    Raises:
+        UsageError: there is no rank of such a number.
+    """
+    known = trace.rank_numbers
+    if not numbers or not set(numbers) <= set(known):
+        there = ", ".join(str(number) for number in known[:20] if number is not None)
+        raise UsageError(f"ranks: expected some of {there}, found {sorted(numbers)}.")
+    position = np.array([number in numbers for number in known])
+    kept = np.array([k >= 0 and bool(position[k]) for k in trace.family.tolist()] or [False])
+    others = (replace(p, role="unassigned", trainer=None) for p in trace.processes)
+    processes = tuple(
+        process if mine else other
+        for process, mine, other in zip(trace.processes, kept.tolist(), others, strict=True)
+    )
+    whole = trace.io if isinstance(trace.io, Parts) else None
+    of_parts = whole.processes if whole is not None else [part.process for part in trace.io]
+    mine = [i for i, process in enumerate(of_parts) if kept[process]]
+    threads = {(trace.processes[i].host, trace.processes[i].pid) for i in np.flatnonzero(kept)}
+    return replace(
+        trace,
+        processes=processes,
+        io=whole.at(mine) if whole is not None else [trace.io[i] for i in mine],
+        spans=trace.spans.pick(kept[trace.spans.process]),
+        counters={
+            name: _rows_of(table, (table.process >= 0) & kept[table.process])
+            for name, table in trace.counters.items()
+        },
+        heatmaps=tuple(h for h in trace.heatmaps if h.process >= 0 and kept[h.process]),
+        mpi=tuple(each for each in trace.mpi if kept[each.process]),
+        step_durations=tuple(each for each in trace.step_durations if kept[each.process]),
+        metadata_calls={i: calls for i, calls in trace.metadata_calls.items() if kept[i]},
+        calls={i: calls for i, calls in trace.calls.items() if kept[i]},
+        object_calls={i: calls for i, calls in trace.object_calls.items() if kept[i]},
+        fetches=trace.fetches.pick(kept[trace.fetches.trainer]),
+        checkpoint_calls=tuple(c for c in trace.checkpoint_calls if kept[c.process]),
+        states=States(tuple(t for t in trace.states.threads if (t.host, t.pid) in threads)),
+    )
+
+
+def _windows_of_steps(trace: Trace, numbers: Collection[int]) -> dict[int, Intervals]:
+    """Process -> when the chosen steps of its rank were.
+
+    Raises:
+        UsageError: no rank has such a step with a place in time.
+    """
+    chosen = np.isin(trace.spans.step, np.fromiter(numbers, np.int64))
+    steps = trace.spans.pick((trace.spans.kind == SpanKind.STEP) & chosen)
+    position = trace.family[steps.process]
+    of_rank = {
+        k: intervals.union(steps.start[position == k], steps.end[position == k])
+        for k in np.unique(position[position >= 0]).tolist()
+    }
+    if not of_rank:
+        raise UsageError("steps: expected numbers of recorded steps, found none of them.")
+    families = enumerate(trace.family.tolist())
+    return {process: of_rank[k] for process, k in families if k in of_rank}
+
+
+def _starts_within(windows: Intervals | None, start: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Which instants lie in some windows; none where there are no windows."""
+    if windows is None:
+        return np.zeros(len(start), bool)
+    row = np.searchsorted(windows.start, start, side="right") - 1
+    inside: NDArray[np.bool_] = (row >= 0) & (start < windows.end[np.maximum(row, 0)])
+    return inside
 
 
 def _window(trace: Trace, selection: Selection) -> tuple[int, int]:
@@ -218,7 +315,10 @@ def _wanted(path: str, kind: str, selection: Selection) -> bool:
 def _masked(table: CounterTable, files: NDArray[np.bool_] | None) -> CounterTable:
     if files is None:
         return table
-    mask = files[table.file]
+    return _rows_of(table, files[table.file])
+
+
+def _rows_of(table: CounterTable, mask: NDArray[np.bool_]) -> CounterTable:
     return CounterTable(
         table.layer,
         table.process[mask],

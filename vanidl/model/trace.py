@@ -447,6 +447,12 @@ class Trace:
         trainers = [i for i, p in enumerate(self.processes) if p.role == "trainer"]
         return tuple(sorted(trainers, key=lambda i: _rank_key(self.processes[i])))
 
+    @cached_property
+    def rank_numbers(self) -> tuple[int | None, ...]:
+        """Of each of `ranks` its number; its place among them where none has a number."""
+        numbers = tuple(self.processes[i].rank for i in self.ranks)
+        return tuple(range(len(numbers))) if set(numbers) <= {None} else numbers
+
     @property
     def streams(self) -> bool:
         """Whether training took its samples from an IterableDataset, as far as that is known.

@@ -223,14 +223,21 @@ def found_of(job: Job) -> Found:
 def _read(job: Job) -> Row:
     found = found_of(job)
     trace = trace_of(found, Inputs())
-    run = Run(trace, analyse(trace))
+    once, _ = copies.distinct(found)
+    read = row_of_run(Run(trace, analyse(trace)))
+    return read | _place(job) | {"logs": sum(map(len, once.files.values()))}
+
+
+def row_of_run(run: Run) -> Row:
+    """The row of a run in hand; its name stands for the first log, and no user is named."""
     content = summary_object(run)
     values = {name: _at(content, place) for name, _, place in COLUMNS}
     covered = content["coverage"]["layers"].get(values["layer"], {})
-    once, _ = copies.distinct(found)
     more = _of_benchmark(content["benchmarks"]) | _of_input(run)
-    return values | _place(job) | more | {
-        "logs": sum(map(len, once.files.values())),
+    return values | more | {
+        "logs": len(run.trace.logs),
+        "first_log": run.name,
+        "user": None,
         "traced_fraction": covered.get("traced_fraction"),
         "warnings": " ".join(sorted({w["code"] for w in content["coverage"]["warnings"]})),
         "findings": len(content["findings"]),
