@@ -15,7 +15,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Lock
 
-SAMPLES = 160
+SAMPLES, BATCH = 160, 8
+FACTORS = (2, 2, 1, 2, 1, 2, 2, 1, 2, 2)
 MS = 1_000_000
 POOL, ONE = ThreadPoolExecutor(2), Lock()
 
@@ -85,6 +86,34 @@ def decode(i):
     CLOCK.wall_ns += MS  # line: wait
     spend("wait", begin)
     return i
+
+
+class Uneven(Samples):
+    """Some fetches take twice the processor time of others: whether one is sampled is chance."""
+
+    def __getitem__(self, i):
+        return self.load(i)
+
+    def load(self, i):
+        return self.decode(i, FACTORS[i // BATCH % len(FACTORS)])
+
+    def decode(self, i, times):
+        begin = now()
+        took = 5 * MS * times
+        CLOCK.wall_ns, CLOCK.cpu_ns = CLOCK.wall_ns + took, CLOCK.cpu_ns + took  # line: hash
+        spend("hash", begin)
+        return i
+
+
+class Slowed(Samples):
+    """Who looks makes it three times as slow, as a trace function does to Python that it sees."""
+
+    def __getitem__(self, i):
+        begin = now()
+        took = 2 * MS if sys.gettrace() is None else 6 * MS
+        CLOCK.wall_ns, CLOCK.cpu_ns = CLOCK.wall_ns + took, CLOCK.cpu_ns + took  # line: hash
+        spend("hash", begin)
+        return i
 
 
 class Batched(Samples):
@@ -159,11 +188,13 @@ PROGRAMS = {
     "pooled": Pooled,
 }
 
+COSTS = {"uneven": Uneven, "slowed": Slowed}
+
 if __name__ == "__main__":
     from torch.utils.data import DataLoader
 
     CLOCK.watch(sys.modules["vanidl_steps.lines"])
-    dataset = PROGRAMS[sys.argv[2]]()
+    dataset = (PROGRAMS | COSTS)[sys.argv[2]]()
     how = {"collate_fn": collate} if sys.argv[2] == "released" else {"collate_fn": list}
-    train(DataLoader(dataset, batch_size=8, **how))
+    train(DataLoader(dataset, batch_size=BATCH, **how))
     Path(sys.argv[1]).write_text(json.dumps(SPENT))

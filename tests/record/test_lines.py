@@ -21,6 +21,7 @@ from vanidl.record.source_lines import NAME, keep_source_lines
 
 PROGRAM = Path(__file__).with_name("made_lines.py")
 SMALL_TORCH = Path(__file__).with_name("small_torch")
+GRACE_NS = 40_000_000
 OF_LOOP = {"step", "log"}
 NEWEST = [f"python3.{minor}" for minor in (12, 13, 14)]
 
@@ -86,6 +87,22 @@ def test_lines_take_what_they_say_themselves(tmp_path, program):
 @pytest.mark.parametrize("name", NEWEST)
 def test_newer_pythons_have_events_of_the_functions_alone(tmp_path, name):
     assert_as_made(*trained(tmp_path, interpreter(name), "called"))
+
+
+@pytest.mark.usefixtures("small_torch")
+@pytest.mark.skipif(hasattr(sys, "monitoring"), reason="only a trace function slows others down")
+class TestCost:
+    def test_chance_does_not_use_up_what_may_be_spent(self, tmp_path):
+        """Fetches that differ are sampled until the line is known, two calls down."""
+        lines, _ = trained(tmp_path, sys.executable, "uneven")
+        assert shares(lines.fetch)["hash"] == pytest.approx([1, 1], abs=1e-6)
+
+    def test_what_samples_add_is_bounded(self, tmp_path):
+        """By the grace, and the one sample that it began with some of it left."""
+        lines, truth = trained(tmp_path, sys.executable, "slowed")
+        added_ns = 8 * 4_000_000  # to a fetch
+        assert lines.fetch.samples >= 1
+        assert (lines.fetch.samples - 1) * added_ns <= GRACE_NS + 0.002 * truth["hash"][0]
 
 
 LOOK = """

@@ -42,6 +42,8 @@ _MOST_EVENTS = 150_000  # of a sample: a part with more is not sampled again
 _MOST_FUNCTIONS = 12  # of each part
 _HOT = 0.25  # of the sampled time, from which on a function that is called is watched
 _FEW = 2  # samples, after which it is looked for
+_OTHERS = 3  # fetches or steps that were not sampled: then it is known what they take
+_COMPARED = 16  # until there are so many of them every other one is left alone
 _TABLE_NS = 2_000_000_000  # between two tables in the journal, at first
 _GENERATOR = 0x20 | 0x80 | 0x200  # flags of code: it hands batches on, and has no loop of its own
 _LIBRARY = (os.sep + "site-packages" + os.sep, os.sep + "dist-packages" + os.sep)
@@ -108,7 +110,10 @@ class Part:
         self.functions: dict[CodeType, _Function] = {}
         self.refused: set[CodeType] = set()
         self.samples = self.wall_ns = self.cpu_ns = 0
+        self.taken = self.taken_cpu_ns = self.taken_events = 0  # samples since the start
+        self.charged_ns = 0  # for these
         self.others = self.others_cpu_ns = 0  # that were not sampled
+        self.others_least_ns, self.others_most_ns = 1 << 62, 0
         self._before: dict[str, object] = {}  # the table until a function was added
 
     def add(self, code: CodeType | None, parent: CodeType | None = None, line: int = 0) -> None:
@@ -126,6 +131,9 @@ class Part:
         self.samples += 1
         self.wall_ns += wall_ns
         self.cpu_ns += cpu_ns
+        self.taken += 1
+        self.taken_cpu_ns += cpu_ns
+        self.taken_events += events
         for one in list(self.functions.values()):
             if one.events >= _MOST_LINES or events >= _MOST_EVENTS:
                 self.refused.add(one.code)
@@ -235,6 +243,8 @@ class Sampler:
         part = self.parts.get(name)
         if part is None:
             part = self.parts[name] = Part(name)
+        if self.engine.slows and part.others < min(part.taken - 1, _COMPARED):
+            return False
         for code in codes:
             part.add(code)
         if not part.functions or (frame is not None and frame.f_code not in part.functions):
@@ -265,13 +275,19 @@ class Sampler:
         self.part, self._frame, self.stack = None, None, []
         part.sampled(wall, cpu, self.events)
         self._is_new = True
+        self._charge(part)
         now = monotonic_ns()
-        cost_ns = self.engine.cost_ns(part, self.events, cpu)
-        self._earned_ns += cost_ns / (SHARE if part.samples < _KNOWN else _LATER_SHARE)
-        self.next_ns = int(self._earned_ns + cost_ns / SHARE)
         if now - self._written_ns >= self._table_ns:
             self._table_ns = min(2 * self._table_ns, 60_000_000_000)
             self.write()
+
+    def _charge(self, part: Part) -> None:
+        """What samples of a part have cost, as is known now; the next one is to be paid for."""
+        cost_ns = self.engine.cost_ns(part)
+        share = SHARE if part.samples < _KNOWN else _LATER_SHARE
+        self._earned_ns += (cost_ns - part.charged_ns) / share
+        part.charged_ns = cost_ns
+        self.next_ns = int(self._earned_ns + cost_ns / part.taken / SHARE)
 
     def fail(self, error: Exception) -> None:
         """Ends the sample, and all later ones."""
@@ -292,7 +308,11 @@ class Sampler:
         if part is not None:
             part.others += 1
             part.others_cpu_ns += cpu_ns
+            part.others_least_ns = min(part.others_least_ns, cpu_ns)
+            part.others_most_ns = max(part.others_most_ns, cpu_ns)
             self._is_new = True
+            if part.others == _OTHERS and part.taken:
+                self._charge(part)
 
     def write(self) -> None:
         """Writes what was found until now into the journal, where that is new."""
@@ -403,9 +423,9 @@ class _Monitoring:
             and all(tools.get_tool(number) is None for number in range(6))
         )
 
-    def cost_ns(self, _part: Part, events: int, _cpu_ns: int) -> int:
-        """What a sample has cost."""
-        return _SAMPLE_NS + events * _EVENT_NS
+    def cost_ns(self, part: Part) -> int:
+        """What all samples have cost."""
+        return part.taken * _SAMPLE_NS + part.taken_events * _EVENT_NS
 
     def begin(self, part: Part, _frame: FrameType | None) -> None:
         """Switches the events of its functions on."""
@@ -461,10 +481,19 @@ class _Tracing:
             and not any(map(callable, compilers.values()))
         )
 
-    def cost_ns(self, part: Part, events: int, cpu_ns: int) -> int:
-        """What a sample has cost: by events, and by what others took of the processor."""
-        usual_ns = part.others_cpu_ns // part.others if part.others >= _FEW else 3 * cpu_ns // 4
-        return _SAMPLE_NS + max(events * _EVENT_NS, cpu_ns - usual_ns)
+    def cost_ns(self, part: Part) -> int:
+        """What all samples have cost: by events, and by what they took more than others.
+
+        Of that as much is chance as single ones of the others differ: it adds up as their root.
+        Until others are known, most of the time of a sample may be its cost.
+        """
+        if part.others < _OTHERS:
+            added_ns = 3 * part.taken_cpu_ns // 4
+        else:
+            usual_ns = part.taken * part.others_cpu_ns // part.others
+            differ_ns = part.others_most_ns - part.others_least_ns
+            added_ns = part.taken_cpu_ns - usual_ns - int(part.taken**0.5 * differ_ns)
+        return part.taken * _SAMPLE_NS + max(part.taken_events * _EVENT_NS, added_ns)
 
     def begin(self, _part: Part, frame: FrameType | None) -> None:
         """Has this thread traced."""
@@ -617,24 +646,22 @@ def watch_loops(module: ModuleType, channel: Channel) -> None:
         elif slows and (begin := begun.pop(get_ident(), 0)):
             sampler.passed(LOOP, thread_time_ns() - begin)
         batch = original(self)
-        if monotonic_ns() >= sampler.next_ns:
-            _begin_step(sampler)
-        elif slows:
+        if not (monotonic_ns() >= sampler.next_ns and _begin_step(sampler)) and slows:
             begun[get_ident()] = thread_time_ns()
         return batch
 
     iterator_class.__next__ = __next__
 
 
-def _begin_step(sampler: Sampler) -> None:
-    """Begins a sample where a function of the program itself has the loop."""
+def _begin_step(sampler: Sampler) -> bool:
+    """Begins a sample where a function of the program itself has the loop; whether it did."""
     try:
         frame: FrameType | None = sys._getframe(2)
         while frame is not None and (
             is_library(frame.f_code) or frame.f_code.co_flags & _GENERATOR
         ):
             frame = frame.f_back
-        if frame is not None:
-            sampler.start(LOOP, (frame.f_code,), frame)
+        return frame is not None and sampler.start(LOOP, (frame.f_code,), frame)
     except Exception as error:
         sampler.channel.fail(error)
+        return False
