@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Callable
 from typing import Any
 
 import torch
-from timers import EPOCHS, VALIDATIONS, Timers, compute
+from timers import EPOCHS, VALIDATIONS, WAIT, Timers, compute, tell
 from torch_loops import Rows, Trainer, loader
 
 
@@ -22,10 +21,10 @@ def ignite(timers: Timers) -> None:
     at = {"": 0}
 
     def asks(_: Any) -> None:  # noqa: ANN401
-        at[""] = time.perf_counter_ns()
+        at[""] = timers.now()
 
     def has(_: Any) -> None:  # noqa: ANN401
-        timers.sums_ns["wait"] += time.perf_counter_ns() - at[""]
+        timers.add(WAIT, at[""])
 
     def epoch(_: Any) -> None:  # noqa: ANN401
         timers.counts["epochs"] += 1
@@ -38,6 +37,7 @@ def ignite(timers: Timers) -> None:
     engine.add_event_handler(Events.EPOCH_STARTED, epoch)
     engine.add_event_handler(Events.EPOCH_COMPLETED, validate)
     engine.run(loader(), max_epochs=EPOCHS)
+    trainer.tell()
 
 
 def fastai(timers: Timers) -> None:
@@ -62,10 +62,10 @@ def fastai(timers: Timers) -> None:
             timers.counts["epochs"] += 1
 
         def before_validate(self) -> None:
-            self.begin = time.perf_counter_ns()
+            self.begin = timers.now()
 
         def after_validate(self) -> None:
-            timers.sums_ns["validation"] += time.perf_counter_ns() - self.begin
+            timers.add("validation", self.begin)
 
     class Net(torch.nn.Module):
         def __init__(self) -> None:
@@ -78,7 +78,9 @@ def fastai(timers: Timers) -> None:
 
     data = DataLoaders(Asked(Both(), bs=2), Fast(Both(2 * VALIDATIONS), bs=2))
     learner = Learner(data, Net(), loss_func=torch.nn.MSELoss(), cbs=[Counts()])
-    learner.fit(EPOCHS, 1e-9)
+    with learner.no_bar(), learner.no_logging():
+        learner.fit(EPOCHS, 1e-3)
+    tell(*(value for row in learner.recorder.values for value in row))
 
 
 LOOPS: dict[str, Callable[[Timers], None]] = {
@@ -90,4 +92,4 @@ LOOPS: dict[str, Callable[[Timers], None]] = {
 if __name__ == "__main__":
     torch.manual_seed(0)
     torch.set_num_threads(1)
-    LOOPS[sys.argv[1]](Timers())
+    LOOPS[sys.argv[1]](Timers(sys.argv[1]))

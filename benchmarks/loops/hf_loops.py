@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
-from timers import BATCHES, COMPUTE_S, EPOCHS, VALIDATIONS, Timers, compute
+from timers import BATCHES, COMPUTE_S, EPOCHS, EVALUATION, VALIDATIONS, WAIT, Timers, compute, tell
 from torch_loops import Rows, loader
 
 
@@ -34,6 +34,25 @@ class Net(torch.nn.Module):
         return {"loss": out.sum(), "logits": out}
 
 
+class Asked:
+    """A loader, timed; all else that is asked of it is its own."""
+
+    def __init__(self, timers: Timers, inner: Any, name: str = WAIT) -> None:  # noqa: ANN401
+        self.timers, self.inner, self.name = timers, inner, name
+
+    def __iter__(self) -> Iterator[Any]:
+        if self.name == EVALUATION:
+            self.timers.end_step()
+        return self.timers.batches(self.inner, self.name)
+
+    def __len__(self) -> int:
+        """Batches."""
+        return len(self.inner)
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401
+        return getattr(self.inner, name)
+
+
 def fit(timers: Timers, epochs: int = EPOCHS, accumulate: int = 1, **options: Any) -> None:  # noqa: ANN401
     """Trainer; it is timed where it asks for batches, evaluates and saves."""
     from transformers import Trainer, TrainerCallback, TrainingArguments
@@ -45,24 +64,16 @@ def fit(timers: Timers, epochs: int = EPOCHS, accumulate: int = 1, **options: An
         def on_epoch_begin(self, *_: Any, **__: Any) -> None:  # noqa: ANN401
             timers.counts["epochs"] += 1
 
-    class Asked:
-        """A loader, timed; all else that is asked of it is its own."""
-
-        def __init__(self, inner: Any) -> None:  # noqa: ANN401
-            self.inner = inner
-
-        def __iter__(self) -> Iterator[Any]:
-            return timers.batches(self.inner)
-
-        def __len__(self) -> int:
-            return len(self.inner)
-
-        def __getattr__(self, name: str) -> Any:  # noqa: ANN401
-            return getattr(self.inner, name)
-
     class Timed(Trainer):  # type: ignore[misc]
         def get_train_dataloader(self) -> Any:  # noqa: ANN401
-            return Asked(super().get_train_dataloader())
+            return Asked(timers, super().get_train_dataloader())
+
+        def get_eval_dataloader(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+            return Asked(timers, super().get_eval_dataloader(*args, **kwargs), EVALUATION)
+
+        def get_batch_samples(self, iterator: Any, *args: Any) -> Any:  # noqa: ANN401
+            timers.begin_step(timers.now())
+            return super().get_batch_samples(iterator, *args)
 
         def evaluate(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
             with timers.time("validation"):
@@ -83,6 +94,8 @@ def fit(timers: Timers, epochs: int = EPOCHS, accumulate: int = 1, **options: An
             Net(), arguments, train_dataset=data, eval_dataset=validation, callbacks=[Counts()]
         )
         trainer.train()
+        tell(*(p for weights in trainer.model.parameters() for p in weights.flatten()))
+        tell(*(v for row in trainer.state.log_history for k, v in row.items() if k == "eval_loss"))
 
 
 def trainer_3(timers: Timers) -> None:
@@ -97,7 +110,7 @@ def trainer_18(timers: Timers) -> None:
 
 def trainer_accumulated(timers: Timers) -> None:
     """Two batches a step."""
-    fit(timers, accumulate=2, eval_strategy="epoch", save_strategy="no")
+    fit(timers, 1, 2, eval_strategy="no", save_strategy="no", dataloader_num_workers=2)
 
 
 def accelerated(timers: Timers, every: int = 1) -> None:
@@ -107,26 +120,30 @@ def accelerated(timers: Timers, every: int = 1) -> None:
     accelerator = Accelerator(cpu=True, gradient_accumulation_steps=every)
     net = torch.nn.Linear(2, 1)
     model, optimizer, batches, validation = accelerator.prepare(
-        net, torch.optim.SGD(net.parameters(), 1e-9), loader(), loader(2 * VALIDATIONS)
+        net, torch.optim.SGD(net.parameters(), 1e-3), loader(), loader(2 * VALIDATIONS)
     )
+    losses = []
     for _ in range(EPOCHS):
         timers.counts["epochs"] += 1
         for batch in timers.batches(batches):
             with accelerator.accumulate(model):
                 compute()
-                accelerator.backward(model(batch).sum())
+                loss = model(batch).sum()
+                losses.append(loss.detach())
+                accelerator.backward(loss)
                 optimizer.step()
                 optimizer.zero_grad()
                 if accelerator.sync_gradients:
                     timers.step()
         with timers.time("validation"), torch.no_grad():
             model.eval()
-            for batch in validation:
-                model(batch)
+            for batch in timers.batches(validation, EVALUATION):
+                losses.append(model(batch).sum())
                 compute(COMPUTE_S / 2)
             model.train()
         with tempfile.TemporaryDirectory() as folder, timers.saving():
             accelerator.save_state(folder)
+    tell(*losses)
 
 
 LOOPS: dict[str, Callable[[Timers], None]] = {
@@ -142,4 +159,4 @@ if __name__ == "__main__":
     torch.manual_seed(0)
     torch.set_num_threads(1)
     assert BATCHES % 4 == 0
-    LOOPS[sys.argv[1]](Timers())
+    LOOPS[sys.argv[1]](Timers(sys.argv[1]))

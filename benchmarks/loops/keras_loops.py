@@ -18,11 +18,14 @@ from timers import (  # noqa: E402
     BATCHES,
     COMPUTE_S,
     EPOCHS,
+    EVALUATION,
     READ_S,
     SAVE_S,
     VALIDATIONS,
+    WAIT,
     Timers,
     compute,
+    tell,
 )  # fmt: skip
 
 
@@ -39,10 +42,10 @@ class Rows(keras.utils.PyDataset):  # type: ignore[misc]
 
     def __getitem__(self, i: int) -> tuple[np.ndarray, np.ndarray]:
         """Batch i."""
-        begin = time.perf_counter_ns()
+        begin = self.timers.now() if self.timers is not None else 0
         time.sleep(READ_S)
         if self.timers is not None and self.begun:
-            self.timers.sums_ns["wait"] += time.perf_counter_ns() - begin
+            self.timers.add(WAIT, begin)
         return np.full((2, 4), float(i), np.float32), np.zeros((2, 1), np.float32)
 
 
@@ -69,7 +72,7 @@ class Watch(keras.callbacks.Callback):  # type: ignore[misc]
 
     def on_test_begin(self, logs: dict | None = None) -> None:  # noqa: ARG002
         """Validation begins."""
-        self.begin = time.perf_counter_ns()
+        self.begin = self.timers.now()
 
     def on_test_batch_end(self, batch: int, logs: dict | None = None) -> None:  # noqa: ARG002
         """Less."""
@@ -77,7 +80,7 @@ class Watch(keras.callbacks.Callback):  # type: ignore[misc]
 
     def on_test_end(self, logs: dict | None = None) -> None:  # noqa: ARG002
         """Validation ends."""
-        self.timers.sums_ns["validation"] += time.perf_counter_ns() - self.begin
+        self.timers.add("validation", self.begin)
 
     def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:  # noqa: ARG002
         """A checkpoint."""
@@ -96,6 +99,7 @@ class Slow(keras.layers.Dense):  # type: ignore[misc]
 
 def fit(timers: Timers) -> None:
     """By Keras itself."""
+    keras.utils.set_random_seed(0)
     model = keras.Sequential([keras.layers.Input((4,)), Slow(1)])
     model.compile(optimizer="sgd", loss="mse")
     if BACKEND == "torch":
@@ -105,10 +109,11 @@ def fit(timers: Timers) -> None:
         validation: Any = DataLoader(Rows(None, VALIDATIONS), batch_size=None)
     else:
         data, validation = Rows(timers, BATCHES), Rows(None, VALIDATIONS)
-    model.fit(
+    history = model.fit(
         data, epochs=EPOCHS, verbose=0, shuffle=False, validation_data=validation,
         callbacks=[Watch(timers, data)],
     )  # fmt: skip
+    tell(*(loss for losses in history.history.values() for loss in losses))
 
 
 def own(timers: Timers) -> None:
@@ -131,19 +136,21 @@ def own(timers: Timers) -> None:
     def step(batch: Any) -> Any:  # noqa: ANN401
         with tf.GradientTape() as tape:
             loss = tf.reduce_sum(batch @ weights)
-        weights.assign_sub(1e-9 * tape.gradient(loss, weights))
+        weights.assign_sub(1e-3 * tape.gradient(loss, weights))
         return loss
 
+    losses = []
     for _ in range(EPOCHS):
         timers.counts["epochs"] += 1
-        for batch in timers.batches(dataset(BATCHES)):
-            step(batch)
+        for batch in timers.batches(dataset(BATCHES), every=1):
+            losses.append(step(batch))
             compute()
             timers.step()
         with timers.time("validation"):
-            for batch in dataset(VALIDATIONS):
-                tf.reduce_sum(batch @ weights)
+            for batch in timers.batches(dataset(VALIDATIONS), EVALUATION):
+                losses.append(tf.reduce_sum(batch @ weights))
                 compute(COMPUTE_S / 2)
+    tell(*losses)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import sys
 import tempfile
-import time
 import warnings
 from typing import Any
 
@@ -13,9 +12,11 @@ import lightning
 import torch
 from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.profilers import Profiler
-from timers import COMPUTE_S, EPOCHS, VALIDATIONS, Timers, compute
+from timers import COMPUTE_S, EPOCHS, EVALUATION, VALIDATIONS, WAIT, Timers, compute, tell
 from torch.utils.data import DataLoader
-from torch_loops import Rows, loader
+from torch_loops import Rows
+
+NEXT = {"train_dataloader_next": WAIT, "val_next": EVALUATION}
 
 
 class Watch(Profiler):
@@ -28,22 +29,23 @@ class Watch(Profiler):
 
     def start(self, action_name: str) -> None:
         """Something begins."""
-        self.at[action_name] = time.perf_counter_ns()
+        self.at[action_name] = self.timers.now()
 
     def stop(self, action_name: str) -> None:
         """It ends."""
-        took = time.perf_counter_ns() - self.at[action_name]
-        if action_name.endswith("train_dataloader_next"):
-            self.timers.sums_ns["wait"] += took
+        for word, name in NEXT.items():
+            if action_name.endswith(word):
+                self.timers.add(name, self.at[action_name])
 
 
 class Watched(DataLoader):  # type: ignore[type-arg]
     """Times the making of its iterator."""
 
     timers: Timers
+    asked = WAIT
 
     def __iter__(self) -> Any:  # noqa: ANN401
-        with self.timers.time("wait"):
+        with self.timers.time(self.asked):
             return super().__iter__()
 
 
@@ -63,11 +65,11 @@ class Counts(lightning.Callback):  # type: ignore[misc]
 
     def on_validation_start(self, *_: Any) -> None:  # noqa: ANN401
         """Validation begins."""
-        self.begin = time.perf_counter_ns()
+        self.begin = self.timers.now()
 
     def on_validation_end(self, *_: Any) -> None:  # noqa: ANN401
         """It ends."""
-        self.timers.sums_ns["validation"] += time.perf_counter_ns() - self.begin
+        self.timers.add("validation", self.begin)
 
 
 class Module(lightning.LightningModule):  # type: ignore[misc]
@@ -78,11 +80,13 @@ class Module(lightning.LightningModule):  # type: ignore[misc]
         self.net = torch.nn.Linear(2, 1)
         self.count = optimizers
         self.automatic_optimization = optimizers == 1
+        self.losses: list[torch.Tensor] = []
 
     def training_step(self, batch: torch.Tensor, _: int) -> torch.Tensor:
         """A batch."""
         compute()
         loss = self.net(batch).sum()
+        self.losses.append(loss.detach())
         for optimizer in self.optimizers() if self.count > 1 else ():
             optimizer.zero_grad()
             self.manual_backward(self.net(batch).sum())
@@ -96,7 +100,7 @@ class Module(lightning.LightningModule):  # type: ignore[misc]
 
     def configure_optimizers(self) -> Any:  # noqa: ANN401
         """As many as asked for."""
-        return [torch.optim.SGD(self.parameters(), 1e-9) for _ in range(self.count)]
+        return [torch.optim.SGD(self.parameters(), 1e-3) for _ in range(self.count)]
 
 
 class Saves(ModelCheckpoint):  # type: ignore[misc]
@@ -124,7 +128,11 @@ def main(optimizers: int) -> None:
             callbacks=[Counts(timers), Saves(folder)], num_sanity_val_steps=0,
         )  # fmt: skip
         batches = Watched(Rows(), batch_size=2)
-        trainer.fit(Module(optimizers), batches, loader(2 * VALIDATIONS))
+        validation = Watched(Rows(2 * VALIDATIONS), batch_size=2)
+        validation.asked = EVALUATION
+        module = Module(optimizers)
+        trainer.fit(module, batches, validation)
+        tell(*module.losses)
 
 
 if __name__ == "__main__":

@@ -1,33 +1,53 @@
-"""What vanidl says of each loop, against the loop's own timers.
+"""What vanidl says of each loop, against the loop's own timers; and that nothing of it changes.
 
-    python -m benchmarks.loops.run [WORD...] [--tracer NAME]
+    python -m benchmarks.loops.run [WORD...] [--tracer NAME] [--keep FOLDER]
 
-Runs the loops of this folder (with WORDs: those with one in their name) under `vanidl record`,
-which changes nothing in them, and prints steps, epochs and milliseconds as vanidl says / as the
-loop measured. Limit: counts exact, times within 2 % or 2 ms of what the loop measured. A loop whose
-framework is not installed is named.
+Runs the loops of this folder (with WORDs: those with one in their name) as they are and under
+`vanidl record`. A loop whose framework is not installed is named. Printed are, as vanidl says / as
+the loop measured: counts, which must be equal; milliseconds, within 2 % or 2 ms; how many single
+waits and steps are off by more than 1 ms and 1 %. A process that is stopped between two clocks is
+late in one of them: what is within a limit without the time that the kernel kept the program from
+running (its run-queue delay) is `stopped`, marked by ~, any other is wrong. How spans lie, however
+late a clock is read, is counted apart: a recorded wait lies in one of the program's. Printed text,
+exit status and losses, to the last digit, must be those of the run without the recorder.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import io
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 import vanidl
+from benchmarks.loops.compared import (
+    Process,
+    Readings,
+    compare_processes,
+    join,
+    order_spans,
+    read_measured,
+)
+from vanidl import cli
 from vanidl.errors import VanidlError
 from vanidl.model.trace import INFERENCE, SpanKind
 
 HERE = Path(__file__).parent
 LIMIT_SHARE, LIMIT_MS = 0.02, 2.0
-TIMES = ("wait", "validation", "save", "skipped")
+COUNTS = ("steps", "inference", "epochs", "saves", "loads")
+TIMES = ("wait", "validation", "save", "load", "skipped")
+VARIES = re.compile(r"0x[0-9a-f]{6,}|\b\d+\.\d+(?=s\b|it/s)|(?<=pid )\d+|/tmp/\S+")
 
 
 @dataclass(frozen=True)
@@ -38,16 +58,32 @@ class Loop:
     words: tuple[str, ...]
     needs: tuple[str, ...] = ()
     options: tuple[str, ...] = ()
-    launcher: tuple[str, ...] = ()
+    launcher: tuple[str, ...] = (sys.executable,)
+    has_borders: bool = True  # whether its single waits can be compared
 
     @property
     def name(self) -> str:
         """As it is printed."""
-        return " ".join((self.script.removesuffix("_loops"), *self.words))
+        ranks = next((word for word in self.launcher if word.startswith("--nproc")), "")
+        return " ".join((self.script.removesuffix("_loops"), *self.words)) + (
+            f" x{ranks.rpartition('=')[2]}" if ranks else ""
+        )
+
+    @property
+    def missing(self) -> list[str]:
+        """What it needs and is not installed."""
+        return [name for name in self.needs if find_spec(name) is None]
+
+    @property
+    def command(self) -> list[str]:
+        """What runs it."""
+        return [*self.launcher, str(HERE / f"{self.script}.py"), *self.words]
 
 
-def _torch(*names: str, needs: tuple[str, ...] = ()) -> list[Loop]:
-    return [Loop("torch_loops", (name,), ("torch", *needs)) for name in names]
+def _torch(*names: str, needs: tuple[str, ...] = (), has_borders: bool = True) -> list[Loop]:
+    return [
+        Loop("torch_loops", (name,), ("torch", *needs), has_borders=has_borders) for name in names
+    ]
 
 
 def _jax(name: str, *waits: str, needs: tuple[str, ...] = ()) -> Loop:
@@ -55,13 +91,22 @@ def _jax(name: str, *waits: str, needs: tuple[str, ...] = ()) -> Loop:
     return Loop("jax_loops", (name,), ("jax", *needs), options)
 
 
-LOOPS = [
-    *_torch("plain", "workers", "iterable", "anew", "amid", "reads-before", "zipped"),
-    *_torch("zipped-evenly", "cycled", "accumulated", "resumed", "inference", "replay", "gan"),
-    *_torch("distilled", "by-hand", "threads", "compiled"),
-    *_torch("stateful", needs=("torchdata",)),
+def _hf(*names: str, needs: tuple[str, ...] = (), has_borders: bool = True) -> list[Loop]:
+    needs = ("torch", "accelerate", *needs)
+    return [Loop("hf_loops", (name,), needs, has_borders=has_borders) for name in names]
+
+
+LOOPS = (
+    *_torch("plain", "workers", "spawned", "forkserver", "persistent", "iterable"),
+    *_torch("iterable-workers", "iterable-anew", "two-optimizers", "validated"),
+    *_torch("validated-workers", "anew", "amid", "zipped", "side-by-side"),
+    *_torch("cycled", "accumulated", "scaled", "broken-off", "failing", "inference"),
+    *_torch("replay", "gan", "distilled", "by-hand", "compiled", "profiled"),
+    *_torch("reads-before", "resumed", "zipped-evenly", "threads", has_borders=False),
+    *_torch("stateful", needs=("torchdata",), has_borders=False),
     *_torch("webdataset", needs=("webdataset",)),
     *_torch("arrow", needs=("datasets",)),
+    *_torch("raises", "raises-in-worker", "exits", "killed", "terminated"),
     _jax("kept", "__main__:Batches"),
     _jax("anew", "__main__:Batches"),
     _jax("apart", "__main__:Batches"),
@@ -69,20 +114,19 @@ LOOPS = [
     _jax("own-generator", "__main__:generated"),
     _jax("torch-anew", needs=("torch",)),
     _jax("grain", needs=("grain",)),
-    Loop("hf_loops", ("trainer-3",), ("torch", "transformers", "accelerate")),
-    Loop("hf_loops", ("trainer-18",), ("torch", "transformers", "accelerate")),
-    Loop("hf_loops", ("trainer-accumulated",), ("torch", "transformers", "accelerate")),
-    Loop("hf_loops", ("accelerate",), ("torch", "accelerate")),
-    Loop("hf_loops", ("accelerate-accumulated",), ("torch", "accelerate")),
+    _jax("grain-threads", needs=("grain",)),
+    _jax("grain-workers", needs=("grain",)),
+    *_hf("trainer-3", "trainer-18", "trainer-accumulated", needs=("transformers",)),
+    *_hf("accelerate", "accelerate-accumulated"),
     Loop("lightning_loops", ("1",), ("torch", "lightning")),
     Loop("lightning_loops", ("2",), ("torch", "lightning")),
-    Loop("framework_loops", ("ignite",), ("torch", "ignite")),
+    Loop("framework_loops", ("ignite",), ("torch", "ignite"), has_borders=False),
     Loop("framework_loops", ("fastai",), ("torch", "fastai")),
-    Loop("keras_loops", ("torch",), ("keras", "torch")),
-    Loop("keras_loops", ("jax",), ("keras", "jax")),
-    Loop("keras_loops", ("tensorflow",), ("keras", "tensorflow")),
+    Loop("keras_loops", ("torch",), ("keras", "torch"), has_borders=False),
+    Loop("keras_loops", ("jax",), ("keras", "jax"), has_borders=False),
+    Loop("keras_loops", ("tensorflow",), ("keras", "tensorflow"), has_borders=False),
     Loop("keras_loops", ("tensorflow", "own"), ("keras", "tensorflow")),
-]
+)
 
 
 @dataclass(frozen=True)
@@ -92,13 +136,50 @@ class Said:
     counts: dict[str, int]
     times_ms: dict[str, float]
     headline: str
+    processes: list[Process] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What a program printed, and how it ended."""
+
+    stdout: str
+    stderr: str
+    status: int
+
+    def differs_from(self, other: Ran, *, is_launched: bool) -> list[str]:
+        """Which of the three differ; ranks print in any order."""
+        differs = []
+        for name in ("stdout", "stderr"):
+            ours, theirs = (_comparable(getattr(one, name), is_launched) for one in (self, other))
+            if ours != theirs:
+                differs.append(name)
+        return differs + (["status"] if self.status != other.status else [])
+
+
+def _comparable(text: str, is_launched: bool) -> list[str]:
+    lines = [VARIES.sub("", line) for line in text.splitlines() if not line.startswith("vanidl")]
+    return sorted(lines) if is_launched else lines
+
+
+def run_command(command: list[str], folder: Path) -> Ran:
+    """Runs it; a signal that ended it as shells say it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    environment = {
+        **os.environ, "LOOP_TIMES": str(folder / "own"), "TF_CPP_MIN_LOG_LEVEL": "3",
+        "PYTHONHASHSEED": "0",
+    }  # fmt: skip
+    done = subprocess.run(command, capture_output=True, env=environment)
+    status = done.returncode if done.returncode >= 0 else 128 - done.returncode
+    return Ran(done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace"), status)
 
 
 def read_run(folder: Path) -> Said:
-    """What vanidl says of a run."""
-    run = vanidl.open_run(folder)
-    words = [sys.executable, "-m", "vanidl", "summary", str(folder), "--json"]
-    said = json.loads(subprocess.run(words, capture_output=True, check=True).stdout)
+    """What vanidl says of the run in `folder/RUN`."""
+    run = vanidl.open_run(folder / "RUN")
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        cli.main(["summary", str(folder / "RUN"), "--json"])
+    said = json.loads(printed.getvalue())
     mean: dict[str, Any] = (said["breakdown"] or {}).get("mean") or {}
     phases = {name: 1e3 * ends[0] for name, ends in mean.get("phases", {}).items()}
     spans = run.trace.spans
@@ -113,55 +194,98 @@ def read_run(folder: Path) -> Said:
             "inference": steps if is_inference else 0,
             "epochs": epochs or int((spans.kind == SpanKind.EPOCH).sum()),
             "saves": len(run.phases.checkpoints) if run.phases is not None else 0,
+            "loads": sum(call.is_load for call in run.trace.checkpoint_calls),
         },
         {
             "wait": 1e3 * sum(wait_s),
             "validation": phases.get("validation", 0.0),
             "save": phases.get("checkpoint", 0.0),
+            "load": phases.get("load", 0.0),
             "skipped": phases.get("skipped", 0.0),
             "compile": phases.get("compile", 0.0),
         },
         said["headline"] if isinstance(said["headline"], str) else json.dumps(said["headline"]),
+        compare_processes(run.trace, folder),
     )
 
 
-def run_loop(loop: Loop, tracer: str, folder: Path) -> tuple[dict[str, Any], Said]:
-    """Records a loop; what it measured, and what vanidl says."""
-    own = folder / "own"
-    command = [*loop.launcher, sys.executable, str(HERE / f"{loop.script}.py"), *loop.words]
-    words = [
-        *(sys.executable, "-m", "vanidl", "record", "-o", str(folder / "RUN")),
-        *("--tracer", tracer, *loop.options, "--", *command),
-    ]
-    environment = {**os.environ, "LOOP_TIMES": str(own), "TF_CPP_MIN_LOG_LEVEL": "3"}
-    done = subprocess.run(words, capture_output=True, env=environment)
-    if done.returncode:
-        raise RuntimeError(*done.stderr.decode(errors="replace").strip().splitlines()[-2:])
-    measured = [json.loads(path.read_text()) for path in sorted(folder.glob("own-*"))]
-    trained = max(measured, key=lambda each: sum(each["counts"].values()))
-    return trained, read_run(folder / "RUN")
-
-
-def row(loop: Loop, measured: dict[str, Any], said: Said) -> tuple[str, list[str]]:
+@dataclass(frozen=True)
+class Row:
     """A line of the table, and what is wrong in it."""
-    cells, wrong = [f"{loop.name:30}"], []
-    counts = measured["counts"]
-    if counts["inference"]:
-        counts = {**counts, "epochs": said.counts["epochs"]}
-    for name in ("steps", "inference", "epochs", "saves"):
-        if name == "epochs" and not counts["epochs"]:
-            counts = {**counts, "epochs": said.counts["epochs"]}
-        cells.append(f"{said.counts[name]:4}/{counts[name]:<4}")
-        if said.counts[name] != counts[name]:
+
+    text: str
+    wrong: list[str]
+    headline: str = ""
+
+
+def compare_loop(loop: Loop, tracer: str, folder: Path) -> Row:
+    """Runs a loop without the recorder and with it."""
+    alone = run_command(loop.command, folder / "alone")
+    words = ("record", "-o", str(folder / "RUN"), "--tracer", tracer, *loop.options, "--")
+    recorded = run_command([sys.executable, "-m", "vanidl", *words, *loop.command], folder)
+    differs = recorded.differs_from(alone, is_launched=loop.launcher != (sys.executable,))
+    (folder / "alone.txt").write_text(alone.stdout + alone.stderr)
+    (folder / "recorded.txt").write_text(recorded.stdout + recorded.stderr)
+    measured = read_measured(folder)
+    said = read_run(folder)
+    cells, wrong = [f"{loop.name:28}"], list[str]()
+    # Counts are those of one rank, times the mean of ranks, as vanidl says them.
+    pids = {one["pid"] for one in measured if any(one["counts"].values())}
+    for name in COUNTS:
+        counts = [one["counts"][name] for one in measured]
+        true = sum(counts) if name in ("saves", "loads") else sum(counts) // max(len(pids), 1)
+        if name == "epochs" and not true:
+            true = said.counts[name]
+        cells.append(f"{said.counts[name]:4}/{true:<4}")
+        if said.counts[name] != true:
             wrong.append(name)
     for name in TIMES:
-        true, found = measured["sums_ns"][name] / 1e6, said.times_ms[name]
-        known = not (name == "wait" and not true)
-        cells.append(f"{found:8.1f}/{true:<8.1f}" if known else f"{found:8.1f}/{'-':8}")
-        if known and abs(found - true) > max(LIMIT_MS, LIMIT_SHARE * true):
-            wrong.append(name)
-    cells.append(f"{said.times_ms['compile']:7.0f}")
-    return " ".join(cells), wrong
+        cell, is_wrong = _compare_time(name, measured, max(len(pids), 1), said.times_ms[name])
+        cells.append(cell)
+        wrong += [name] * is_wrong
+    cells.append(f"{said.times_ms['compile']:6.0f}")
+    if loop.has_borders:
+        cell, is_wrong = _compare_borders(said.processes)
+        cells.append(cell)
+        wrong += is_wrong
+    else:
+        cells.append(f"{'':24}")
+    cells.append("differs: " + ", ".join(differs) if differs else "same")
+    return Row(" ".join(cells), wrong + differs, said.headline)
+
+
+def _compare_time(
+    name: str, measured: list[dict[str, Any]], ranks: int, said_ms: float
+) -> tuple[str, bool]:
+    """Milliseconds of one kind; ~ where what is off is time that the program was stopped."""
+    names = (name, "second") if name == "wait" else (name,)
+    true_ms = delay_ms = 0.0
+    for one in measured:
+        spans = order_spans([span for each in names for span in one["spans"][each]])
+        if len(spans):
+            true_ms += (spans[:, 1] - spans[:, 0]).sum() / 1e6 / ranks
+            delay_ms += Readings.of(one["readings"]).delay_within(*spans.T).sum() / 1e6 / ranks
+    if name == "wait" and not true_ms:
+        return f"{said_ms:8.1f}/{'-':8} ", False
+    off_ms, limit_ms = float(abs(said_ms - true_ms)), float(max(LIMIT_MS, LIMIT_SHARE * true_ms))
+    is_stopped = limit_ms < off_ms <= limit_ms + delay_ms
+    mark = "~" if is_stopped else " "
+    return f"{said_ms:8.1f}/{true_ms:<8.1f}{mark}", bool(off_ms > limit_ms + delay_ms)
+
+
+def _compare_borders(processes: list[Process]) -> tuple[str, list[str]]:
+    """Waits and steps off, ~ those by stops, and how many waits lie where they cannot."""
+    waits, steps = (join([getattr(one, name) for one in processes]) for name in ("waits", "steps"))
+    out = sum(one.out_of_order for one in processes)
+    wrong = ["single waits"] if waits.unexplained or out else []
+    if steps.expected and not steps.agrees:
+        wrong.append("single steps")
+    worst_ms = np.max(waits.error_ns) / 1e6 if len(waits.error_ns) else np.nan
+    return (
+        f"{waits.unexplained:3}{'~' if waits.outside else ' '}/{waits.expected:<4}{out:3} out"
+        f"{worst_ms:6.2f} {steps.unexplained:3}/{steps.expected:<4}",
+        wrong,
+    )
 
 
 def main(argv: list[str]) -> int:
@@ -172,28 +296,27 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--keep", type=Path, help="a new folder for the RUNs")
     asked = parser.parse_args(argv)
     failed = 0
-    print(f"{'loop':30}   steps infer.  epochs    saves       wait, ms      validation, ms"
-          "         saves, ms       skipped, ms compile")  # fmt: skip
+    counts = "".join(f"{name:>10}" for name in COUNTS)
+    times = "".join(f"{name + ', ms':>19}" for name in TIMES)
+    print(f"{'loop':24}{counts}{times} compile  single waits, steps    output")
     for loop in LOOPS:
         if asked.words and not any(word in loop.name for word in asked.words):
             continue
-        missing = [name for name in loop.needs if find_spec(name) is None]
-        if missing:
-            print(f"{loop.name:30} not installed: {', '.join(missing)}")
+        if loop.missing:
+            print(f"{loop.name:28} not installed: {', '.join(loop.missing)}")
             continue
         with tempfile.TemporaryDirectory() as temporary:
             folder = asked.keep / loop.name.replace(" ", "-") if asked.keep else Path(temporary)
             folder.mkdir(parents=True, exist_ok=True)
             try:
-                measured, said = run_loop(loop, asked.tracer, folder)
+                row = compare_loop(loop, asked.tracer, folder)
             except (RuntimeError, VanidlError) as error:
-                print(f"{loop.name:30} {error}")
+                print(f"{loop.name:28} {error}")
                 failed = 1
                 continue
-        line, wrong = row(loop, measured, said)
-        print(f"{line}{'  <-- ' + ', '.join(wrong) if wrong else ''}", flush=True)
-        print(f"{'':10}{said.headline}")
-        failed |= bool(wrong)
+        print(f"{row.text}{'  <-- ' + ', '.join(row.wrong) if row.wrong else ''}", flush=True)
+        print(f"{'':10}{row.headline}")
+        failed |= bool(row.wrong)
     return failed
 
 

@@ -1,9 +1,15 @@
-"""Loops of plain PyTorch: torch_loops.py LOOP."""
+"""Loops of plain PyTorch as people write them: torch_loops.py LOOP [LOOP...].
+
+Several run one after another, each in a forked process: PyTorch is imported once.
+"""
 
 from __future__ import annotations
 
+import gc
 import itertools
+import os
 import random
+import signal
 import sys
 import tempfile
 import threading
@@ -12,8 +18,20 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
-from timers import BATCHES, COMPUTE_S, EPOCHS, READ_S, SAVE_S, VALIDATIONS, Timers, compute
-from torch.utils.data import DataLoader, Dataset, IterableDataset
+from timers import (
+    BATCHES,
+    COMPUTE_S,
+    EPOCHS,
+    EVALUATION,
+    READ_S,
+    SAVE_S,
+    SECOND,
+    VALIDATIONS,
+    Timers,
+    compute,
+    tell,
+)
+from torch.utils.data import DataLoader, Dataset, IterableDataset, get_worker_info
 
 Loader = Any
 
@@ -38,45 +56,67 @@ class Stream(IterableDataset[torch.Tensor]):
     """Rows one after another."""
 
     def __iter__(self) -> Iterator[torch.Tensor]:
-        rows = Rows()
-        return (rows[i] for i in range(len(rows)))
+        worker, rows = get_worker_info(), Rows()
+        first, every = (worker.id, worker.num_workers) if worker else (0, 1)
+        return (rows[i] for i in range(first, len(rows), every))
 
 
-def loader(rows: int = 2 * BATCHES, **options: Any) -> Loader:  # noqa: ANN401
+def loader(rows: int = 2 * BATCHES, data: Any = None, **options: Any) -> Loader:  # noqa: ANN401
     """Batches of two."""
-    return DataLoader(Rows(rows), batch_size=2, **options)
+    return DataLoader(Rows(rows) if data is None else data, batch_size=2, **options)
 
 
 class Trainer:
-    """A model and its optimizer."""
+    """A model and its optimizers, all of which step after each batch."""
 
-    def __init__(self, timers: Timers) -> None:
-        self.timers = timers
-        self.net = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Dropout(0.1))
-        self.optimizer = torch.optim.SGD(self.net.parameters(), 1e-9)
+    def __init__(self, timers: Timers | None, optimizers: int = 1) -> None:
+        self.timers, self.losses = timers, list[torch.Tensor]()
+        self.net: Any = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Dropout(0.1))
+        self.optimizers = [torch.optim.SGD(self.net.parameters(), 1e-3) for _ in range(optimizers)]
+
+    def backward(self, batch: torch.Tensor, seconds: float = COMPUTE_S) -> None:
+        """Gradients of a batch."""
+        compute(seconds)
+        loss = self.net(batch).sum()
+        loss.backward()
+        self.losses.append(loss.detach())
+
+    def step(self) -> None:
+        """Every optimizer's."""
+        for optimizer in self.optimizers:
+            optimizer.step()
+            optimizer.zero_grad()
+        if self.timers is not None:
+            self.timers.step()
 
     def train(self, batch: torch.Tensor, seconds: float = COMPUTE_S) -> None:
-        """One step."""
-        compute(seconds)
-        self.optimizer.zero_grad()
-        self.net(batch).sum().backward()
-        self.optimizer.step()
-        self.timers.step()
+        """One step of one batch."""
+        self.backward(batch, seconds)
+        self.step()
 
     def validate(self, batches: Loader) -> None:
         """A pass without gradients."""
+        assert self.timers is not None
         with self.timers.time("validation"):
             self.net.eval()
             with torch.no_grad():
-                for batch in batches:
-                    self.net(batch)
+                for batch in self.timers.batches(batches, EVALUATION):
+                    self.losses.append(self.net(batch).sum())
                     compute(COMPUTE_S / 2)
             self.net.train()
 
+    def tell(self) -> None:
+        """All that was computed."""
+        tell(*self.losses)
+
     def save(self) -> None:
         """A checkpoint that takes its time."""
-        with tempfile.NamedTemporaryFile() as file, self.timers.saving():
-            torch.save({"net": self.net.state_dict(), "more": Slow()}, file.name)
+        assert self.timers is not None
+        with tempfile.NamedTemporaryFile() as file:
+            with self.timers.saving():
+                torch.save({"net": self.net.state_dict(), "more": Slow()}, file.name)
+            with self.timers.loading():
+                torch.load(file.name, weights_only=False)
 
 
 class Slow:
@@ -87,17 +127,33 @@ class Slow:
         return (int, ())
 
 
-def plain(timers: Timers, make: Callable[[], Loader] | None = None, **options: Any) -> None:  # noqa: ANN401
-    """One loader, validation and a checkpoint after each epoch."""
-    trainer = Trainer(timers)
+def plain(
+    timers: Timers,
+    epochs: int = EPOCHS,
+    make: Callable[[], Loader] | None = None,
+    optimizers: int = 1,
+    **options: Any,  # noqa: ANN401
+) -> None:
+    """Each batch is a step; the loader is made once, or by a function for each epoch."""
+    trainer = Trainer(timers, optimizers)
     kept = loader(**options)
-    validation = loader(2 * VALIDATIONS)
+    for _ in range(epochs):
+        timers.counts["epochs"] += 1
+        for batch in timers.batches(kept if make is None else make(), every=1):
+            trainer.train(batch)
+    trainer.tell()
+
+
+def validated(timers: Timers, **options: Any) -> None:  # noqa: ANN401
+    """Validation and a checkpoint after each epoch."""
+    trainer, batches, validation = Trainer(timers), loader(**options), loader(2 * VALIDATIONS)
     for _ in range(EPOCHS):
         timers.counts["epochs"] += 1
-        for batch in timers.batches(kept if make is None else make()):
+        for batch in timers.batches(batches, every=1):
             trainer.train(batch)
         trainer.validate(validation)
         trainer.save()
+    trainer.tell()
 
 
 def anew(timers: Timers) -> None:
@@ -105,9 +161,10 @@ def anew(timers: Timers) -> None:
     trainer = Trainer(timers)
     for _ in range(EPOCHS):
         timers.counts["epochs"] += 1
-        for batch in timers.batches(loader(num_workers=2)):
+        for batch in timers.batches(loader(num_workers=2), every=1):
             trainer.train(batch)
         trainer.validate(loader(2 * VALIDATIONS))
+    trainer.tell()
 
 
 def amid(timers: Timers) -> None:
@@ -118,32 +175,34 @@ def amid(timers: Timers) -> None:
         trainer.train(batch)
         if k % 4 == 3:
             trainer.validate(validation)
+    trainer.tell()
 
 
 def reads_before(timers: Timers) -> None:
     """Statistics of the data are computed by a pass over them, before one epoch."""
     trainer, batches = Trainer(timers), loader(num_workers=2)
     with timers.time("skipped"):
-        sum(float(batch.mean()) for batch in batches)
+        mean = sum(float(batch.mean()) for batch in batches)
     timers.counts["epochs"] += 1
-    for batch in timers.batches(batches):
-        trainer.train(batch)
+    for batch in timers.batches(batches, every=1):
+        trainer.train(batch - mean)
+    trainer.tell()
 
 
 def zipped(timers: Timers) -> None:
     """Two loaders give one step; one of them is a third as long and begun again in each epoch."""
     trainer, batches, other = Trainer(timers), loader(), loader(2 * BATCHES // 3)
-    second = iter(other)
+    second = timers.batches(other, SECOND)
     for _ in range(EPOCHS):
         timers.counts["epochs"] += 1
-        for batch in timers.batches(batches):
-            with timers.time("wait"):
-                try:
-                    more = next(second)
-                except StopIteration:
-                    second = iter(other)
-                    more = next(second)
+        for batch in timers.batches(batches, every=1):
+            try:
+                more = next(second)
+            except StopIteration:
+                second = timers.batches(other, SECOND)
+                more = next(second)
             trainer.train(batch + more)
+    trainer.tell()
 
 
 def zipped_evenly(timers: Timers) -> None:
@@ -151,8 +210,20 @@ def zipped_evenly(timers: Timers) -> None:
     trainer, batches, other = Trainer(timers), loader(), loader()
     for _ in range(EPOCHS):
         timers.counts["epochs"] += 1
-        for one, more in timers.batches(zip(batches, other, strict=False)):
+        for one, more in timers.batches(zip(batches, other, strict=False), every=1):
             trainer.train(one + more)
+    trainer.tell()
+
+
+def side_by_side(timers: Timers) -> None:
+    """Two loaders give one step, in one epoch; the second begins after the first gave its batch."""
+    trainer, other = Trainer(timers), loader()
+    rest: Iterator[torch.Tensor] | None = None
+    timers.counts["epochs"] += 1
+    for batch in timers.batches(loader(), every=1):
+        rest = timers.batches(other, SECOND) if rest is None else rest
+        trainer.train(batch + next(rest))
+    trainer.tell()
 
 
 def cycled(timers: Timers) -> None:
@@ -164,23 +235,72 @@ def cycled(timers: Timers) -> None:
             yield from batches
 
     trainer, batches = Trainer(timers), loader()
-    for batch in itertools.islice(timers.batches(forever()), EPOCHS * BATCHES):
+    for batch in itertools.islice(timers.batches(forever(), every=1), EPOCHS * BATCHES):
         trainer.train(batch)
+    trainer.tell()
 
 
 def accumulated(timers: Timers) -> None:
-    """Three batches a step."""
-    trainer = Trainer(timers)
-    batches = loader()
+    """Five batches a step; what is left of an epoch is a step, too."""
+    trainer, batches = Trainer(timers), loader()
     for _ in range(EPOCHS):
         timers.counts["epochs"] += 1
-        for k, batch in enumerate(timers.batches(batches)):
-            compute()
-            trainer.net(batch).sum().backward()
-            if k % 3 == 2:
-                trainer.optimizer.step()
-                trainer.optimizer.zero_grad()
-                timers.step()
+        for k, batch in enumerate(timers.batches(batches, every=5)):
+            trainer.backward(batch)
+            if k % 5 == 4 or k == BATCHES - 1:
+                trainer.step()
+    trainer.tell()
+
+
+def scaled(timers: Timers) -> None:
+    """Mixed precision: GradScaler skips the step of every batch that has no finite gradient."""
+    trainer, scaler = Trainer(timers), torch.amp.GradScaler("cpu")
+    timers.counts["epochs"] += 1
+    for k, batch in enumerate(timers.batches(loader(), every=1)):
+        compute()
+        loss = trainer.net(batch).sum() * (float("inf") if k % 4 == 0 else 1.0)
+        scaler.scale(loss).backward()
+        scaler.step(trainer.optimizers[0])
+        scaler.update()
+        trainer.optimizers[0].zero_grad()
+        trainer.losses.append(loss.detach())
+        timers.step()
+    trainer.tell()
+
+
+def broken_off(timers: Timers) -> None:
+    """Each pass is left after five batches."""
+    trainer, batches = Trainer(timers), loader()
+    for _ in range(EPOCHS):
+        timers.counts["epochs"] += 1
+        for k, batch in enumerate(timers.batches(batches, every=1)):
+            trainer.train(batch)
+            if k == 4:
+                break
+    timers.end_step()
+    trainer.tell()
+
+
+class Broken(Rows):
+    """The last row cannot be read."""
+
+    def __getitem__(self, i: int) -> torch.Tensor:
+        """Row i."""
+        if i == len(self) - 1:
+            raise ValueError("as asked")
+        return super().__getitem__(i)
+
+
+def failing(timers: Timers) -> None:
+    """A batch cannot be read: the loop goes on without it, and ends."""
+    trainer = Trainer(timers)
+    timers.counts["epochs"] += 1
+    try:
+        for batch in timers.batches(loader(data=Broken()), every=1):
+            trainer.train(batch)
+    except ValueError:
+        timers.end_step()
+    trainer.tell()
 
 
 def resumed(timers: Timers) -> None:
@@ -188,18 +308,18 @@ def resumed(timers: Timers) -> None:
     trainer = Trainer(timers)
     timers.counts["epochs"] += 1
     batches = timers.batches(loader(8 * BATCHES))
-    begin = time.perf_counter_ns()
-    for _ in range(20):
-        next(batches)
-    timers.sums_ns["skipped"] += time.perf_counter_ns() - begin
-    timers.sums_ns["wait"] = 0
+    with timers.time("skipped"):
+        for _ in range(20):
+            next(batches)
+    timers.spans["wait"].clear()
     timers.counts["skipped"] = 20
     for batch in batches:
         trainer.train(batch)
+    trainer.tell()
 
 
 def stateful(timers: Timers) -> None:
-    """Torchdata's loader, resumed within an epoch."""
+    """Torchdata's loader, resumed within an epoch, its state saved within each."""
     from torchdata.stateful_dataloader import StatefulDataLoader
 
     def made() -> Any:  # noqa: ANN401
@@ -215,37 +335,45 @@ def stateful(timers: Timers) -> None:
     batches.load_state_dict(state)
     for _ in range(EPOCHS):
         timers.counts["epochs"] += 1
-        for batch in timers.batches(batches):
+        for k, batch in enumerate(timers.batches(batches, every=1)):
             trainer.train(batch)
+            if k == 4:
+                batches.state_dict()
+    trainer.tell()
 
 
 def inference(timers: Timers) -> None:
     """Nothing is trained."""
     net = torch.nn.Linear(2, 1)
+    losses = []
     with torch.inference_mode():
-        for batch in timers.batches(loader(num_workers=2)):
-            net(batch)
+        for batch in timers.batches(loader(num_workers=2), every=1):
+            losses.append(net(batch).sum())
             compute()
             timers.counts["inference"] += 1
+    tell(*losses)
 
 
 def replay(timers: Timers) -> None:
     """Batches are drawn from memory: no loader."""
     trainer = Trainer(timers)
     buffer = [torch.rand(2) for _ in range(100)]
+    random.seed(0)
     for _ in range(40):
         trainer.train(torch.stack(random.sample(buffer, 2)))
+    trainer.tell()
 
 
 def gan(timers: Timers) -> None:
     """Two models, two optimizers, both in each step."""
-    one, other = Trainer(timers), Trainer(Timers())
-    batches = loader()
+    one, other, batches = Trainer(timers), Trainer(None), loader()
     for _ in range(EPOCHS):
         timers.counts["epochs"] += 1
-        for batch in timers.batches(batches):
+        for batch in timers.batches(batches, every=1):
             other.train(batch, COMPUTE_S / 2)
             one.train(other.net(batch).detach(), COMPUTE_S / 2)
+    one.tell()
+    other.tell()
 
 
 def distilled(timers: Timers) -> None:
@@ -254,56 +382,64 @@ def distilled(timers: Timers) -> None:
     teacher = torch.nn.Linear(2, 2).eval()
     for _ in range(EPOCHS):
         timers.counts["epochs"] += 1
-        for batch in timers.batches(batches):
+        for batch in timers.batches(batches, every=1):
             with torch.no_grad():
                 target = teacher(batch)
             trainer.train(batch + target)
+    trainer.tell()
 
 
 def by_hand(timers: Timers) -> None:
     """No optimizer: the program changes its parameters itself."""
-    net, batches = torch.nn.Linear(2, 1), loader()
+    net, batches, losses = torch.nn.Linear(2, 1), loader(), []
     validation = loader(2 * VALIDATIONS)
     for _ in range(EPOCHS):
         timers.counts["epochs"] += 1
         for batch in timers.batches(batches):
             compute()
-            net(batch).sum().backward()
+            loss = net(batch).sum()
+            loss.backward()
+            losses.append(loss.detach())
             with torch.no_grad():
                 for parameter in net.parameters():
-                    parameter -= 1e-9 * parameter.grad
+                    assert parameter.grad is not None
+                    parameter -= 1e-3 * parameter.grad
                     parameter.grad = None
             timers.step()
         with timers.time("validation"), torch.no_grad():
-            for batch in validation:
-                net(batch)
+            losses += [net(batch).sum() for batch in timers.batches(validation, EVALUATION)]
+    tell(*losses)
 
 
 def threads(timers: Timers) -> None:
     """Two threads, each with a model and a loader of its own."""
+    told: list[Trainer] = []
 
-    def run(epochs: int, own: Timers) -> None:
+    def run(epochs: int, own: Timers | None = None) -> None:
+        own = own or Timers(timers.loop)
         trainer, batches = Trainer(own), loader()
+        told.append(trainer)
         for _ in range(epochs):
             own.counts["epochs"] += 1
-            for batch in own.batches(batches):
-                trainer.train(batch)
+            for batch in own.batches(batches, every=1):
+                trainer.train(torch.ones_like(batch))
 
-    other = threading.Thread(target=run, args=(2, Timers()))
+    other = threading.Thread(target=run, args=(2,))
     other.start()
     run(EPOCHS, timers)
     other.join()
+    tell(*(len(trainer.losses) for trainer in sorted(told, key=lambda t: len(t.losses))))
 
 
 def compiled(timers: Timers) -> None:
     """torch.compile: the first step compiles."""
-    trainer = Trainer(timers)
-    trainer.net = torch.compile(trainer.net, backend="aot_eager")  # type: ignore[assignment]
-    batches = loader()
+    trainer, batches = Trainer(timers), loader()
+    trainer.net = torch.compile(trainer.net, backend="aot_eager")
     for _ in range(EPOCHS):
         timers.counts["epochs"] += 1
-        for batch in timers.batches(batches):
+        for batch in timers.batches(batches, every=1):
             trainer.train(batch)
+    trainer.tell()
 
 
 def webdataset(timers: Timers) -> None:
@@ -330,8 +466,9 @@ def webdataset(timers: Timers) -> None:
         trainer = Trainer(timers)
         for _ in range(EPOCHS):
             timers.counts["epochs"] += 1
-            for (batch,) in timers.batches(batches):
+            for (batch,) in timers.batches(batches, every=1):
                 trainer.train(torch.as_tensor(batch))
+    trainer.tell()
 
 
 def arrow(timers: Timers) -> None:
@@ -343,21 +480,82 @@ def arrow(timers: Timers) -> None:
     batches: Loader = DataLoader(data.with_format("torch"), batch_size=2, num_workers=2)
     for _ in range(EPOCHS):
         timers.counts["epochs"] += 1
-        for batch in timers.batches(batches):
+        for batch in timers.batches(batches, every=1):
             trainer.train(batch["x"])
+    trainer.tell()
+
+
+def profiled(timers: Timers) -> None:
+    """PyTorch's own profiler looks at eight steps in the middle."""
+    trainer, batches = Trainer(timers), loader(num_workers=2)
+    path = f"{os.environ.get('LOOP_TIMES', os.devnull)}.profile.pt.trace.json"
+    with torch.profiler.profile(
+        activities=[torch.profiler.ProfilerActivity.CPU],
+        schedule=torch.profiler.schedule(wait=2, warmup=2, active=8, repeat=1),
+        on_trace_ready=lambda p: p.export_chrome_trace(path) if "LOOP_TIMES" in os.environ else 0,
+    ) as profiler:
+        timers.counts["epochs"] += 1
+        for batch in timers.batches(batches, every=1):
+            trainer.train(batch)
+            profiler.step()
+    trainer.tell()
+
+
+def raises(timers: Timers) -> None:
+    """A row cannot be read, and nobody catches that."""
+    trainer = Trainer(timers)
+    timers.counts["epochs"] += 1
+    for batch in timers.batches(loader(data=Broken()), every=1):
+        trainer.train(batch)
+        trainer.tell()
+
+
+def raises_in_worker(timers: Timers) -> None:
+    """The same in a worker."""
+    trainer = Trainer(timers)
+    timers.counts["epochs"] += 1
+    for batch in timers.batches(loader(data=Broken(), num_workers=2), every=1):
+        trainer.train(batch)
+        trainer.tell()
+
+
+def ends(timers: Timers, end: Callable[[], object]) -> None:
+    """Amid the epoch the program ends; what it measured is written before."""
+    trainer = Trainer(timers)
+    timers.counts["epochs"] += 1
+    for k, batch in enumerate(timers.batches(loader(400, num_workers=2))):
+        trainer.train(batch)
+        if k == 120:  # more than a second, after which what was recorded is in the file
+            trainer.tell()
+            timers.write()
+            end()
 
 
 LOOPS: dict[str, Callable[[Timers], None]] = {
     "plain": plain,
     "workers": lambda timers: plain(timers, num_workers=2),
-    "iterable": lambda timers: plain(timers, lambda: DataLoader(Stream(), batch_size=2)),
+    "spawned": lambda timers: plain(timers, 1, num_workers=2, multiprocessing_context="spawn"),
+    "forkserver": lambda timers: plain(
+        timers, 1, num_workers=2, multiprocessing_context="forkserver"
+    ),
+    "persistent": lambda timers: plain(timers, num_workers=2, persistent_workers=True),
+    "iterable": lambda timers: plain(timers, data=Stream()),
+    "iterable-workers": lambda timers: plain(timers, data=Stream(), num_workers=2),
+    "iterable-anew": lambda timers: plain(timers, make=lambda: loader(data=Stream())),
+    "two-optimizers": lambda timers: plain(timers, optimizers=2),
+    "validated": validated,
+    "validated-workers": lambda timers: validated(timers, num_workers=2),
     "anew": anew,
     "amid": amid,
     "reads-before": reads_before,
     "zipped": zipped,
     "zipped-evenly": zipped_evenly,
+    "side-by-side": side_by_side,
     "cycled": cycled,
     "accumulated": accumulated,
+    "scaled": scaled,
+    "broken-off": broken_off,
+    "failing": failing,
     "resumed": resumed,
     "stateful": stateful,
     "inference": inference,
@@ -369,10 +567,33 @@ LOOPS: dict[str, Callable[[Timers], None]] = {
     "compiled": compiled,
     "webdataset": webdataset,
     "arrow": arrow,
+    "profiled": profiled,
+    "raises": raises,
+    "raises-in-worker": raises_in_worker,
+    "exits": lambda timers: ends(timers, lambda: sys.exit(3)),
+    "killed": lambda timers: ends(timers, lambda: os.kill(os.getpid(), signal.SIGKILL)),
+    "terminated": lambda timers: ends(timers, lambda: os.kill(os.getpid(), signal.SIGTERM)),
 }
 
 
-if __name__ == "__main__":
+def run(name: str) -> None:
+    """One of the loops, from a known state of the random numbers."""
     torch.manual_seed(0)
     torch.set_num_threads(1)
-    LOOPS[sys.argv[1]](Timers())
+    LOOPS[name](Timers(name))
+
+
+def run_each(names: list[str]) -> None:
+    """Loops one after another, each in a forked process."""
+    torch.optim.SGD([torch.nn.Parameter(torch.ones(1))]).step()  # imports more
+    gc.freeze()  # of what it made, which no fork looks through at its end
+    for name in names:
+        child = os.fork()
+        if not child:
+            run(name)
+            return
+        os.waitpid(child, 0)
+
+
+if __name__ == "__main__":
+    run_each(sys.argv[1:]) if len(sys.argv) > 2 else run(sys.argv[1])

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import importlib.util
 import sys
+import traceback
 from pathlib import Path
 
 import pytest
 
-from vanidl.record.injected.vanidl_steps.imports import after
+from vanidl.record.injected.vanidl_steps.imports import after, wraps
 
 
 @pytest.fixture
@@ -47,3 +49,30 @@ def test_a_module_that_is_imported_past_the_hook_is_known(module: str) -> None:
     importlib.import_module(module)
     assert passed_by() == [module]
     del sys.modules[module]
+
+
+def functions_of(error: BaseException) -> list[str]:
+    return [frame.name for frame in traceback.extract_tb(error.__traceback__)]
+
+
+def test_errors_pass_through_a_stand_in_without_its_frames() -> None:
+    def fails() -> None:
+        raise ZeroDivisionError
+
+    async def fails_later() -> None:
+        raise ZeroDivisionError
+
+    def stand_in() -> None:
+        fails()
+
+    async def later() -> None:
+        await fails_later()
+
+    with pytest.raises(ZeroDivisionError) as caught:
+        wraps(fails)(stand_in)()
+    assert functions_of(caught.value)[1:] == ["stand_in", "fails"]
+    with pytest.raises(ZeroDivisionError) as caught:
+        asyncio.run(wraps(fails_later)(later)())
+    assert functions_of(caught.value)[-2:] == ["later", "fails_later"]
+    assert "awaited" not in functions_of(caught.value)
+    assert wraps(fails)(stand_in).__name__ == "fails"

@@ -7,11 +7,11 @@ the last byte of its body has come, or when the body is closed or breaks off.
 from __future__ import annotations
 
 from contextvars import ContextVar
-from functools import wraps
 from time import time_ns
 from weakref import WeakSet
 
 from .exchange import PLAIN, UNKNOWN, answered, begun, known
+from .imports import wraps
 from .operations import INCOMPLETE, Operation, Operations, error_without_text, operations
 from .targets import Request
 

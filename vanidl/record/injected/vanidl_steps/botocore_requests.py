@@ -5,9 +5,8 @@ The requests themselves are recorded where they are sent: `urllib3_requests`, `a
 
 from __future__ import annotations
 
-from functools import wraps
-
 from .exchange import OTHER_SERVICE, known
+from .imports import wraps
 from .operations import error_without_text
 
 TYPE_CHECKING = False

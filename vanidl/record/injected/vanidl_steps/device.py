@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from functools import wraps
 from time import time_ns
 
+from .imports import wraps
 from .journal import DEVICE
 
 TYPE_CHECKING = False

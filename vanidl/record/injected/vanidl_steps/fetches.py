@@ -13,11 +13,11 @@ TAKEN when a batch was taken; both have the iterator's number where others have 
 
 from __future__ import annotations
 
-from functools import wraps
 from inspect import signature
 from itertools import count
 from time import time_ns
 
+from .imports import wraps
 from .journal import (
     COLLATE,
     EPOCH_SHIFT,
@@ -75,6 +75,7 @@ def _watch_collate(fetcher_class: Any, events: Channel) -> None:  # noqa: ANN401
 
 
 def _timed(collate: Any, events: Channel) -> Any:  # noqa: ANN401
+    @wraps(collate)
     def timed(samples: Any) -> Any:  # noqa: ANN401
         begin = time_ns()
         batch = collate(samples)

@@ -7,7 +7,8 @@ is first touched, and nothing in the process is called then.
 from __future__ import annotations
 
 import os
-from functools import wraps
+
+from .imports import wraps
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -113,7 +114,7 @@ def watch_safetensors(module: ModuleType, channel: Channel) -> None:
 def _watch_function(module: ModuleType, name: str, channel: Channel) -> None:
     original, files = getattr(module, name), _files(channel)
 
-    @wraps(original, updated=())
+    @wraps(original)
     def call(path: Any, *args: Any, **options: Any) -> Any:  # noqa: ANN401
         made = original(path, *args, **options)
         files.note("mapped", path)

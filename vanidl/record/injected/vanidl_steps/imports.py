@@ -1,7 +1,11 @@
-"""Calls functions once a module has been imported by the program, and imports nothing itself."""
+"""Calls functions once a module has been imported by the program, and imports nothing itself.
+
+And puts functions in the place of the program's, so that nobody sees them who does not look.
+"""
 
 from __future__ import annotations
 
+import functools
 import sys
 
 TYPE_CHECKING = False
@@ -9,9 +13,49 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from importlib.abc import Loader
     from importlib.machinery import ModuleSpec
-    from types import ModuleType
+    from types import ModuleType, TracebackType
+    from typing import Any
 
     Calls = Sequence[Callable[[ModuleType], None]]
+
+
+_COROUTINE = 0x80  # of the flags of a function's code
+
+
+def wraps(original: Any) -> Callable[[Any], Any]:  # noqa: ANN401
+    """As `functools.wraps`; errors that pass through are left without the recorder's frames."""
+
+    def decorate(function: Any) -> Any:  # noqa: ANN401
+        @functools.wraps(original)
+        def run(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+            try:
+                return function(*args, **kwargs)
+            except BaseException as error:
+                error.__traceback__ = without_own_frames(error.__traceback__)
+                raise
+
+        @functools.wraps(original)
+        async def awaited(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+            try:
+                return await function(*args, **kwargs)
+            except BaseException as error:
+                error.__traceback__ = without_own_frames(error.__traceback__)
+                raise
+
+        return awaited if function.__code__.co_flags & _COROUTINE else run
+
+    return decorate
+
+
+def without_own_frames(traceback: TracebackType | None) -> TracebackType | None:
+    """What is behind the recorder's frames at the head of a traceback."""
+    while traceback is not None and _is_own(traceback):
+        traceback = traceback.tb_next
+    return traceback
+
+
+def _is_own(traceback: TracebackType) -> bool:
+    return traceback.tb_frame.f_globals.get("__package__") == __package__
 
 
 def after(hooks: Mapping[str, Calls]) -> Callable[[], list[str]]:

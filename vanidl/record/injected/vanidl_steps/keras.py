@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sys
-from functools import wraps
 from time import time_ns
 
+from .imports import wraps
 from .journal import OPTIMIZER
 from .loaders import as_role, in_place_of
 from .replay_tensorflow import DATA, INFINITE, LENGTH

@@ -16,12 +16,12 @@ from __future__ import annotations
 import atexit
 import os
 import sys
-from functools import wraps
 from inspect import signature
 from threading import get_ident
 from time import monotonic_ns, perf_counter_ns, thread_time_ns
 
 from . import sudden_ends
+from .imports import wraps
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -656,7 +656,7 @@ def watch_loops(module: ModuleType, channel: Channel) -> None:
 def _begin_step(sampler: Sampler) -> bool:
     """Begins a sample where a function of the program itself has the loop; whether it did."""
     try:
-        frame: FrameType | None = sys._getframe(2)
+        frame: FrameType | None = sys._getframe(3)
         while frame is not None and (
             is_library(frame.f_code) or frame.f_code.co_flags & _GENERATOR
         ):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from functools import wraps
 from time import time_ns
 
+from .imports import wraps
 from .journal import END, EPOCH_SHIFT, OTHER_STEP, PHASE, STEP, WAIT
 from .loaders import Position, in_worker
 from .phases import Phase

@@ -11,10 +11,10 @@ from __future__ import annotations
 import builtins
 import os
 import sys
-from functools import wraps
 from time import time_ns
 
 from . import NAMED_VARIABLE, TRAINS_VARIABLE
+from .imports import wraps
 from .journal import OPTIMIZER
 from .waits import Waits
 

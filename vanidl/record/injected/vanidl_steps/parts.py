@@ -11,10 +11,10 @@ find modules as they are.
 
 from __future__ import annotations
 
-from functools import wraps
 from threading import local
 from time import time_ns
 
+from .imports import without_own_frames, wraps
 from .journal import BACKWARD, FORWARD
 from .loaders import in_worker
 
@@ -69,14 +69,18 @@ def watch_modules(module: ModuleType, channel: Channel) -> None:
 
 def _first_calls(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
     """In the place of `Module.__call__` during the first steps."""
-    if _now.inside or _Watch.is_over:
-        return _Watch.original(*args, **kwargs)
-    _now.inside = True
+    is_outermost = not (_now.inside or _Watch.is_over)
     try:
-        _look_at(args[0])
+        if is_outermost:
+            _now.inside = True
+            _look_at(args[0])
         return _Watch.original(*args, **kwargs)
+    except BaseException as error:
+        error.__traceback__ = without_own_frames(error.__traceback__)
+        raise
     finally:
-        _now.inside = False
+        if is_outermost:
+            _now.inside = False
 
 
 def _look_at(module: Any) -> None:  # noqa: ANN401
@@ -95,7 +99,11 @@ def _call(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
     """`__call__` of the classes of models, after the first steps."""
     if _Watch.is_grad_enabled():
         _note_call()
-    return _Watch.base.__call__(*args, **kwargs)
+    try:
+        return _Watch.base.__call__(*args, **kwargs)
+    except BaseException as error:
+        error.__traceback__ = without_own_frames(error.__traceback__)
+        raise
 
 
 def _note_call() -> None:

@@ -6,10 +6,10 @@ and from the loaders, where a loop of the program validates.
 
 from __future__ import annotations
 
-from functools import wraps
 from threading import local
 from time import time_ns
 
+from .imports import wraps
 from .journal import LOADER_SHIFT, MODE, PHASE
 from .loaders import in_worker
 

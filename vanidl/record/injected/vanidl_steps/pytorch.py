@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from functools import wraps
 from time import time_ns
 
+from .imports import wraps
 from .journal import OPTIMIZER
 from .parts import optimizer_began, optimizer_begins
 from .waits import Waits

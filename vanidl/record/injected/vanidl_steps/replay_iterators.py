@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from functools import wraps
 from threading import local
 from types import GeneratorType
 
+from .imports import wraps
 from .loaders import in_worker
 from .replay import Pass, Replays
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from functools import wraps
-
+from .imports import wraps
 from .loaders import in_worker, stands_for
 from .replay import PASS, Pass, Replays
 

@@ -10,9 +10,9 @@ passes stay real until a whole one has been counted.
 from __future__ import annotations
 
 import sys
-from functools import wraps
 from time import time_ns
 
+from .imports import wraps
 from .journal import REPLAY
 from .replay import Replays
 

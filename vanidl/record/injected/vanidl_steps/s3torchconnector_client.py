@@ -7,9 +7,9 @@ in parts of its own, so these are not the requests that the server counts; their
 
 from __future__ import annotations
 
-from functools import wraps
 from time import time_ns
 
+from .imports import wraps
 from .operations import (
     LIST,
     OTHER,

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import os
 import sys
-from functools import wraps
 from io import BytesIO
 from threading import local
 from time import time_ns
 
+from .imports import wraps
 from .journal import CHECKPOINT, LOAD, LOADER_SHIFT
 from .loaders import in_worker
 from .present import SAVE

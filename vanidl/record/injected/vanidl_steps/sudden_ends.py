@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from functools import wraps
+
+from .imports import wraps
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
-from functools import wraps
 from threading import get_ident
 from time import time_ns
 
 from . import CEILING_VARIABLE
+from .imports import wraps
 from .journal import END, WAIT
 from .loaders import STATE, Position, current_role, trains
 from .replay import stays_real

@@ -7,10 +7,10 @@ or breaks off: the standard library's response, which all of them read from, kno
 from __future__ import annotations
 
 from contextvars import ContextVar
-from functools import wraps
 from time import time_ns
 
 from .exchange import answered, begun
+from .imports import wraps
 from .operations import INCOMPLETE, UNSIZED, Operation, Operations, error_without_text, operations
 from .targets import Request
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from functools import wraps
 from threading import local
 from time import time_ns
 
 from . import CEILING_VARIABLE
+from .imports import without_own_frames, wraps
 from .journal import END, ITER, WAIT
 from .loaders import STATE, Loaders, Position, in_worker
 
@@ -202,10 +202,11 @@ class Wrapped:
         before = present.begin(self.__dict__[STATE].code | WAIT)
         try:
             batch = next(self._iterator)
-        except BaseException:
+        except BaseException as error:
             present.end(before)
             if self._waits.channel.on:
                 self._waits.note(self, END, begin)
+            error.__traceback__ = without_own_frames(error.__traceback__)
             raise
         present.end(before)
         if self._waits.channel.on:

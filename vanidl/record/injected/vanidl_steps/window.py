@@ -12,8 +12,9 @@ from __future__ import annotations
 import atexit
 import os
 import threading
-from functools import wraps
 from time import time_ns
+
+from .imports import wraps
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
