@@ -141,15 +141,15 @@ def count_waits_out_of_order(truth: Spans, found: Spans) -> int:
 
 
 def count_steps_out_of_order(truth: Spans, found: Spans, readings: Readings) -> int:
-    """The same of steps: each border lies between the program's readings beside its own.
+    """The same of steps: each border lies within two of the program's readings from its own.
 
     All of them where there are not as many.
     """
     if len(truth) != len(found):
         return max(len(truth), len(found))
     place = np.searchsorted(readings.at, truth)
-    low = readings.at[np.maximum(place - 1, 0)]
-    high = readings.at[np.minimum(place + 1, len(readings.at) - 1)]
+    low = readings.at[np.maximum(place - 2, 0)]
+    high = readings.at[np.minimum(place + 2, len(readings.at) - 1)]
     return int(((found < low) | (found > high)).any(axis=1).sum())
 
 

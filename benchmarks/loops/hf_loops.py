@@ -72,7 +72,7 @@ def fit(timers: Timers, epochs: int = EPOCHS, accumulate: int = 1, **options: An
             return Asked(timers, super().get_eval_dataloader(*args, **kwargs), EVALUATION)
 
         def get_batch_samples(self, iterator: Any, *args: Any) -> Any:  # noqa: ANN401
-            timers.begin_step(timers.now())
+            timers.is_step_due = True
             return super().get_batch_samples(iterator, *args)
 
         def evaluate(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401

@@ -96,6 +96,11 @@ def _hf(*names: str, needs: tuple[str, ...] = (), has_borders: bool = True) -> l
     return [Loop("hf_loops", (name,), needs, has_borders=has_borders) for name in names]
 
 
+def _ranks(*words: str, needs: tuple[str, ...] = ()) -> list[Loop]:
+    launcher = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2")
+    return [Loop("distributed_loops", words, ("torch", *needs), launcher=launcher)]
+
+
 LOOPS = (
     *_torch("plain", "workers", "spawned", "forkserver", "persistent", "iterable"),
     *_torch("iterable-workers", "iterable-anew", "two-optimizers", "validated"),
@@ -118,14 +123,19 @@ LOOPS = (
     _jax("grain-workers", needs=("grain",)),
     *_hf("trainer-3", "trainer-18", "trainer-accumulated", needs=("transformers",)),
     *_hf("accelerate", "accelerate-accumulated"),
-    Loop("lightning_loops", ("1",), ("torch", "lightning")),
-    Loop("lightning_loops", ("2",), ("torch", "lightning")),
+    Loop("lightning_loops", ("1",), ("torch", "lightning"), has_borders=False),
+    Loop("lightning_loops", ("2",), ("torch", "lightning"), has_borders=False),
     Loop("framework_loops", ("ignite",), ("torch", "ignite"), has_borders=False),
     Loop("framework_loops", ("fastai",), ("torch", "fastai")),
     Loop("keras_loops", ("torch",), ("keras", "torch"), has_borders=False),
     Loop("keras_loops", ("jax",), ("keras", "jax"), has_borders=False),
     Loop("keras_loops", ("tensorflow",), ("keras", "tensorflow"), has_borders=False),
     Loop("keras_loops", ("tensorflow", "own"), ("keras", "tensorflow")),
+    *_ranks("ddp"),
+    *_ranks("ddp", "slow"),
+    *_ranks("fsdp"),
+    *_ranks("accelerate", needs=("accelerate",)),
+    *_ranks("accelerate", "slow", needs=("accelerate",)),
 )
 
 

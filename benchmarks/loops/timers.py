@@ -41,7 +41,7 @@ class Timers:
         self.counts = dict.fromkeys(COUNTS, 0)
         self.spans: dict[str, list[tuple[int, int]]] = {name: [] for name in SPANS}
         self.readings: list[tuple[int, int]] = []  # time, and delay until then
-        self.has_begun = False  # for programs that must know it
+        self.is_step_due = False  # the next batch is the first of a step
         self._thread = threading.get_native_id()
         try:
             self._delays = os.open(DELAYS, os.O_RDONLY)  # of the thread that makes this
@@ -118,14 +118,15 @@ class Timers:
                 batch = next(iterator)
             except Exception as error:
                 self.add(name, begin)
-                if every:
+                if name == WAIT:
                     self.end_step(begin)
                 if isinstance(error, StopIteration):
                     return
                 raise
             self.add(name, begin)
-            if every and count % every == 0:
+            if self.is_step_due or (every and count % every == 0):
                 self.begin_step(begin)
+                self.is_step_due = False
             count += 1
             yield batch
             begin = self.now()

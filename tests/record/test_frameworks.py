@@ -142,9 +142,10 @@ def test_how_spans_must_lie() -> None:
     twice = np.concatenate([truth, truth[3:4] + np.array([50, 10])])
     assert count_waits_out_of_order(truth, twice) == 1
     steps = np.append(truth[:-1, :1], truth[1:, :1], axis=1)
-    for late in (0, 50):
-        assert not count_steps_out_of_order(steps, steps + late, readings)
-    assert count_steps_out_of_order(steps, steps + 51, readings) == len(steps)
+    for late in (-100, 0, 50):
+        assert not count_steps_out_of_order(steps[1:-1], steps[1:-1] + late, readings)
+    assert count_steps_out_of_order(steps, steps - 101, readings) == len(steps)
+    assert count_steps_out_of_order(steps[:-1], steps[:-1] + 101, readings) == len(steps) - 1
     assert count_steps_out_of_order(steps, steps[1:], readings) == len(steps)
 
 

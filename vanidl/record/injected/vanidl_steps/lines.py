@@ -49,6 +49,7 @@ _GENERATOR = 0x20 | 0x80 | 0x200  # flags of code: it hands batches on, and has 
 _LIBRARY = (os.sep + "site-packages" + os.sep, os.sep + "dist-packages" + os.sep)
 _MONITORING: Any = getattr(sys, "monitoring", None)  # from Python 3.12 on
 _STANDARD = os.path.dirname(os.__file__) + os.sep  # noqa: PTH120
+_OWN = os.path.dirname(os.path.abspath(__file__)) + os.sep  # noqa: PTH100, PTH120
 
 
 class _Function:
@@ -542,7 +543,7 @@ class _Tracing:
 def is_library(code: CodeType) -> bool:
     """Whether a function is none of the program's own files."""
     name = code.co_filename
-    return name.startswith(("<", _STANDARD)) or any(folder in name for folder in _LIBRARY)
+    return name.startswith(("<", _STANDARD, _OWN)) or any(folder in name for folder in _LIBRARY)
 
 
 def code_of(function: Any) -> CodeType | None:  # noqa: ANN401
