@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import vanidl
-from tests.makers import pytorch_traces, xplane_files
+from tests.makers import pytorch_traces, rocprof_profiles, xplane_files
 from tests.makers.calls_files import Calls, calls_file, read_loop
 from tests.makers.darshan_logs import Log, Record, log_bytes
 from tests.makers.dftracer_traces import PfwTrace
@@ -75,6 +75,12 @@ def pytorch(folder: Path) -> None:
     pytorch_traces.write(folder / name, content)
 
 
+def rocprof(folder: Path) -> None:
+    works = [rocprof_profiles.dispatch(10 * i, 10 * i + 5) for i in range(20)]
+    content = rocprof_profiles.profile(rocprof_profiles.process(works))
+    (folder / "908_results.json").write_bytes(content)
+
+
 def tensorboard(folder: Path) -> None:
     darshan(folder)
     events = [Event(START_S + 5 + i, i) for i in range(8)]
@@ -120,6 +126,7 @@ RUNS: dict[str, Callable[[Path], None]] = {
     "dlio": benchmark_result,
     "objects": recorded_objects,
     "pytorch": pytorch,
+    "rocprof": rocprof,
     "states": sampled_states,
     "steps": recorded_steps,
     "tensorboard": tensorboard,
