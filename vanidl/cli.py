@@ -22,6 +22,7 @@ from vanidl.errors import SeveralJobsError, VanidlError
 from vanidl.parallel.allocator import keep_freed_memory
 from vanidl.parallel.children import ended_with_block
 from vanidl.parallel.interpreter import without_threads_of_numpy
+from vanidl.parallel.storage import RemoteMounts
 from vanidl.parallel.supervised import address_space_is_limited, supervised
 
 if TYPE_CHECKING:
@@ -96,12 +97,21 @@ def _cannot_load(error: ImportError) -> VanidlError:
 
 def entry() -> None:
     """The console script."""
+    words = sys.argv[1:]
+    remote = _remote_paths(words) if set(words[:1]) & READING else {}
     try:
-        status = supervised(main) if _may_crash(sys.argv[1:2]) else main()
+        status = supervised(main, remote) if remote or _may_crash(words[:1]) else main()
     except VanidlError as error:
         status = _fail(error)
     gc.freeze()  # else the end looks through all modules: a fifth of the time of a small summary
     sys.exit(status)
+
+
+def _remote_paths(words: Sequence[str]) -> dict[str, str]:
+    """Paths among the words that lie on storage of elsewhere, which may not answer; its mounts."""
+    mounts = RemoteMounts()
+    paths = [word.partition("=")[2] if word.startswith("-") else word for word in words]
+    return {path: mount for path in paths if path and (mount := mounts.of(path))}
 
 
 def _may_crash(command: Sequence[str]) -> bool:

@@ -42,6 +42,9 @@ _QUOTA, _FULL, _BROKEN, _STALE, _DENIED, _READ_ONLY = (
     for number in (errno.EDQUOT, errno.ENOSPC, errno.EIO, errno.ESTALE, errno.EACCES, errno.EROFS)
 )
 
+_SILENT = "expected storage that answers, found none at"
+_MOVED = "the run could not be moved to"
+
 
 @dataclass(frozen=True)
 class Done:
@@ -56,17 +59,21 @@ class Done:
 def run(words: Sequence[str]) -> Done:
     """Runs a command; one that hangs is killed."""
     begin = time.monotonic()
-    child = subprocess.Popen(
-        list(words), stdin=subprocess.DEVNULL, stdout=-1, stderr=-1, text=True, cwd=ROOT,
-        start_new_session=True,
-    )  # fmt: skip
-    try:
-        out, err = child.communicate(timeout=LONGEST_S)
-        status: int | None = child.returncode
-    except subprocess.TimeoutExpired:
-        os.killpg(child.pid, 9)
-        out, err, status = "", "", None
-    return Done(status, out, err, time.monotonic() - begin)
+    # Not through pipes: what is left behind on storage that hangs would hold them open.
+    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
+        child = subprocess.Popen(
+            list(words), stdin=subprocess.DEVNULL, stdout=out, stderr=err, cwd=ROOT,
+            start_new_session=True,
+        )  # fmt: skip
+        try:
+            status: int | None = child.wait(LONGEST_S)
+        except subprocess.TimeoutExpired:
+            os.killpg(child.pid, 9)
+            status = None
+        seconds = time.monotonic() - begin
+        out.seek(0)
+        err.seek(0)
+        return Done(status, out.read(), err.read(), seconds)
 
 
 @dataclass(frozen=True)
@@ -123,15 +130,33 @@ def judged(done: Done, named: str, *, status: int | None, beyond_s: float = 0.0)
     return ""
 
 
-def run_on(*faults: str, named: str = "", options: Sequence[str] = ()) -> Case:
+def run_on(
+    *faults: str,
+    named: str = "",
+    options: Sequence[str] = ("--in-place",),
+    beyond_s: float = 4,
+    user: Sequence[str] = (),
+) -> Case:
     """RUN lies on failing storage: the program ends as ever."""
 
     def case(place: Place) -> str:
         (place.root / "below").mkdir()
         with mounted(place, place.root / "below", *faults) as folder:
-            done = run(recorded(folder / "RUN", program(place.data), *options))
-        wrong = judged(done, named, status=STATUS, beyond_s=4)
+            done = run([*user, *recorded(folder / "RUN", program(place.data), *options)])
+        wrong = judged(done, named, status=STATUS, beyond_s=beyond_s)
         return wrong or ("" if done.out == plain(place) else f"another result: {done.out!r}")
+
+    return case
+
+
+def refused(*faults: str) -> Case:
+    """RUN lies on storage that does not answer: the program is not started."""
+
+    def case(place: Place) -> str:
+        (place.root / "below").mkdir()
+        with mounted(place, place.root / "below", *faults) as folder:
+            done = run(recorded(folder / "RUN", program(place.data)))
+        return judged(done, _SILENT, status=1) or ("it was started" if done.out else "")
 
     return case
 
@@ -155,12 +180,15 @@ def data_on(*faults: str) -> Case:
     return case
 
 
-def reads(command: str, *faults: str, named: str, status: int | None = None) -> Case:
+def reads(
+    command: str, *faults: str, named: str, status: int | None = None, beyond_s: float = 0.0
+) -> Case:
     """A command reads a RUN from failing storage."""
 
     def case(place: Place) -> str:
         with mounted(place, place.sound, *faults) as folder:
-            return judged(run([*_VANIDL, *command.split(), str(folder)]), named, status=status)
+            done = run([*_VANIDL, *command.split(), str(folder)])
+        return judged(done, named, status=status, beyond_s=beyond_s)
 
     return case
 
@@ -245,7 +273,26 @@ CASES: dict[str, Case] = {
     "writes to RUN take 2 s": run_on("write=hang2@0.2"),
     "RUN's free space unknown": run_on("space=EIO"),
     "asking for RUN's free space takes 3 s": run_on("space=hang3"),
-    "RUN below --keep-free": run_on(named="--keep-free", options=("--keep-free", "1000T")),
+    "RUN below --keep-free": run_on(
+        named="--keep-free", options=("--in-place", "--keep-free", "1000T")
+    ),
+    "RUN never answers": refused("any=hang"),
+    "RUN takes no write": refused("write=hang"),
+    "RUN answers no more once the program runs": run_on(
+        "any=hang+12", named=_MOVED, options=(), beyond_s=6
+    ),
+    "RUN answers no more as the run is moved": run_on(
+        "write=hang+3", named=_MOVED, options=(), beyond_s=6
+    ),
+    "RUN over quota as the run is moved": run_on(
+        "write=EDQUOT+2", named=_QUOTA, options=(), beyond_s=6
+    ),
+    "RUN over quota, without any right of root's": run_on(
+        "write=EDQUOT+2", named=_QUOTA, user=_POWERLESS
+    ),
+    "the same as the run is moved": run_on(
+        "write=EDQUOT+2", named=_QUOTA, options=(), beyond_s=6, user=_POWERLESS
+    ),
     "data broken in places": data_on("read=EIO@0.2"),
     "data stale after a while": data_on("read=ESTALE+10"),
     "reads of data short": data_on("read=short@0.5"),
@@ -255,6 +302,20 @@ CASES: dict[str, Case] = {
     "summary without permission": reads("summary", "open=EACCES", named=_DENIED),
     "summary of a stale folder": reads("summary", "any=ESTALE", named=_STALE),
     "summary of a folder that cannot be listed": reads("summary", "list=EIO", named=_BROKEN),
+    "summary of storage that never answers": reads("summary", "any=hang", named=_SILENT),
+    "summary of reads that never end": reads(
+        "summary", "read=hang", named="no answer to a read", beyond_s=25
+    ),
+    "summary of storage that answers no more": reads(
+        "summary", "any=hang+8", named=_SILENT, beyond_s=8
+    ),
+    "check of storage that never answers": reads("check", "any=hang", named=_SILENT),
+    "survey of storage that never answers": reads(
+        "survey -o /tmp/none", "any=hang", named=_SILENT
+    ),
+    "report to storage that never answers": writes(
+        "report {run} -o {to}", "any=hang", named=_SILENT
+    ),
     "summary by short reads": same_summary("read=short@0.5"),
     "check of broken storage": reads("check", "read=EIO", named=""),
     "survey of a stale folder": reads("survey -o /tmp/none", "any=ESTALE", named=_STALE),

@@ -100,6 +100,11 @@ def declare_record(parser: argparse.ArgumentParser) -> None:
         help="stop recording, not the command, where the disk of RUN has less free (256MiB)",
     )  # fmt: skip
     add(
+        "--in-place", action="store_true",
+        help="write into RUN while the command runs also where RUN is on a FUSE file system, which "
+        "could hang the command; else it is moved there in the end",
+    )  # fmt: skip
+    add(
         "--events", metavar="N", type=int,
         help="calls of each process that are recorded one by one, totals by file go on beyond them "
         "(vanidl's own tracer; default: 2,000,000)",

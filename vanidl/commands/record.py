@@ -34,6 +34,7 @@ def run(options: argparse.Namespace) -> int:
             waits=options.wait,
             trains=options.train,
             profile_steps=options.profile,
+            in_place=options.in_place,
             keep_free_nbytes=size_of(options.keep_free, "--keep-free"),
             tell=lambda sentence: console.tell(f"vanidl: {sentence}\n"),
         )

@@ -1,18 +1,32 @@
-"""Work in a child whose crash is said: a library may end its process where memory is limited.
+"""Work in a child, where something may end it or hold it up that nothing in Python can guard.
 
 C and C++ libraries do not always look at what an allocation gave them. Under a limit of the
-address space (ulimit -v, h_vmem) some end in a segmentation fault, by chance and in calls that
-nothing in Python can guard.
+address space (ulimit -v, h_vmem) some end in a segmentation fault, by chance. And a call to a mount
+whose server is gone never returns: then the child is left behind.
 """
 
 from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable
+import sys
+import time
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 from vanidl.errors import VanidlError
+from vanidl.parallel.storage import (
+    ANSWER_S,
+    Question,
+    descendants,
+    processor_ticks,
+    waits_for_storage,
+)
+
+GIVEN_UP_S = 30.0
+"""How long one read or write is waited for where storage answers other questions."""
+_ASKED_S = 2.0  # after a question that was answered
+_LOOK_S = 0.2
 
 _CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGILL, signal.SIGFPE)
 _ENDING = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
@@ -28,13 +42,17 @@ def address_space_is_limited() -> bool:
     return resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY
 
 
-def supervised(work: Callable[[], int]) -> int:
+def supervised(work: Callable[[], int], remote: Mapping[str, str] | None = None) -> int:
     """The status that work returns in a child, which gets the signals that end this process.
 
     To be called before there are threads. What ends the child and is no crash ends this process.
 
+    Args:
+        work: what is done in the child.
+        remote: paths that it uses on storage of elsewhere, with their mounts.
+
     Raises:
-        VanidlError: The child crashed.
+        VanidlError: The child crashed, or waits for storage that does not answer.
     """
     blocked = (*_ENDING, signal.SIGCHLD)
     before = signal.pthread_sigmask(signal.SIG_BLOCK, blocked)
@@ -44,7 +62,14 @@ def supervised(work: Callable[[], int]) -> int:
         _end_with(parent)
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
         return work()
-    status = _waited(child, blocked)
+    storage = _Storage(child, remote) if remote else None
+    try:
+        status = _waited(child, blocked, storage)
+    except VanidlError:
+        for pid in reversed(descendants(child)):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        raise
     signal.pthread_sigmask(signal.SIG_SETMASK, before)
     if not os.WIFSIGNALED(status):
         return os.WEXITSTATUS(status)
@@ -57,19 +82,72 @@ def supervised(work: Callable[[], int]) -> int:
     return 128 + number
 
 
-def _waited(child: int, numbers: tuple[signal.Signals, ...]) -> int:
+def _waited(child: int, numbers: tuple[signal.Signals, ...], storage: _Storage | None) -> int:
     """How the child ended.
 
     Signals of other processes are passed on, those of a terminal reach it by themselves.
+
+    Raises:
+        VanidlError: It waits for storage that does not answer.
     """
     while True:
         found, status = os.waitpid(child, os.WNOHANG)
         if found:
             return status
-        came = signal.sigwaitinfo(numbers)
-        if came.si_signo in _ENDING and came.si_code <= 0:
+        if storage is None:
+            came: signal.struct_siginfo | None = signal.sigwaitinfo(numbers)
+        else:
+            came = signal.sigtimedwait(numbers, _LOOK_S)
+            storage.look()
+        if came is not None and came.si_signo in _ENDING and came.si_code <= 0:
             with suppress(ProcessLookupError):
                 os.kill(child, came.si_signo)
+
+
+class _Storage:
+    """Whether the storage of elsewhere that a child uses still answers."""
+
+    def __init__(self, child: int, remote: Mapping[str, str]) -> None:
+        self._child, self._remote = child, remote
+        self._questions = {path: Question([path]) for path in remote}
+        self._ticks, self._since_s = 0, time.monotonic()
+        self._told = False
+
+    def look(self) -> None:
+        """Asks again where the answer has come.
+
+        Raises:
+            VanidlError: It has not come for too long.
+        """
+        now_s = time.monotonic()
+        for path, question in self._questions.items():
+            if question.is_overdue:
+                raise VanidlError(
+                    f"{path}: expected storage that answers, found none at {self._remote[path]} "
+                    f"for {ANSWER_S:.0f} s; bring it back, or name a copy elsewhere"
+                )
+            if question.is_answered() and now_s - question.began_s > _ASKED_S:
+                self._questions[path] = Question([path])
+
+        # It may answer that, and not what the child asks.
+        processes = descendants(self._child)
+        ticks = processor_ticks(processes)
+        if ticks != self._ticks or not waits_for_storage(processes):
+            self._ticks, self._since_s = ticks, now_s
+        still_s = now_s - self._since_s
+        mounts = ", ".join(sorted({*self._remote.values()}))
+        if still_s > GIVEN_UP_S:
+            raise VanidlError(
+                f"{mounts}: expected storage that answers, waited {GIVEN_UP_S:.0f} s for one "
+                "read or write; bring it back, or name a copy elsewhere"
+            )
+        if still_s > ANSWER_S and not self._told:
+            self._told = True
+            sys.stderr.write(
+                f"vanidl: {mounts}: no answer to a read or write for {ANSWER_S:.0f} s; waiting up "
+                f"to {GIVEN_UP_S:.0f} s\n"
+            )
+            sys.stderr.flush()
 
 
 def _end_with(parent: int) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -23,6 +22,7 @@ from vanidl.record.memory_kills import memory_kills
 from vanidl.record.recorder import AUTO, ENDED, TRACERS, Tracer
 from vanidl.record.run_record import run_record
 from vanidl.record.source_lines import keep_source_lines
+from vanidl.record.spool import Spool
 from vanidl.record.states import Sampler, sampling
 from vanidl.record.steps import Replay
 from vanidl.record.watch import Watch
@@ -65,6 +65,7 @@ def record(
     profile_steps: int | None = None,
     replay: Replay | None = None,
     keep_free_nbytes: int = FLOOR_NBYTES,
+    in_place: bool = False,
     tell: Callable[[str], None] | None = None,
 ) -> Recorded:
     """Runs a command under a tracer; `folder`, which must be new or empty, is a RUN then.
@@ -76,7 +77,8 @@ def record(
     are known, as `MODULE:NAME`. With `profile_steps` PyTorch's profiler is switched on for so many
     of them, in the processes that train. With `replay` batches come from memory after a warm-up:
     the run is no training, and its record says so. Where the disk of RUN
-    has less than `keep_free_nbytes` free, recording stops, and the record says so. `tell` gets,
+    has less than `keep_free_nbytes` free, recording stops, and the record says so. A RUN on a FUSE
+    file system is recorded elsewhere and moved there in the end, unless `in_place`. `tell` gets,
     before the command starts, a sentence on what the tracer can do to it, if there is one.
 
     Raises:
@@ -84,9 +86,12 @@ def record(
             profile without steps.
         InputError: the tracer is not here.
         CommandError: the command cannot be started.
+        VanidlError: the storage of `folder` does not answer.
     """
     _refuse_misuse(command, profile_steps, events, with_steps=with_steps)
-    root = _new_folder(Path(folder).absolute())
+    whole = Path(os.path.abspath(folder))  # noqa: PTH100 - resolving would look it up
+    spool = Spool.of(whole, command, in_place=in_place)
+    root = spool.folder
     chosen = _tracer(tracer, root, darshan_lib)
     if events is not None:
         chosen = replace(chosen, environment={**chosen.environment, own.EVENTS: str(events)})
@@ -99,7 +104,7 @@ def record(
     if chosen.harm and tell is not None:
         tell(chosen.harm)
     with (
-        _without_traces_of_none(root),
+        _without_traces_of_none(spool),
         sampling(root, wanted=with_steps and not space.stopped_ns) as sampler,
         passed_on() as signals,
         sign_of_life(root, lambda: _look(space, sampler, memory)),
@@ -127,7 +132,16 @@ def record(
     said = (result.stopped, *said) if result.stopped else said
     if tracer == AUTO and chosen.name == no_tracer.NAME:
         said = (*said, *chosen.remarks)
-    return Recorded(root, ended.exit_status, chosen.name, ended.cpu_s, result, problem, said)
+    not_moved = spool.hand_over()
+    return Recorded(
+        root if not_moved else spool.run,
+        ended.exit_status,
+        chosen.name,
+        ended.cpu_s,
+        result,
+        not_moved or problem,
+        said,
+    )
 
 
 def _look(space: FreeSpace, sampler: Sampler | None, memory: MemoryLooks) -> None:
@@ -197,23 +211,13 @@ def _kept(path: Path, result: RunRecord) -> str:
     return ""
 
 
-def _new_folder(root: Path) -> Path:
-    if root.exists() and (not root.is_dir() or any(root.iterdir())):
-        raise UsageError(
-            f"record: expected a new or empty folder, found {root} in use; name another, and put "
-            "vanidl record before a launcher, not behind it."
-        )
-    root.mkdir(parents=True, exist_ok=True)
-    return root
-
-
 @contextmanager
-def _without_traces_of_none(root: Path) -> Iterator[None]:
+def _without_traces_of_none(spool: Spool) -> Iterator[None]:
     """Where the command cannot be started, nothing stays: the folder is empty, or gone."""
     try:
         yield
     except CommandError:
-        shutil.rmtree(root, ignore_errors=True)
+        spool.drop()
         raise
 
 

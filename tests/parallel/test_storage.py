@@ -1,0 +1,142 @@
+"""Storage that may never answer is known by its mount, and is never waited for without end."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from vanidl.errors import VanidlError
+from vanidl.parallel import storage, supervised
+
+MOUNTS = """\
+22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/root rw
+23 22 0:40 / {0}/fuse rw - fuse.sshfs host: rw
+24 22 0:41 / {0}/a\\040b rw shared:2 master:1 - nfs4 server:/x rw
+25 22 0:42 / {0}/own rw - tmpfs none rw
+26 22 0:43 / {0}/twice rw - lustre server rw
+27 22 0:44 / {0}/twice rw - xfs /dev/sdb rw
+"""
+
+
+@pytest.fixture
+def mounts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> storage.RemoteMounts:
+    """A machine with such mounts below the folder of the test."""
+    (tmp_path / "mountinfo").write_text(MOUNTS.format(tmp_path))
+    monkeypatch.setattr(storage, "_MOUNTS", tmp_path / "mountinfo")
+    return storage.RemoteMounts()
+
+
+def test_a_path_is_of_the_mount_from_elsewhere_that_holds_it(tmp_path: Path, mounts) -> None:
+    (tmp_path / "own").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "fuse" / "inner")
+    (tmp_path / "own" / "up").symlink_to("../link")
+    (tmp_path / "round").symlink_to("round")
+    for path, mount in {
+        "fuse": "fuse", "fuse/x/y": "fuse", "fuseless": "", "a b/c": "a b", "own/x": "",
+        "twice/x": "", "link": "fuse", "link/z": "fuse", "own/up/q": "fuse",
+        "own/../fuse/x": "fuse", "round/x": "", "nothing/here": "",
+    }.items():  # fmt: skip
+        assert mounts.of(str(tmp_path / path)) == (mount and str(tmp_path / mount)), path
+    assert mounts.is_fuse(str(tmp_path / "fuse"))
+    assert not mounts.is_fuse(str(tmp_path / "a b"))
+
+
+def test_a_child_that_is_asked_answers_or_is_left_behind(monkeypatch) -> None:
+    assert storage.ask(lambda _: b"..it") == b"..it"
+    assert storage.ask(lambda goes_on: goes_on() or b"") == b""
+
+    def denied(_: object) -> bytes:
+        raise OSError(errno.EDQUOT, "in other words")
+
+    with pytest.raises(OSError, match=os.strerror(errno.EDQUOT)):
+        storage.ask(denied)
+    monkeypatch.setattr(storage, "ANSWER_S", 0.1)
+    assert storage.ask(lambda _: time.sleep(600) or b"") is None
+    os.waitpid(-1, 0)  # it was ended
+
+
+def test_a_question_is_answered_by_any_word_of_the_system(tmp_path: Path) -> None:
+    question = storage.Question([str(tmp_path), str(tmp_path / "nothing")])
+    while not question.is_answered():
+        time.sleep(0.01)
+    assert not question.is_overdue
+
+
+class Clock:
+    """Time that goes on as the test says, and a child that does as it says."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now_s, self.ticks, self.waits, self.answers = 0.0, 0, False, True
+        clock = self
+
+        class Asked:
+            def __init__(self, paths: object) -> None:
+                self.began_s = clock.now_s
+
+            def is_answered(self) -> bool:
+                return clock.answers
+
+            @property
+            def is_overdue(self) -> bool:
+                return not clock.answers and clock.now_s - self.began_s > storage.ANSWER_S
+
+        monkeypatch.setattr(supervised.time, "monotonic", lambda: self.now_s)
+        monkeypatch.setattr(supervised, "Question", Asked)
+        monkeypatch.setattr(supervised, "descendants", lambda _: [1])
+        monkeypatch.setattr(supervised, "processor_ticks", lambda _: self.ticks)
+        monkeypatch.setattr(supervised, "waits_for_storage", lambda _: self.waits)
+        self.storage = supervised._Storage(1, {"/m/RUN": "/m"})
+
+    def goes_on(self, seconds: float) -> None:
+        """So long, with a look every fifth of a second."""
+        for _ in range(round(seconds * 5)):
+            self.now_s += 0.2
+            self.storage.look()
+
+
+def test_storage_that_answers_is_waited_for(monkeypatch, capfd) -> None:
+    clock = Clock(monkeypatch)
+    clock.goes_on(100)  # nothing of the child waits
+    clock.waits = True
+    for _ in range(20):
+        clock.ticks += 1
+        clock.goes_on(7)
+    assert capfd.readouterr().err == ""
+
+
+def test_storage_that_answers_nothing_is_named_within_ten_seconds(monkeypatch) -> None:
+    clock = Clock(monkeypatch)
+    clock.goes_on(50)
+    clock.answers = False
+    with pytest.raises(VanidlError, match=r"/m/RUN: .* none at /m for 8 s"):
+        clock.goes_on(10)
+
+
+def test_one_read_that_is_not_answered_is_named_and_given_up(monkeypatch, capfd) -> None:
+    clock = Clock(monkeypatch)
+    clock.waits = True
+    clock.goes_on(10)
+    assert capfd.readouterr().err.startswith("vanidl: /m: no answer to a read or write for 8 s")
+    clock.goes_on(15)
+    with pytest.raises(VanidlError, match="waited 30 s"):
+        clock.goes_on(10)
+    assert capfd.readouterr().err == ""  # it is said once
+
+
+def test_what_a_process_started_is_found_with_its_time() -> None:
+    child = os.fork()
+    if child == 0:
+        signal.pause()
+    try:
+        assert child in storage.descendants(os.getpid())
+        assert storage.processor_ticks([os.getpid()]) > 0
+        assert storage.processor_ticks([2**30]) == 0
+        assert not storage.waits_for_storage([child])
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
