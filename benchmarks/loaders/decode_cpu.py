@@ -30,8 +30,8 @@ from numpy.typing import NDArray
 
 from benchmarks.measure import interleaved, medians, wall_s
 from vanidl_loaders.decoders import CosmoFlow, DeepCam, decode_batch, encode, open_sample
+from vanidl_loaders.decoders.accuracy import sample_errors
 from vanidl_loaders.decoders.coding import ARRAY
-from vanidl_loaders.decoders.report import sample_errors
 from vanidl_loaders.decoders.threads import cores
 from vanidl_loaders.workloads import find_workload
 

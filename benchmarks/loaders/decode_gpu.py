@@ -49,8 +49,14 @@ from vanidl_loaders.decoders.coding import Codec
 from vanidl_loaders.decoders.container import Encoded, pack
 from vanidl_loaders.decoders.kernels import find_kernel
 from vanidl_loaders.decoders.on_device import Verdict, read_batch
-from vanidl_loaders.decoders.ring import CudaTransfer, HostTransfer, Ring
-from vanidl_loaders.decoders.staging import HostBuffer, Staged, stage
+from vanidl_loaders.decoders.staging import (
+    CudaTransfer,
+    HostBuffer,
+    HostTransfer,
+    Ring,
+    Staged,
+    stage,
+)
 from vanidl_loaders.errors import LoadersError
 from vanidl_loaders.workloads import find_workload
 

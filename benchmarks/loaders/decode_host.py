@@ -27,8 +27,7 @@ from vanidl_loaders.decoders import open_sample
 from vanidl_loaders.decoders.folders import encode_folder, sample_path
 from vanidl_loaders.decoders.kernels import find_kernel
 from vanidl_loaders.decoders.on_device import read_batch
-from vanidl_loaders.decoders.reading import read_containers
-from vanidl_loaders.decoders.staging import HostBuffer, stage
+from vanidl_loaders.decoders.staging import HostBuffer, read_containers, stage
 from vanidl_loaders.workloads import find_workload
 from vanidl_loaders.workloads.making import make
 

@@ -55,8 +55,8 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _folder(options: argparse.Namespace) -> int:
+    from ..decoders.deepcam import FORMAT
     from ..decoders.folders import encode_folder
-    from ..decoders.lines import FORMAT
 
     chosen = ("codec", "channels", "normalise", "mode", "stats")
     settings = " ".join(f"{name}={getattr(options, name)}" for name in chosen)

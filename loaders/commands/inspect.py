@@ -50,7 +50,7 @@ def _described(encoded: Encoded) -> dict[str, Any]:
     from dataclasses import asdict
 
     from ..decoders import DeepCam
-    from ..decoders.report import channel_values
+    from ..decoders.accuracy import channel_values
 
     lossy = encoded.codec == DeepCam.NAME
     return {
@@ -68,8 +68,8 @@ def _described(encoded: Encoded) -> dict[str, Any]:
 def _errors(content: bytes, original: str) -> dict[str, list[dict[str, Any]]]:
     from dataclasses import asdict
 
+    from ..decoders.accuracy import sample_errors
     from ..decoders.convert import read_sample
-    from ..decoders.report import sample_errors
 
     found = sample_errors(content, read_sample(original))
     return {name: [asdict(each) for each in channels] for name, channels in found.items()}

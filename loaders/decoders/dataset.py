@@ -29,9 +29,7 @@ from ..loader.options import declare_decoded
 from ..loader.stats import Counts
 from .coding import decode_batch, open_sample
 from .folders import ENCODED, sample_path
-from .reading import read_containers
-from .ring import Copied, CudaTransfer, Ring, Transfer
-from .staging import HostBuffer
+from .staging import Copy, CudaTransfer, HostBuffer, Ring, Transfer, read_containers
 
 if TYPE_CHECKING:
     from .on_device import StagedBatch, Verdict
@@ -177,7 +175,7 @@ class DecodedLoader(EpochLoader):
         for ids, (nbytes, batch) in zip(batches, decoded, strict=True):
             yield self._counted(ids, nbytes) | batch
 
-    def _begin(self, ids: Sequence[int], transfer: Transfer) -> tuple[StagedBatch, Copied]:
+    def _begin(self, ids: Sequence[int], transfer: Transfer) -> tuple[StagedBatch, Copy]:
         """Runs in a thread: reads a batch and begins its copy to the device."""
         from .on_device import read_batch
 
@@ -192,7 +190,7 @@ class DecodedLoader(EpochLoader):
     def _from_device(
         self,
         batches: Sequence[Sequence[int]],
-        begun: Iterator[tuple[StagedBatch, Copied]],
+        begun: Iterator[tuple[StagedBatch, Copy]],
         device: torch.device,
     ) -> Generator[Batch, None, None]:
         from .on_device import Verdict

@@ -21,8 +21,7 @@ from ..errors import InputError
 from .coding import Codec, codec_for, encode_sample
 from .convert import FORMATS, Arrays, read_sample
 from .cosmoflow import CosmoFlow
-from .deepcam import DeepCam
-from .lines import FORMAT
+from .deepcam import FORMAT, DeepCam
 from .threads import cores
 
 SUFFIX = ".vdl"

@@ -19,9 +19,7 @@ from ..loader.loader import Batch
 from .coding import require_alike, require_known
 from .container import Opened, Spec, unpack_unchecked
 from .kernels import Kernel, find_checksum, find_kernel
-from .reading import read_containers
-from .ring import Copied
-from .staging import HostBuffer, Staged, stage
+from .staging import Copy, HostBuffer, Staged, read_containers, stage
 
 NAMED_MOST = 10
 """Samples that an error names."""
@@ -58,9 +56,9 @@ class StagedBatch:
     bodies: Staged
     arrays: Mapping[str, StagedArray]
 
-    def decode(self, copied: Copied, bad: torch.Tensor) -> Batch:
+    def decode(self, copied: Copy, bad: torch.Tensor) -> Batch:
         """The arrays, soon on the device; `bad` as from `Verdict.of`."""
-        copied.order()
+        copied.wait_for_copy()
         find_checksum().launch(self.bodies.within(copied.bytes), bad[0])
         return {name: each.decode(copied.bytes, bad[1]) for name, each in self.arrays.items()}
 

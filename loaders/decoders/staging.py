@@ -1,21 +1,30 @@
 """The samples of a batch in one host buffer, so that one copy takes them to the device.
 
-Containers are read straight into the buffer and stay where they lie: what a kernel needs to know
-is an index per array, (samples, columns) int64, each column the offset of a section in bytes, or
-a number. What is not in the buffer yet (indices, what the host derives) is put behind the rest.
-Everything begins at a multiple of 64 bytes.
+Containers are read straight into the buffer (the read itself writes the bytes, once) and stay
+where they lie: what a kernel needs to know is an index per array, (samples, columns) int64, each
+column the offset of a section in bytes, or a number. What is not in the buffer yet (indices, what
+the host derives) is put behind the rest. Everything begins at a multiple of 64 bytes.
+
+Buffers are used in turn, from a `Ring`: read into, copied to the device, read into again. A buffer
+is handed out only when the copy out of it has ended. Where nothing is copied away (the CPU
+decodes), it is given back when the batch has been decoded.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+import queue
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from ..data.pread import read_into
+from ..errors import InputError
 from .container import ALIGNMENT, damaged
 
 Column = NDArray[Any] | int
@@ -29,7 +38,7 @@ class HostBuffer:
 
     def __init__(self, *, pin_memory: bool = False) -> None:
         self._pin_memory = pin_memory
-        self._memory = self._allocated(0)
+        self._memory = self._allocate(0)
         self._former = list[torch.Tensor]()
         self.end = 0
         """Bytes in use."""
@@ -52,9 +61,9 @@ class HostBuffer:
 
     def make_room(self, sizes: Sequence[int]) -> None:
         """Memory for so many bytes each. What was in use stays, maybe elsewhere."""
-        needed = self.end + sum(map(_rounded, sizes))
+        needed = self.end + sum(map(_round_up, sizes))
         if needed > len(self._memory):
-            grown = self._allocated(needed + needed // SPARE)
+            grown = self._allocate(needed + needed // SPARE)
             grown[: self.end] = self._memory[: self.end]
             self._former.append(self._memory)
             self._memory = grown
@@ -62,7 +71,7 @@ class HostBuffer:
     def reserve(self, nbytes: int) -> int:
         """Bytes that are now in use; where they begin."""
         self.make_room([nbytes])
-        begin, self.end = self.end, self.end + _rounded(nbytes)
+        begin, self.end = self.end, self.end + _round_up(nbytes)
         return begin
 
     def offset_of(self, section: NDArray[Any]) -> int | None:
@@ -75,7 +84,7 @@ class HostBuffer:
                 return at
         return None
 
-    def _allocated(self, nbytes: int) -> torch.Tensor:
+    def _allocate(self, nbytes: int) -> torch.Tensor:
         return torch.empty(nbytes, dtype=torch.uint8, pin_memory=self._pin_memory)
 
 
@@ -146,5 +155,146 @@ def _append(buffer: HostBuffer, array: NDArray[Any]) -> int:
     return at
 
 
-def _rounded(nbytes: int) -> int:
+def _round_up(nbytes: int) -> int:
     return -(-nbytes // ALIGNMENT) * ALIGNMENT
+
+
+class Copy(Protocol):
+    """A copy to the device that was begun, maybe ended."""
+
+    @property
+    def bytes(self) -> torch.Tensor:
+        """The bytes on the device, for work that comes behind `wait_for_copy`."""
+
+    def wait_for_copy(self) -> None:
+        """What is launched from now on runs behind the copy. Does not wait."""
+
+    def synchronize(self) -> None:
+        """Waits for the end of the copy."""
+
+
+class Transfer(Protocol):
+    """How bytes get to a device."""
+
+    device: torch.device
+
+    def begin(self, host: torch.Tensor) -> Copy:
+        """Begins to copy."""
+
+
+class Ring:
+    """Buffers for so many batches; each is with at most one reader, or on its way."""
+
+    def __init__(self, buffers: int, *, pin_memory: bool = False) -> None:
+        self._free: queue.SimpleQueue[tuple[HostBuffer, Copy | None]] = queue.SimpleQueue()
+        for _ in range(buffers):
+            self._free.put((HostBuffer(pin_memory=pin_memory), None))
+
+    def take(self) -> HostBuffer:
+        """An empty buffer; waits until one is free, and until the copy out of it has ended."""
+        buffer, copied = self._free.get()
+        if copied is not None:
+            copied.synchronize()
+        buffer.clear()
+        return buffer
+
+    def give_back(self, buffer: HostBuffer, copied: Copy | None = None) -> None:
+        """The buffer may be used again, behind the end of the copy."""
+        self._free.put((buffer, copied))
+
+
+class CudaTransfer:
+    """Copies on a stream of their own, beside the kernels of the current stream."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+        self._stream = torch.cuda.Stream(device)
+
+    def begin(self, host: torch.Tensor) -> Copy:
+        """Begins to copy from page-locked memory."""
+        with torch.cuda.stream(self._stream):
+            held = host.to(self.device, non_blocking=True)
+            ended = torch.cuda.Event(blocking=True)  # whoever waits sleeps
+            ended.record(self._stream)
+        return _OnStream(held, ended)
+
+
+class _OnStream:
+    def __init__(self, held: torch.Tensor, ended: torch.cuda.Event) -> None:
+        self.bytes, self._ended = held, ended
+
+    def wait_for_copy(self) -> None:
+        """The current stream goes on behind the copy, and its memory is kept until then."""
+        stream = torch.cuda.current_stream(self.bytes.device)
+        stream.wait_event(self._ended)
+        self.bytes.record_stream(stream)
+
+    def synchronize(self) -> None:
+        """The calling thread waits for the copy."""
+        self._ended.synchronize()
+
+
+class HostTransfer:
+    """To the CPU as the device, where kernels run in Triton's interpreter: a plain copy."""
+
+    device = torch.device("cpu")
+
+    def begin(self, host: torch.Tensor) -> Copy:
+        """Copies."""
+        return _OnHost(host.clone())
+
+
+class _OnHost:
+    def __init__(self, held: torch.Tensor) -> None:
+        self.bytes = held
+
+    def wait_for_copy(self) -> None:
+        """Nothing: the copy has ended."""
+
+    def synchronize(self) -> None:
+        """Nothing: the copy has ended."""
+
+
+T = TypeVar("T")
+
+
+def read_containers(
+    paths: Sequence[Path], buffer: HostBuffer, open_container: Callable[[memoryview], T]
+) -> tuple[list[T], int]:
+    """What `open_container` makes of the bytes of each container, and how many bytes there are.
+
+    Raises:
+        InputError: A container is missing, cannot be read, or is damaged; it names the file.
+    """
+    # Room for all of them at once: a buffer that grows is copied.
+    try:
+        buffer.make_room([path.stat().st_size for path in paths])
+    except OSError as error:
+        raise InputError(
+            f"expected a container {error.filename}, found: {error.strerror}; go on with "
+            "python -m vanidl_loaders encode"
+        ) from error
+
+    # Where each begins in the buffer, and its bytes; a container may have been replaced since.
+    places = []
+    for path in paths:
+        try:
+            with path.open("rb", buffering=0) as file:
+                nbytes = os.fstat(file.fileno()).st_size
+                begin = buffer.reserve(nbytes)
+                read_into(file.fileno(), buffer.bytes.data[begin : begin + nbytes], 0)
+        except OSError as error:
+            raise InputError(f"expected to read {path}, found: {error.strerror}") from error
+        places.append((begin, nbytes))
+
+    # Opened behind the last read: the buffer grows no more, so views of it stay valid.
+    memory = buffer.bytes.data
+
+    def open_named(path: Path, begin: int, nbytes: int) -> T:
+        try:
+            return open_container(memory[begin : begin + nbytes])
+        except InputError as error:
+            raise InputError(f"{path}: {error}") from error
+
+    containers = [open_named(path, *place) for path, place in zip(paths, places, strict=True)]
+    return containers, sum(nbytes for _, nbytes in places)

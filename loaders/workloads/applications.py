@@ -36,7 +36,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..decoders.tfrecord import write_records
+from ..decoders.convert import write_records
 
 if TYPE_CHECKING:
     import torch

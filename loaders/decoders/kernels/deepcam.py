@@ -20,8 +20,8 @@ import triton
 import triton.language as tl
 
 from ..container import Encoded
+from ..deepcam import LineSections, Units
 from ..deltas import HEAD, UNITS
-from ..lines import LineSections, Units
 from ..staging import Column, Staged
 
 LINES = 64 if triton.knobs.runtime.interpret else 4

@@ -15,9 +15,16 @@ from hypothesis import strategies as st
 
 from tests.makers.event_files import crc32c
 from vanidl_loaders.decoders.container import Spec
-from vanidl_loaders.decoders.convert import FORMATS, read_sample, read_samples, write_sample
-from vanidl_loaders.decoders.proto import example, parse_example
-from vanidl_loaders.decoders.tfrecord import read_records, write_records
+from vanidl_loaders.decoders.convert import (
+    FORMATS,
+    make_example,
+    parse_example,
+    read_records,
+    read_sample,
+    read_samples,
+    write_records,
+    write_sample,
+)
 from vanidl_loaders.errors import InputError, UsageError
 
 ARRAYS = {
@@ -78,7 +85,7 @@ def test_a_cut_or_damaged_record_raises(tmp_path, suffix):
     )
 )
 def test_an_example_comes_back(features):
-    found = parse_example(example(features))
+    found = parse_example(make_example(features))
     assert list(found) == list(features)
     for name, feature in features.items():
         assert np.array_equal(
@@ -130,20 +137,20 @@ def test_cosmoflows_own_records_are_read(tmp_path):
     """Raw int16 without a shape, as in the public TFRecords."""
     counts = np.arange(4 * 4 * 4 * 4, dtype=np.int16).reshape(4, 4, 4, 4)
     features = {"x": counts.tobytes(), "y": np.array([1, 2, 3, 4], np.float32)}
-    write_records(tmp_path / "c.tfrecord.gz", [example(features)])
+    write_records(tmp_path / "c.tfrecord.gz", [make_example(features)])
     assert np.array_equal(read_sample(tmp_path / "c.tfrecord.gz")["x"], counts)
     flat = read_sample(tmp_path / "c.tfrecord.gz", Spec((256,), "<i2"))
     assert np.array_equal(flat["x"], counts.reshape(-1))
     with pytest.raises(InputError, match="--shape"):
         read_sample(tmp_path / "c.tfrecord.gz", Spec((255,), "<i2"))
-    write_records(tmp_path / "d.tfrecord", [example({"x": b"abc"})])
+    write_records(tmp_path / "d.tfrecord", [make_example({"x": b"abc"})])
     with pytest.raises(InputError, match="--shape"):
         read_sample(tmp_path / "d.tfrecord")
 
 
 def test_several_records_are_several_samples(tmp_path):
     path = tmp_path / "m.tfrecord"
-    write_records(path, [example({"y": np.array([n], np.float32)}) for n in range(3)])
+    write_records(path, [make_example({"y": np.array([n], np.float32)}) for n in range(3)])
     assert [s["y"].tolist() for s in read_samples(path)] == [[0], [1], [2]]
     with pytest.raises(InputError, match="several"):
         read_sample(path)
@@ -165,6 +172,6 @@ def test_bad_files_are_refused(tmp_path):
     with pytest.raises(UsageError, match="suffix"):
         write_sample(tmp_path / "b.txt", ARRAYS)
     bad = {"x": b"ab", "x/shape": np.array([2]), "x/dtype": b"|O"}
-    write_records(tmp_path / "b.tfrecord", [example(bad)])
+    write_records(tmp_path / "b.tfrecord", [make_example(bad)])
     with pytest.raises(InputError, match="shape of numbers"):
         read_sample(tmp_path / "b.tfrecord")

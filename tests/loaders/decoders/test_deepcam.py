@@ -12,11 +12,10 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from vanidl_loaders.decoders import DeepCam, decode, decode_batch, encode, open_sample
+from vanidl_loaders.decoders.accuracy import channel_values, errors, sample_errors
 from vanidl_loaders.decoders.container import pack, unpack
-from vanidl_loaders.decoders.deepcam import decode_lines
+from vanidl_loaders.decoders.deepcam import LineSections, decode_lines
 from vanidl_loaders.decoders.deltas import HEAD, LARGEST, NEAREST, UNITS, to_half
-from vanidl_loaders.decoders.lines import LineSections
-from vanidl_loaders.decoders.report import channel_values, errors, sample_errors
 from vanidl_loaders.errors import InputError, UsageError
 
 FIRST = DeepCam(channels="first")

@@ -15,8 +15,7 @@ from vanidl_loaders.decoders.container import pack
 from vanidl_loaders.decoders.dataset import DecodedLoader
 from vanidl_loaders.decoders.folders import sample_path, write_whole
 from vanidl_loaders.decoders.on_device import Verdict, read_batch
-from vanidl_loaders.decoders.ring import HostTransfer, Ring
-from vanidl_loaders.decoders.staging import HostBuffer
+from vanidl_loaders.decoders.staging import HostBuffer, HostTransfer, Ring
 from vanidl_loaders.errors import InputError
 from vanidl_loaders.loader.loader import Settings
 
