@@ -274,9 +274,9 @@ def show(where: str, results: dict[str, Result], samples: int, bytes_per_s: floa
 def counted(samples: int) -> None:
     """Loads of an epoch under every policy, and what the order of epochs is worth."""
     from vanidl_loaders.scheduled import PlanSettings, make_plan
-    from vanidl_loaders.scheduled.epochs import ORDERS
+    from vanidl_loaders.scheduled.epoch_orders import ORDERS
+    from vanidl_loaders.scheduled.plan import measure_costs
     from vanidl_loaders.scheduled.policies import POLICIES
-    from vanidl_loaders.scheduled.report import report
 
     def settings(order: str = "shuffle") -> PlanSettings:
         return PlanSettings(
@@ -287,7 +287,7 @@ def counted(samples: int) -> None:
     for name, policy in POLICIES.items():
         print(f"  {name:<16}{float(np.mean(policy(settings())[1:])):9.1f}")
     for order in ORDERS:
-        plan = report(make_plan(settings(order)))
+        plan = measure_costs(make_plan(settings(order)))
         print(f"  planned, epochs in order {order:<8}{plan.loads_per_epoch:9.1f}")
 
 

@@ -35,9 +35,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Prints the counts of the plan; exit status 0."""
-    from ..scheduled.plan import make_plan
+    from ..scheduled.plan import make_plan, measure_costs
     from ..scheduled.plan_settings import PlanSettings
-    from ..scheduled.report import report
 
     settings = PlanSettings(
         samples=options.samples,
@@ -55,7 +54,7 @@ def run(options: argparse.Namespace) -> int:
         exchange=options.node_exchange,
     )
     plan = make_plan(settings)
-    counts = asdict(report(plan, most_gap=options.gap))
+    counts = asdict(measure_costs(plan, most_gap=options.gap))
     if options.output:
         plan.save(Path(options.output))
     render = json.dumps(counts, indent=2) if options.json else _text(counts)

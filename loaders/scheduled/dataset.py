@@ -31,10 +31,9 @@ from ..errors import UsageError
 from ..loader.loader import WEIGHT, Batch
 from ..loader.position import Position
 from ..loader.stats import Counts, Stats
-from .counts import StageCounts
 from .plan import Plan
 from .stage import Stage
-from .stage_settings import StageSettings
+from .stage_settings import StageCounts, StageSettings
 from .steps import rank_steps
 
 T = TypeVar("T")

@@ -1,27 +1,232 @@
-"""Samples that other nodes send: asked for by a rank, one connection to each other node."""
+"""Samples that nodes send each other, one connection from a rank to each other node.
+
+Whether they do is decided by measured speeds (`decide_exchange`), and ranks connect
+(`connect_nodes`). `Exchange` asks the other nodes. `Serving` answers them, in the first process of
+a node: with samples of its buffer, and those that it is to read for them. A place of the buffer is
+written once and never given to another sample, so what is marked filled is valid for the whole run
+and needs neither versions nor locks. What is not filled is read from storage then, straight into
+its place. A sample that no buffer holds is read and sent.
+"""
 
 from __future__ import annotations
 
+import struct
 import threading
+import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
+from typing import Any
 
+import google_crc32c
 import numpy as np
 from numpy.typing import NDArray
 
-from ..data.coalesced import Target
+from ..data.coalesced import MEASURED_SHARE, Target, open_reads
+from ..data.pool import ReadThreads
 from ..data.pread import ReadTotals
 from ..data.samples import SampleSet
-from ..errors import InputError, UsageError
-from .node import NodeMemory
+from ..errors import InputError, LoadersError, UsageError
+from ..loader.stats import Counts
+from ..ranks.agreement import Attempt
+from ..ranks.connections import Door, connect, job_token
+from ..ranks.messages import Transport
+from .buffer import Memory, NodeMemory, new_memory
+from .plan import Plan
 from .plan_settings import PlanSettings
-from .serving import FAILED, GOODBYE, HEADER, HELD, REQUEST, Serving, checksum
+from .shared_plan import places
+from .stage_settings import StageCounts
 
-Int64Array = NDArray[np.int64]
+EXCHANGES = ("auto", "on", "off")
+"""auto: where a sample comes from another node faster than from storage."""
 EXCHANGE_TIMEOUT_S = 60.0
 """Longest wait for another node, where no option says."""
+MOST_PROBE_NBYTES = 4 << 20
+_PROBES, _PROBE_TIMEOUT_S = 3, 60.0
+REQUEST = struct.Struct("<qq")
+"""The epoch, and how many ids follow it."""
+HEADER = struct.Struct("<qIB")
+"""The id, CRC-32C of id and arrays, where it came from; then the arrays of all fields."""
+HELD, READ, FAILED = range(3)
+"""From the buffer, from storage; instead of a sample: why it could not be read."""
+GOODBYE = b""
+"""The node has ended in order: it sends nothing any more."""
+Int64Array = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Speeds:
+    """Seconds of one sample, the slowest from another node and the fastest from storage.
+
+    Attributes:
+        network_s: Over all ranks.
+        storage_s: Over the nodes.
+        measured: What this rank read for it.
+    """
+
+    network_s: float
+    storage_s: float
+    measured: ReadTotals
+
+    @property
+    def pays(self) -> bool:
+        """True where every node gets samples from others faster than any from storage."""
+        return self.network_s < self.storage_s
+
+
+def decide_exchange(
+    choice: str,
+    transport: Transport,
+    samples: SampleSet,
+    node_ranks: int,
+    saved: PlanSettings | None,
+) -> tuple[bool, ReadTotals]:
+    """Whether nodes exchange samples, the same on every rank, and what was read to find out.
+
+    Args:
+        choice: Of `EXCHANGES`.
+        transport: Between all ranks; alone where nothing connects them.
+        samples: What they would send.
+        node_ranks: Ranks of a node.
+        saved: The settings of a saved plan, which decide where they are given.
+
+    Raises:
+        UsageError: They are to, and are not connected; or the saved plan is another.
+    """
+    ranks, nothing = transport.world.ranks, ReadTotals()
+    if saved is not None and choice not in ("auto", "on" if saved.exchange else "off"):
+        raise UsageError(
+            f"expected --node-exchange {'on' if saved.exchange else 'off'} for this plan, found "
+            f"{choice}: leave the option out, or plan again"
+        )
+    if choice == "on" and ranks > 1 and not transport.connected:
+        raise UsageError(
+            "expected connected ranks for --node-exchange on, found none: start them with "
+            "torchrun or mpiexec, without --node-buffer no"
+        )
+    if choice == "off" or not transport.connected or ranks == node_ranks:
+        return False, nothing
+    if saved is not None:
+        return saved.exchange, nothing
+    if choice == "on":
+        return True, nothing
+    speeds = measure_speeds(transport, samples, node_ranks)
+    return speeds.pays, speeds.measured
+
+
+def measure_speeds(transport: Transport, samples: SampleSet, node_ranks: int) -> Speeds:
+    """What a sample takes from the next node, and from storage; every rank calls it.
+
+    Raises:
+        InputError: A rank cannot read.
+    """
+    own, read, done = transport.world.rank, np.inf, ReadTotals()
+    with Attempt() as reading:
+        if own % node_ranks == 0:
+            read, done = _time_storage(samples, len(samples) // transport.world.ranks)
+    reading.agree(transport)
+    every = transport.gather((_time_network(transport, samples.sample_nbytes, node_ranks), read))
+    network, storage = zip(*every, strict=True)
+    return Speeds(max(network), min(storage), done)
+
+
+def _time_network(transport: Transport, nbytes: int, node_ranks: int) -> float:
+    """Seconds of a sample to the next node and from the one before, all at once; infinite: none."""
+    rank, ranks = transport.world.rank, transport.world.ranks
+    probe = max(1, min(nbytes, MOST_PROBE_NBYTES))
+    outgoing, incoming = np.zeros(probe, np.uint8), np.empty(probe, np.uint8)
+    to, source = (rank + node_ranks) % ranks, (rank - node_ranks) % ranks
+    seconds = list[float]()
+    for _ in range(_PROBES):  # the first connects
+        begin = time.perf_counter()
+        try:
+            transport.start([(to, outgoing)], [(source, incoming)]).wait(_PROBE_TIMEOUT_S)
+        except TimeoutError:
+            return np.inf
+        seconds.append(time.perf_counter() - begin)
+    return min(seconds) * max(nbytes, 1) / probe
+
+
+def _time_storage(samples: SampleSet, share: int) -> tuple[float, ReadTotals]:
+    """Seconds of a sample from storage, and what was read for that."""
+    reads = open_reads(samples, gap=None, threads=1, share=share)
+    try:
+        reads.covered(np.empty(0, np.int64))  # measures, where samples are rows
+        if reads.speed is not None:
+            speed = reads.speed
+            return speed.latency_s + samples.sample_nbytes / speed.bytes_per_s, reads.measured
+
+        # Where they are files of their own, a few are read.
+        probes = max(1, min(_PROBES, int(share * MEASURED_SHARE)))
+        ids = np.linspace(0, len(samples) - 1, probes).astype(np.int64)
+        rows, seconds, done = new_memory(samples, 1), list[float](), ReadTotals()
+        for sample in np.unique(ids):
+            begin = time.perf_counter()
+            for task in reads.tasks(
+                np.array([sample]), np.empty(0, np.int64), lambda name, _: rows[name][0, ...]
+            ):
+                done += task()
+            seconds.append(time.perf_counter() - begin)
+        return float(np.median(seconds)), done
+    finally:
+        reads.close()
+
+
+@dataclass(frozen=True)
+class ExchangeLimits:
+    """Reads for other nodes under way at once, and the longest wait for one of them."""
+
+    threads: int
+    timeout_s: float
+
+
+def connect_nodes(
+    transport: Transport,
+    samples: SampleSet,
+    plan: Plan,
+    memory: NodeMemory,
+    limits: ExchangeLimits,
+    measured: ReadTotals,
+) -> Exchange:
+    """The connections of this rank to all other nodes; every rank calls it.
+
+    Args:
+        transport: Between all ranks.
+        samples: What they send.
+        plan: Of nodes that exchange.
+        memory: Of this rank's node.
+        limits: Of what is read and waited for.
+        measured: What this rank read to decide on exchanging.
+
+    Raises:
+        InputError: A node cannot be reached.
+    """
+    rank, settings = transport.world.rank, plan.settings
+    node, token, serving = settings.node(rank), job_token(transport), None
+
+    # The first rank of each node opens its door.
+    with Attempt() as opening:
+        if rank % settings.node_ranks == 0:
+            place = memory.shared.place if memory.shared else places(plan, node)
+            own = _derive_token(token, node)
+            serving = Serving(samples, memory, place, own, limits.threads, limits.timeout_s)
+    opening.agree(transport)
+
+    # Every rank connects to the doors of the other nodes.
+    listening = transport.gather(serving.address if serving else None)
+    peers: dict[int, Connection] = {}
+    with Attempt() as connecting:
+        for other, address in enumerate(listening[:: settings.node_ranks]):
+            if other != node:
+                peers[other] = connect(address, _derive_token(token, other), limits.timeout_s)
+    connecting.agree(transport)
+    return Exchange(samples, peers, limits.timeout_s, serving, measured)
+
+
+def _derive_token(token: bytes, node: int) -> bytes:
+    """What another node's door does not open to."""
+    return token + node.to_bytes(4, "little")
 
 
 @dataclass
@@ -93,7 +298,7 @@ class Exchange:
             InputError: The node is gone or silent, cannot read a sample, or sent another.
         """
         with self._locks[node]:
-            come = self._asked(epoch, node, ids, target)
+            come = self._request(epoch, node, ids, target)
         left = ids[come:]
         if not len(left):
             return ReadTotals()
@@ -118,7 +323,7 @@ class Exchange:
             with lock:
                 self._forget(node)
 
-    def _asked(self, epoch: int, node: int, ids: Int64Array, target: Target) -> int:
+    def _request(self, epoch: int, node: int, ids: Int64Array, target: Target) -> int:
         """How many of the ids came."""
         peer, come = self._peers.get(node), 0
         if peer is None:
@@ -133,9 +338,9 @@ class Exchange:
         except (OSError, EOFError) as error:
             self._forget(node)
             silent = isinstance(error, BlockingIOError)
-            found = f"nothing for {self._timeout_s:g} s" if silent else "that it ended"
+            heard = f"nothing for {self._timeout_s:g} s" if silent else "that it ended"
             raise InputError(
-                f"expected node {node} to send sample {ids[come]}, found {found}: see what its "
+                f"expected node {node} to send sample {ids[come]}, found {heard}: see what its "
                 "ranks said, and start again"
             ) from error
         if come < len(ids):
@@ -190,3 +395,125 @@ def require_exchange(settings: PlanSettings, exchange: Exchange | None) -> None:
             f"expected {expected}, found none: make the plan and the loader with the same "
             "--node-exchange, by `open_loader` where ranks are connected"
         )
+
+
+class Serving:
+    """Answers other nodes, in the first process of a node.
+
+    Args:
+        samples: What they are.
+        memory: Of the node.
+        place: Of every sample its place; -1: the node does not hold it.
+        token: Of this node.
+        threads: Reads under way at once.
+        timeout_s: Longest wait for another node that takes nothing.
+    """
+
+    def __init__(
+        self,
+        samples: SampleSet,
+        memory: NodeMemory,
+        place: NDArray[np.int32],
+        token: bytes,
+        threads: int,
+        timeout_s: float,
+    ) -> None:
+        self._samples, self._memory, self._place = samples, memory, place
+        self._counting = threading.Lock()
+        self._counts = StageCounts(Counts(), Counts())
+        self._reads = open_reads(samples, gap=0, threads=threads)
+        self._reads.covered(np.empty(0, np.int64))  # opens the file, before threads need it
+        self._pool = ReadThreads(threads)
+        self._peers: dict[Connection, threading.Lock] = {}
+        self._timeout_s, self._ended = timeout_s, False
+        self._door = Door(token, self._serve, timeout_s)
+        self.address = self._door.address
+
+    @property
+    def counts(self) -> tuple[Counts, Counts]:
+        """What was read for others as planned, and beside the plan."""
+        return self._counts.of_plan, self._counts.beside_plan
+
+    def close(self) -> None:
+        """Says goodbye to all: they read from storage what they still need.
+
+        What hangs, in storage or because another node takes nothing, is left behind.
+        """
+        self._door.close()
+        self._ended, end_s = True, time.monotonic() + self._timeout_s
+        said = [self._goodbye(peer, lock, end_s) for peer, lock in list(self._peers.items())]
+        if all(said):
+            self._pool.close()
+            self._reads.close()
+
+    def _goodbye(self, peer: Connection, lock: threading.Lock, end_s: float) -> bool:
+        if not lock.acquire(timeout=max(end_s - time.monotonic(), 0)):
+            return False
+        with suppress(OSError):
+            peer.send_bytes(GOODBYE)
+        lock.release()
+        return True
+
+    def _serve(self, peer: Connection) -> None:
+        lock = self._peers[peer] = threading.Lock()
+        try:
+            while True:
+                request = peer.recv_bytes()
+                with lock:
+                    if self._ended:
+                        return
+                    self._answer(peer, request)
+        finally:
+            self._peers.pop(peer)
+
+    def _answer(self, peer: Connection, request: bytes) -> None:
+        epoch, number = REQUEST.unpack_from(request)
+        ids = np.frombuffer(request, np.int64, number, REQUEST.size)
+        place = self._place[ids]
+        held = (place >= 0) & (self._memory.filled[np.maximum(place, 0)] != 0)
+        try:
+            beside = self._read(ids[~held], epoch)
+        except LoadersError as error:
+            peer.send_bytes(HEADER.pack(-1, 0, FAILED) + str(error).encode())
+            return
+        for sample, from_buffer in zip(ids.tolist(), held.tolist(), strict=True):
+            rows = self._rows_of(sample, beside)
+            peer.send_bytes(pack_sample(sample, HELD if from_buffer else READ, rows))
+
+    def _read(self, ids: NDArray[np.int64], epoch: int) -> tuple[Memory, dict[int, int]]:
+        """Samples read from storage: into their places, else into rows of their own."""
+        away = ids[self._place[ids] < 0].tolist()
+        rows, row = new_memory(self._samples, len(away)), {s: at for at, s in enumerate(away)}
+        beside = rows, row
+        tasks = self._reads.tasks(
+            np.unique(ids), np.empty(0, np.int64), lambda name, s: self._row(name, s, beside)
+        )
+        done = sum(self._pool.map(lambda task: task(), tasks), ReadTotals())
+        kept = ids[self._place[ids] >= 0]
+        self._memory.filled[self._place[kept]] = 1
+        if len(ids):
+            planned = len(ids) if epoch == 0 else len(away)
+            with self._counting:
+                self._counts.planned(loads=planned, reloads=len(ids) - planned)
+                self._counts.read(done)
+        return beside
+
+    def _rows_of(self, sample: int, beside: tuple[Memory, dict[int, int]]) -> list[NDArray[Any]]:
+        return [self._row(each.name, sample, beside) for each in self._samples.fields]
+
+    def _row(self, name: str, sample: int, beside: tuple[Memory, dict[int, int]]) -> NDArray[Any]:
+        place, (rows, row) = self._place[sample], beside
+        source, at = (rows, row[sample]) if place < 0 else (self._memory.rows, place)
+        array: NDArray[Any] = source[name][at, ...]
+        return array
+
+
+def pack_sample(sample: int, origin: int, arrays: list[NDArray[Any]]) -> bytes:
+    """A sample as it is sent."""
+    content = b"".join([each.tobytes() for each in arrays])
+    return HEADER.pack(sample, checksum(sample, content), origin) + content
+
+
+def checksum(sample: int, content: bytes) -> int:
+    """CRC-32C of the id and the arrays: of another sample's arrays it is another one."""
+    return int(google_crc32c.extend(google_crc32c.value(sample.to_bytes(8, "little")), content))

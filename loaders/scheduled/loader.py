@@ -34,17 +34,13 @@ from ..ranks.messages import Alone, Transport, launched_transport
 from ..ranks.nodes import ranks_of_a_node, shared_memory
 from ..ranks.process_group import begun
 from ..ranks.world import World
-from .budget import divided
-from .buffer import require_memory
-from .counts import StageCounts
-from .exchange import NodeAccess, Sent, Served
-from .joining import ExchangeLimits, exchanges, join
-from .node import NodeMemory, NodeSize
+from .buffer import NodeMemory, NodeSize, require_memory
+from .exchange import ExchangeLimits, NodeAccess, Sent, Served, connect_nodes, decide_exchange
 from .plan import Plan, load_plan, make_plan
 from .plan_settings import PlanSettings
 from .shared_plan import NodePlan, shared_plan
 from .stage import Stage
-from .stage_settings import StageSettings
+from .stage_settings import StageCounts, StageSettings, divide_budget
 
 NAME = "scheduled"
 HELP = "buffers and loads planned for all epochs (SurrogateTrain / SOLAR)"
@@ -75,7 +71,9 @@ def open_loader(samples: SampleSet, settings: Settings, options: argparse.Namesp
     with _connected(settings.world, options) as transport:
         node_ranks = ranks_of_a_node(transport)
         saved = load_plan(Path(options.plan)).settings if options.plan else None
-        sends, measured = exchanges(options.node_exchange, transport, samples, node_ranks, saved)
+        sends, measured = decide_exchange(
+            options.node_exchange, transport, samples, node_ranks, saved
+        )
         chosen = replace(chosen, node_ranks=node_ranks, exchange=sends)
         make = partial(_planned, chosen, options.plan)
         if node_ranks == 1 and not sends:
@@ -86,7 +84,7 @@ def open_loader(samples: SampleSet, settings: Settings, options: argparse.Namesp
             memory, exchange = _node_memory(samples, made, stage, transport), None
             if made.plan.settings.exchange:
                 limits = ExchangeLimits(stage.threads, options.node_timeout_s)
-                exchange = join(transport, samples, made.plan, memory, limits, measured)
+                exchange = connect_nodes(transport, samples, made.plan, memory, limits, measured)
             node = NodeAccess(memory, exchange)
     return ScheduledLoader(samples, settings, made.plan, stage, node)
 
@@ -139,7 +137,7 @@ def within_memory(
     if stage.staging_nbytes is not None:
         places = max(budget - stage.staging_nbytes, 0) // nbytes * ranks
         return replace(plan, buffer=min(places, plan.samples)), stage
-    plan, staged = divided(plan, budget // nbytes * ranks, stage.look_ahead)
+    plan, staged = divide_budget(plan, budget // nbytes * ranks, stage.look_ahead)
     return plan, replace(stage, staging_nbytes=staged * nbytes)
 
 

@@ -6,9 +6,16 @@ any eviction, epochs after the first therefore load at least N - C samples. Futu
 makes the bound easy to reach: a resident sample that is still to come is always needed
 sooner than one that was just used, so nothing resident is ever worth replacing. The plan
 pins the first C / K samples that each of K nodes reads in the first epoch and remaps every sample
-inside its global batch to a rank of the node that holds it: no sample ever moves between nodes,
-unless they exchange (see `vanidl_loaders.scheduled.dealt`).
-Ranks that share no memory are nodes of one rank each.
+inside its global batch to a rank of the node that holds it: no sample ever moves between nodes.
+What no buffer holds is shared out among ranks so that the slowest has least to do
+(`share_misses`). Ranks that share no memory are nodes of one rank each.
+
+Where nodes exchange, every rank trains on what DistributedSampler gives it (`deal_batch`). A sample
+that a buffer holds comes from there, whichever node it is on; one that no buffer holds is read by
+one node. With balance "load" nodes read equally many in each step, within one: those with more to
+read leave some to others, which read them and send them on.
+
+`measure_costs` walks through a plan and counts what it reads, beside the bound that no plan beats.
 """
 
 from __future__ import annotations
@@ -22,13 +29,12 @@ from zipfile import BadZipFile
 import numpy as np
 from numpy.typing import NDArray
 
+from ..data.coalesce import runs
 from ..data.order import IdArray
 from ..data.whole import written_whole
 from ..errors import InputError, UsageError
-from .dealt import dealt
-from .epochs import ORDERS
+from .epoch_orders import ORDERS
 from .plan_settings import Int64Array, PlanSettings
-from .share import costs, shares, within_nodes
 
 FREE = -1
 _FORMAT = 1
@@ -65,8 +71,8 @@ class StepPlan:
     def of_rank(self, rank: int) -> tuple[Int64Array, NDArray[np.bool_]]:
         """(ids, which of them to read) of one rank; held ones first, then by id."""
         own = rank - self.first_rank
-        mine = slice(int(self.bounds[own]), int(self.bounds[own + 1]))
-        return self.ids[mine], self.load[mine]
+        uses = slice(int(self.bounds[own]), int(self.bounds[own + 1]))
+        return self.ids[uses], self.load[uses]
 
     def source_of_rank(self, rank: int) -> NDArray[np.int32] | None:
         """`source` of the ids of one rank."""
@@ -115,27 +121,27 @@ class Plan:
         Raises:
             UsageError: The plan has no such epoch.
         """
-        self._require(epoch)
+        self._require_epoch(epoch)
         nodes = nodes or range(self.settings.nodes)
         sequence = self.settings.shuffle(int(self.order[epoch]))
         size = self.settings.global_batch
         if self.settings.exchange:
             for low in range(0, len(sequence), size):
-                yield self._dealt(sequence[low : low + size], low, nodes, first=epoch == 0)
+                yield self._plan_exchange(sequence[low : low + size], low, nodes, first=epoch == 0)
             return
         if self.settings.ranks == 1:
             for ids, load in self.alone(epoch):
-                yield StepPlan(ids, load, _bounds([len(ids)]), len(ids), 1)
+                yield StepPlan(ids, load, _find_bounds([len(ids)]), len(ids), 1)
             return
         again = sequence[self.settings.samples :]
         rank_of: dict[int, int] = {}
         for low in range(0, len(sequence), size):
             fresh = min(size, max(self.settings.samples - low, 0))
             batch, wrapped = np.split(sequence[low : low + size].astype(np.int64), [fresh])
-            step = self._first(batch, nodes) if epoch == 0 else self._later(batch, nodes)
+            step = self._plan_first(batch, nodes) if epoch == 0 else self._plan_later(batch, nodes)
             if low == 0:  # holds all that padding uses again: less than an id of each rank
-                rank_of = _users(step, again)
-            yield _joined(step, wrapped, rank_of)
+                rank_of = _find_users(step, again)
+            yield _append_wrapped(step, wrapped, rank_of)
 
     def alone(self, epoch: int) -> Iterator[tuple[Int64Array, NDArray[np.bool_]]]:
         """(ids, which of them to read) of each step of an epoch, where there is one rank.
@@ -145,7 +151,7 @@ class Plan:
         Raises:
             UsageError: The plan has no such epoch.
         """
-        self._require(epoch)
+        self._require_epoch(epoch)
         sequence, size = self.settings.shuffle(int(self.order[epoch])), self.settings.batch
         free = (self.owner[sequence] == FREE) | (epoch == 0)
         order = np.lexsort((sequence, free, np.arange(len(sequence)) // size))
@@ -161,7 +167,7 @@ class Plan:
         sequence = self.settings.shuffle(int(self.order[epoch]))
         return np.unique(sequence[self.settings.samples :])
 
-    def _require(self, epoch: int) -> None:
+    def _require_epoch(self, epoch: int) -> None:
         if not 0 <= epoch < self.settings.epochs:
             raise UsageError(
                 f"expected an epoch of 0 to {self.settings.epochs - 1}, found {epoch}: plan more"
@@ -175,57 +181,58 @@ class Plan:
                 file, format=_FORMAT, order=self.order, owner=self.owner, **settings
             )
 
-    def _dealt(self, batch: IdArray, low: int, nodes: range, *, first: bool) -> StepPlan:
+    def _plan_exchange(self, batch: IdArray, low: int, nodes: range, *, first: bool) -> StepPlan:
         each, ranks = self.settings.node_ranks, self.settings.ranks
-        step = dealt(self.settings, self.owner, batch, low, first=first)
-        mine = slice(nodes.start * each, nodes.stop * each)
-        ids, load = step.ids[:, mine].T.reshape(-1), step.load[:, mine].T.reshape(-1)
-        source = step.source[:, mine].T.reshape(-1)
-        bounds = _bounds([len(step.ids)] * (len(nodes) * each))
-        return StepPlan(ids, load, bounds, len(batch), ranks, mine.start, source)
+        step = deal_batch(self.settings, self.owner, batch, low, first=first)
+        own_ranks = slice(nodes.start * each, nodes.stop * each)
+        ids, load = step.ids[:, own_ranks].T.reshape(-1), step.load[:, own_ranks].T.reshape(-1)
+        source = step.source[:, own_ranks].T.reshape(-1)
+        bounds = _find_bounds([len(step.ids)] * (len(nodes) * each))
+        return StepPlan(ids, load, bounds, len(batch), ranks, own_ranks.start, source)
 
-    def _first(self, batch: Int64Array, nodes: range) -> StepPlan:
+    def _plan_first(self, batch: Int64Array, nodes: range) -> StepPlan:
         """Nothing is held yet: dealt as the baseline deals, one by one; what is left, to nodes."""
         ranks, each = self.settings.ranks, self.settings.node_ranks
-        mine = range(nodes.start * each, nodes.stop * each)
+        own_ranks = range(nodes.start * each, nodes.stop * each)
         whole = len(batch) // ranks * ranks
-        left = [whole + rank % each * self.settings.nodes + rank // each for rank in mine]
+        left = [whole + rank % each * self.settings.nodes + rank // each for rank in own_ranks]
         dealt = [
             np.sort(np.append(batch[rank:whole:ranks], batch[last : last + 1]))
-            for rank, last in zip(mine, left, strict=True)
+            for rank, last in zip(own_ranks, left, strict=True)
         ]
-        ids, bounds = np.concatenate(dealt), _bounds([len(ids) for ids in dealt])
-        return StepPlan(ids, np.ones(len(ids), bool), bounds, len(batch), ranks, mine.start)
+        ids, bounds = np.concatenate(dealt), _find_bounds([len(ids) for ids in dealt])
+        return StepPlan(ids, np.ones(len(ids), bool), bounds, len(batch), ranks, own_ranks.start)
 
-    def _later(self, batch: Int64Array, nodes: range) -> StepPlan:
+    def _plan_later(self, batch: Int64Array, nodes: range) -> StepPlan:
+        # How many each node uses: those that it holds, and a share of those that nobody does.
         settings, owner = self.settings, self.owner[batch]
         free = owner == FREE
         held = np.bincount(owner[~free], minlength=settings.nodes)
-        weighed = costs(settings.balance, settings.load_s, settings.compute_s)
-        count = shares(held, len(batch) - int(held.sum()), *weighed)
-        # Another rank of a node has one more each time.
+        count = share_misses(held, len(batch) - int(held.sum()), *settings.weights)
+        # And each rank of a node. Another one has one more each time.
         each, these = settings.node_ranks, slice(nodes.start, nodes.stop)
-        use, read = within_nodes(held[these], count[these], each, turn=int(batch[0]))
+        use, read = divide_within_nodes(held[these], count[these], each, turn=int(batch[0]))
+        # Which samples these are.
         before = int(count[: nodes.start].sum())
         missing = np.sort(batch[free])[before : before + int(read.sum())]
-        mine = (owner >= nodes.start) & (owner < nodes.stop)
+        here = (owner >= nodes.start) & (owner < nodes.stop)
         everyone = np.arange(nodes.start * each, nodes.stop * each)
         rank = np.concatenate([np.repeat(everyone, use), np.repeat(everyone, read)])
-        ids = np.concatenate([batch[mine][np.argsort(owner[mine], kind="stable")], missing])
+        ids = np.concatenate([batch[here][np.argsort(owner[here], kind="stable")], missing])
         load = np.arange(len(ids)) >= len(ids) - len(missing)
-        order, bounds = np.lexsort((ids, load, rank)), _bounds((use + read).tolist())
+        order, bounds = np.lexsort((ids, load, rank)), _find_bounds((use + read).tolist())
         first = nodes.start * each
         return StepPlan(ids[order], load[order], bounds, len(batch), settings.ranks, first)
 
 
-def _users(step: StepPlan, again: IdArray) -> dict[int, int]:
+def _find_users(step: StepPlan, again: IdArray) -> dict[int, int]:
     """Rank that trained on each of some ids, as far as they are in the step."""
     rank = step.first_rank + np.repeat(np.arange(len(step.sizes)), step.sizes)
-    found = np.isin(step.ids, again) if len(again) else np.zeros(len(step.ids), bool)
-    return dict(zip(step.ids[found].tolist(), rank[found].tolist(), strict=True))
+    used = np.isin(step.ids, again) if len(again) else np.zeros(len(step.ids), bool)
+    return dict(zip(step.ids[used].tolist(), rank[used].tolist(), strict=True))
 
 
-def _joined(step: StepPlan, wrapped: Int64Array, rank_of: dict[int, int]) -> StepPlan:
+def _append_wrapped(step: StepPlan, wrapped: Int64Array, rank_of: dict[int, int]) -> StepPlan:
     """The step with the ids that padding uses again, where they were used first: no load."""
     if len(wrapped) == 0:
         return step
@@ -236,7 +243,7 @@ def _joined(step: StepPlan, wrapped: Int64Array, rank_of: dict[int, int]) -> Ste
     ids = np.concatenate([step.ids, np.array(here, np.int64)])
     load = np.concatenate([step.load, np.zeros(len(here), bool)])
     order = np.lexsort((ids, load, rank))
-    bounds = _bounds(np.bincount(rank - first, minlength=ranks).tolist())
+    bounds = _find_bounds(np.bincount(rank - first, minlength=ranks).tolist())
     samples = step.samples + len(wrapped)
     return StepPlan(ids[order], load[order], bounds, samples, step.ranks, first)
 
@@ -299,5 +306,192 @@ def _require_whole(plan: Plan, path: Path) -> None:
         raise InputError(f"{path}: expected each of {settings.epochs} epochs once, found others")
 
 
-def _bounds(sizes: list[int]) -> Int64Array:
+def _find_bounds(sizes: list[int]) -> Int64Array:
     return np.array([0, *accumulate(sizes)], np.int64)
+
+
+@dataclass(frozen=True)
+class DealtBatch:
+    """A global batch: column r of each array is the batch of rank r, in DistributedSampler's order.
+
+    Attributes:
+        ids: Samples.
+        load: Which of them are read from storage.
+        source: The node that reads each, or whose buffer holds it.
+    """
+
+    ids: Int64Array
+    load: NDArray[np.bool_]
+    source: NDArray[np.int32]
+
+
+def deal_batch(
+    settings: PlanSettings, owner: NDArray[np.int32], batch: IdArray, low: int, *, first: bool
+) -> DealtBatch:
+    """The global batch of the ids at place `low` of an epoch's sequence.
+
+    Args:
+        settings: Of the plan.
+        owner: The node that holds each sample; negative: none.
+        batch: Ids, as many for each rank.
+        low: Place of the first of them in the epoch, beyond `settings.samples` for padding.
+        first: In the first epoch everything is read, by the node that is to hold it.
+    """
+    ids = batch.astype(np.int64)
+    place = np.arange(low, low + len(ids))
+    rank = place % settings.ranks
+    source = (rank // settings.node_ranks).astype(np.int32)  # of whoever uses it
+    held = owner[ids]
+    load = held < 0
+    if first:
+        # As `make_plan` has it: what makes no whole turn of the ranks goes round the nodes.
+        turns = settings.samples // settings.ranks * settings.ranks
+        source = np.where(place >= turns, rank % settings.nodes, source).astype(np.int32)
+        load |= place < settings.samples  # but what padding repeats is held by then
+    elif settings.balance == "load":
+        source[load] = _level_reads(source[load], settings.nodes, low // settings.global_batch)
+    source = np.where(load, source, held)
+    across = (-1, settings.ranks)
+    return DealtBatch(ids.reshape(across), load.reshape(across), source.reshape(across))
+
+
+def _level_reads(user: NDArray[np.int32], nodes: int, turn: int) -> NDArray[np.int32]:
+    """Who reads each of some samples, so that nodes read equally many and few change hands.
+
+    Args:
+        user: The node that uses each.
+        nodes: How many there are.
+        turn: Where nodes use equally many, another one reads one more each time.
+    """
+    count = np.bincount(user, minlength=nodes)
+    share = np.full(nodes, len(user) // nodes)
+    most = np.lexsort(((np.arange(nodes) + turn) % nodes, -count))
+    share[most[: len(user) % nodes]] += 1
+    order = np.argsort(user, kind="stable")
+    begin = np.cumsum(count) - count
+    beyond = np.arange(len(user)) - begin[user[order]] >= share[user[order]]
+    reader = user.copy()
+    reader[order[beyond]] = np.repeat(np.arange(nodes), share - np.minimum(count, share))
+    return reader
+
+
+def share_misses(held: Int64Array, misses: int, load_s: float, compute_s: float) -> Int64Array:
+    """How many of `misses` each rank reads, so that the largest cost over ranks is smallest.
+
+    Rank r holds held[r] samples of the step already. Its cost is load_s * n + compute_s *
+    (held[r] + n) where n is its share. Filled like water: every next miss goes to the rank
+    whose cost is then lowest, to the one that holds least where costs are equal, to the
+    lowest rank where that is equal as well. Whole misses below the level go at once, at most
+    one per rank is left.
+    """
+    slope = load_s + compute_s
+    base = compute_s * held.astype(np.float64)
+    count = np.zeros(len(held), np.int64)
+    if misses == 0:
+        return count
+    if slope > 0:
+        count = _count_below(base, slope, _find_level(base, slope, misses))
+    left = misses - int(count.sum())
+    while left > 0:
+        order = np.lexsort((np.arange(len(held)), held + count, base + slope * (count + 1)))
+        count[order[:left]] += 1
+        left = misses - int(count.sum())
+    return count
+
+
+def divide_within_nodes(
+    held: Int64Array, loads: Int64Array, ranks: int, turn: int
+) -> tuple[Int64Array, Int64Array]:
+    """(held samples, loads) of each rank, from those of each node of `ranks` ranks.
+
+    A node's batch is dealt as DistributedSampler deals a global one: sizes differ by one at most,
+    the first ranks have the larger. Loads differ by one at most, too; which ranks have one more
+    goes with `turn`, where the batch divides evenly.
+    """
+    if ranks == 1:
+        return held, loads
+    local = np.arange(ranks)
+    total, rest = np.divmod((held + loads)[:, None], ranks)
+    size = total + (local < rest)
+    first = np.where(rest == 0, turn % ranks, 0)
+    read, more = np.divmod(loads[:, None], ranks)
+    of_rank = read + ((local - first) % ranks < more)
+    return (size - of_rank).reshape(-1), of_rank.reshape(-1)
+
+
+def _count_below(base: NDArray[np.float64], slope: float, level: float) -> Int64Array:
+    """Misses that each rank can take without exceeding the level."""
+    return np.maximum(np.floor((level - base) / slope), 0).astype(np.int64)
+
+
+def _find_level(base: NDArray[np.float64], slope: float, misses: int) -> float:
+    """How high `misses` stand where they are a liquid, a unit of it as high as `slope`.
+
+    No whole misses below it are too many: all that cost no more are taken one by one, too.
+    """
+    lowest = np.sort(base)
+    levels = (np.cumsum(lowest) + slope * misses) / np.arange(1, len(base) + 1)
+    # The liquid stands over the k lowest, where it does not reach the next.
+    reached = np.append(levels[:-1] <= lowest[1:], True)
+    return float(levels[np.argmax(reached)])
+
+
+@dataclass(frozen=True)
+class PlanReport:
+    """Counts of a plan, over all ranks.
+
+    `bound` is N - C: no epoch order and no eviction loads less in an epoch after the first
+    (with `drop_last`, less by what the cut epochs leave out; where nodes exchange, more by what
+    padding repeats and no buffer holds). `max_imbalance` is the largest difference of loads
+    between two ranks (where they exchange, nodes) in a step, `requests_per_epoch` the reads of the
+    epochs after the first where every step asks for its own, `max_batch` the largest batch of
+    a rank over the baseline's. `batch_spread` is the mean over steps of the largest rank's batch
+    over the mean rank's, in epochs after the first: 1 where batches are equal, else so many times
+    longer does a step compute.
+    """
+
+    loads_first_epoch: int
+    loads_per_epoch: float
+    bound: int
+    max_imbalance: int
+    requests_per_epoch: float
+    max_batch: float
+    batch_spread: float | None  # None: no epoch after the first
+    times_fewer: float | None  # loads of the DataLoader / loads of the plan, None where it loads 0
+
+
+def measure_costs(plan: Plan, *, most_gap: int = 0) -> PlanReport:
+    """Walks through every epoch of the plan."""
+    rows = [_walk_epoch(plan, epoch, most_gap) for epoch in range(plan.settings.epochs)]
+    loads, requests, imbalance, largest, used, spread = np.array(rows).T
+    later = slice(1, None) if len(rows) > 1 else slice(0, 0)
+    per_epoch = float(loads[later].mean()) if len(rows) > 1 else 0.0
+    return PlanReport(
+        int(loads[0]),
+        per_epoch,
+        plan.settings.samples - min(plan.settings.buffer, plan.settings.samples),
+        int(imbalance.max()),
+        float(requests[later].mean()) if len(rows) > 1 else 0.0,
+        float(largest.max()) / plan.settings.batch,
+        float(spread[later].mean()) if len(rows) > 1 else None,
+        float(used[later].mean()) / per_epoch if per_epoch else None,
+    )
+
+
+def _walk_epoch(plan: Plan, epoch: int, most_gap: int) -> tuple[float, ...]:
+    """(loads, requests, largest difference of loads, largest batch, samples used, batch spread)."""
+    loads = requests = imbalance = largest = used = steps = 0
+    spread = 0.0
+    for step in plan.steps(epoch):
+        of_rank = step.loads
+        if step.source is not None:
+            of_rank = np.bincount(step.source[step.load], minlength=plan.settings.nodes)
+        loads += int(of_rank.sum())
+        imbalance = max(imbalance, int(of_rank.max() - of_rank.min()))
+        largest = max(largest, int(step.sizes.max()))
+        used, steps = used + len(step.ids), steps + 1
+        spread += float(step.sizes.max() / step.sizes.mean())
+        for rank in range(plan.settings.ranks):
+            ids, load = step.of_rank(rank)
+            requests += len(runs(np.unique(ids[load]), most_gap)[0])
+    return loads, requests, imbalance, largest, used, spread / max(steps, 1)

@@ -9,11 +9,11 @@ from numpy.typing import NDArray
 
 from ..data.order import IdArray, compact_order, padded_order
 from ..errors import UsageError, counted
-from .share import costs
 
 Int64Array = NDArray[np.int64]
+BALANCES = ("load", "batch", "time")
 EPOCH_ORDERS = ("shuffle", "greedy", "pso")
-"""How the order of epochs is chosen, see `vanidl_loaders.scheduled.epochs`."""
+"""How the order of epochs is chosen, see `vanidl_loaders.scheduled.epoch_orders`."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class PlanSettings:
         drop_last: Drop the incomplete global batch instead of padding, as in the baseline.
         shuffled: False: ids in order, every epoch.
         balance: "load", "batch" or "time".
-        epoch_order: "shuffle" (as drawn), "greedy" or "pso": see `vanidl_loaders.scheduled.epochs`.
+        epoch_order: "shuffle" (as drawn), "greedy" or "pso": see `epoch_orders`.
         load_s: Seconds of reading a sample, for balance "time".
         compute_s: Seconds of training on a sample, for balance "time".
         node_ranks: Consecutive ranks that share a node's buffer; 1: each rank has its own, and K,
@@ -62,7 +62,10 @@ class PlanSettings:
                     f"expected {name} of at least {bound}, found {getattr(self, name)}: "
                     "correct the options"
                 )
-        costs(self.balance, self.load_s, self.compute_s)
+        if self.balance not in BALANCES:
+            raise UsageError(
+                f"expected a balance among {', '.join(BALANCES)}, found {self.balance}"
+            )
         if self.samples < self.ranks:
             raise UsageError(
                 f"expected at least one sample per rank, found "
@@ -79,6 +82,16 @@ class PlanSettings:
             raise UsageError(
                 f"expected an epoch order among {', '.join(EPOCH_ORDERS)}, found {self.epoch_order}"
             )
+
+    @property
+    def weights(self) -> tuple[float, float]:
+        """(seconds of a load, seconds of training on a sample) that the balance weighs by.
+
+        "load" levels what ranks read, "batch" the sizes of their batches, "time" both by their
+        measured seconds per sample.
+        """
+        seconds = {"load": (1.0, 0.0), "batch": (0.0, 1.0), "time": (self.load_s, self.compute_s)}
+        return seconds[self.balance]
 
     @property
     def global_batch(self) -> int:

@@ -1,39 +1,46 @@
 """Where samples wait: reads windows of steps ahead, keeps what the plan pins, makes batches.
 
-All bookkeeping is done by whoever walks through `batches`, one thread; only the reads run in
+All bookkeeping is done by whoever walks through `Stage.batches`, one thread; only the reads run in
 the pool. A sample gets its place when its read is submitted, and is used after the reads of its
-window are done; windows are done in order.
+window are done; windows are done in order. A sample that finds no place in buffer or staging is
+read straight into the batch that needs it.
+
+Where reads are quick, all that no place holds is. Several steps are then looked at together, and
+their reads are addresses: where storage is no bottleneck, what is done once a sample or once a
+batch is what a batch costs. In plain loops, as few samples are missing: the copies between two
+windows leave no code of NumPy in the processor's caches.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
+from types import MappingProxyType
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from ..data.coalesce import StorageSpeed
-from ..data.coalesced import Target, Task, open_reads
+from ..data.coalesced import RowReads, Target, Task, open_reads
 from ..data.pread import ReadTotals
 from ..data.samples import SampleSet
 from ..data.together import GroupedReads, ReadGroup
+from ..loader.batches import KEPT_MOST, BatchMemory
 from ..loader.loader import WEIGHT, Batch
-from .batch import Batches, OpenBatch
-from .budget import EXTRA_SHARE
-from .counts import StageCounts
+from .buffer import Memory, open_places
 from .exchange import NodeAccess, require_exchange
-from .node import open_places
 from .plan import Plan
-from .stage_settings import StageSettings
+from .stage_settings import EXTRA_SHARE, StageCounts, StageSettings
 from .steps import RankStep, StepsAhead, Walk
-from .straight import Straight
 
 Int64Array = NDArray[np.int64]
+Addresses = list[int]
+"""Of a sample's fields in memory, in order."""
+NOTHING: Mapping[int, int] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -97,7 +104,6 @@ class Stage:
         self._early: set[int] = set()
         self._extras = staged // EXTRA_SHARE
         self._half = max(0, staged - self._extras - plan.settings.padding) // 2
-        self._straight = Straight(plan, self._node, self.buffer, self._batches, self._reads)
 
     @property
     def speed(self) -> StorageSpeed | None:
@@ -129,7 +135,7 @@ class Stage:
             while following.steps or reading:
                 following = self._submit_what_fits(epoch, walk, following, reading)
                 self._finish(reading[0])
-                yield from self._made(reading[0], walk)
+                yield from self._make_batches(reading[0], walk)
                 reading.popleft()
         finally:
             self._abandon(reading)
@@ -168,35 +174,62 @@ class Stage:
         return following
 
     def _submit_straight(self, _epoch: int, steps: list[RankStep], _walk: Walk) -> Window:
-        slots = self._slots(steps)
-        laid = self._straight.lay(steps, slots)
+        """Begins the reads of steps no two of which use the same sample, into their batches."""
+        assert isinstance(self._reads, RowReads)
+        slots = self._find_slots(steps)
+        opened = [self._batches.open(len(each)) for each in slots]
+
+        # What no place holds goes to its row of the batch, or to the buffer where the plan pins it.
+        targets, pinned, loads = list[tuple[int, Addresses]](), list[int](), 0
+        for step, rows, batch in zip(steps, slots, opened, strict=True):
+            if -1 not in rows:
+                continue
+            ids, load = step.ids.tolist(), step.load.tolist()
+            for row in [row for row, slot in enumerate(rows) if slot < 0]:
+                loads += load[row]
+                if self._plan.owner[ids[row]] == self._node:
+                    pinned.append(ids[row])
+                else:
+                    targets.append((ids[row], self._batches.addresses(batch, row)))
+        for sample in pinned:
+            self.buffer.add(sample)
+            (slot,) = self.buffer.slots([sample])
+            targets.append((sample, self._batches.place_addresses(slot)))
+        reads = self._grouped.begin(self._reads.straight(targets) if targets else [])
+
+        # What was held is a hit, unless it came early.
         early = sum([self._used_early(step.ids.tolist()) for step in steps]) if self._early else 0
-        self._counts.hits(sum(map(len, slots)) - laid.missing - early)
-        if laid.missing:
-            self._counts.planned(loads=laid.loads, reloads=laid.missing - laid.loads)
-        if laid.pinned:
-            slots = self._slots(steps)
-        return Window(steps, slots, self._grouped.begin(laid.tasks), laid.pinned, laid.batches)
+        self._counts.hits(sum(map(len, slots)) - len(targets) - early)
+        if targets:
+            self._counts.planned(loads=loads, reloads=len(targets) - loads)
+        if pinned:
+            slots = self._find_slots(steps)
+        return Window(steps, slots, reads, pinned, opened)
 
     def _submit(self, epoch: int, steps: list[RankStep], walk: Walk) -> Window:
-        missing, planned = self._missing(steps)
+        # What has to be read, by this rank or by the nodes that send it.
+        missing, planned = self._find_missing(steps)
         if not len(missing):
-            return Window(steps, self._slots(steps), self._grouped.begin([]), [], [])
+            return Window(steps, self._find_slots(steps), self._grouped.begin([]), [], [])
         self._reads.merging = not self._grouped.quick
-        ids, sent = self._divided(missing, walk)
+        ids, sent = self._divide_by_source(missing, walk)
+
+        # Each sample gets its place, or is read into the batch.
         batch = self._open_direct(missing, steps, walk)
-        extra = self._extra(ids, missing, walk)
+        extra = self._choose_extra(ids, missing, walk)
         every = (*missing.tolist(), *extra.tolist())
         placed = [i for i in every if not (batch and i in batch.direct)]
         pinned = [i for i in placed if self._place(i)]
-        target = self._target(batch)
+
+        # The reads begin; what they bring early is counted when it is used.
+        target = self._choose_target(batch)
         reads = self._grouped.begin(
-            [*self._fetches(epoch, sent, target), *self._reads.tasks(ids, extra, target)]
+            [*self._plan_fetches(epoch, sent, target), *self._reads.tasks(ids, extra, target)]
         )
         self._early.update(extra.tolist())
         planned += sum(walk.is_load(i) for i in extra.tolist())
         self._counts.planned(loads=planned, reloads=len(ids) + len(extra) - planned)
-        return Window(steps, self._slots(steps), reads, pinned, [batch] if batch else [])
+        return Window(steps, self._find_slots(steps), reads, pinned, [batch] if batch else [])
 
     def _count_measured(self) -> None:
         """Counts what the reads measured: their files were opened, maybe again."""
@@ -204,7 +237,9 @@ class Stage:
             self._counts.read(self._reads.measured - self._measured)
             self._measured = self._reads.measured
 
-    def _divided(self, missing: Int64Array, walk: Walk) -> tuple[Int64Array, dict[int, Int64Array]]:
+    def _divide_by_source(
+        self, missing: Int64Array, walk: Walk
+    ) -> tuple[Int64Array, dict[int, Int64Array]]:
         """Sorted ids that this rank reads, and those that each other node sends."""
         if self._exchange is None:
             return missing, {}
@@ -213,7 +248,7 @@ class Stage:
         others = np.unique(source[source != own]).tolist()
         return missing[source == own], {each: missing[source == each] for each in others}
 
-    def _fetches(self, epoch: int, sent: dict[int, Int64Array], target: Target) -> list[Task]:
+    def _plan_fetches(self, epoch: int, sent: dict[int, Int64Array], target: Target) -> list[Task]:
         if self._exchange is None:
             return []
         wanted = partial(self._exchange.fetch, epoch, target=target, read=self._read_alone)
@@ -243,7 +278,7 @@ class Stage:
         direct = {sample: samples.index(sample) for sample in staged[room:]}
         return self._batches.open(len(samples), direct)
 
-    def _missing(self, steps: list[RankStep]) -> tuple[Int64Array, int]:
+    def _find_missing(self, steps: list[RankStep]) -> tuple[Int64Array, int]:
         """Sorted ids that have to be read for some steps, and how many of them as planned."""
         missing: dict[int, bool] = {}
         hits = 0
@@ -264,7 +299,7 @@ class Stage:
         self._early = self._early - early
         return len(early)
 
-    def _extra(self, ids: Int64Array, missing: Int64Array, walk: Walk) -> Int64Array:
+    def _choose_extra(self, ids: Int64Array, missing: Int64Array, walk: Walk) -> Int64Array:
         """Sorted ids that pass by in gaps and are needed later in the epoch, as far as they fit."""
         covered = self._reads.covered(ids)
         if len(covered) == len(ids):
@@ -286,7 +321,7 @@ class Stage:
         (self.buffer if pinned else self.staging).add(sample)
         return pinned
 
-    def _target(self, batch: OpenBatch | None) -> Target:
+    def _choose_target(self, batch: OpenBatch | None) -> Target:
         def row(name: str, sample: int) -> NDArray[np.generic]:
             if batch and sample in batch.direct:
                 return batch.rows[name][batch.direct[sample], ...]
@@ -300,18 +335,20 @@ class Stage:
         self._counts.read(window.reads.totals())
         self.buffer.settle(window.pinned)
 
-    def _made(self, window: Window, walk: Walk) -> Iterator[list[Batch]]:
+    def _make_batches(self, window: Window, walk: Walk) -> Iterator[list[Batch]]:
         """The window's batches, as many at once as go together."""
         for at in range(0, len(window.steps), self._together):
             part = slice(at, at + self._together)
             steps, slots = window.steps[part], window.slots[part]
             opened = window.batches[part] or [self._batches.open(len(each)) for each in slots]
-            made = [self._batch(*each, walk) for each in zip(steps, slots, opened, strict=True)]
+            made = [
+                self._make_batch(*each, walk) for each in zip(steps, slots, opened, strict=True)
+            ]
             self.buffer.check()
             self.staging.check()
             yield made
 
-    def _batch(self, step: RankStep, slots: list[int], made: OpenBatch, walk: Walk) -> Batch:
+    def _make_batch(self, step: RankStep, slots: list[int], made: OpenBatch, walk: Walk) -> Batch:
         """The step's samples stacked; those used for the last time leave staging."""
         self._batches.gather(made, step.ids, slots)
         batch = dict(made.tensors)
@@ -323,15 +360,15 @@ class Stage:
                 self.staging.discard(sample)
         return batch
 
-    def _slots(self, steps: list[RankStep]) -> list[list[int]]:
+    def _find_slots(self, steps: list[RankStep]) -> list[list[int]]:
         """The rows of each step's samples in the places; -1: it has none."""
         ids = [step.ids.tolist() for step in steps]
         slots = [self.buffer.slots(each) for each in ids]
         if len(self.staging):
-            slots = [self._staged(*each) for each in zip(ids, slots, strict=True)]
+            slots = [self._add_staged(*each) for each in zip(ids, slots, strict=True)]
         return slots
 
-    def _staged(self, ids: list[int], slots: list[int]) -> list[int]:
+    def _add_staged(self, ids: list[int], slots: list[int]) -> list[int]:
         first, staged = self._staging_slot, self.staging.slots(ids)
         return [s + first if h < 0 <= s else h for h, s in zip(slots, staged, strict=True)]
 
@@ -347,3 +384,85 @@ class Stage:
                     self.buffer.discard(sample)
         self.staging.clear()
         self._early.clear()
+
+
+@dataclass(frozen=True)
+class OpenBatch:
+    """Memory for the samples of one step.
+
+    Attributes:
+        tensors: Of each field, what is handed out.
+        rows: The same memory as arrays.
+        direct: The samples that are read straight into it, and the row of each.
+    """
+
+    tensors: dict[str, torch.Tensor]
+    rows: Memory
+    direct: Mapping[int, int]
+
+
+class Batches:
+    """Makes batches of samples that lie in `places`.
+
+    Args:
+        samples: What they are.
+        places: Where samples wait; a slot is a row of it.
+        pin_memory: Batches in page-locked memory, where there is a CUDA device.
+        together: As many are made, wait and are used at once.
+    """
+
+    def __init__(
+        self, samples: SampleSet, places: Memory, *, pin_memory: bool, together: int
+    ) -> None:
+        self._places = places
+        self._nbytes = {each.name: each.nbytes for each in samples.fields}
+        kept = KEPT_MOST + 3 * (together - 1)
+        self._memory = {
+            each.name: BatchMemory(each.shape, each.dtype, pin_memory=pin_memory, kept=kept)
+            for each in samples.fields
+        }
+
+    def open(self, count: int, direct: Mapping[int, int] = NOTHING) -> OpenBatch:
+        """Memory for so many samples, of which `direct` will be read into their rows of it."""
+        tensors, rows = {}, {}
+        for name, memory in self._memory.items():
+            tensors[name], rows[name] = memory.open(count)
+        return OpenBatch(tensors, rows, direct)
+
+    def gather(self, batch: OpenBatch, ids: Int64Array, slots: list[int]) -> None:
+        """Copies to each row what lies in its slot; -1: the row was read, or repeats one that was.
+
+        One call for neighbouring rows, which lets go of the interpreter lock.
+        """
+        for first, last in _find_stretches(slots):
+            held = np.array(slots[first:last])
+            for name, rows in batch.rows.items():
+                # "clip" (no slot is outside) writes straight to `out`.
+                self._places[name].take(held, 0, rows[first:last], "clip")
+        if not batch.direct:
+            return
+        for row, sample in enumerate(ids.tolist()):
+            source = batch.direct.get(sample, row)
+            if source != row:
+                for rows in batch.rows.values():
+                    rows[row] = rows[source]
+
+    def addresses(self, batch: OpenBatch, row: int) -> Addresses:
+        """Where a row of a batch lies."""
+        nbytes = self._nbytes
+        return [each.data_ptr() + row * nbytes[name] for name, each in batch.tensors.items()]
+
+    def place_addresses(self, slot: int) -> Addresses:
+        """Where a place lies."""
+        nbytes = self._nbytes
+        return [each.ctypes.data + slot * nbytes[name] for name, each in self._places.items()]
+
+
+def _find_stretches(slots: list[int]) -> list[tuple[int, int]]:
+    """[first, last) of neighbouring rows that have a slot."""
+    held = slots.index(-1) if -1 in slots else len(slots)
+    if held == len(slots) or max(slots[held:]) < 0:  # a plan has what is read behind what is held
+        return [(0, held)] if held else []
+    has = np.concatenate([[False], np.array(slots) >= 0, [False]])
+    border = np.flatnonzero(has[1:] != has[:-1]).tolist()
+    return list(zip(border[::2], border[1::2], strict=True))

@@ -26,10 +26,9 @@ from ..loader.stats import Counts, Stats
 from ..ranks.agreement import Attempt
 from ..ranks.messages import Alone, Transport
 from ..ranks.world import World
-from .describe import RawFile, describe
-from .grid import Division
+from .grid import Division, Sharing
+from .layouts import RawFile, describe
 from .reading import JOINT_MODES, READ_MODES, Array, Begun, BlockReader
-from .sharing import Sharing
 
 MOST_WORKERS = 1024
 """Worker processes whose reads can be counted."""

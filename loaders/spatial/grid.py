@@ -1,9 +1,15 @@
-"""Dividing an array among the ranks that share a sample: a process grid, halos and edges."""
+"""Dividing an array among the ranks that share a sample: boxes, a process grid, halos and edges.
+
+A box is half-open ranges, one an axis: what boxes share, and how they lie in a file in C order.
+`Division` says which box, with which halo, each part needs; `Sharing` which ranks are the parts of
+a sample: groups of P ranks, as many groups as there are times P ranks.
+"""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from itertools import pairwise, product
 from typing import Any
 
@@ -11,7 +17,96 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import UsageError
-from .boxes import Box, extent
+from ..loader.loader import Settings
+from ..ranks.world import World
+
+Box = tuple[tuple[int, int], ...]
+"""(start, stop) of each axis, half-open."""
+
+
+def whole(shape: tuple[int, ...]) -> Box:
+    """The box that is all of an array."""
+    return tuple((0, n) for n in shape)
+
+
+def extent(box: Box) -> tuple[int, ...]:
+    """Shape of a box."""
+    return tuple(stop - start for start, stop in box)
+
+
+def volume(box: Box) -> int:
+    """Elements of a box; 1 for no axes."""
+    return math.prod(extent(box))
+
+
+def slices(box: Box) -> tuple[Any, ...]:
+    """The box as an index of NumPy and h5py: a view, of an array without axes too."""
+    return (..., *(slice(*each) for each in box))
+
+
+def within(box: Box, outer: Box) -> Box:
+    """The same box, counted from the corner of `outer`."""
+    return tuple((a - low, b - low) for (a, b), (low, _) in zip(box, outer, strict=True))
+
+
+def intersection(one: Box, other: Box) -> Box | None:
+    """What two boxes share; None where that is empty."""
+    shared = tuple((max(a, c), min(b, d)) for (a, b), (c, d) in zip(one, other, strict=True))
+    return shared if all(start < stop for start, stop in shared) else None
+
+
+def run_length(shape: tuple[int, ...], box: Box) -> int:
+    """Elements of the box that lie one behind the other in a C-ordered array of `shape`."""
+    length = 1
+    for n, (start, stop) in zip(reversed(shape), reversed(box), strict=True):
+        length *= stop - start
+        if stop - start != n:
+            break
+    return length
+
+
+def run_starts(shape: tuple[int, ...], box: Box) -> NDArray[np.int64]:
+    """First element of each contiguous run of the box, ascending, counted in the whole array."""
+    starts, stride = np.zeros(1, np.int64), 1
+    merged = True
+    for n, (start, stop) in zip(reversed(shape), reversed(box), strict=True):
+        if merged:  # the run goes on through this axis
+            starts = starts + start * stride
+            merged = stop - start == n
+        else:
+            along = np.arange(start, stop, dtype=np.int64) * stride
+            starts = (along[:, None] + starts[None, :]).ravel()
+        stride *= n
+    return starts
+
+
+def boxes_of_range(shape: tuple[int, ...], start: int, stop: int) -> Iterator[Box]:
+    """Boxes that together are the elements [start, stop) of a C-ordered array, in that order.
+
+    At most 2 * axes - 1 of them: whole rows in the middle, broken ones at the ends.
+    """
+    if start >= stop:
+        return
+    if len(shape) == 1:
+        yield ((start, stop),)
+        return
+    inner = math.prod(shape[1:])
+    first, last = -(-start // inner), stop // inner
+    if first > last:  # both ends in one row
+        yield from _split_row(shape, last, start - last * inner, stop - last * inner)
+        return
+    if start < first * inner:
+        yield from _split_row(shape, first - 1, start - (first - 1) * inner, inner)
+    if first < last:
+        yield ((first, last), *whole(shape[1:]))
+    if last * inner < stop:
+        yield from _split_row(shape, last, 0, stop - last * inner)
+
+
+def _split_row(shape: tuple[int, ...], row: int, start: int, stop: int) -> Iterator[Box]:
+    for box in boxes_of_range(shape[1:], start, stop):
+        yield ((row, row + 1), *box)
+
 
 EDGES = ("zero", "clamp", "periodic")
 """What a halo holds beyond the array: zeros, the nearest element, or the opposite side."""
@@ -127,12 +222,12 @@ class Division:
         """
         block = self.block(shape, part)
         axes = [
-            _axis(n, start - width, stop + width, self.edges)
+            _divide_axis(n, start - width, stop + width, self.edges)
             for n, (start, stop), width in zip(shape, block, self.widths, strict=True)
         ]
         return Window(
             tuple(sum(b - a for a, b in axis.sources) for axis in axes),
-            tuple(_pieces([axis.sources for axis in axes])),
+            tuple(_combine_pieces([axis.sources for axis in axes])),
             tuple(axis.pad for axis in axes),
             tuple(axis.wrap for axis in axes),
             self.edges,
@@ -162,7 +257,7 @@ class _Axis:
     wrap: tuple[int, int] | None = None
 
 
-def _axis(n: int, low: int, high: int, edges: str) -> _Axis:
+def _divide_axis(n: int, low: int, high: int, edges: str) -> _Axis:
     """[low, high) along an axis of n elements, of which a part may be outside."""
     inside = (max(low, 0), min(high, n))
     if inside == (low, high):
@@ -176,7 +271,7 @@ def _axis(n: int, low: int, high: int, edges: str) -> _Axis:
     return _Axis((*before, inside, *after))
 
 
-def _pieces(axes: list[tuple[tuple[int, int], ...]]) -> list[Piece]:
+def _combine_pieces(axes: list[tuple[tuple[int, int], ...]]) -> list[Piece]:
     placed = []
     for sources in axes:
         ends = np.cumsum([0, *(b - a for a, b in sources)]).tolist()
@@ -185,3 +280,42 @@ def _pieces(axes: list[tuple[tuple[int, int], ...]]) -> list[Piece]:
         Piece(tuple(source for source, _ in each), tuple(target for _, target in each))
         for each in product(*placed)
     ]
+
+
+@dataclass(frozen=True)
+class Sharing:
+    """Ranks in groups: rank r is part r mod P of group r div P."""
+
+    world: World
+    parts: int
+
+    def __post_init__(self) -> None:
+        if self.world.ranks % self.parts:
+            raise UsageError(
+                f"expected a number of ranks that {self.parts} parts per sample divide, found "
+                f"{self.world.ranks}: choose another grid or number of ranks"
+            )
+
+    @property
+    def groups(self) -> int:
+        """Samples that are under way at a time."""
+        return self.world.ranks // self.parts
+
+    @property
+    def group(self) -> int:
+        """Of this rank."""
+        return self.world.rank // self.parts
+
+    @property
+    def part(self) -> int:
+        """Of this rank in its group."""
+        return self.world.rank % self.parts
+
+    def rank_of(self, group: int, part: int) -> int:
+        """The rank that is a part of a group."""
+        return group * self.parts + part
+
+    def of_groups(self, settings: Settings) -> Settings:
+        """The settings in which a group is what a rank is elsewhere: ids are dealt to groups."""
+        world = World(self.group, self.groups, 0, 1, self.world.source)
+        return replace(settings, world=world)

@@ -4,26 +4,34 @@
     Chunked      chunks of an HDF5 dataset, filtered (compressed) or not
     ByLibrary    anything else that HDF5 can read: compact, external, virtual, other number types
 
-Metadata (an HDF5 header, the places of chunks) is read by every rank for itself: some KB a file.
+`describe` finds out which, from a file and a name in it. Metadata (an HDF5 header, the places of
+chunks) is read by every rank for itself: some KB a file. The bytes of a chunk are read by whoever
+needs them and then put through HDF5's own filters, in a file that exists in memory only: so every
+filter that the library knows is known here.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
+from itertools import product
 from pathlib import Path
+from threading import Lock
+from tokenize import TokenError
 from typing import Any, Protocol
 
+import h5py
 import numpy as np
 from numpy.typing import NDArray
 
 from ..data.hdf5 import opened
 from ..data.pread import ReadTotals
-from .boxes import Box, extent, intersection, slices, within
-from .chunks import Chunk, ChunkCode, Decoder, located
-from .grid import Piece
+from ..data.samples import Place
+from ..errors import InputError
+from .grid import Box, Division, Piece, extent, intersection, slices, within
 
 Fill = Callable[["Contiguous", Box, NDArray[np.uint8]], ReadTotals]
 """Reads a box of a contiguous array into a flat array of its bytes."""
@@ -121,13 +129,13 @@ class Chunked:
         """Chunk by chunk."""
         moved, sides = ReadTotals(), self.code.shape
         boxes = [piece.source for piece in pieces]
-        chunks = located(self.path, self.dataset, sides, boxes, self.known)
+        chunks = locate_chunks(self.path, self.dataset, sides, boxes, self.known)
         with opener(self.path) as fill, self.code.decoder(self.dtype) as decoder:
             for corner, chunk in chunks.items():
                 box = tuple((a, a + n) for a, n in zip(corner, sides, strict=True))
                 shared = [(intersection(p.source, box), p) for p in pieces]
                 cut = [
-                    Piece(within(each, box), _placed(within(each, p.source), p.target))
+                    Piece(within(each, box), _place_box(within(each, p.source), p.target))
                     for each, p in shared
                     if each is not None
                 ]
@@ -174,6 +182,197 @@ class ByLibrary:
         return ReadTotals(elements * self.dtype.itemsize, len(pieces))
 
 
-def _placed(inner: Box, outer: Box) -> Box:
+def _place_box(inner: Box, outer: Box) -> Box:
     """A box inside another, counted from where the other is."""
     return tuple((a + low, b + low) for (a, b), (low, _) in zip(inner, outer, strict=True))
+
+
+Corner = tuple[int, ...]
+Decoder = Callable[[NDArray[np.uint8], int], NDArray[Any]]
+"""(bytes as stored, filter mask) -> the chunk."""
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Where a chunk lies: first byte, bytes (0: never written), filters that were left out."""
+
+    offset: int
+    nbytes: int
+    filter_mask: int
+
+
+@dataclass(frozen=True)
+class ChunkCode:
+    """How chunks are stored: shape, filters (code, flags, values) in order, and the fill value."""
+
+    shape: tuple[int, ...]
+    filters: tuple[tuple[int, int, tuple[int, ...]], ...]
+    fill: Any
+
+    @classmethod
+    def of(cls, dataset: h5py.Dataset) -> ChunkCode:
+        """The code of a chunked dataset."""
+        creation = dataset.id.get_create_plist()
+        found = (creation.get_filter(i) for i in range(creation.get_nfilters()))
+        filters = tuple((code, flags, tuple(values)) for code, flags, values, _ in found)
+        return cls(dataset.chunks, filters, dataset.fillvalue)
+
+    @contextmanager
+    def decoder(self, dtype: np.dtype[Any]) -> Iterator[Decoder]:
+        """A function that decodes chunks of elements of `dtype`."""
+        name = f"chunks-{threading.get_ident()}"  # HDF5 lets nobody open one name twice
+        with h5py.File(name, "w", driver="core", backing_store=False) as file:
+            datasets: dict[int, h5py.Dataset] = {}
+
+            def decode(content: NDArray[np.uint8], filter_mask: int) -> NDArray[Any]:
+                if filter_mask not in datasets:
+                    datasets[filter_mask] = self._dataset(file, filter_mask, dtype)
+                return _apply_filters(datasets[filter_mask], content)
+
+            yield decode
+
+    def _dataset(self, file: h5py.File, filter_mask: int, dtype: np.dtype[Any]) -> h5py.Dataset:
+        """A dataset of one chunk, with the filters that the mask does not leave out.
+
+        A chunk that is written with a mask of its own cannot be read in the same file (HDF5 2.0).
+        """
+        creation = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+        creation.set_chunk(self.shape)
+        for number, (code, flags, values) in enumerate(self.filters):
+            if not filter_mask >> number & 1:
+                creation.set_filter(code, flags, values)
+        space, kind = h5py.h5s.create_simple(self.shape), h5py.h5t.py_create(dtype, logical=True)
+        name = str(filter_mask).encode()
+        return h5py.Dataset(h5py.h5d.create(file.id, name, kind, space, creation))
+
+
+def _apply_filters(dataset: h5py.Dataset, content: NDArray[np.uint8]) -> NDArray[Any]:
+    """The chunk that the bytes are, by the dataset's filters."""
+    dataset.id.write_direct_chunk((0,) * dataset.ndim, content.data)
+    try:
+        decoded: NDArray[Any] = dataset[()]
+    except OSError as error:
+        raise InputError(
+            f"expected a chunk that its filters decode, found: {error}; make the data again"
+        ) from error
+    return decoded
+
+
+def locate_chunks(
+    path: Path,
+    dataset: str,
+    sides: tuple[int, ...],
+    boxes: Sequence[Box],
+    known: dict[Corner, Chunk],
+) -> dict[Corner, Chunk]:
+    """Every chunk that the boxes touch, once each; the file is opened for those not in `known`."""
+    wanted = list(dict.fromkeys(corner for box in boxes for corner in find_corners(box, sides)))
+    missing = [corner for corner in wanted if corner not in known]
+    if missing:
+        with opened(path, dataset) as open_dataset:
+            for corner in missing:
+                known[corner] = _find_chunk(open_dataset, corner)
+    return {corner: known[corner] for corner in wanted}
+
+
+def find_corners(box: Box, sides: tuple[int, ...]) -> Iterable[Corner]:
+    """First elements of the chunks that a box touches."""
+    axes = (range(a // n * n, b, n) for (a, b), n in zip(box, sides, strict=True))
+    return product(*axes)
+
+
+def measure_chunk_overlap(
+    shape: tuple[int, ...], sides: tuple[int, ...], division: Division
+) -> float:
+    """Chunks that the parts touch, summed over parts / chunks of the array: 1 is none twice."""
+    touched = 0
+    for part in range(division.parts):
+        boxes = [piece.source for piece in division.window(shape, part).pieces]
+        touched += len({corner for box in boxes for corner in find_corners(box, sides)})
+    return touched / math.prod(-(-n // side) for n, side in zip(shape, sides, strict=True))
+
+
+def _find_chunk(dataset: h5py.Dataset, corner: Corner) -> Chunk:
+    info = dataset.id.get_chunk_info_by_coord(corner)
+    if info.byte_offset is None:
+        return Chunk(0, 0, 0)
+    return Chunk(info.byte_offset, info.size, info.filter_mask)
+
+
+NPY = ".npy"
+_NUMBERS = "biufc"
+_HEADERS = {
+    (1, 0): np.lib.format.read_array_header_1_0,
+    (2, 0): np.lib.format.read_array_header_2_0,
+}
+_ONE_AT_A_TIME = Lock()
+"""Python before 3.11.9 and 3.12.3 fails at times where threads parse literals at once."""
+
+
+@dataclass(frozen=True)
+class RawFile:
+    """An array without a header: its file, shape, NumPy type (`<i2`) and first byte."""
+
+    path: Path
+    shape: tuple[int, ...]
+    dtype: str
+    offset: int = 0
+
+
+def describe(source: Place | RawFile) -> Layout:
+    """How an array is laid out: a raw file, an NPY file (by its suffix), else an HDF5 dataset.
+
+    Raises:
+        InputError: The file is missing, too short, not of that kind, or holds no numbers.
+    """
+    layout: Layout
+    if isinstance(source, RawFile):
+        kind = np.dtype(source.dtype)
+        layout = Contiguous(Path(source.path), source.offset, source.shape, kind)
+    elif source.path.suffix == NPY:
+        layout = _read_npy_header(source.path)
+    else:
+        layout = _describe_dataset(source.path, source.dataset)
+    if layout.dtype.kind not in _NUMBERS:
+        raise InputError(
+            f"expected numbers in {source.path}, found elements of type {layout.dtype}: "
+            "name another array"
+        )
+    if not isinstance(layout, Contiguous):
+        return layout
+
+    # The file is long enough: a short read must not come as a surprise.
+    needed = layout.offset + layout.nbytes
+    try:
+        size = layout.path.stat().st_size
+    except OSError as error:
+        raise InputError(f"expected a file {layout.path}, found: {error}; name another") from error
+    if size < needed:
+        raise InputError(
+            f"expected at least {needed} bytes in {layout.path}, found {size}: make it again"
+        )
+    return layout
+
+
+def _describe_dataset(path: Path, name: str) -> Layout:
+    with opened(path, name) as dataset:
+        plain = h5py.h5t.py_create(dataset.dtype, logical=True).equal(dataset.id.get_type())
+        if plain and dataset.chunks is not None:
+            return Chunked(path, name, dataset.shape, dataset.dtype, ChunkCode.of(dataset))
+        offset = dataset.id.get_offset()
+        if plain and offset is not None and dataset.external is None:
+            return Contiguous(path, offset, dataset.shape, dataset.dtype)
+        return ByLibrary(path, name, dataset.shape, dataset.dtype)
+
+
+def _read_npy_header(path: Path) -> Contiguous:
+    try:
+        with path.open("rb") as file:
+            read_header = _HEADERS[np.lib.format.read_magic(file)]
+            with _ONE_AT_A_TIME:
+                shape, fortran, dtype = read_header(file)
+            return Contiguous(path, file.tell(), shape, dtype, fortran)
+    except (OSError, ValueError, KeyError, TypeError, SyntaxError, TokenError) as error:
+        raise InputError(
+            f"expected an NPY file of version 1 or 2 in {path}, found: {error}; save it again"
+        ) from error

@@ -8,6 +8,11 @@ epoch early never leaves a rank waiting.
 What a batch holds: `sample`, the divided arrays as blocks with their halos, all others whole.
 A model that trains on blocks sees blocks only: exchanging what convolutions need at the borders
 of blocks is the model's own part (DistConv), as is summing over a sample.
+
+With `store`, blocks stay in the memory of the rank that read them (`SlabStore`). A sample is read
+from storage once. Later it may be dealt to another group of ranks: then each part of the group that
+has it sends its block to the same part of the group that needs it. All follows from the order of
+ids, which every rank knows: nobody has to ask.
 """
 
 from __future__ import annotations
@@ -19,11 +24,12 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
 
+import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from ..data.order import epoch_order, padded_order
-from ..data.samples import SampleSet
+from ..data.samples import Field, SampleSet
 from ..errors import InputError, UsageError
 from ..loader.batches import BatchMemory
 from ..loader.epochs import EpochLoader
@@ -32,13 +38,10 @@ from ..loader.options import declare_spatial
 from ..loader.prefetch import Background
 from ..loader.stats import Counts, Stats
 from ..ranks.agreement import Attempt
-from ..ranks.messages import Transport, launched_transport
+from ..ranks.messages import Message, Transport, launched_transport
 from . import mpiio
-from .divided import arrays_of
-from .grid import Division
+from .grid import Division, Sharing
 from .reading import JOINT_MODES, READ_MODES, Array, Begun, BlockReader
-from .sharing import Sharing
-from .store import Block, Served, SlabStore
 
 NAME = "spatial"
 HELP = "each rank reads its block of a sample (spatial parallelism, MPI-IO)"
@@ -160,13 +163,13 @@ class SpatialLoader(EpochLoader):
         transport: Transport | None = None,
     ) -> None:
         self.sharing = Sharing(settings.world, spatial.division.parts)
-        identity = settings.identity(samples) | _texts(asdict(spatial.division))
+        identity = settings.identity(samples) | _format_values(asdict(spatial.division))
         of_groups = self.sharing.of_groups(settings)
         super().__init__(of_groups, Counts(), of_groups.steps(samples), identity)
         self._samples = samples
         if not len(samples):
             raise InputError("expected at least one sample, found none: make the data again")
-        self._arrays = arrays_of(samples, spatial.division, spatial.divide)
+        self._arrays = divide_arrays(samples, spatial.division, spatial.divide)
         check_reach(settings, spatial)
         if spatial.store:
             check_memory(settings, self._arrays, -(-len(samples) // self.sharing.groups))
@@ -260,7 +263,7 @@ class SpatialLoader(EpochLoader):
                 self._memory[name] = BatchMemory(shape, array.dtype.str, pin_memory=pin)
             batch[name], views[name] = self._memory[name].open(len(ids))
         first = {sample: ids.index(sample) for sample in ids}
-        row = partial(_row, views)
+        row = partial(_select_row, views)
         return batch, {sample: row(place) for sample, place in first.items()}
 
     # -- joint: in the training thread --------------------------------------------------------
@@ -291,7 +294,7 @@ class SpatialLoader(EpochLoader):
         self._counts.add(
             loads=len(step.read), hits=served.hits, nbytes=moved.nbytes, requests=moved.requests
         )
-        return _repeated(step)
+        return _drop_repeats(step)
 
 
 def check_reach(settings: Settings, spatial: SpatialSettings) -> None:
@@ -328,12 +331,12 @@ def check_memory(settings: Settings, arrays: Sequence[Array], samples: int) -> N
         )
 
 
-def _row(views: Mapping[str, NDArray[Any]], place: int) -> Block:
+def _select_row(views: Mapping[str, NDArray[Any]], place: int) -> Block:
     """One sample of a batch, on the batch's memory (scalars too)."""
     return {n: view[place : place + 1].reshape(view.shape[1:]) for n, view in views.items()}
 
 
-def _repeated(step: _Step) -> Batch:
+def _drop_repeats(step: _Step) -> Batch:
     """The batch, with an id that it holds twice (padding) copied from its first row."""
     ids = step.batch["sample"].tolist()
     for place, sample in enumerate(ids):
@@ -343,5 +346,135 @@ def _repeated(step: _Step) -> Batch:
     return step.batch
 
 
-def _texts(values: dict[str, Any]) -> dict[str, str]:
+def _format_values(values: dict[str, Any]) -> dict[str, str]:
     return {name: str(value) for name, value in values.items()}
+
+
+def divide_arrays(
+    samples: SampleSet, division: Division, divide: tuple[str, ...] | None = None
+) -> list[Array]:
+    """The arrays of a set of samples, with how each is divided.
+
+    Args:
+        samples: In HDF5 files.
+        division: Of the largest field.
+        divide: Names of the fields to divide; None: the largest, and those of its shape. One
+            with fewer axes (labels of a volume without its channels) is divided along those that
+            it shares with the largest field.
+
+    Raises:
+        UsageError: Samples are images, no such field, or a field that the grid cannot divide.
+    """
+    if samples.layout == "images":
+        raise UsageError("expected samples in HDF5 files, found images: choose another loader")
+    largest = max(samples.fields, key=lambda each: each.nbytes)
+    names = divide or [each.name for each in samples.fields if each.shape == largest.shape]
+    unknown = set(names) - {each.name for each in samples.fields}
+    if unknown:
+        known = ", ".join(each.name for each in samples.fields)
+        raise UsageError(f"expected fields among {known}, found {', '.join(sorted(unknown))}")
+    arrays = []
+    for field in samples.fields:
+        own = _divide_field(field, largest, division) if field.name in names else None
+        arrays.append(Array(field, own, partial(samples.place, each=field)))
+        arrays[-1].window(0)  # raises where the grid does not fit
+    return arrays
+
+
+def _divide_field(field: Field, largest: Field, division: Division) -> Division:
+    """The division of a field whose axes are some consecutive axes of the largest one."""
+    if field.shape == largest.shape:
+        return division
+    axes, wanted = len(field.shape), len(largest.shape)
+    fitting = [
+        first
+        for first in range(wanted - axes + 1)
+        if largest.shape[first : first + axes] == field.shape
+        and all(n == 1 for n in (*division.grid[:first], *division.grid[first + axes :]))
+    ]
+    if len(fitting) != 1:
+        raise UsageError(
+            f"expected a field with the divided axes of {largest.name} {largest.shape} under the "
+            f"grid {division.grid}, found {field.name} {field.shape}: leave it whole"
+        )
+    kept = slice(fitting[0], fitting[0] + axes)
+    return Division(division.grid[kept], division.widths[kept], division.edges)
+
+
+Block = Mapping[str, NDArray[Any]]
+"""The arrays of one part of one sample, by name of the field."""
+
+
+@dataclass(frozen=True)
+class Served:
+    """What came from stores: blocks of this rank's own, and blocks and bytes of others'."""
+
+    hits: int = 0
+    received: int = 0
+    received_nbytes: int = 0
+
+
+class SlabStore:
+    """Blocks of one rank, and which group has which sample."""
+
+    def __init__(self, sharing: Sharing) -> None:
+        self._sharing = sharing
+        self._slabs: dict[int, dict[str, NDArray[Any]]] = {}
+        self._owner: dict[int, int] = {}
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held by this rank."""
+        return sum(array.nbytes for slab in self._slabs.values() for array in slab.values())
+
+    def known(self) -> set[int]:
+        """Samples that some group has."""
+        return set(self._owner)
+
+    def serve(
+        self, dealt: Sequence[Sequence[int]], out: Mapping[int, Block], transport: Transport
+    ) -> Served:
+        """Fills what this rank needs and some rank has. Every rank calls it.
+
+        Args:
+            dealt: The ids of the step, of each group.
+            out: Where the blocks of this rank's samples go.
+            transport: Carries them.
+        """
+        own, hits = self._sharing.group, 0
+        sends, receives = list[Message](), list[Message]()
+        for group, ids in enumerate(dealt):
+            for sample in self._in_store(ids):
+                owner = self._owner[sample]
+                if owner == own == group:
+                    hits += 1
+                    for name, array in self._slabs[sample].items():
+                        out[sample][name][...] = array
+                elif owner == own:
+                    sends += self._messages(group, self._slabs[sample])
+                elif group == own:
+                    receives += self._messages(owner, out[sample])
+        transport.start(sends, receives).wait()
+        fields = len(next(iter(out.values())))
+        nbytes = sum(array.nbytes for _, array in receives)
+        return Served(hits, len(receives) // fields, nbytes)
+
+    def keep(self, dealt: Sequence[Sequence[int]], read: Mapping[int, Block]) -> None:
+        """Notes who has read what in a step, and keeps a copy of what falls to this rank.
+
+        Where two groups read the same sample in one step, the first keeps it.
+        """
+        for group, ids in enumerate(dealt):
+            for sample in ids:
+                if sample in self._owner:
+                    continue
+                self._owner[sample] = group
+                if group == self._sharing.group:
+                    self._slabs[sample] = {n: np.array(a) for n, a in read[sample].items()}
+
+    def _in_store(self, ids: Sequence[int]) -> list[int]:
+        return [sample for sample in dict.fromkeys(ids) if sample in self._owner]
+
+    def _messages(self, group: int, block: Block) -> list[Message]:
+        rank = self._sharing.rank_of(group, self._sharing.part)
+        return [(rank, block[name]) for name in sorted(block)]

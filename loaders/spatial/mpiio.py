@@ -3,7 +3,7 @@
 Every rank opens the file for itself (COMM_SELF), so nobody waits for a rank that fails. Data
 sieving is switched off: it reads the gaps between runs too (with MPICH's ROMIO twice the bytes
 where a row is cut in two). MPI's own collective reads are not used: with ROMIO, a read error on
-one rank leaves the others waiting (MPICH 5.0.2). `vanidl_loaders.spatial.joint` shares reads
+one rank leaves the others waiting (MPICH 5.0.2). `vanidl_loaders.spatial.reading` shares reads
 instead.
 """
 
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from ..data.pread import ReadTotals
 from ..errors import InputError
-from .boxes import Box, extent, run_length, volume
+from .grid import Box, extent, run_length, volume
 from .layouts import Contiguous, Fill
 
 if TYPE_CHECKING:

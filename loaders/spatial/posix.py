@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ..data.pread import ReadTotals, read_into
 from ..errors import InputError
-from .boxes import Box, run_length, run_starts
+from .grid import Box, run_length, run_starts
 from .layouts import Contiguous, Fill
 
 BLOCK_NBYTES = 512 << 10

@@ -1,7 +1,14 @@
 """One rank's part of a sample: what it reads itself, and what it completes with its group.
 
-`begin` is local and may run in a thread ahead of training; `complete` sends and receives, and is
-called by the training thread once all ranks know that nobody failed.
+`BlockReader.begin` is local and may run in a thread ahead of training; `complete` sends and
+receives, and is called by the training thread once all ranks know that nobody failed.
+
+Where a block consists of short runs, reading in two phases may be worth it (`Joint`): each rank
+reads a share of the array in one piece, then ranks exchange. Each share has as many elements as its
+rank's block, so every byte of the array is read once, also with a halo, and each rank reads exactly
+as much as its block holds. It is what MPI-IO's collective reads do, with two differences: it works
+without MPI, and ranks agree that all have read before they exchange. With everything in the first
+share it is the scatter that spatial parallelism replaces.
 """
 
 from __future__ import annotations
@@ -10,6 +17,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -22,14 +30,33 @@ from ..errors import InputError
 from ..ranks.agreement import Attempt
 from ..ranks.messages import Message, Transport
 from . import mpiio, posix
-from .boxes import Box, run_length, slices, whole
-from .choosing import LEAST_NBYTES, Cut, Speeds, fastest, measured
-from .chunks import chunk_overlap
-from .describe import RawFile, describe
-from .grid import Division, Piece, Window, plain_window
-from .joint import Joint, first_has_all, level_shares
-from .layouts import Chunked, Contiguous, Fill, Layout, Opener
-from .sharing import Sharing
+from .grid import (
+    Box,
+    Division,
+    Piece,
+    Sharing,
+    Window,
+    boxes_of_range,
+    extent,
+    intersection,
+    plain_window,
+    run_length,
+    slices,
+    volume,
+    whole,
+    within,
+)
+from .layouts import (
+    Chunked,
+    Contiguous,
+    Fill,
+    Layout,
+    Opener,
+    RawFile,
+    describe,
+    measure_chunk_overlap,
+)
+from .speeds import LEAST_NBYTES, Cut, Speeds, choose_fastest, measure_speeds
 
 READ_MODES: dict[str, str] = {
     "auto": "short runs as measured: collective, gaps or posix; long ones independent or posix",
@@ -107,6 +134,61 @@ class Begun:
     unfinished: list[Unfinished] = field(default_factory=list)
 
 
+@dataclass(frozen=True)
+class Transfer:
+    """A box of the array that `sender` has read and `receiver` needs.
+
+    Attributes:
+        sender: Part that read it.
+        receiver: Part whose window holds it.
+        begin: First element of `held`, counted from the begin of the sender's share.
+        held: The box in C order in the sender's share, of which `cut` is sent.
+        cut: What is sent, counted from the corner of `held`.
+        target: Where it goes in the array that the receiver's window reads.
+    """
+
+    sender: int
+    receiver: int
+    begin: int
+    held: Box
+    cut: Box
+    target: Box
+
+    def view(self, share: NDArray[Any]) -> NDArray[Any]:
+        """The elements in the sender's share (flat)."""
+        held = share[self.begin : self.begin + volume(self.held)].reshape(extent(self.held))
+        return held[slices(self.cut)]
+
+    def take(self, share: NDArray[Any]) -> NDArray[Any]:
+        """The elements to send, contiguous."""
+        return np.ascontiguousarray(self.view(share))
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of what is sent."""
+        return extent(self.cut)
+
+
+@dataclass(frozen=True)
+class Joint:
+    """Shares of all parts, [start, stop) in C order of the array, and what they exchange."""
+
+    shares: tuple[tuple[int, int], ...]
+    transfers: tuple[Transfer, ...]
+
+    def sent(self, part: int) -> list[Transfer]:
+        """What a part gives away, in order."""
+        return [each for each in self.transfers if each.sender == part != each.receiver]
+
+    def received(self, part: int) -> list[Transfer]:
+        """What a part gets, in order."""
+        return [each for each in self.transfers if each.receiver == part != each.sender]
+
+    def kept(self, part: int) -> list[Transfer]:
+        """What a part has read itself."""
+        return [each for each in self.transfers if each.receiver == part == each.sender]
+
+
 class BlockReader:
     """Reads one part of samples.
 
@@ -151,17 +233,17 @@ class BlockReader:
         """
         if self._read_mode != "auto" or self._sharing.parts == 1:
             return ReadTotals()
-        with Attempt() as tried:
+        with Attempt() as describing:
             described = [
-                (each, self._described(each, each.source(sample))[0]) for each in self.arrays
+                (each, self._describe(each, each.source(sample))[0]) for each in self.arrays
             ]
-        tried.agree(self._transport)
+        describing.agree(self._transport)
         for array, layout in described:
             if isinstance(layout, Contiguous) and self._is_short(array, layout):
                 nbytes = epoch_samples * layout.nbytes // self._sharing.parts
                 if nbytes >= LEAST_NBYTES:
                     run = array.run_nbytes(layout.dtype)
-                    self._speeds, totals = measured(
+                    self._speeds, totals = measure_speeds(
                         layout, nbytes, run, self._sharing.parts, self._transport
                     )
                     return totals
@@ -176,13 +258,13 @@ class BlockReader:
         """
         begun = Begun()
         for array in self.arrays:
-            self._begin(array, array.source(sample), out[array.field.name], begun)
+            self._begin_array(array, array.source(sample), out[array.field.name], begun)
         return begun
 
     def complete(self, unfinished: Sequence[Unfinished]) -> int:
         """Exchanges shares and fills what waits for them; bytes received. Every rank calls it."""
         sends, receives = list[Message](), list[Message]()
-        placed = [(each, self._landing(each)) for each in unfinished]
+        placed = [(each, self._open_landing(each)) for each in unfinished]
         arrived = [self._post(each, raw, sends, receives) for each, raw in placed]
         self._transport.start(sends, receives).wait()
         for (each, raw), boxes in zip(placed, arrived, strict=True):
@@ -192,7 +274,7 @@ class BlockReader:
                 each.out[...] = self._windows[each.array.field.name].finish(raw)
         return sum(content.nbytes for _, content in receives)
 
-    def _landing(self, each: Unfinished) -> NDArray[Any]:
+    def _open_landing(self, each: Unfinished) -> NDArray[Any]:
         """Where the window's elements go as they were read: to their place, where that can be."""
         window = self._windows[each.array.field.name]
         if window.plain and each.share.dtype == each.out.dtype:
@@ -216,13 +298,13 @@ class BlockReader:
             boxes.append((transfer.target, content))
         return boxes
 
-    def _begin(
+    def _begin_array(
         self, array: Array, source: Place | RawFile, out: NDArray[Any], begun: Begun
     ) -> None:
-        layout, row = self._described(array, source)
-        read_mode = self._chosen(array, layout)
+        layout, row = self._describe(array, source)
+        read_mode = self._choose_read_mode(array, layout)
         if read_mode in JOINT_MODES:
-            joint = self._joint(array, read_mode)
+            joint = self._plan_exchange(array, read_mode)
             share, moved = self._read_share(layout, row, joint.shares[self._sharing.part])
             begun.unfinished.append(Unfinished(array, joint, share, out))
         else:
@@ -230,13 +312,13 @@ class BlockReader:
             moved = self._read_window(layout, row, window, out, read_mode)
         begun.moved += moved
 
-    def _chosen(self, array: Array, layout: Layout) -> str:
+    def _choose_read_mode(self, array: Array, layout: Layout) -> str:
         """The way for one array: the same on all ranks, as all see the same file."""
         if array.division is None or self._sharing.parts == 1:
             return "own"
         in_order = isinstance(layout, Contiguous) and not layout.fortran
         if self._read_mode == "auto" and in_order and self._is_short(array, layout):
-            return self._of_short_runs(array, layout)
+            return self._fastest_read_mode(array, layout)
         if self._read_mode == "collective":
             return "collective" if in_order else "own"
         return self._read_mode if self._read_mode in ("scatter", "crop", "gaps") else "own"
@@ -244,7 +326,7 @@ class BlockReader:
     def _is_short(self, array: Array, layout: Layout) -> bool:
         return array.division is not None and array.run_nbytes(layout.dtype) < LONG_RUN_NBYTES
 
-    def _of_short_runs(self, array: Array, layout: Layout) -> str:
+    def _fastest_read_mode(self, array: Array, layout: Layout) -> str:
         """The way that was measured to be the fastest."""
         connected, name = self._transport.connected, array.field.name
         if self._speeds is None:
@@ -255,14 +337,14 @@ class BlockReader:
             cuts = [
                 Cut.of(array.field.shape, itemsize, p.source) for w in windows for p in w.pieces
             ]
-            self._fastest[name] = fastest(cuts, parts, self._speeds, connected=connected)
+            self._fastest[name] = choose_fastest(cuts, parts, self._speeds, connected=connected)
         return self._fastest[name]
 
-    def _joint(self, array: Array, read_mode: str) -> Joint:
+    def _plan_joint(self, array: Array, read_mode: str) -> Joint:
         key = (array.field.name, read_mode)
         if key not in self._joints:
             assert array.division is not None
-            shares = level_shares if read_mode == "collective" else first_has_all
+            shares = plan_level_shares if read_mode == "collective" else plan_one_reader
             self._joints[key] = shares(array.field.shape, array.division)
         return self._joints[key]
 
@@ -328,7 +410,7 @@ class BlockReader:
         pieces = [Piece(((row, row + 1), *p.source), ((0, 1), *p.target)) for p in window.pieces]
         return layout.read(pieces, out[np.newaxis], opener)
 
-    def _described(self, array: Array, source: Place | RawFile) -> tuple[Layout, int | None]:
+    def _describe(self, array: Array, source: Place | RawFile) -> tuple[Layout, int | None]:
         row = source.row if isinstance(source, Place) else None
         key = (source.path, source.dataset) if isinstance(source, Place) else (source,)
         if key not in self._layouts:
@@ -349,5 +431,43 @@ class BlockReader:
         if array.division is None or not (isinstance(layout, Chunked) and layout.code.filters):
             return
         sides = layout.code.shape[-len(array.field.shape) :]
-        overlap = chunk_overlap(array.field.shape, sides, array.division)
+        overlap = measure_chunk_overlap(array.field.shape, sides, array.division)
         self.chunk_overlap = max(overlap, self.chunk_overlap or 0.0)
+
+
+def plan_level_shares(shape: tuple[int, ...], division: Division) -> Joint:
+    """Shares as large as the blocks."""
+    sizes = [volume(division.block(shape, part)) for part in range(division.parts)]
+    ends = list(accumulate(sizes, initial=0))
+    return _plan_joint(shape, division, list(pairwise(ends)))
+
+
+def plan_one_reader(shape: tuple[int, ...], division: Division) -> Joint:
+    """All in the share of part 0."""
+    everything = volume(tuple((0, n) for n in shape))
+    rest = [(everything, everything)] * (division.parts - 1)
+    return _plan_joint(shape, division, [(0, everything), *rest])
+
+
+def _plan_joint(
+    shape: tuple[int, ...], division: Division, shares: Sequence[tuple[int, int]]
+) -> Joint:
+    """The shares, and every box that one part has read and another needs."""
+    windows = [division.window(shape, part) for part in range(division.parts)]
+    transfers = []
+    for sender, share in enumerate(shares):
+        boxes = list(boxes_of_range(shape, *share))
+        begins = [0, *accumulate(map(volume, boxes))]
+        for receiver, window in enumerate(windows):
+            for begin, held in zip(begins, boxes, strict=False):
+                for piece in window.pieces:
+                    common = intersection(held, piece.source)
+                    if common is None:
+                        continue
+                    low = within(common, piece.source)
+                    target = tuple(
+                        (a + t, b + t) for (a, b), (t, _) in zip(low, piece.target, strict=True)
+                    )
+                    cut = within(common, held)
+                    transfers.append(Transfer(sender, receiver, begin, held, cut, target))
+    return Joint(tuple(shares), tuple(transfers))

@@ -317,28 +317,28 @@ PLANS = (
     Fault("loaders/scheduled/plan.py", "place < capacity[node]", "place <= capacity[node]"),
     Fault("loaders/scheduled/plan.py", "if (held > [", "if (held > [1 + "),
     Fault(
-        "loaders/scheduled/share.py",
+        "loaders/scheduled/plan.py",
         "size = total + (local < rest)",
         "size = total + (local <= rest)",
     ),
     Fault(
-        "loaders/scheduled/share.py",
+        "loaders/scheduled/plan.py",
         "np.where(rest == 0, turn % ranks, 0)",
         "np.full_like(rest, turn % ranks)",
     ),
-    Fault("loaders/scheduled/share.py", "levels[:-1] <= lowest[1:]", "levels[:-1] >= lowest[1:]"),
+    Fault("loaders/scheduled/plan.py", "levels[:-1] <= lowest[1:]", "levels[:-1] >= lowest[1:]"),
     Fault(
         "loaders/scheduled/plan_settings.py",
         "(node < self.buffer % self.nodes)",
         "(node <= self.buffer % self.nodes)",
     ),
     Fault(
-        "loaders/scheduled/dealt.py",
+        "loaders/scheduled/plan.py",
         "load |= place < settings.samples",
         "load |= place <= settings.samples",
     ),
     Fault(
-        "loaders/scheduled/dealt.py",
+        "loaders/scheduled/plan.py",
         "(np.arange(nodes) + turn) % nodes",
         "np.arange(nodes)",
     ),

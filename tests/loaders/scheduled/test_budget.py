@@ -20,8 +20,8 @@ from vanidl_loaders.errors import UsageError
 from vanidl_loaders.loader.limits import memory_nbytes
 from vanidl_loaders.loader.loader import Settings, open_loader
 from vanidl_loaders.ranks.world import World
-from vanidl_loaders.scheduled.budget import STAGED_SHARE, divided
 from vanidl_loaders.scheduled.plan_settings import PlanSettings
+from vanidl_loaders.scheduled.stage_settings import STAGED_SHARE, divide_budget
 
 
 @st.composite
@@ -36,7 +36,7 @@ def budgets(draw):
 @given(budgets())
 def test_buffer_and_staging_fit_and_cost_a_twentieth_of_the_bound(budget):
     chosen, places, look_ahead = budget
-    plan, staged = divided(chosen, places, look_ahead)
+    plan, staged = divide_budget(chosen, places, look_ahead)
     assert plan.buffer + chosen.ranks * staged <= places
     bound = max(chosen.samples - places, 0)
     assert bound <= chosen.samples - plan.buffer <= bound + bound // STAGED_SHARE

@@ -15,10 +15,8 @@ from torch.utils.data import DistributedSampler
 
 from tests.loaders.scheduled.test_plan import plans
 from tests.loaders.scheduled.test_shared_plan import same
-from vanidl_loaders.scheduled.dealt import _level
-from vanidl_loaders.scheduled.plan import make_plan
+from vanidl_loaders.scheduled.plan import _level_reads, make_plan, measure_costs
 from vanidl_loaders.scheduled.plan_settings import PlanSettings
-from vanidl_loaders.scheduled.report import report
 from vanidl_loaders.scheduled.shared_plan import NodeSteps
 from vanidl_loaders.scheduled.steps import rank_steps
 
@@ -102,13 +100,13 @@ def test_few_samples_change_hands_to_level_reads():
         reader, uses = step.source[step.load], np.bincount(user, minlength=4)
         share = np.bincount(reader, minlength=4)
         assert (user != reader).sum() == np.maximum(uses - share, 0).sum()
-    assert report(chosen).batch_spread == 1.0
-    assert report(chosen).max_imbalance <= 1
+    assert measure_costs(chosen).batch_spread == 1.0
+    assert measure_costs(chosen).max_imbalance <= 1
 
 
 def test_which_of_the_nodes_that_use_most_reads_one_more_changes_from_step_to_step():
     user = np.repeat(np.arange(4, dtype=np.int32), [5, 5, 5, 3])
-    reads = np.array([np.bincount(_level(user, 4, turn), minlength=4) for turn in range(4)])
+    reads = np.array([np.bincount(_level_reads(user, 4, turn), minlength=4) for turn in range(4)])
     assert (reads.sum(axis=1) == 18).all()
     assert (np.ptp(reads, axis=1) == 1).all()
     assert ((reads > 4).sum(axis=0)[:3] > 0).all()  # each of the three in its turn

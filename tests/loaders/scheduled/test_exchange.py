@@ -24,12 +24,17 @@ from vanidl_loaders.ranks.connections import Door, connect
 from vanidl_loaders.ranks.messages import Alone
 from vanidl_loaders.ranks.world import World
 from vanidl_loaders.scheduled import PlanSettings, make_plan
-from vanidl_loaders.scheduled.exchange import NodeAccess
+from vanidl_loaders.scheduled.buffer import NodeMemory, NodeSize
+from vanidl_loaders.scheduled.exchange import (
+    HEADER,
+    ExchangeLimits,
+    NodeAccess,
+    connect_nodes,
+    decide_exchange,
+    measure_speeds,
+)
 from vanidl_loaders.scheduled.items import buffered_loader
-from vanidl_loaders.scheduled.joining import ExchangeLimits, exchanges, join, sample_speeds
 from vanidl_loaders.scheduled.loader import ScheduledLoader
-from vanidl_loaders.scheduled.node import NodeMemory, NodeSize
-from vanidl_loaders.scheduled.serving import HEADER
 from vanidl_loaders.scheduled.stage_settings import StageSettings
 
 EPOCHS = 3
@@ -55,7 +60,7 @@ def loaders(samples, *, nodes=2, node_ranks=2, batch=5, buffer=60, timeout_s=60.
     def opened(transport):
         rank = transport.world.rank
         of_node, limits = memory[chosen.node(rank)], ExchangeLimits(2, timeout_s)
-        exchange = join(transport, samples, made, of_node, limits, ReadTotals())
+        exchange = connect_nodes(transport, samples, made, of_node, limits, ReadTotals())
         settings = Settings(World(rank, ranks, 0, 1), batch, EPOCHS)
         return ScheduledLoader(samples, settings, made, stage, NodeAccess(of_node, exchange))
 
@@ -186,7 +191,7 @@ def test_a_node_whose_storage_hangs_ends_all_the_same(even, monkeypatch):
 
 @pytest.mark.parametrize("wrong", ["bit", "id", "length"])
 def test_a_wrong_sample_is_never_used(even, monkeypatch, wrong):
-    from vanidl_loaders.scheduled import serving
+    from vanidl_loaders.scheduled import exchange
 
     def damaged(sample, origin, arrays):
         content = bytearray(made(sample + (wrong == "id"), origin, arrays))
@@ -194,8 +199,8 @@ def test_a_wrong_sample_is_never_used(even, monkeypatch, wrong):
             content[HEADER.size] ^= 1
         return bytes(content[:-1] if wrong == "length" else content)
 
-    made = serving.message
-    monkeypatch.setattr(serving, "message", damaged)
+    made = exchange.pack_sample
+    monkeypatch.setattr(exchange, "pack_sample", damaged)
     with loaders(even, nodes=2, node_ranks=1) as every:
         epoch_of(every, 0, direct(even))
         every[1].set_epoch(1)
@@ -218,8 +223,8 @@ def test_a_stranger_is_not_served():
 
 def test_auto_exchanges_where_the_network_is_faster_than_storage(even):
     def asked(transport):
-        speeds = sample_speeds(transport, even, 2)
-        return speeds, exchanges("auto", transport, even, 2, None)[0]
+        speeds = measure_speeds(transport, even, 2)
+        return speeds, decide_exchange("auto", transport, even, 2, None)[0]
 
     found, _ = on_ranks(4, asked)
     assert len({speeds.network_s for speeds, _ in found}) == 1
@@ -232,11 +237,11 @@ def test_auto_exchanges_where_the_network_is_faster_than_storage(even):
 
 def test_exchange_that_cannot_be_is_refused(even):
     with pytest.raises(UsageError, match="--node-exchange on"):
-        exchanges("on", Alone(World(0, 2, 0, 1)), even, 1, None)
-    assert exchanges("auto", Alone(World()), even, 1, None)[0] is False
+        decide_exchange("on", Alone(World(0, 2, 0, 1)), even, 1, None)
+    assert decide_exchange("auto", Alone(World()), even, 1, None)[0] is False
     settings = PlanSettings(96, 2, 4, 1, 10, exchange=True)
     with pytest.raises(UsageError, match="--node-exchange on for this plan, found off"):
-        exchanges("off", Alone(World(0, 2, 0, 1)), even, 1, settings)
+        decide_exchange("off", Alone(World(0, 2, 0, 1)), even, 1, settings)
     with pytest.raises(UsageError, match="connected nodes"):
         ScheduledLoader(
             even, Settings(World(0, 2, 0, 1), 4, 1), make_plan(settings), StageSettings()

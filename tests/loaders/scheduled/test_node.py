@@ -20,9 +20,9 @@ from vanidl_loaders.ranks.messages import Alone
 from vanidl_loaders.ranks.nodes import ranks_of_a_node, shared_memory
 from vanidl_loaders.ranks.world import World
 from vanidl_loaders.scheduled import PlanSettings, make_plan
+from vanidl_loaders.scheduled.buffer import NodeMemory, NodeSize
 from vanidl_loaders.scheduled.exchange import NodeAccess
 from vanidl_loaders.scheduled.loader import ScheduledLoader
-from vanidl_loaders.scheduled.node import NodeMemory, NodeSize
 from vanidl_loaders.scheduled.stage_settings import StageSettings
 
 

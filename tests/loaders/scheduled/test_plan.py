@@ -18,12 +18,17 @@ from vanidl_loaders.cli import main
 from vanidl_loaders.data.coalesce import StorageSpeed, runs
 from vanidl_loaders.errors import InputError, UsageError
 from vanidl_loaders.scheduled import steps
-from vanidl_loaders.scheduled.epochs import ORDERS, path_cost, transition_costs
-from vanidl_loaders.scheduled.plan import FREE, load_plan, make_plan
-from vanidl_loaders.scheduled.plan_settings import EPOCH_ORDERS, PlanSettings
+from vanidl_loaders.scheduled.epoch_orders import ORDERS, path_cost, transition_costs
+from vanidl_loaders.scheduled.plan import (
+    FREE,
+    divide_within_nodes,
+    load_plan,
+    make_plan,
+    measure_costs,
+    share_misses,
+)
+from vanidl_loaders.scheduled.plan_settings import BALANCES, EPOCH_ORDERS, PlanSettings
 from vanidl_loaders.scheduled.policies import POLICIES
-from vanidl_loaders.scheduled.report import report
-from vanidl_loaders.scheduled.share import BALANCES, shares, within_nodes
 from vanidl_loaders.scheduled.steps import StepsAhead, rank_steps
 
 
@@ -99,7 +104,7 @@ def test_a_hit_is_where_the_sample_is_held_and_nothing_is_held_over_the_bound(ch
 @settings(deadline=None)
 @given(plans())
 def test_loads_are_the_provable_minimum(chosen):
-    counts = report(make_plan(chosen))
+    counts = measure_costs(make_plan(chosen))
     if chosen.drop_last:
         used = chosen.samples // chosen.global_batch * chosen.global_batch
         assert counts.loads_first_epoch == used
@@ -146,7 +151,7 @@ def test_batches_on_one_node_are_as_large_as_distributed_samplers(chosen):
         if last is not None and not chosen.padding:
             assert last.sizes.max() - last.sizes.min() == 0
     if chosen.epochs > 1 and chosen.samples % chosen.global_batch == 0:
-        assert report(plan).batch_spread == 1
+        assert measure_costs(plan).batch_spread == 1
 
 
 @settings(deadline=None)
@@ -178,7 +183,7 @@ def test_which_rank_of_a_node_has_one_load_more_changes_from_step_to_step():
 def test_loads_within_nodes_go_round_with_the_turn(nodes, ranks):
     """Over all turns the ranks of a node whose batch divides evenly read equally much."""
     held, loads = np.array(nodes, np.int64).T
-    turns = [within_nodes(held, loads, ranks, turn) for turn in range(ranks)]
+    turns = [divide_within_nodes(held, loads, ranks, turn) for turn in range(ranks)]
     even = (held + loads) % ranks == 0
     for kept, read in turns:
         assert (kept.reshape(-1, ranks).sum(axis=1) == held).all()
@@ -216,7 +221,7 @@ def test_what_a_node_is_to_hold_is_read_by_it_in_the_first_epoch(nodes, node_ran
 )  # fmt: skip
 def test_shares_are_as_good_as_filling_one_by_one(held, misses, cost):
     array = np.array(held, np.int64)
-    got = shares(array, misses, *cost)
+    got = share_misses(array, misses, *cost)
     assert got.sum() == misses
     assert (got >= 0).all()
     plain = np.zeros(len(held), np.int64)
@@ -234,7 +239,7 @@ def test_shares_are_as_good_as_filling_one_by_one(held, misses, cost):
 def test_the_posters_figure():
     """6.7 times fewer loads at C / N = 0.851 on 87,632 samples and batches of 512."""
     chosen = PlanSettings(87_632, ranks=16, batch=512, epochs=3, buffer=round(0.851 * 87_632))
-    counts = report(make_plan(chosen))
+    counts = measure_costs(make_plan(chosen))
     assert counts.times_fewer == pytest.approx(6.7, rel=0.01)
     assert counts.loads_per_epoch == counts.bound
     assert counts.max_imbalance <= 1
@@ -266,7 +271,7 @@ def test_an_order_is_a_permutation_and_no_worse_than_drawn(name):
 
 def test_the_order_of_epochs_is_worth_nothing_under_the_plan():
     counts = {
-        name: report(make_plan(PlanSettings(300, ranks=3, batch=5, epochs=6, buffer=150,
+        name: measure_costs(make_plan(PlanSettings(300, ranks=3, batch=5, epochs=6, buffer=150,
                                             epoch_order=name))).loads_per_epoch
         for name in ORDERS
     }  # fmt: skip

@@ -16,9 +16,9 @@ from tests.loaders.ranks.threads import outcomes_on_ranks
 from tests.loaders.spatial.stored import CHUNKS, DTYPES, FILTERED, LAYOUTS, content, store
 from vanidl_loaders.errors import InputError, UsageError
 from vanidl_loaders.spatial import Division, RawFile
-from vanidl_loaders.spatial.boxes import slices, volume
-from vanidl_loaders.spatial.chunks import chunk_overlap
 from vanidl_loaders.spatial.dataset import SlabDataset
+from vanidl_loaders.spatial.grid import slices, volume
+from vanidl_loaders.spatial.layouts import measure_chunk_overlap
 
 SHAPE = (4, 7, 9, 6)
 GRIDS = [(1, 1, 1, 1), (1, 3, 1, 1), (1, 1, 1, 5), (4, 1, 1, 1), (1, 2, 2, 1), (1, 2, 3, 2)]
@@ -93,9 +93,9 @@ def test_only_touched_chunks_are_read_and_their_overlap_is_told(tmp_path, layout
         stats = dataset.stats()
         assert stats.nbytes == sum(sizes[corner] for corner in touched)
         assert stats.requests == len(touched)
-        assert dataset.chunk_overlap == chunk_overlap(SHAPE, sides, division)
+        assert dataset.chunk_overlap == measure_chunk_overlap(SHAPE, sides, division)
         touches += len(touched)
-    assert chunk_overlap(SHAPE, sides, division) == touches / len(sizes) > 1
+    assert measure_chunk_overlap(SHAPE, sides, division) == touches / len(sizes) > 1
 
 
 def test_blocks_that_end_with_chunks_read_no_chunk_twice(tmp_path):

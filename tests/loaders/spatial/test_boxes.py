@@ -11,7 +11,10 @@ h5py = pytest.importorskip("h5py", reason="h5py is not installed")
 pytest.importorskip("torch", reason="PyTorch is not installed")
 
 from vanidl_loaders.errors import UsageError
-from vanidl_loaders.spatial.boxes import (
+from vanidl_loaders.spatial.grid import (
+    EDGES,
+    Division,
+    borders,
     boxes_of_range,
     extent,
     run_length,
@@ -19,8 +22,7 @@ from vanidl_loaders.spatial.boxes import (
     slices,
     volume,
 )
-from vanidl_loaders.spatial.grid import EDGES, Division, borders
-from vanidl_loaders.spatial.joint import first_has_all, level_shares
+from vanidl_loaders.spatial.reading import plan_level_shares, plan_one_reader
 
 PAD = {"zero": "constant", "clamp": "edge", "periodic": "wrap"}
 
@@ -103,7 +105,7 @@ def test_halo_by_one_number_is_for_divided_axes():
     assert Division((1, 3, 2, 1), 2).widths == (0, 2, 2, 0)
 
 
-@pytest.mark.parametrize("shares", [level_shares, first_has_all])
+@pytest.mark.parametrize("shares", [plan_level_shares, plan_one_reader])
 @pytest.mark.parametrize("edges", EDGES)
 @pytest.mark.parametrize("halo", [0, 2])
 @pytest.mark.parametrize("grid", GRIDS)
@@ -121,7 +123,7 @@ def test_transfers_fill_every_window_once(grid, halo, edges, shares):
             assert sent.shape == each.shape == extent(each.target)
             seen[slices(each.target)] += 1
         assert (seen == 1).all()
-    if shares is level_shares:
+    if shares is plan_level_shares:
         blocks = [volume(division.block(shape, part)) for part in range(division.parts)]
         assert [b - a for a, b in joint.shares] == blocks
 

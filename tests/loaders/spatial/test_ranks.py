@@ -24,7 +24,7 @@ from vanidl_loaders.emulated_fs.model import Cost
 from vanidl_loaders.emulated_fs.mount import EmulatedStorage, check_available
 from vanidl_loaders.errors import MissingError
 from vanidl_loaders.spatial import Division
-from vanidl_loaders.spatial.boxes import slices, volume
+from vanidl_loaders.spatial.grid import slices, volume
 from vanidl_loaders.workloads.making import make
 
 PROGRAM = Path(__file__).with_name("ranks.py")

@@ -17,7 +17,7 @@ from vanidl_loaders.errors import InputError, UsageError
 from vanidl_loaders.loader.loader import Settings, open_loader
 from vanidl_loaders.ranks.world import World
 from vanidl_loaders.spatial import Division
-from vanidl_loaders.spatial.boxes import slices
+from vanidl_loaders.spatial.grid import slices
 from vanidl_loaders.spatial.loader import SpatialLoader, SpatialSettings
 
 N, SHAPE = 11, (2, 7, 6)

@@ -15,8 +15,14 @@ from hypothesis import strategies as st
 
 from tests.loaders.ranks.threads import on_ranks
 from vanidl_loaders.spatial import posix
-from vanidl_loaders.spatial.choosing import MEASURED_SHARE, Cut, Speeds, fastest, measured
 from vanidl_loaders.spatial.layouts import Contiguous
+from vanidl_loaders.spatial.speeds import (
+    MEASURED_SHARE,
+    Cut,
+    Speeds,
+    choose_fastest,
+    measure_speeds,
+)
 
 LAST_AXIS = [Cut.of((4, 64, 64, 64), 2, ((0, 4), (0, 64), (0, 64), (16 * p, 16 * p + 16)))
              for p in range(4)]  # fmt: skip
@@ -49,28 +55,28 @@ def test_each_way_is_chosen_where_it_is_the_fastest():
     slow_link = Speeds(latency_s=1e-3, bytes_per_s=10e6, message_bytes_per_s=1e9)
     plain_disk = Speeds(latency_s=5e-6, bytes_per_s=2e9, message_bytes_per_s=0.3e9)
     no_latency = Speeds(latency_s=0.0, bytes_per_s=1e6, message_bytes_per_s=1e3)
-    ways = [fastest(LAST_AXIS, 4, each, connected=True)
+    ways = [choose_fastest(LAST_AXIS, 4, each, connected=True)
             for each in (slow_link, plain_disk, no_latency)]  # fmt: skip
     assert ways == ["collective", "gaps", "own"]
-    assert fastest(LAST_AXIS, 4, slow_link, connected=False) == "gaps"
+    assert choose_fastest(LAST_AXIS, 4, slow_link, connected=False) == "gaps"
 
 
 def test_copies_count_where_storage_is_fast():
     """Packing and unpacking can take longer than reading the gaps from a local disk."""
     local = Speeds(latency_s=1e-5, bytes_per_s=4e9, message_bytes_per_s=2e9)
-    assert fastest(LAST_AXIS, 4, local, connected=True) == "collective"
+    assert choose_fastest(LAST_AXIS, 4, local, connected=True) == "collective"
     slow_copies = replace(local, copy_bytes_per_s=0.5e9)
-    assert fastest(LAST_AXIS, 4, slow_copies, connected=True) == "gaps"
+    assert choose_fastest(LAST_AXIS, 4, slow_copies, connected=True) == "gaps"
 
 
 def test_ranks_of_a_node_read_gaps_where_its_page_cache_serves_all():
     """Together they fetch what a collective read fetches, and exchange nothing."""
     disk = Speeds(latency_s=1e-4, bytes_per_s=0.4e9, message_bytes_per_s=1e9, copy_bytes_per_s=4e9)
-    assert fastest(LAST_AXIS, 4, disk, connected=True) == "collective"
+    assert choose_fastest(LAST_AXIS, 4, disk, connected=True) == "collective"
     shared = replace(disk, shared_bytes_per_s=10e9)
-    assert fastest(LAST_AXIS, 4, shared, connected=True) == "gaps"
+    assert choose_fastest(LAST_AXIS, 4, shared, connected=True) == "gaps"
     apart = replace(disk, shared_bytes_per_s=0.4e9)
-    assert fastest(LAST_AXIS, 4, apart, connected=True) == "collective"
+    assert choose_fastest(LAST_AXIS, 4, apart, connected=True) == "collective"
 
 
 BYTES_PER_S = st.floats(1e4, 1e10)
@@ -92,7 +98,7 @@ def test_no_other_way_is_faster(latency_s, storage, messages, copies, shared, co
     }
     if not connected:
         del taken["collective"]
-    chosen = fastest(
+    chosen = choose_fastest(
         LAST_AXIS, 4, Speeds(latency_s, storage, messages, copies, shared), connected=connected
     )
     assert taken[chosen] == pytest.approx(min(taken.values()))
@@ -102,7 +108,7 @@ def test_ranks_agree_on_the_slowest_and_read_little(tmp_path):
     path = tmp_path / "stored.bin"
     path.write_bytes(bytes(4 << 20))
     layout = Contiguous(path, 0, (4 << 20,), np.dtype(np.uint8))
-    found, _ = on_ranks(3, lambda transport: measured(layout, 1 << 20, 256, 3, transport))
+    found, _ = on_ranks(3, lambda transport: measure_speeds(layout, 1 << 20, 256, 3, transport))
     assert len({speeds for speeds, _ in found}) == 1
     (speeds,) = {speeds for speeds, _ in found}
     assert speeds.latency_s >= 0

@@ -20,7 +20,7 @@ from ..data.pread import ReadTotals
 from ..ranks.agreement import Attempt
 from ..ranks.messages import Transport
 from . import posix
-from .boxes import Box, run_length, run_starts, volume
+from .grid import Box, run_length, run_starts, volume
 from .layouts import Contiguous, Fill
 
 MEASURED_SHARE = 0.03
@@ -78,27 +78,27 @@ class Cut:
         return cls(len(starts), volume(box) * itemsize, span * itemsize)
 
 
-def fastest(cuts: Iterable[Cut], parts: int, speeds: Speeds, *, connected: bool) -> str:
+def choose_fastest(cuts: Iterable[Cut], parts: int, speeds: Speeds, *, connected: bool) -> str:
     """`own`, `gaps` or `collective`: what takes the slowest part of a sample least time."""
     cuts = list(cuts)
     own, span = (max(getattr(cut, name) for cut in cuts) for name in ("nbytes", "span_nbytes"))
     # Shorter pieces of a range are read one behind the other: storage reads ahead meanwhile.
     blocks = -(-span // MOST_BLOCK_NBYTES)
-    taken = {
+    time_s = {
         "own": max(cut.runs for cut in cuts) * speeds.latency_s + own / speeds.bytes_per_s,
         # What is cut from a block in the processor's cache to its place costs little more.
-        "gaps": blocks * speeds.latency_s + _read_by_all(span, parts, speeds),
+        "gaps": blocks * speeds.latency_s + _estimate_read_by_all(span, parts, speeds),
     }
     if connected:
         exchanged = own * (parts - 1) / parts
         copied = own + exchanged  # what is sent is made contiguous, and all goes to its place
-        taken["collective"] = speeds.latency_s + own / speeds.bytes_per_s
-        taken["collective"] += exchanged / speeds.message_bytes_per_s
-        taken["collective"] += copied / speeds.copy_bytes_per_s
-    return min(taken, key=lambda name: taken[name])
+        time_s["collective"] = speeds.latency_s + own / speeds.bytes_per_s
+        time_s["collective"] += exchanged / speeds.message_bytes_per_s
+        time_s["collective"] += copied / speeds.copy_bytes_per_s
+    return min(time_s, key=lambda name: time_s[name])
 
 
-def _read_by_all(nbytes: int, parts: int, speeds: Speeds) -> float:
+def _estimate_read_by_all(nbytes: int, parts: int, speeds: Speeds) -> float:
     """Seconds until every part has the same bytes; with one page cache each fetches a share."""
     alone = nbytes / speeds.bytes_per_s
     if not speeds.shared_bytes_per_s:
@@ -106,7 +106,7 @@ def _read_by_all(nbytes: int, parts: int, speeds: Speeds) -> float:
     return min(alone, alone / parts + nbytes / speeds.shared_bytes_per_s)
 
 
-def measured(
+def measure_speeds(
     layout: Contiguous, epoch_nbytes: int, run_nbytes: int, parts: int, transport: Transport
 ) -> tuple[Speeds, ReadTotals]:
     """The speeds of the slowest rank, and what this one read for it; every rank calls it.
@@ -123,15 +123,19 @@ def measured(
     """
     rank, ranks = transport.world.rank, transport.world.ranks
     probe = _Probe(layout, int(epoch_nbytes * MEASURED_SHARE) // _ROW_NBYTES)
-    with Attempt() as tried:
+    with Attempt() as probing:
         storage = probe.storage(rank / ranks)
         probe.piece((rank + 0.25) / ranks)
-    tried.agree(transport)
+    probing.agree(transport)
+
+    # What the rank beside has just read, which comes from memory where they share a node.
     beside = rank - rank % parts + (rank + 1) % parts
-    with Attempt() as tried:
+    with Attempt() as probing:
         shared = probe.piece((beside + 0.25) / ranks)
-    tried.agree(transport)
-    memory = _of_messages(transport), _of_copies(run_nbytes), shared
+    probing.agree(transport)
+
+    # Every rank goes by the slowest.
+    memory = _time_messages(transport), _time_copies(run_nbytes), shared
     of_ranks = transport.gather((storage.latency_s, storage.bytes_per_s, *memory))
     latency, *others = zip(*of_ranks, strict=True)
     return Speeds(max(latency), *map(min, others)), probe.totals
@@ -174,7 +178,7 @@ class _Probe:
         self.totals += fill(self._whole, ((start, stop), (0, self._shape[1])), out)
 
 
-def _of_messages(transport: Transport) -> float:
+def _time_messages(transport: Transport) -> float:
     """Bytes per second from one rank to the next, all at once; without others: no limit."""
     rank, ranks = transport.world.rank, transport.world.ranks
     if not transport.connected or ranks == 1:
@@ -189,7 +193,7 @@ def _of_messages(transport: Transport) -> float:
     return _MESSAGE_NBYTES / min(seconds)
 
 
-def _of_copies(run_nbytes: int) -> float:
+def _time_copies(run_nbytes: int) -> float:
     """Bytes per second of copying runs with gaps as long between them to memory that is new.
 
     As arrays of an exchange are: too large for the allocator to use their memory again.
