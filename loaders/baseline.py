@@ -14,7 +14,7 @@ import numpy as np
 from torch.utils.data import DataLoader, Dataset
 from torch.utils.data.distributed import DistributedSampler
 
-from .data.readers import Arrays, reader
+from .data.readers import Arrays, open_reader
 from .data.samples import SampleSet
 from .errors import InputError
 from .loader.batches import collate
@@ -38,7 +38,7 @@ class SampleDataset(Dataset[Arrays]):
     """Samples by id, each a dict of arrays and `sample`, its id; counted in `counts`."""
 
     def __init__(self, samples: SampleSet, counts: Counts) -> None:
-        self._samples, self._counts, self._reader = samples, counts, reader(samples)
+        self._samples, self._counts, self._reader = samples, counts, open_reader(samples)
 
     def __len__(self) -> int:
         """Number of samples."""

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import argparse
 import atexit
+import difflib
 import gc
 import os
 import sys
 from collections.abc import Sequence
+from typing import Any, NoReturn
 
 from . import console
 from .commands import COMMANDS
-from .commands.parser import Parser
-from .errors import InputError, LoadersError, package_missing
+from .errors import InputError, LoadersError, UsageError, package_missing
 from .loader.stalls import StalledError, allow_ending
 from .ranks.ending import end_ranks, end_with_launcher, keep_status, launched_by
 from .ranks.world import abort_on_error
@@ -32,18 +33,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     own, line = _split(list(sys.argv[1:] if arguments is None else arguments))
     with console.escaped(), console.ended_by_signals():
         try:
-            options = _parser(own).parse_args(own, argparse.Namespace(line=line))
+            options = _make_parser(own).parse_args(own, argparse.Namespace(line=line))
             status: int = options.command.run(options)
             sys.stdout.flush()
         except LoadersError as error:
             return _fail(error)
         except ModuleNotFoundError as error:
-            return _fail(_missing(error))
+            return _fail(_explain_missing(error))
         except console.ReaderGone:
             console.discard(sys.stdout)
             return 1
         except OSError as error:
-            return _fail(_unreadable(error))
+            return _fail(_explain_unreadable(error))
         except MemoryError as error:
             why = f"expected enough memory, found too little: {error}; ask for less"
             return _fail(InputError(why))
@@ -83,7 +84,7 @@ def _hide_leaks() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
 
 
-def _parser(arguments: Sequence[str]) -> Parser:
+def _make_parser(arguments: Sequence[str]) -> Parser:
     parser = Parser(
         prog="python -m vanidl_loaders",
         description="Data loaders for deep learning, and their baselines.",
@@ -105,15 +106,15 @@ def _split(arguments: list[str]) -> tuple[list[str], list[str]]:
     return arguments[:border], arguments[border + 1 :]
 
 
-def _missing(error: ModuleNotFoundError) -> LoadersError:
+def _explain_missing(error: ModuleNotFoundError) -> LoadersError:
     if error.name is None or error.name.split(".")[0] == "vanidl_loaders":
         raise error
     return package_missing(error.name.split(".")[0])
 
 
-def _unreadable(error: OSError) -> InputError:
+def _explain_unreadable(error: OSError) -> InputError:
     what = f"to use {error.filename}" if error.filename else "storage and network to answer"
-    found = error.strerror or _own_text(error)
+    found = error.strerror or _flatten_text(error)
     return InputError(f"expected {what}, found: {found}; see to it, start again")
 
 
@@ -127,7 +128,7 @@ def _say_ended(end: console.Ended) -> None:
         )
 
 
-def _own_text(error: Exception) -> str:
+def _flatten_text(error: Exception) -> str:
     """Its text in a line: PyTorch hands on errors of its workers with their tracebacks."""
     text = " ".join(str(error).split())
     own = text.rpartition(f"{type(error).__name__}: ")[2]
@@ -135,8 +136,67 @@ def _own_text(error: Exception) -> str:
 
 
 def _fail(error: LoadersError) -> int:
-    _said.append(_own_text(error))
+    _said.append(_flatten_text(error))
     if isinstance(error, StalledError):
         _stalled.append(error)
     sys.stderr.write(f"loaders: {_said[-1]}\n")
     return error.exit_status
+
+
+_LACKING = "the following arguments are required: "
+_KINDS: dict[object, str] = {int: "a whole number", float: "a number"}
+
+
+class Parser(argparse.ArgumentParser):
+    """Raises UsageError where argparse prints a page and exits: ranks then end together."""
+
+    def error(self, message: str) -> NoReturn:
+        """Raises the message, and where help is."""
+        if message.startswith(_LACKING):
+            message = f"expected {message.removeprefix(_LACKING)}, found none"
+        raise UsageError(f"{message}; see {self.prog} --help")
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:  # noqa: ANN401
+        """As of `ArgumentParser`, but that there may be no unknown ones.
+
+        Raises:
+            UsageError: Something is missing, unknown or no value of its option.
+        """
+        options, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            names = [name for each in self._actions for name in each.option_strings]
+            guess = _suggest(unknown[0], names)
+            self.error(f"expected options of {self.prog}, found {unknown[0]}{guess}")
+        return options, unknown
+
+    def _get_value(self, action: argparse.Action, text: str) -> Any:  # noqa: ANN401
+        """The value of a word, which may not be of the option's type."""
+        try:
+            return super()._get_value(action, text)
+        except argparse.ArgumentError as error:
+            option = _name_option(action)
+            if isinstance(error.__context__, argparse.ArgumentTypeError):  # says all by itself
+                raise argparse.ArgumentError(None, f"{option}: {error.message}") from error
+            kind = _KINDS.get(action.type, str(action.metavar or "another value"))
+            raise argparse.ArgumentError(
+                None, f"expected {kind} for {option}, found {text!r}"
+            ) from error
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:  # noqa: ANN401
+        if action.choices is None or value in action.choices:
+            return
+        known = [str(choice) for choice in action.choices]
+        what = _suggest(str(value), known) or f"; choose from {', '.join(known)}"
+        raise argparse.ArgumentError(
+            None, f"expected a known {_name_option(action)}, found {str(value)!r}{what}"
+        )
+
+
+def _name_option(action: argparse.Action) -> str:
+    return "/".join(action.option_strings) or str(action.metavar or action.dest)
+
+
+def _suggest(word: str, known: Sequence[str]) -> str:
+    """`; did you mean --batch?`, or nothing where no known word is like it."""
+    close = difflib.get_close_matches(word.partition("=")[0], known, n=1, cutoff=0.6)
+    return f"; did you mean {close[0]}?" if close else ""

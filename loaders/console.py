@@ -1,23 +1,23 @@
 """Where a command speaks: names in data and messages cannot drive the terminal.
 
 Everything on standard output and standard error passes `EscapedStream`, which hides credentials,
-too. A reader that went away ends the command without a word, a signal lets it clear up first.
+too: a path or an option that holds one is repeated without it. A reader that went away ends the
+command without a word, a signal lets it clear up first. `show_progress` says how far long work is.
 """
 
 from __future__ import annotations
 
 import math
 import os
+import re
 import signal
 import sys
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import NoReturn, TextIO, cast
-
-from .credentials import hidden
 
 SAME_S = 2.0
 """Interrupts that come closer are one."""
@@ -44,8 +44,8 @@ class EscapedStream:
 
     def write(self, text: str) -> int:
         """Writes the text with other control characters as escapes, without credentials."""
-        with _read():
-            self.unescaped.write("".join(map(_escaped, hidden(text))))
+        with _notice_gone_reader():
+            self.unescaped.write("".join(map(_escape, hide_credentials(text))))
         return len(text)
 
     def writelines(self, lines: Iterable[str]) -> None:
@@ -55,7 +55,7 @@ class EscapedStream:
 
     def flush(self) -> None:
         """Hands on what was written."""
-        with _read():
+        with _notice_gone_reader():
             self.unescaped.flush()
 
     def __getattr__(self, name: str) -> object:
@@ -64,7 +64,7 @@ class EscapedStream:
 
 
 @contextmanager
-def _read() -> Iterator[None]:
+def _notice_gone_reader() -> Iterator[None]:
     try:
         yield
     except BrokenPipeError as error:
@@ -88,15 +88,15 @@ def ended_by_signals() -> Iterator[None]:
 
     Signals that are ignored or handled stay so. Other threads than the main one may set none.
     """
-    mine = []
+    own = []
     if threading.current_thread() is threading.main_thread():
-        mine = [n for n in _ENDING if signal.getsignal(n) == signal.SIG_DFL]
-    for number in mine:
+        own = [n for n in _ENDING if signal.getsignal(n) == signal.SIG_DFL]
+    for number in own:
         signal.signal(number, _end)
     try:
         yield
     finally:
-        for number in mine:
+        for number in own:
             signal.signal(number, signal.SIG_DFL)
 
 
@@ -111,9 +111,9 @@ def end_quietly() -> None:
     """
     shown = sys.unraisablehook
 
-    def hook(found: sys.UnraisableHookArgs) -> None:
-        if not isinstance(found.exc_value, Ended | KeyboardInterrupt):
-            shown(found)
+    def hook(raised: sys.UnraisableHookArgs) -> None:
+        if not isinstance(raised.exc_value, Ended | KeyboardInterrupt):
+            shown(raised)
 
     sys.unraisablehook = hook
 
@@ -155,7 +155,52 @@ def discard(stream: TextIO) -> None:
         os.close(sink)
 
 
-def _escaped(character: str) -> str:
+def _escape(character: str) -> str:
     if character == "\n" or character.isprintable():
         return character
     return character.encode("unicode_escape").decode("ascii")
+
+
+HIDDEN = "***"
+
+_NAME = r"(?:token|secret|password|passwd|signature|sig|credential|(?:api|access|secret)[_-]?key)"
+_VALUE = r"[^\s&\"'\\,;]+"
+_PATTERNS = (
+    # https://user:secret@host, also where a path has made one slash of two
+    re.compile(r"(\b[a-zA-Z][a-zA-Z0-9+.-]{0,20}:/{1,2})[^/\s\"'@]+@"),
+    # --token X, --api-key=X, ?X-Amz-Signature=X, HF_TOKEN=X
+    re.compile(rf"(\b[\w.-]{{0,40}}{_NAME}\s*=\s*){_VALUE}", re.IGNORECASE),
+    re.compile(rf"(--[\w-]{{0,40}}{_NAME}\s+){_VALUE}", re.IGNORECASE),
+    re.compile(rf"(\bbearer\s+){_VALUE}", re.IGNORECASE),
+    # Tokens that say by their beginning what they are
+    re.compile(r"()\b(?:sk-|hf_|ghp_|github_pat_|glpat-|xox[abp]-|AKIA)[\w-]{12,}"),
+)
+
+
+def hide_credentials(text: str) -> str:
+    """The text with HIDDEN in place of each credential."""
+    for number, pattern in enumerate(_PATTERNS):
+        text = pattern.sub(rf"\g<1>{HIDDEN}{'@' * (not number)}", text)
+    return text
+
+
+WIDTH = 24
+
+
+@contextmanager
+def show_progress(what: str) -> Iterator[Callable[[int, int], None] | None]:
+    """A function (done, total) that draws the bar, or None where stderr is no terminal."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+
+    def show(done: int, total: int) -> None:
+        filled = WIDTH * done // max(total, 1)
+        drawn = "#" * filled + "." * (WIDTH - filled)
+        unescaped().write(f"\r{what} [{drawn}] {done}/{total}\033[K")
+        sys.stderr.flush()
+
+    try:
+        yield show
+    finally:
+        unescaped().write("\r\033[K")

@@ -11,6 +11,12 @@ Each message says what was expected, what was found and what to do. Only
 
 from __future__ import annotations
 
+from types import TracebackType
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
 
 class LoadersError(Exception):
     """Base of every error that loaders raises on purpose."""
@@ -30,6 +36,32 @@ class UsageError(LoadersError):
     """The options make no sense together."""
 
     exit_status = 2
+
+
+class Caught:
+    """As a block: keeps what is raised inside, for another thread or rank to raise.
+
+    Attributes:
+        error: What was raised; None: nothing.
+    """
+
+    KINDS: ClassVar[type[BaseException]] = BaseException
+    """What is kept; all else is raised."""
+
+    def __init__(self) -> None:
+        self.error: BaseException | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> bool:
+        self.error = error if isinstance(error, self.KINDS) else None
+        return self.error is not None
 
 
 def counted(number: int, noun: str) -> str:

@@ -33,7 +33,7 @@ from vanidl_loaders.decoders import CosmoFlow, DeepCam, decode_batch, encode, op
 from vanidl_loaders.decoders.accuracy import sample_errors
 from vanidl_loaders.decoders.coding import ARRAY
 from vanidl_loaders.decoders.threads import cores
-from vanidl_loaders.workloads import find_workload
+from vanidl_loaders.workloads.registry import find_workload
 
 Array = NDArray[Any]
 Run = Callable[[], Any]

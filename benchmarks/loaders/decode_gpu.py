@@ -58,7 +58,7 @@ from vanidl_loaders.decoders.staging import (
     stage,
 )
 from vanidl_loaders.errors import LoadersError
-from vanidl_loaders.workloads import find_workload
+from vanidl_loaders.workloads.registry import find_workload
 
 Array = NDArray[Any]
 Run = Callable[[], Any]

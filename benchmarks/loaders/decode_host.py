@@ -28,8 +28,8 @@ from vanidl_loaders.decoders.folders import encode_folder, sample_path
 from vanidl_loaders.decoders.kernels import find_kernel
 from vanidl_loaders.decoders.on_device import read_batch
 from vanidl_loaders.decoders.staging import HostBuffer, read_containers, stage
-from vanidl_loaders.workloads import find_workload
 from vanidl_loaders.workloads.making import make
+from vanidl_loaders.workloads.registry import find_workload
 
 LEAST_TIMES_COPIES = 2.0
 

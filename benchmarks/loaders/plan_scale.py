@@ -23,7 +23,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
-from vanidl_loaders.pls.ownership import Draw, deal_to, dealt_at, rank_exchange
+from vanidl_loaders.pls.exchange_plan import Draw, deal_to, dealt_at, plan_rank_exchange
 from vanidl_loaders.ranks.messages import Transport, launched_transport
 from vanidl_loaders.ranks.world import World
 from vanidl_loaders.scheduled.plan import make_plan
@@ -59,7 +59,7 @@ def main() -> None:
         last, ranks = options.ranks - 1, options.ranks  # the last rank draws most
         own = timed("home", lambda: deal_to(last, options.samples, ranks))
         draw = Draw(options.samples, ranks, 0.3)
-        drawn = timed("an exchange", lambda: rank_exchange(draw, last, 1))
+        drawn = timed("an exchange", lambda: plan_rank_exchange(draw, last, 1))
         timed(
             "held after 100 epochs",
             lambda: dealt_at(draw.home(last, 100), options.samples, ranks),

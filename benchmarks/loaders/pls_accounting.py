@@ -17,7 +17,7 @@ import sys
 import numpy as np
 
 from vanidl_loaders.pls import Ownership, deal
-from vanidl_loaders.pls.ownership import NOBODY, home_fraction
+from vanidl_loaders.pls.exchange_plan import NOBODY, home_fraction
 
 EPOCHS = 3
 SAMPLE_NBYTES = 117_000

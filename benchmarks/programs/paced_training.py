@@ -24,7 +24,7 @@ from vanidl_loaders.data.samples import SampleSet, open_samples
 from vanidl_loaders.loader.loader import Loader, Settings, open_loader
 from vanidl_loaders.ranks.process_group import process_group
 from vanidl_loaders.ranks.world import World
-from vanidl_loaders.train.profiling import Places, recorder
+from vanidl_loaders.train.train import Places, open_recorder
 
 OWN = ("workers", "batch", "epochs")
 
@@ -59,7 +59,7 @@ def train(
 ) -> None:
     """Steps of all epochs, recorded."""
     done, together = 0, torch.zeros(1)
-    with recorder(
+    with open_recorder(
         Places.from_environment(), settings.world, steps=settings.epochs * len(loader) + warm_up
     ) as record:
         if warm_up:

@@ -48,7 +48,7 @@ from vanidl.dataset.locate import DataOptions
 from vanidl.export import export
 from vanidl.merge.load import Inputs
 from vanidl.record import record
-from vanidl_loaders.dlio.own_files import ARRAY
+from vanidl_loaders.dlio.plugin import ARRAY
 from vanidl_loaders.emulated_fs.model import Cost
 from vanidl_loaders.emulated_fs.mount import EmulatedStorage
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import shlex
 import statistics
 import sys
@@ -11,14 +12,15 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..data.served import forget_cached, served_nbytes
 from ..errors import LoadersError, UsageError, package_missing
 
 if TYPE_CHECKING:
     from ..data.samples import SampleSet
     from ..loader.loader import Settings
+
 
 NAME = "compare"
 HELP = "run loaders for some epochs on your data: seconds, and bytes that the storage served"
@@ -120,11 +122,11 @@ def _measured(
         require_steps(loader, samples, settings)
         for epoch in range(settings.epochs):
             loader.set_epoch(epoch)
-            begin, before = time.perf_counter(), served_nbytes()
+            begin, before = time.perf_counter(), count_served_nbytes()
             for _batch in loader:
                 pass
             seconds.append(time.perf_counter() - begin)
-            after = served_nbytes()
+            after = count_served_nbytes()
             served.append(None if None in (before, after) else (after or 0) - (before or 0))
             loads.append(loader.stats().loads)
         stats = loader.stats()
@@ -206,3 +208,59 @@ def _proof(first: Row, best: Row, options: argparse.Namespace, ranks: int) -> st
     own += f" --epochs {options.epochs} --workers {options.workers} --loader "
     a, b = (shlex.quote(own + row.loader) for row in (first, best))
     return f"What it gains with a model:\n  vanidl ab --a {a} --b {b}"
+
+
+_PROC = Path("/proc")
+
+
+def count_served_nbytes() -> int | None:
+    """Bytes that read calls returned so far, of this process, its children, and those that ended.
+
+    From the page cache or not; pages of mapped files are not in it. None: this kernel does not
+    count.
+    """
+    try:
+        own = _read_nbytes(_PROC / "self")
+    except (OSError, ValueError):
+        return None
+    return own + sum(map(_read_child_nbytes, _list_children()))
+
+
+def forget_cached(folder: Path) -> bool:
+    """Has the kernel forget the cached pages of all files in a folder; False where it may not."""
+    if not hasattr(os, "posix_fadvise"):
+        return False
+    try:
+        for path in folder.rglob("*"):
+            if path.is_file():
+                _forget(path)
+    except OSError:
+        return False
+    return True
+
+
+def _forget(path: Path) -> None:
+    file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
+    finally:
+        os.close(file)
+
+
+def _list_children() -> list[str]:
+    with suppress(OSError):
+        lists = [path.read_text() for path in (_PROC / "self/task").glob("*/children")]
+        return [pid for each in lists for pid in each.split()]
+    return []
+
+
+def _read_child_nbytes(pid: str) -> int:
+    with suppress(OSError, ValueError):
+        return _read_nbytes(_PROC / pid)
+    return 0
+
+
+def _read_nbytes(process: Path) -> int:
+    """`rchar`: what read, pread and their like returned."""
+    fields = (line.partition(":") for line in (process / "io").read_text().splitlines())
+    return int({name: value for name, _, value in fields}["rchar"])

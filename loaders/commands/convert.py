@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from .progress import bar
+from ..console import show_progress
 
 NAME = "convert"
 HELP = "write the samples as shards of MosaicML Streaming (mds) or WebDataset (tar)"
@@ -22,7 +22,7 @@ def run(options: argparse.Namespace) -> int:
     from ..data.samples import open_samples
     from ..peers.shards import convert
 
-    with bar(f"converting to {options.to}") as progress:
+    with show_progress(f"converting to {options.to}") as progress:
         folder = convert(open_samples(options.data), options.to, progress)
     sys.stdout.write(f"{folder}\n")
     return 0

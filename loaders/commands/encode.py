@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..console import show_progress
 from ..errors import InputError, UsageError
-from .progress import bar
 
 if TYPE_CHECKING:
     from ..decoders import Codec
@@ -62,7 +62,7 @@ def _folder(options: argparse.Namespace) -> int:
     settings = " ".join(f"{name}={getattr(options, name)}" for name in chosen)
     if options.codec == "deepcam":
         settings += f" format={FORMAT}"
-    with bar(f"encoding {options.input}") as progress:
+    with show_progress(f"encoding {options.input}") as progress:
         done = encode_folder(
             options.input,
             options.output,

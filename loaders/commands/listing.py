@@ -11,7 +11,7 @@ from ..errors import MissingError
 from ..loader.loader import LOADERS, LoaderModule, find_loader
 
 if TYPE_CHECKING:
-    from ..workloads.workload import Workload
+    from ..workloads.registry import Workload
 
 NAME = "list"
 HELP = "list workloads and loaders"
@@ -23,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(_options: argparse.Namespace) -> int:
     """Prints two lists; exit status 0."""
-    from ..workloads import WORKLOADS, find_workload
+    from ..workloads.registry import WORKLOADS, find_workload
 
     _list("workloads", WORKLOADS, find_workload)
     _list("loaders", LOADERS, find_loader)

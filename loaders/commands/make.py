@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 import sys
 
+from ..console import show_progress
 from ..errors import counted
-from .progress import bar
 
 NAME = "make"
 HELP = "write synthetic samples"
@@ -14,7 +14,7 @@ HELP = "write synthetic samples"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Which workload, where to, how many, how large."""
-    from ..workloads import WORKLOADS
+    from ..workloads.registry import WORKLOADS
 
     add = parser.add_argument
     add("--workload", required=True, choices=sorted(WORKLOADS))
@@ -28,7 +28,7 @@ def run(options: argparse.Namespace) -> int:
     """Writes what is not there yet; exit status 0."""
     from ..workloads.making import make
 
-    with bar(f"making {options.workload}") as progress:
+    with show_progress(f"making {options.workload}") as progress:
         made = make(
             options.workload,
             options.data,

@@ -8,9 +8,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from ..errors import UsageError, counted
-from ..loader.limits import add_limits
 from ..loader.loader import LOADERS, Loader, Settings, find_loader
-from ..loader.options import OPTIONS
+from ..loader.options import OPTIONS, add_limits
 from ..loader.stalls import ATTEMPTS, WaitWatch
 from ..ranks.world import World
 

@@ -42,8 +42,7 @@ def run(options: argparse.Namespace) -> int:
 
     from ..loader.loader import find_loader
     from ..ranks.process_group import process_group
-    from ..train.profiling import Places
-    from ..train.train import Plan, train
+    from ..train.train import Places, Plan, train
     from .settings import require_sense, require_steps, samples_from, settings_from
 
     if options.threads:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -16,7 +18,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import InputError
-from .hdf5 import close
 from .samples import Field, Place, SampleSet
 
 MOST_OPEN_FILES = 16
@@ -147,7 +148,7 @@ class HDF5Reader:
         return self._files[path]
 
     def _forget(self, path: Path, file: h5py.File) -> None:
-        close(file)
+        close_hdf5(file)
         self._datasets = {key: each for key, each in self._datasets.items() if key[0] != path}
         self._of_rows = {}
 
@@ -201,8 +202,37 @@ class ImageReader:
         """Nothing stays open."""
 
 
-def reader(samples: SampleSet) -> Reader:
+def open_reader(samples: SampleSet) -> Reader:
     """The samples' own reader, else that for their layout."""
     if isinstance(samples, ReadTheirWay):
         return samples.own_reader()
     return ImageReader(samples) if samples.layout == "images" else HDF5Reader(samples)
+
+
+@contextmanager
+def open_dataset(path: Path, dataset: str) -> Iterator[h5py.Dataset]:
+    """The open dataset.
+
+    Raises:
+        InputError: No HDF5 file there, or no such dataset in it.
+    """
+    try:
+        file = h5py.File(path, "r")
+    except OSError as error:
+        raise InputError(f"expected an HDF5 file {path}, found: {error}; make it again") from error
+    try:
+        opened = file.get(dataset)
+        if not isinstance(opened, h5py.Dataset):
+            raise InputError(
+                f"expected the dataset {dataset} in {path}, found {', '.join(file) or 'nothing'} "
+                "at its root: correct the name"
+            )
+        yield opened
+    finally:
+        close_hdf5(file)
+
+
+def close_hdf5(file: h5py.File) -> None:
+    """Closes a file that was read. Where its storage is gone that fails, and says nothing new."""
+    with suppress(RuntimeError):
+        file.close()

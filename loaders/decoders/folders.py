@@ -14,7 +14,7 @@ from functools import partial
 from itertools import islice
 from pathlib import Path
 
-from ..data.readers import reader
+from ..data.readers import open_reader
 from ..data.samples import DESCRIPTION, SampleSet, open_samples
 from ..data.whole import written_whole
 from ..errors import InputError
@@ -165,7 +165,7 @@ def _of_set(samples: SampleSet, target: Path) -> Iterator[Work]:
 
 
 def _read(samples: SampleSet, sample: int) -> Arrays:
-    opened = reader(samples)
+    opened = open_reader(samples)
     try:
         return opened.read(sample)
     finally:

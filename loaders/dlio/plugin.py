@@ -1,33 +1,53 @@
-"""The classes that DLIO's `reader.data_loader_classname` names.
+"""The classes that DLIO's `reader.data_loader_classname` and `reader.reader_classname` name.
 
     reader:
       data_loader: pytorch
       data_loader_classname: vanidl_loaders.dlio.ScheduledDataLoader
       data_loader_sampler: index
 
-DLIO gives files, batch size, epochs, seed, shuffling and read threads; what is left comes from
-`options.VARIABLE`. A loader is made once and goes through all epochs, so what it keeps in memory
-lasts. Every rank gets as many batches of an epoch: the whole global batches of the data set.
+DLIO gives files, batch size, epochs, seed, shuffling and read threads; what is left comes from the
+environment variable `VARIABLE`, as DLIO's configuration passes no keys on that it does not know. A
+loader is made once and goes through all epochs, so what it keeps in memory lasts. Every rank gets
+as many batches of an epoch: the whole global batches of the data set.
+
+DLIO's ranks meet at a barrier behind each step. A rank that raises there waits for the others in
+MPI's finalization, and they for it: so a loader that fails ends all ranks, with its line.
+
+    reader:
+      reader_classname: vanidl_loaders.dlio.OwnFilesReader
+
+is for DLIO's own loaders: files that a real training reads, instead of generated ones. DLIO's
+readers expect the names that its generator gives to arrays, and its generator has one layout of
+HDF5: files of another one take other requests. Here the variable `ARRAY` names the array, and a
+file is opened for each sample, its row read, and closed.
 """
 
 from __future__ import annotations
 
+import argparse
+import os
+import shlex
+import sys
 from argparse import Namespace
 from collections.abc import Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar, NoReturn, cast
 
-from ..errors import InputError
-from ..loader.loader import Batch, Loader, Settings, find_loader
+import h5py
+import numpy as np
+
+from ..errors import InputError, LoadersError, UsageError
+from ..loader.loader import Batch, Loader, LoaderModule, Settings, find_loader
+from ..loader.options import add_limits
 from ..loader.prefetch import Background
+from ..loader.stalls import StalledError
+from ..ranks.ending import end_ranks
 from ..ranks.world import World
-from .benchmark import BaseDataLoader, fetched, preprocess_span, sleep
-from .ending import ending_all_ranks
-from .options import loader_options
-from .samples import DlioSamples, dlio_samples, require_whole_files
+from .benchmark import BaseDataLoader, FormatReader, fetched, preprocess_span, sleep
+from .samples import DlioSamples, open_dlio_samples, require_whole_files
 
 READY = 3
 """Preprocessed batches that wait for the training process or are in the making."""
@@ -73,7 +93,7 @@ class PluginDataLoader(BaseDataLoader):
             self._loader = None
 
     def _made(self) -> Loader:
-        options = loader_options(find_loader(self.loader))
+        options = parse_loader_options(find_loader(self.loader))
         samples, settings = self._samples(), self._settings(options)
         if not settings.steps(samples):
             raise InputError(
@@ -92,7 +112,7 @@ class PluginDataLoader(BaseDataLoader):
         folder = Path(args.storage_root, args.data_folder, str(self.dataset_type)).absolute()
         paths = [Path(each).absolute() for each in files]
         uneven = args.record_length_stdev > 0
-        return dlio_samples(
+        return open_dlio_samples(
             folder,
             paths,
             args.num_samples_per_file,
@@ -103,7 +123,7 @@ class PluginDataLoader(BaseDataLoader):
     def _settings(self, options: Namespace) -> Settings:
         args = self._args
         return Settings(
-            world=_world(args.my_rank, args.comm_size),
+            world=_detect_world(args.my_rank, args.comm_size),
             batch=self.batch_size,
             epochs=args.epochs,
             seed=args.seed,
@@ -176,9 +196,105 @@ class DecodedDataLoader(PluginDataLoader):
         return open_containers(DlioContainers, samples, settings, options)
 
 
-def _world(rank: int, ranks: int) -> World:
+def _detect_world(rank: int, ranks: int) -> World:
     """The launcher's view of the ranks where it is DLIO's, too."""
     found = World.detect()
     if (found.rank, found.ranks) == (rank, ranks):
         return found
     return World.detect(rank=rank, ranks=ranks)
+
+
+ARRAY = "VANIDL_DLIO_ARRAY"
+"""Environment variable with the name of the dataset in HDF5 files, of the member in NPZ files."""
+
+
+class OwnFilesReader(FormatReader):
+    """Row i of the array (HDF5), or what lies at i on its last axis (NPZ, as DLIO has it)."""
+
+    def __init__(self, dataset_type: Any, thread_index: int, epoch: int) -> None:  # noqa: ANN401, ARG002
+        super().__init__(dataset_type, thread_index)
+        self._format = str(self._args.format)
+        self._array = os.environ.get(ARRAY, "")
+        if self._format not in ("hdf5", "npz") or not self._array:
+            raise UsageError(
+                f"expected dataset.format hdf5 or npz and the name of the array in ${ARRAY}, found "
+                f"{self._format} and {self._array or 'none'}: set both"
+            )
+
+    def open(self, filename: str) -> Any:  # noqa: ANN401 - what get_sample takes
+        """The opened file; of NPZ the array."""
+        if self._format == "hdf5":
+            return h5py.File(filename)
+        with np.load(filename, allow_pickle=False) as members:
+            return members[self._array]
+
+    def get_sample(self, filename: str, sample_index: int) -> Any:  # noqa: ANN401 - an array
+        """Reads one sample; what DLIO hands on is a constant, as with its own readers."""
+        opened = self.open_file_map[filename]
+        if self._format == "hdf5":
+            return opened[self._array][sample_index]
+        return opened[..., sample_index]
+
+    def close(self, filename: str) -> None:
+        """Ends a file."""
+        if self._format == "hdf5":
+            self.open_file_map[filename].close()
+
+    def next(self) -> Iterator[Any]:
+        """Batches, for loaders that iterate."""
+        yield from super().next()
+
+    def read_index(self, image_idx: int, step: int) -> Any:  # noqa: ANN401
+        """One sample by its number."""
+        return super().read_index(image_idx, step)
+
+    def finalize(self) -> None:
+        """No file stays open."""
+
+    def is_index_based(self) -> bool:
+        """Samples can be asked for by number."""
+        return True
+
+    def is_iterator_based(self) -> bool:
+        """Batches can be iterated over."""
+        return True
+
+
+VARIABLE = "VANIDL_LOADER_OPTIONS"
+"""Environment variable with options as `python -m vanidl_loaders train` has them."""
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(f"expected options of {self.prog} in ${VARIABLE}, found: {message}")
+
+
+def parse_loader_options(module: LoaderModule) -> argparse.Namespace:
+    """The loader's options and limits: those in the environment, the others at their defaults.
+
+    Raises:
+        UsageError: An option that the loader does not have.
+    """
+    parser = _Parser(prog=module.NAME, add_help=False)
+    module.add_arguments(parser)
+    add_limits(parser)
+    return parser.parse_args(shlex.split(os.environ.get(VARIABLE, "")))
+
+
+@contextmanager
+def ending_all_ranks() -> Iterator[None]:
+    """Whatever a loader refuses inside is written as one line, and ends all ranks of MPI.
+
+    Raises:
+        LoadersError: There is one rank only, or all fail: DLIO shows it as it likes.
+    """
+    try:
+        yield
+    except LoadersError as error:
+        why = " ".join(str(error).split())
+        sys.stderr.write(f"vanidl_loaders: {why}\n")
+        sys.stderr.flush()
+        end_ranks(error.exit_status, why)
+        if isinstance(error, StalledError):  # what hangs would hold up the interpreter's end
+            os._exit(error.exit_status)
+        raise

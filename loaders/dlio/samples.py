@@ -4,13 +4,25 @@ Sample i is record i mod n of file i div n, as in DLIO's own numbering. HDF5 fil
 a row; of a file with one record the whole dataset is the sample, with its first axis of length 1.
 In NPY and NPZ files records lie along the last axis. Records of unequal size are cut or filled up
 to the size that DLIO resizes them to.
+
+A sample that is a file is read as a whole, in one request, then decoded in memory. HDF5 takes a
+lock of its process for each of its calls, reads included, so threads that read through it wait for
+each other. Here a thread reads the bytes by `pread`, and HDF5 finds them in memory.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+import struct
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from io import BytesIO
 from pathlib import Path
+from threading import Condition
+from tokenize import TokenError
 from typing import Any
 
 import h5py
@@ -21,9 +33,60 @@ from ..data.readers import Arrays, HDF5Reader, Reader
 from ..data.samples import Field, Place, SampleSet
 from ..errors import InputError, UsageError
 from .benchmark import item_span
-from .files import find_format, read_sample, record_names
 
 WORKLOAD = "dlio"
+MOST_WAITING = 64
+"""Files that wait to be closed; then opens wait, too."""
+
+
+class Descriptors:
+    """Open files of one process, opened and closed by many threads so that tracers tell them apart.
+
+    A close is over for the operating system before a tracer has noted it. Where another thread
+    opens a file meanwhile it gets the same number, and the tracer books its reads on the file that
+    was closed: Darshan showed 1 of 1,500 files without a read. So nothing is closed while an open
+    is under way.
+    """
+
+    def __init__(self) -> None:
+        self._changed = Condition()
+        self._opening, self._waiting = 0, list[int]()
+
+    @contextmanager
+    def opened(self, path: Path) -> Iterator[int]:
+        """A file for reading; it is closed behind the block, or soon after.
+
+        Raises:
+            OSError: It cannot be opened.
+        """
+        with self._changed:
+            self._changed.wait_for(lambda: len(self._waiting) < MOST_WAITING)
+            self._opening += 1
+        file = -1
+        try:
+            file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        finally:
+            self._end_of(opening=1)
+        try:
+            yield file
+        finally:
+            with self._changed:
+                self._waiting.append(file)
+            self._end_of(opening=0)
+
+    def _end_of(self, *, opening: int) -> None:
+        """Closes what waits, if nothing is being opened: an open has to wait for the lock."""
+        with self._changed:
+            self._opening -= opening
+            if not self._opening:
+                while self._waiting:
+                    os.close(self._waiting.pop())
+                self._changed.notify_all()
+
+
+_FILES = Descriptors()
+RECORDS = "records"
+"""HDF5 datasets of a record are named records_0, records_1 ..., before 2.0.1 records."""
 
 
 @dataclass(frozen=True)
@@ -75,13 +138,14 @@ class FileReader:
         Raises:
             InputError: The file cannot be read, or holds a record of another shape or type.
         """
-        arrays = _record(self._samples, sample)
-        found = _fields(arrays)
-        if found != self._samples.fields:
+        arrays = _read_record(self._samples, sample)
+        fields = _describe_fields(arrays)
+        if fields != self._samples.fields:
             raise InputError(
-                f"expected {_text(self._samples.fields)} in {self._samples.path(sample)}, found "
-                f"{_text(found)}: make records of equal size (dataset.record_length_bytes_stdev: "
-                "0), or have them resized (record_length_bytes_resize), one per file"
+                f"expected {_format_fields(self._samples.fields)} in "
+                f"{self._samples.path(sample)}, found {_format_fields(fields)}: make records of "
+                "equal size (dataset.record_length_bytes_stdev: 0), or have them resized "
+                "(record_length_bytes_resize), one per file"
             )
         return arrays
 
@@ -121,7 +185,7 @@ class MarkedReader:
         self._inner.close()
 
 
-def dlio_samples(
+def open_dlio_samples(
     folder: Path, files: Sequence[Path], per_file: int, name: str, *, resized_nbytes: int = 0
 ) -> DlioSamples:
     """The samples in DLIO's files; shape and type are those of the first.
@@ -152,7 +216,7 @@ def dlio_samples(
         resized_nbytes=resized_nbytes if per_file == 1 else 0,
     )
     rows = name == "hdf5" and per_file > 1
-    fields = _rows_of(files[0]) if rows else _fields(_record(described, 0))
+    fields = _describe_rows(files[0]) if rows else _describe_fields(_read_record(described, 0))
     return replace(described, fields=fields)
 
 
@@ -170,17 +234,17 @@ def require_whole_files(samples: DlioSamples, formats: tuple[str, ...], loader: 
         )
 
 
-def _record(samples: DlioSamples, sample: int) -> Arrays:
+def _read_record(samples: DlioSamples, sample: int) -> Arrays:
     """The arrays of a sample as they are handed out."""
     arrays = read_sample(samples.path(sample), samples.format)
     if samples.per_file > 1:
         return {name: array[..., sample % samples.per_file] for name, array in arrays.items()}
     if samples.resized_nbytes:
-        return {name: _resized(array, samples.resized_nbytes) for name, array in arrays.items()}
+        return {name: _resize(array, samples.resized_nbytes) for name, array in arrays.items()}
     return arrays
 
 
-def _resized(array: NDArray[Any], nbytes: int) -> NDArray[np.uint8]:
+def _resize(array: NDArray[Any], nbytes: int) -> NDArray[np.uint8]:
     """The first bytes of an array, with zeros behind them where it has fewer."""
     content = np.ascontiguousarray(array).reshape(-1).view(np.uint8)[:nbytes]
     resized = np.zeros(nbytes, np.uint8)
@@ -188,7 +252,7 @@ def _resized(array: NDArray[Any], nbytes: int) -> NDArray[np.uint8]:
     return resized
 
 
-def _rows_of(path: Path) -> tuple[Field, ...]:
+def _describe_rows(path: Path) -> tuple[Field, ...]:
     try:
         with h5py.File(path, "r") as file:
             datasets = [(name, file[name]) for name in record_names(file)]
@@ -199,9 +263,98 @@ def _rows_of(path: Path) -> tuple[Field, ...]:
         ) from error
 
 
-def _fields(arrays: Arrays) -> tuple[Field, ...]:
+def _describe_fields(arrays: Arrays) -> tuple[Field, ...]:
     return tuple(Field(name, array.shape, array.dtype.str) for name, array in arrays.items())
 
 
-def _text(fields: Sequence[Field]) -> str:
+def _format_fields(fields: Sequence[Field]) -> str:
     return ", ".join(f"{each.name} {each.shape} of type {each.dtype}" for each in fields)
+
+
+_DAMAGE = (
+    *(OSError, ValueError, KeyError, TypeError, EOFError, RuntimeError),
+    *(MemoryError, OverflowError),  # a header that claims too much
+    *(SyntaxError, TokenError, NotImplementedError, zipfile.BadZipFile, zlib.error, struct.error),
+)
+"""What libraries raise at damaged files."""
+
+
+def find_format(name: str) -> Callable[[bytes], Arrays]:
+    """What makes arrays of the bytes of a file.
+
+    Raises:
+        UsageError: A format that these loaders do not read.
+    """
+    if name not in FORMATS:
+        raise UsageError(
+            f"expected dataset.format among {', '.join(FORMATS)}, found {name}: choose one, or "
+            "DLIO's own loader"
+        )
+    return FORMATS[name]
+
+
+def read_sample(path: Path, name: str) -> Arrays:
+    """The arrays of a file.
+
+    Raises:
+        InputError: It cannot be read, or is not of that format.
+        UsageError: A format that these loaders do not read.
+    """
+    decode = find_format(name)
+    try:
+        return decode(read_bytes(path))
+    except _DAMAGE as error:
+        raise InputError(
+            f"expected a file of format {name} in {path}, found: {error}; generate it again"
+        ) from error
+
+
+def read_bytes(path: Path) -> bytes:
+    """All bytes of a file: one `pread`, as far as the operating system allows (2 GiB a call)."""
+    with _FILES.opened(path) as file:
+        size, parts, got = os.fstat(file).st_size, list[bytes](), 0
+        while got < size and (part := os.pread(file, size - got, got)):
+            parts.append(part)
+            got += len(part)
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def record_names(file: h5py.File) -> Sequence[str]:
+    """Names of the datasets that hold records."""
+    names = sorted(name for name in file if name.startswith(RECORDS))
+    if not names:
+        raise KeyError(f"no dataset {RECORDS}")
+    return names
+
+
+def _decode_hdf5(content: bytes) -> Arrays:
+    with h5py.File(BytesIO(content), "r") as file:
+        return {name: file[name][()] for name in record_names(file)}
+
+
+def _decode_npy(content: bytes) -> Arrays:
+    return {"x": np.load(BytesIO(content), allow_pickle=False)}
+
+
+def _decode_npz(content: bytes) -> Arrays:
+    with np.load(BytesIO(content), allow_pickle=False) as members:
+        return {"x": members["x"]}
+
+
+def _decode_image(content: bytes) -> Arrays:
+    from PIL import Image
+
+    try:
+        with Image.open(BytesIO(content)) as picture:
+            return {"image": np.array(picture)}  # a copy: writable
+    except Image.DecompressionBombError as error:
+        raise ValueError(str(error)) from error
+
+
+FORMATS: dict[str, Callable[[bytes], Arrays]] = {
+    "hdf5": _decode_hdf5,
+    "npy": _decode_npy,
+    "npz": _decode_npz,
+    "jpeg": _decode_image,
+    "png": _decode_image,
+}

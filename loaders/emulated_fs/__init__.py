@@ -3,7 +3,7 @@
     model     what a request costs: latency, the client's link, the server's link
     requests  the mount's own log of what it served, to recount what others claim
     faults    errors, hangs, short reads and writes, where they are asked for
-    server    the file system, a process of its own
+    server    the file system, a process of its own: a folder passed through FUSE
     mount     `EmulatedStorage`: starts the server, and unmounts on any exit
 
 Operations pass through to a folder. Reads are slowed down, writes, syncs and metadata where they

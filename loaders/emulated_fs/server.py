@@ -16,21 +16,39 @@ import stat
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import mfusepy
 
-from .clients import Clients
 from .faults import OPERATIONS, plant
 from .model import Cost, Links
 from .mount import PROBE, PROBE_S, unmount
-from .passing import PassThrough
 from .requests import Request, RequestLog
 
 _PR_SET_TIMERSLACK = 29
+_ATTRIBUTES = {  # libfuse's name -> os.stat_result's
+    "st_atime": "st_atime_ns",
+    "st_ctime": "st_ctime_ns",
+    "st_mtime": "st_mtime_ns",
+} | {
+    name: name
+    for name in ("st_gid", "st_ino", "st_mode", "st_nlink", "st_size", "st_uid", "st_blocks")
+}
+_SPACE = (
+    "f_bavail",
+    "f_bfree",
+    "f_blocks",
+    "f_bsize",
+    "f_favail",
+    "f_ffree",
+    "f_files",
+    "f_frsize",
+)
+TRUSTED_S = 1.0
+"""How long an answer is kept: numbers of dead threads come back only much later."""
 MOST_LATE_S = 0.02
 """Longest delay that is made up for: after a longer stall the model is simply late."""
 _METADATA = {
@@ -38,6 +56,97 @@ _METADATA = {
     for operation in ("stat", "open", "list", "make", "remove", "space")
     for method in OPERATIONS[operation]
 } | {"readlink": "stat"}
+
+
+class PassThrough(mfusepy.Operations):
+    """Operations on `source`. The names of the methods are libfuse's."""
+
+    use_ns = True
+
+    def __init__(self, source: Path) -> None:
+        self._source = source.resolve()
+
+    def _at(self, path: str) -> Path:
+        return self._source / path.lstrip("/")
+
+    def getattr(self, path: str, _fh: int | None = None) -> dict[str, int]:
+        """Attributes of a file."""
+        found = self._at(path).lstat()
+        return {name: getattr(found, source) for name, source in _ATTRIBUTES.items()}
+
+    def readdir(self, path: str, _fh: int) -> Iterable[str]:
+        """Names in a folder."""
+        return [".", "..", *(entry.name for entry in self._at(path).iterdir())]
+
+    def readlink(self, path: str) -> str:
+        """Where a link points."""
+        return os.fspath(self._at(path).readlink())
+
+    def open(self, path: str, flags: int) -> int:
+        """A descriptor of the file below, whose reads need no aligned buffer."""
+        return os.open(self._at(path), flags & ~os.O_DIRECT)
+
+    def create(self, path: str, mode: int, _fi: object = None) -> int:
+        """A descriptor of a new file."""
+        return os.open(self._at(path), os.O_RDWR | os.O_CREAT | os.O_TRUNC, mode)
+
+    def write(self, _path: str, data: bytes, offset: int, fh: int) -> int:
+        """Bytes written."""
+        return os.pwrite(fh, data, offset)
+
+    def truncate(self, path: str, length: int, _fh: int | None = None) -> int:
+        """Cuts or extends a file."""
+        os.truncate(self._at(path), length)
+        return 0
+
+    def flush(self, _path: str, _fh: int) -> int:
+        """Nothing is held back."""
+        return 0
+
+    def fsync(self, _path: str, _datasync: int, fh: int) -> int:
+        """Brings a file to the disk below."""
+        os.fsync(fh)
+        return 0
+
+    def release(self, _path: str, fh: int) -> int:
+        """Closes the descriptor."""
+        os.close(fh)
+        return 0
+
+    def mkdir(self, path: str, mode: int) -> int:
+        """Makes a folder."""
+        self._at(path).mkdir(mode)
+        return 0
+
+    def rmdir(self, path: str) -> int:
+        """Removes a folder."""
+        self._at(path).rmdir()
+        return 0
+
+    def unlink(self, path: str) -> int:
+        """Removes a file."""
+        self._at(path).unlink()
+        return 0
+
+    def rename(self, old: str, new: str) -> int:
+        """Moves a file, over another if there is one."""
+        self._at(old).replace(self._at(new))
+        return 0
+
+    def chmod(self, path: str, mode: int) -> int:
+        """Sets the permissions of a file."""
+        self._at(path).chmod(mode)
+        return 0
+
+    def utimens(self, path: str, times: tuple[int, int]) -> int:
+        """Sets the times of a file, nanoseconds."""
+        os.utime(self._at(path), ns=times)
+        return 0
+
+    def statfs(self, path: str) -> dict[str, int]:
+        """Space on the file system below."""
+        found = os.statvfs(self._at(path))
+        return {name: getattr(found, name) for name in _SPACE}
 
 
 class SlowStorage(PassThrough):
@@ -257,3 +366,49 @@ def _watch(target: Path) -> None:
 
 if __name__ == "__main__":
     main()
+
+
+class Clients:
+    """Looks up the client of a thread.
+
+    A client is a process, or, with `variable`, all processes whose environment (at their start)
+    holds the same value of it: `RANK` makes a torchrun rank and its forked DataLoader workers
+    one client, any other name an emulated node of several ranks.
+    """
+
+    def __init__(self, variable: str | None = None) -> None:
+        self._variable = variable
+        self._known: dict[int, tuple[float, int, str]] = {}
+
+    def find(self, thread: int) -> tuple[int, str]:
+        """Process number and name of the client of a thread number."""
+        now = time.monotonic()
+        known = self._known.get(thread)
+        if known is None or now - known[0] > TRUSTED_S:
+            process = _find_process(thread)
+            known = self._known[thread] = (now, process, self._client(process))
+        return known[1], known[2]
+
+    def _client(self, process: int) -> str:
+        if self._variable is None:
+            return str(process)
+        prefix = f"{self._variable}=".encode()
+        for entry in _read_proc(Path(f"/proc/{process}/environ")).split(b"\0"):
+            if entry.startswith(prefix):
+                return entry.decode(errors="replace")
+        return str(process)
+
+
+def _find_process(thread: int) -> int:
+    for line in _read_proc(Path(f"/proc/{thread}/status")).splitlines():
+        if line.startswith(b"Tgid:"):
+            return int(line.split()[1])
+    return thread
+
+
+def _read_proc(path: Path) -> bytes:
+    """Content, or nothing where the process is gone or not ours to see."""
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""

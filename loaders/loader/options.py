@@ -2,12 +2,17 @@
 
 So help comes at once. Each loader's module offers its function as `add_arguments`; what is a choice
 or a default there is the same here, which a test holds.
+
+The limits that a user sets for any loader (memory, waiting for storage) are declared here, too.
 """
 
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Callable
+
+from .stalls import READ_TIMEOUT_S
 
 
 def declare_baseline(parser: argparse.ArgumentParser) -> None:
@@ -138,3 +143,30 @@ OPTIONS: dict[str, Callable[[argparse.ArgumentParser], None]] = {
     "webdataset": declare_webdataset,
 }
 """By the name of the loader: what declares its options."""
+
+
+def add_limits(parser: argparse.ArgumentParser) -> None:
+    """Options `memory` and `read_timeout_s`, as `Settings` has them."""
+    add = parser.add_argument
+    add("--memory", type=parse_nbytes, metavar="BYTES", help="of samples kept by a rank (4GiB)")
+    add(
+        "--read-timeout-s",
+        type=float,
+        default=READ_TIMEOUT_S,
+        help="for storage that does not answer, before it is asked again (default 300)",
+    )
+
+
+def parse_nbytes(text: str) -> int:
+    """Bytes of a size such as 4GiB, 500MB or 1048576.
+
+    Raises:
+        argparse.ArgumentTypeError: It is none.
+    """
+    size = re.fullmatch(r"(\d+(?:\.\d+)?) *([kKMGT]?)(i?)B?", text.strip())
+    if size is None or (size[3] and not size[2]):
+        raise argparse.ArgumentTypeError(
+            f"expected a size such as 4GiB, 500MB or 1048576, found {text}"
+        )
+    base = 1024 if size[3] else 1000
+    return int(float(size[1]) * base ** " kMGT".find(size[2].replace("K", "k") or " "))

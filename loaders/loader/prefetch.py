@@ -5,10 +5,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Generator
 from queue import Empty, SimpleQueue
-from types import TracebackType
 from typing import Generic, TypeVar
 
-from ..errors import UsageError
+from ..errors import Caught, UsageError
 from .stalls import StalledError
 
 T = TypeVar("T")
@@ -40,7 +39,7 @@ class Background(Generic[T]):
         for _ in range(ahead):
             self._room.put(None)
         self._closed = self.stalled = False
-        self._caught = _Caught()
+        self._caught = Caught()
         # A daemon: a program that ends without close is not held up by it.
         self._thread = threading.Thread(target=self._run, name="read-ahead", daemon=True)
         self._thread.start()
@@ -143,21 +142,3 @@ class BackgroundGroups(Generic[T]):
         """Ends the thread and waits for its end unless it hangs; the generator is closed."""
         self._rest = []
         self._groups.close()
-
-
-class _Caught:
-    """Keeps whatever is raised inside, for the thread that consumes."""
-
-    error: BaseException | None = None
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> bool:
-        self.error = error
-        return True

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ..data.readers import Arrays, reader
+from ..data.readers import Arrays, open_reader
 from ..data.samples import Field, SampleSet
 from ..data.whole import written_whole
 from ..errors import InputError, UsageError
@@ -57,7 +57,7 @@ def convert(samples: SampleSet, form: str, progress: Progress | None = None) -> 
 
 
 def _all(samples: SampleSet, progress: Progress | None) -> Iterator[tuple[int, Arrays]]:
-    source = reader(samples)
+    source = open_reader(samples)
     for i in range(len(samples)):
         yield i, source.read(i)
         if progress:

@@ -13,8 +13,8 @@ Learning".
 
 from .dataset import ImageFolder, PartialLocalDataset
 from .exchange import Limits
+from .exchange_plan import Ownership, deal, home_fraction
 from .iteration import Exchanging, LocalSampler, exchanging
-from .ownership import Ownership, deal, home_fraction
 from .scheduler import Scheduler
 
 __all__ = [

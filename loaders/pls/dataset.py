@@ -19,8 +19,8 @@ from ..loader.stalls import READ_TIMEOUT_S, Retried
 from ..loader.stats import Counts
 from ..ranks.messages import Bytes
 from ..ranks.world import World
-from .ownership import Int64Array, Places, deal_to, dealt_at
-from .sources import ImageFiles, Item, Items, Source, sample_source
+from .exchange_plan import Int64Array, Places, deal_to, dealt_at
+from .sources import ImageFiles, Item, Items, Source, open_source
 from .storage import FolderStore, Measured, MemoryStore
 
 Base = Any
@@ -267,7 +267,7 @@ def _drawing(*key: int) -> Iterator[None]:
 
 def _source(base: Base, fingerprint: str | None) -> Source:
     if isinstance(base, SampleSet):
-        return sample_source(base)
+        return open_source(base)
     if all(hasattr(base, name) for name in ("read", "decode", "identity")):
         source: Source = base
         return source

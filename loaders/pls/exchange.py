@@ -21,7 +21,7 @@ import numpy as np
 from ..data.pool import Outcome
 from ..errors import LoadersError, UsageError
 from ..ranks.messages import Bytes, Pending, Transport
-from .ownership import Int64Array
+from .exchange_plan import Int64Array
 from .storage import HEADER_NBYTES, Measured, broken, new_message, sample_of, seal
 
 IN_FLIGHT_NBYTES = 256 << 20

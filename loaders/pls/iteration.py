@@ -10,15 +10,15 @@ import numpy as np
 from torch.utils.data import DataLoader, Sampler
 
 from ..errors import UsageError
+from ..loader.epochs import Position
 from ..loader.loader import Spanned
-from ..loader.position import Position
 from .dataset import PartialLocalDataset, Slot
-from .ownership import Int64Array, sizes_of
+from .exchange_plan import Int64Array, count_slots
 from .scheduler import Requests, Scheduler
 
 T = TypeVar("T")
 _TURNS = count()
-_ORDER = 2  # stream of random numbers; see vanidl_loaders.pls.ownership
+_ORDER = 2  # stream of random numbers; see vanidl_loaders.pls.exchange_plan
 
 
 class LocalSampler(Sampler[int]):
@@ -47,7 +47,7 @@ class LocalSampler(Sampler[int]):
         self._rank, self._seed, self._shuffle = dataset.world.rank, seed, shuffle
         self._slots, self._epoch, self._start = len(dataset), 0, 0
         self._batch = batch_size
-        sizes = sizes_of(len(dataset.source), dataset.world.ranks)
+        sizes = count_slots(len(dataset.source), dataset.world.ranks)
         full = int(sizes.min()) // batch_size * batch_size
         self._length = full if drop_last else int(sizes.max())
 

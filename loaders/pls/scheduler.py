@@ -27,11 +27,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import UsageError
-from ..ranks.agreement import Attempt
-from ..ranks.messages import Transport, gathered, open_transport
+from ..ranks.messages import Attempt, Transport, gathered, open_transport
 from .dataset import PartialLocalDataset
 from .exchange import ExchangeThread, Limits, Order, Traffic
-from .ownership import Draw, Int64Array, RankExchange, rank_exchange
+from .exchange_plan import Draw, Int64Array, RankExchange, plan_rank_exchange
 
 DRAWN = "homes and exchanges by place"
 """What follows from the seed how: positions of versions that drew otherwise are refused."""
@@ -132,7 +131,7 @@ class Scheduler:
             if self._exchange is None:
                 self._agree_on(tried, time.perf_counter() - begin)
                 self._exchange = ExchangeThread(self._transport, self._dataset.store, self._limits)
-            exchange = rank_exchange(self._draw, self._rank, epoch)
+            exchange = plan_rank_exchange(self._draw, self._rank, epoch)
             orders, slots = _orders(exchange, own, self._rank)
             gets = self._exchange.announce(epoch, orders)
             self._next = epoch

@@ -1,9 +1,17 @@
-"""Where samples are read from before a rank owns them, and what their bytes mean."""
+"""Data sets as partial local shuffling sees them: the bytes of each sample, and what they mean.
+
+A rank reads a sample from its source once, and keeps or exchanges its bytes from then on. What a
+rank kept of an earlier run is used again only where the data set is the same: names, sizes and
+dates of the files that it names, and what some of its samples are (`fingerprint_items`). The date
+of the last change counts, too: an archive that is unpacked once more, or `cp -p`, gives files their
+old dates back.
+"""
 
 from __future__ import annotations
 
+import os
 import pickle
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from io import BytesIO
 from itertools import islice
@@ -11,16 +19,16 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
-from ..data.coalesced import open_reads
+from ..data.coalesce import open_reads
 from ..data.pool import ReadThreads
 from ..data.readers import Arrays
 from ..data.samples import SampleSet
 from ..errors import InputError, UsageError
 from ..loader.stats import Counts
 from ..ranks.messages import Bytes
-from .fingerprint import contents, fingerprint_items
 from .storage import (
     HEADER_NBYTES,
     UNVERSIONED,
@@ -80,7 +88,7 @@ class ArraySource:
 
     def identity(self) -> str:
         """Workload, number, seed and size."""
-        return identity(self._samples)
+        return describe_samples(self._samples)
 
     def fingerprint(self) -> str:
         """Where they lie, and what they are: `version` tells the rest, sample by sample."""
@@ -97,7 +105,7 @@ class ArraySource:
         nothing = np.empty(0, np.int64)
         try:
             with ReadThreads(THREADS) as pool:
-                for some in _windows(sorted(ids), window):
+                for some in _divide_windows(sorted(ids), window):
                     nbytes = self._samples.sample_nbytes
                     messages = {i: new_message(i, nbytes, self.version(i)) for i in some}
                     target = _Fields(self._samples, messages)
@@ -112,12 +120,13 @@ class ArraySource:
     def decode(self, message: Bytes) -> Arrays:
         """Copies of the arrays, and `sample`, the id."""
         views = _Fields(self._samples, {sample_of(message): message})
-        found = {f.name: views(f.name, sample_of(message)).copy() for f in self._samples.fields}
-        return found | {"sample": np.asarray(sample_of(message), np.int64)}
+        names = [each.name for each in self._samples.fields]
+        arrays = {name: views(name, sample_of(message)).copy() for name in names}
+        return arrays | {"sample": np.asarray(sample_of(message), np.int64)}
 
     def version(self, sample: int) -> int:
         """Of the sample's file: one for all samples where they are rows of one."""
-        return _version(self._samples.path(sample))
+        return _read_version(self._samples.path(sample))
 
 
 class _Fields:
@@ -163,10 +172,10 @@ class ImageFiles:
 
     def fingerprint(self) -> str:
         """Of the paths of all files: `version` tells the rest, sample by sample."""
-        told = blake2b(digest_size=16)
+        digest = blake2b(digest_size=16)
         for path in self._paths:
-            told.update(f"{path}\n".encode(errors="surrogateescape"))
-        return told.hexdigest()
+            digest.update(f"{path}\n".encode(errors="surrogateescape"))
+        return digest.hexdigest()
 
     def read(self, ids: Sequence[int], counts: Counts) -> Generator[Bytes, None, None]:
         """Messages with the bytes of the files.
@@ -175,7 +184,7 @@ class ImageFiles:
             InputError: A file cannot be read.
         """
         with ReadThreads(THREADS) as pool:
-            for some in _windows(ids, 4 * THREADS):
+            for some in _divide_windows(ids, 4 * THREADS):
                 for message in pool.map(lambda i: read_file(self._paths[i], i), some):
                     counts.add(loads=1, nbytes=message.nbytes - HEADER_NBYTES, requests=1)
                     yield message
@@ -200,7 +209,7 @@ class ImageFiles:
 
     def version(self, sample: int) -> int:
         """Of the image file."""
-        return _version(self._paths[sample])
+        return _read_version(self._paths[sample])
 
 
 class Items:
@@ -218,13 +227,13 @@ class Items:
 
     def __init__(self, dataset: Item, fingerprint: str | None = None) -> None:
         self._dataset, self._fingerprint, self._unsure = dataset, fingerprint, AGAIN
-        found = _own_transform(dataset, 4)
-        if found is not None:
+        transform = _find_transform(dataset, 4)
+        if transform is not None:
             raise UsageError(
                 "expected a data set that returns its samples as they are stored, found one with "
-                f"the transform {type(found).__name__}, whose result would be kept and exchanged "
-                "for good: give the transform to PartialLocalDataset(transform=...), and none to "
-                "the data set"
+                f"the transform {type(transform).__name__}, whose result would be kept and "
+                "exchanged for good: give the transform to PartialLocalDataset(transform=...), "
+                "and none to the data set"
             )
 
     def __len__(self) -> int:
@@ -262,7 +271,7 @@ class Items:
             yield message
 
     def _require_same(self, sample: int, item: Item) -> None:
-        if list(contents(item)) != list(contents(self._dataset[sample])):
+        if list(encode_item(item)) != list(encode_item(self._dataset[sample])):
             raise UsageError(
                 f"expected sample {sample} to be the same each time, found two that differ: the "
                 "data set draws at random, and what it drew first would be kept and exchanged for "
@@ -278,41 +287,41 @@ class Items:
         return UNVERSIONED
 
 
-def _version(path: Path) -> int:
+def _read_version(path: Path) -> int:
     try:
         return file_version(path, path.stat())
     except OSError as error:
         raise InputError(f"expected samples in {path}, found: {error.strerror}") from error
 
 
-def _own_transform(dataset: Item, depth: int) -> Item | None:
+def _find_transform(dataset: Item, depth: int) -> Item | None:
     """The transform of samples that a data set, or one within it, has; that of labels is none."""
     transforms = getattr(dataset, "transforms", None)  # torchvision: both, of samples and labels
-    found = getattr(dataset, "transform", None)
-    if found is None:
-        found = getattr(transforms, "transform", transforms)
-    if found is not None or not depth:
-        return found
+    transform = getattr(dataset, "transform", None)
+    if transform is None:
+        transform = getattr(transforms, "transform", transforms)
+    if transform is not None or not depth:
+        return transform
     within = [getattr(dataset, "dataset", None), *(getattr(dataset, "datasets", None) or ())]
-    inner = (_own_transform(each, depth - 1) for each in within if each is not None)
+    inner = (_find_transform(each, depth - 1) for each in within if each is not None)
     return next((each for each in inner if each is not None), None)
 
 
-def identity(samples: SampleSet) -> str:
+def describe_samples(samples: SampleSet) -> str:
     """Says which samples these are, in one line."""
     return f"{samples.workload}: {len(samples)} samples, seed {samples.seed}, size {samples.size}"
 
 
-def sample_source(samples: SampleSet) -> Source:
+def open_source(samples: SampleSet) -> Source:
     """The source for a layout of samples; decodes to arrays by name, and `sample`, the id."""
     if samples.layout != "images":
         return ArraySource(samples)
     paths = [samples.path(i) for i in range(len(samples))]
     labels = [i % int(samples.details["classes"]) for i in range(len(samples))]
-    return ImageFiles(paths, labels, identity(samples), _as_arrays)
+    return ImageFiles(paths, labels, describe_samples(samples), _pack_image)
 
 
-def _as_arrays(sample: int, picture: Item, label: int) -> Arrays:
+def _pack_image(sample: int, picture: Item, label: int) -> Arrays:
     """As `vanidl_loaders.data.readers.ImageReader` reads it."""
     return {
         "image": np.array(picture),
@@ -321,7 +330,105 @@ def _as_arrays(sample: int, picture: Item, label: int) -> Arrays:
     }
 
 
-def _windows(ids: Sequence[int], most: int) -> Iterator[list[int]]:
+def _divide_windows(ids: Sequence[int], most: int) -> Iterator[list[int]]:
     left = iter(ids)
     while some := list(islice(left, most)):
         yield some
+
+
+PROBED = 8
+"""Samples that are looked into, spread over the data set."""
+FILES_MOST = 1 << 20
+"""Files whose dates are looked at; a data set of more is not recognised."""
+_WITHIN = ("dataset", "datasets", "base", "_dataset", "_base")
+"""Where data sets keep those that they are made of."""
+
+
+def fingerprint_items(dataset: Any) -> str | None:  # noqa: ANN401
+    """Of a map-style data set: the files that it names, and what some of its samples are.
+
+    None where it names no file, or too many to look at: then nobody can tell whether what it
+    reads is as it was.
+
+    Raises:
+        OSError: A file that was found cannot be looked at.
+    """
+    digest, files = blake2b(digest_size=16), 0
+    for path in _walk_files(dataset, 4):
+        status, files = path.stat(), files + 1
+        if files > FILES_MOST:
+            return None
+        dates = f"{status.st_mtime_ns} {status.st_ctime_ns}"
+        digest.update(f"{path} {status.st_size} {dates}\n".encode(errors="surrogateescape"))
+    if not files:
+        return None
+    samples = len(dataset)
+    for sample in np.linspace(0, samples - 1, min(PROBED, samples)).astype(int).tolist():
+        for part in encode_item(dataset[sample]):
+            digest.update(part)
+    return digest.hexdigest()
+
+
+def encode_item(item: Any) -> Iterator[bytes]:  # noqa: ANN401
+    """The bytes that tell an item from another one: the same in every process."""
+    if isinstance(item, torch.Tensor):
+        item = item.detach().cpu().contiguous()
+        yield f"{item.dtype} {tuple(item.shape)}".encode()
+        yield item.reshape(-1).view(torch.uint8).numpy().tobytes()
+    elif isinstance(item, np.ndarray) and not item.dtype.hasobject:
+        yield f"{item.dtype.str} {item.shape}".encode()
+        yield np.ascontiguousarray(item).tobytes()
+    elif isinstance(item, Mapping):
+        for key in item:
+            yield repr(key).encode()
+            yield from encode_item(item[key])
+    elif isinstance(item, (list, tuple)):
+        yield f"{len(item)}".encode()
+        for each in item:
+            yield from encode_item(each)
+    elif hasattr(item, "tobytes") and hasattr(item, "size"):  # pictures, numbers of NumPy
+        yield f"{type(item).__name__} {item.size}".encode()
+        yield item.tobytes()
+    else:
+        yield pickle.dumps(item, protocol=5)
+
+
+def _walk_files(dataset: Any, depth: int) -> Iterator[Path]:  # noqa: ANN401
+    """Files that the attributes of a data set name, those of data sets within it included."""
+    attributes = vars(dataset) if hasattr(dataset, "__dict__") else {}
+    for name, value in attributes.items():
+        if name in _WITHIN and depth:
+            for each in value if isinstance(value, (list, tuple)) else (value,):
+                yield from _walk_files(each, depth - 1)
+        else:
+            yield from _walk_named(value)
+
+
+def _walk_named(value: Any) -> Iterator[Path]:  # noqa: ANN401
+    """Files that a value names: a path, a folder, a list of paths or of tuples that begin so."""
+    if isinstance(value, (str, Path)):
+        if not value or len(str(value)) > 4096:
+            return
+        path = Path(value)
+        try:
+            is_file, is_folder = path.is_file(), path.is_dir()
+        except (OSError, ValueError):  # a text that no file can be called
+            return
+        if is_file:
+            yield path
+        elif is_folder:
+            for folder, folders, names in os.walk(path):
+                folders.sort()
+                yield from (Path(folder, each) for each in sorted(names))
+    elif isinstance(value, np.memmap):
+        yield from _walk_named(str(value.filename))
+    elif isinstance(value, (list, tuple)) or (
+        isinstance(value, np.ndarray) and value.ndim and value.dtype.kind in "OU"
+    ):
+        for each in value:
+            first = each[0] if isinstance(each, (list, tuple)) and each else each
+            if not isinstance(first, (str, Path)):
+                return
+            yield from _walk_named(first)
+    elif isinstance(getattr(value, "filename", None), (str, Path)):  # an HDF5 file
+        yield from _walk_named(value.filename)

@@ -1,6 +1,8 @@
 """Messages between ranks: MPI, torch.distributed (gloo, nccl), or none for a rank alone.
 
 All peers are known, so receives name their source. Nothing is probed, no rank waits at a barrier.
+Ranks agree that nobody failed before they go on (`Attempt`), so that nobody waits for a rank that
+did.
 """
 
 from __future__ import annotations
@@ -16,12 +18,13 @@ import torch
 import torch.distributed
 from numpy.typing import NDArray
 
-from ..errors import LoadersError, MissingError, UsageError
+from ..errors import Caught, InputError, LoadersError, MissingError, UsageError
 from .process_group import begin_process_group, begun
 from .world import World, communicator
 
 if TYPE_CHECKING:
     from mpi4py import MPI
+
 
 T = TypeVar("T")
 Bytes = NDArray[np.uint8]
@@ -338,3 +341,46 @@ def _parts(messages: Sequence[Message]) -> Iterator[tuple[int, Bytes]]:
         content = array.reshape(-1).view(np.uint8)
         for start in range(0, len(content), MOST_MESSAGE_NBYTES):
             yield rank, content[start : start + MOST_MESSAGE_NBYTES]
+
+
+class Attempt(Caught):
+    """What was tried inside, and whether it failed.
+
+    with Attempt() as reading:
+        read()
+    reading.agree(transport)
+    """
+
+    KINDS = Exception
+
+    def agree(self, transport: Transport) -> None:
+        """Checks that all ranks succeeded; one message to all. Every rank has to call it.
+
+        Raises:
+            InputError: Another rank failed; its number and its message.
+            Exception: What this rank itself failed with.
+        """
+        self._require_all(transport.gather(self._describe()))
+
+    def agree_within(self, transport: Transport, value: T, timeout_s: float) -> list[T]:
+        """The values of all ranks, by rank, where all succeeded; otherwise as `agree`.
+
+        Raises:
+            LoadersError: A rank said nothing within that time.
+        """
+        reports = gathered(transport, (self._describe(), value), timeout_s)
+        self._require_all([outcome for outcome, _ in reports])
+        return [value for _, value in reports]
+
+    def _describe(self) -> str:
+        return f"{type(self.error).__name__}: {self.error}" if self.error else ""
+
+    def _require_all(self, outcomes: Sequence[str]) -> None:
+        if self.error is not None:
+            raise self.error
+        failed = [f"rank {rank}: {text}" for rank, text in enumerate(outcomes) if text]
+        if failed:
+            raise InputError(
+                f"expected every rank to read its samples, found {len(failed)} that failed; "
+                + "; ".join(failed[:3])
+            )

@@ -11,8 +11,7 @@ import os
 from itertools import groupby
 from pathlib import Path
 
-from .agreement import Attempt
-from .messages import Transport
+from .messages import Attempt, Transport
 
 
 def ranks_of_a_node(transport: Transport) -> int:

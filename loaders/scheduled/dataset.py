@@ -25,11 +25,11 @@ from typing import Any, TypeVar
 
 from torch.utils.data import DataLoader, Dataset, Sampler, default_collate, get_worker_info
 
-from ..data.readers import reader
+from ..data.readers import open_reader
 from ..data.samples import SampleSet
 from ..errors import UsageError
+from ..loader.epochs import Position
 from ..loader.loader import WEIGHT, Batch
-from ..loader.position import Position
 from ..loader.stats import Counts, Stats
 from .plan import Plan
 from .stage import Stage
@@ -229,7 +229,7 @@ class ScheduledDataset(Dataset[Batch]):
 
     def __getitem__(self, sample: int) -> Batch:
         """One sample, read directly: neither buffered nor counted, without `weight`."""
-        direct = reader(self._samples)
+        direct = open_reader(self._samples)
         try:
             arrays = direct.read(sample)
         finally:

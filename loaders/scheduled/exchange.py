@@ -23,15 +23,14 @@ import google_crc32c
 import numpy as np
 from numpy.typing import NDArray
 
-from ..data.coalesced import MEASURED_SHARE, Target, open_reads
+from ..data.coalesce import MEASURED_SHARE, Target, open_reads
 from ..data.pool import ReadThreads
 from ..data.pread import ReadTotals
 from ..data.samples import SampleSet
 from ..errors import InputError, LoadersError, UsageError
 from ..loader.stats import Counts
-from ..ranks.agreement import Attempt
 from ..ranks.connections import Door, connect, job_token
-from ..ranks.messages import Transport
+from ..ranks.messages import Attempt, Transport
 from .buffer import Memory, NodeMemory, new_memory
 from .plan import Plan
 from .plan_settings import PlanSettings

@@ -29,7 +29,7 @@ from zipfile import BadZipFile
 import numpy as np
 from numpy.typing import NDArray
 
-from ..data.coalesce import runs
+from ..data.coalesce import find_runs
 from ..data.order import IdArray
 from ..data.whole import written_whole
 from ..errors import InputError, UsageError
@@ -493,5 +493,5 @@ def _walk_epoch(plan: Plan, epoch: int, most_gap: int) -> tuple[float, ...]:
         spread += float(step.sizes.max() / step.sizes.mean())
         for rank in range(plan.settings.ranks):
             ids, load = step.of_rank(rank)
-            requests += len(runs(np.unique(ids[load]), most_gap)[0])
+            requests += len(find_runs(np.unique(ids[load]), most_gap)[0])
     return loads, requests, imbalance, largest, used, spread / max(steps, 1)

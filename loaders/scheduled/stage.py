@@ -24,11 +24,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ..data.coalesce import StorageSpeed
-from ..data.coalesced import RowReads, Target, Task, open_reads
+from ..data.coalesce import RowReads, StorageSpeed, Target, Task, open_reads
+from ..data.pool import GroupedReads, ReadGroup
 from ..data.pread import ReadTotals
 from ..data.samples import SampleSet
-from ..data.together import GroupedReads, ReadGroup
 from ..loader.batches import KEPT_MOST, BatchMemory
 from ..loader.loader import WEIGHT, Batch
 from .buffer import Memory, open_places

@@ -27,8 +27,8 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
-from ..data.hdf5 import opened
 from ..data.pread import ReadTotals
+from ..data.readers import open_dataset
 from ..data.samples import Place
 from ..errors import InputError
 from .grid import Box, Division, Piece, extent, intersection, slices, within
@@ -175,7 +175,7 @@ class ByLibrary:
 
     def read(self, pieces: Sequence[Piece], out: NDArray[Any], opener: Opener) -> ReadTotals:  # noqa: ARG002
         """Hyperslabs through h5py."""
-        with opened(self.path, self.dataset) as dataset:
+        with open_dataset(self.path, self.dataset) as dataset:
             for piece in pieces:
                 out[slices(piece.target)] = dataset[slices(piece.source)]
         elements = sum(math.prod(extent(piece.source)) for piece in pieces)
@@ -269,9 +269,9 @@ def locate_chunks(
     wanted = list(dict.fromkeys(corner for box in boxes for corner in find_corners(box, sides)))
     missing = [corner for corner in wanted if corner not in known]
     if missing:
-        with opened(path, dataset) as open_dataset:
+        with open_dataset(path, dataset) as chunked:
             for corner in missing:
-                known[corner] = _find_chunk(open_dataset, corner)
+                known[corner] = _find_chunk(chunked, corner)
     return {corner: known[corner] for corner in wanted}
 
 
@@ -355,7 +355,7 @@ def describe(source: Place | RawFile) -> Layout:
 
 
 def _describe_dataset(path: Path, name: str) -> Layout:
-    with opened(path, name) as dataset:
+    with open_dataset(path, name) as dataset:
         plain = h5py.h5t.py_create(dataset.dtype, logical=True).equal(dataset.id.get_type())
         if plain and dataset.chunks is not None:
             return Chunked(path, name, dataset.shape, dataset.dtype, ChunkCode.of(dataset))

@@ -37,8 +37,7 @@ from ..loader.loader import Batch, Loader, Settings
 from ..loader.options import declare_spatial
 from ..loader.prefetch import Background
 from ..loader.stats import Counts, Stats
-from ..ranks.agreement import Attempt
-from ..ranks.messages import Message, Transport, launched_transport
+from ..ranks.messages import Attempt, Message, Transport, launched_transport
 from . import mpiio
 from .grid import Division, Sharing
 from .reading import JOINT_MODES, READ_MODES, Array, Begun, BlockReader

@@ -27,8 +27,7 @@ from numpy.typing import NDArray
 from ..data.pread import ReadTotals
 from ..data.samples import Field, Place
 from ..errors import InputError
-from ..ranks.agreement import Attempt
-from ..ranks.messages import Message, Transport
+from ..ranks.messages import Attempt, Message, Transport
 from . import mpiio, posix
 from .grid import (
     Box,
@@ -340,7 +339,7 @@ class BlockReader:
             self._fastest[name] = choose_fastest(cuts, parts, self._speeds, connected=connected)
         return self._fastest[name]
 
-    def _plan_joint(self, array: Array, read_mode: str) -> Joint:
+    def _plan_exchange(self, array: Array, read_mode: str) -> Joint:
         key = (array.field.name, read_mode)
         if key not in self._joints:
             assert array.division is not None

@@ -15,10 +15,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ..data.coalesce import REPEATS, StorageSpeed, measure
+from ..data.coalesce import REPEATS, StorageSpeed, measure_storage
 from ..data.pread import ReadTotals
-from ..ranks.agreement import Attempt
-from ..ranks.messages import Transport
+from ..ranks.messages import Attempt, Transport
 from . import posix
 from .grid import Box, run_length, run_starts, volume
 from .layouts import Contiguous, Fill
@@ -163,7 +162,7 @@ class _Probe:
                 out = np.empty((stop - start) * nbytes, np.uint8)
                 self._read(fill, first, first + stop - start, out)
 
-            return measure(read, rows, nbytes, max(3, self._most - 2 * self._piece))
+            return measure_storage(read, rows, nbytes, max(3, self._most - 2 * self._piece))
 
     def piece(self, place: float) -> float:
         """Bytes per second of a piece at `place`, 0 to 1."""

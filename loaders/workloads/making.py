@@ -19,7 +19,7 @@ from ..data.readers import Arrays
 from ..data.samples import DESCRIPTION, SampleSet, open_samples
 from ..data.whole import written_whole
 from ..errors import InputError, UsageError
-from . import find_workload
+from .registry import find_workload
 
 Progress = Callable[[int, int], None]
 """Told how many samples of how many are done."""

@@ -11,7 +11,7 @@ pytest.importorskip("torch", reason="PyTorch is not installed")
 from torch.utils.data.distributed import DistributedSampler
 
 from vanidl_loaders.baseline import BaselineLoader, SampleDataset
-from vanidl_loaders.data.readers import MOST_OPEN_FILES, HDF5Reader, reader
+from vanidl_loaders.data.readers import MOST_OPEN_FILES, HDF5Reader, open_reader
 from vanidl_loaders.errors import InputError, UsageError
 from vanidl_loaders.loader.loader import Settings
 from vanidl_loaders.loader.stats import Counts
@@ -133,13 +133,13 @@ def test_missing_and_foreign_files_are_named(tmp_path):
     made = make("ptycho", tmp_path, samples=2, size=16)
     made.path(0).write_bytes(b"no HDF5")
     with pytest.raises(InputError, match=r"ptycho\.h5"):
-        reader(made).read(0)
+        open_reader(made).read(0)
     with h5py.File(made.path(0), "w") as file:
         file["diffraction"] = np.zeros((2, 8, 8), "f4")
     with pytest.raises(InputError, match="of shape"):
-        reader(made).read(0)
+        open_reader(made).read(0)
     made.path(0).unlink()
     with pytest.raises(InputError, match="make the data again"):
-        reader(made).read(0)
+        open_reader(made).read(0)
     with pytest.raises(IndexError):
-        reader(made).read(2)
+        open_reader(made).read(2)

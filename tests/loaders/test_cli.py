@@ -16,7 +16,7 @@ pytest.importorskip("h5py", reason="h5py is not installed")
 from vanidl_loaders import console
 from vanidl_loaders.cli import main
 from vanidl_loaders.commands import COMMANDS
-from vanidl_loaders.credentials import hidden
+from vanidl_loaders.console import hide_credentials
 from vanidl_loaders.errors import EXTRAS, InputError, package_missing
 
 ROOT = Path(__file__).parents[2]
@@ -355,17 +355,17 @@ def test_credentials_are_in_no_output(tmp_path, capsys, monkeypatch, carrier):
 def test_credentials_by_option_and_by_kind():
     for secret in SECRETS:
         for text in (f"--token {secret} x", f"Authorization: Bearer {secret}"):
-            assert secret not in hidden(text)
+            assert secret not in hide_credentials(text)
     for text in ("found sk-abcdefghijklmnop1234 there", '{"path": "hf_abcdefghijklmnop12"}'):
-        assert "***" in hidden(text)
-        assert "abcdefghijklmnop" not in hidden(text)
+        assert "***" in hide_credentials(text)
+        assert "abcdefghijklmnop" not in hide_credentials(text)
     stats = json.dumps({"loads": 3, "nbytes": 4096, "path": "/data/tokens/sig/a=b.h5"})
-    assert hidden(stats) == stats
+    assert hide_credentials(stats) == stats
 
 
 def test_hiding_takes_no_more_than_the_text_is_long():
     for text in ("a" * 20_000, "a." * 10_000, "-" * 20_000, "token" * 4_000, "a+" * 10_000):
-        assert hidden(text) == text
+        assert hide_credentials(text) == text
 
 
 def test_one_is_said_as_one(tmp_path, capsys):

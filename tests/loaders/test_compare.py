@@ -9,7 +9,7 @@ pytest.importorskip("h5py", reason="h5py is not installed")
 pytest.importorskip("torch", reason="PyTorch is not installed")
 
 from vanidl_loaders.cli import main
-from vanidl_loaders.data.served import served_nbytes
+from vanidl_loaders.commands.compare import count_served_nbytes
 from vanidl_loaders.workloads.making import make
 
 
@@ -80,9 +80,9 @@ def test_loaders_that_do_not_fit_are_refused(small, capsys):
 
 
 def test_served_bytes_are_counted(tmp_path):
-    before = served_nbytes()
+    before = count_served_nbytes()
     if before is None:
         pytest.skip("this kernel does not count read bytes")
     path = tmp_path / "content"
     path.write_bytes(bytes(1 << 20))
-    assert len(path.read_bytes()) <= served_nbytes() - before < 3 << 20
+    assert len(path.read_bytes()) <= count_served_nbytes() - before < 3 << 20

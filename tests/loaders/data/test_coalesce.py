@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from vanidl_loaders.data.coalesce import StorageSpeed, measure
+from vanidl_loaders.data.coalesce import StorageSpeed, measure_storage
 
 ROW = 4096
 
@@ -26,7 +26,7 @@ class Storage:
     def speed(self, patch: pytest.MonkeyPatch, most_rows: int = 190) -> StorageSpeed:
         """As measured."""
         patch.setattr(time, "perf_counter", lambda: self.now_s)
-        return measure(self.read, 30_000, ROW, most_rows)
+        return measure_storage(self.read, 30_000, ROW, most_rows)
 
 
 @pytest.mark.parametrize("latency_s", [2e-4, 2e-3])

@@ -13,7 +13,7 @@ pytest.importorskip("h5py", reason="h5py is not installed")
 pytest.importorskip("torch", reason="PyTorch is not installed")
 
 from tests.loaders.data.stored import direct, written
-from vanidl_loaders.data.coalesced import RowReads
+from vanidl_loaders.data.coalesce import RowReads
 
 
 def test_no_chunk_is_decoded_twice_in_a_window(tmp_path):

@@ -11,8 +11,8 @@ import pytest
 
 pytest.importorskip("h5py", reason="h5py is not installed")
 
-from vanidl_loaders.dlio import descriptors
-from vanidl_loaders.dlio.descriptors import Descriptors
+from vanidl_loaders.dlio import samples
+from vanidl_loaders.dlio.samples import Descriptors
 
 
 @pytest.fixture
@@ -37,14 +37,14 @@ def watched(monkeypatch):
 
     switched = threading.Event()
     calls = SimpleNamespace(open=opened, close=closed, O_RDONLY=os.O_RDONLY, O_CLOEXEC=0)
-    monkeypatch.setattr(descriptors, "os", calls)
+    monkeypatch.setattr(samples, "os", calls)
     return noted
 
 
 def test_nothing_is_closed_while_a_file_is_opened_and_all_is_in_the_end(
     tmp_path, monkeypatch, watched
 ):
-    monkeypatch.setattr(descriptors, "MOST_WAITING", 3)
+    monkeypatch.setattr(samples, "MOST_WAITING", 3)
     paths = [tmp_path / str(number) for number in range(100)]
     for path in paths[:-1]:
         path.write_bytes(path.name.encode())

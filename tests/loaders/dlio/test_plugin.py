@@ -134,7 +134,7 @@ def test_a_rest_of_samples_is_dropped_alike_on_all_ranks(on_ranks, tmp_path, mon
 @pytest.fixture
 def reads_with(dlio, tmp_path, monkeypatch):
     """A function options -> files read in three epochs of 12 samples of 24 bytes."""
-    from vanidl_loaders.dlio import files as reading
+    from vanidl_loaders.dlio import samples as reading
 
     read, real = [], reading.read_bytes
     monkeypatch.setattr(reading, "read_bytes", lambda path: read.append(path) or real(path))
@@ -209,7 +209,7 @@ def test_records_of_unequal_size_are_cut_or_filled_up_as_dlio_resizes_them(dlio,
 
 @pytest.mark.parametrize("name", ["hdf5", "npy", "npz", "png"])
 def test_damaged_and_missing_files_are_named_or_read_as_they_were(dlio, tmp_path, name):
-    from vanidl_loaders.dlio.files import read_sample
+    from vanidl_loaders.dlio.samples import read_sample
 
     (path, *_) = write(tmp_path, name, 1)
     whole, said = path.read_bytes(), []
@@ -234,10 +234,10 @@ def test_damaged_and_missing_files_are_named_or_read_as_they_were(dlio, tmp_path
 
 
 def test_a_rank_that_fails_ends_all_with_its_line(dlio, tmp_path, monkeypatch, capsys):
-    from vanidl_loaders.dlio import ending
+    from vanidl_loaders.dlio import plugin
 
     ended = []
-    monkeypatch.setattr(ending, "end_ranks", lambda *said: ended.append(said))
+    monkeypatch.setattr(plugin, "end_ranks", lambda *said: ended.append(said))
     files = write(tmp_path, "npy", FILES)
     files[3].write_bytes(b"")
     args = config(tmp_path, files)

@@ -12,8 +12,8 @@ from vanidl_loaders.decoders import dataset, folders
 from vanidl_loaders.loader.loader import LOADERS, find_loader
 from vanidl_loaders.loader.options import OPTIONS
 from vanidl_loaders.pls import exchange as pls_exchange
+from vanidl_loaders.pls import exchange_plan
 from vanidl_loaders.pls import loader as pls
-from vanidl_loaders.pls import ownership
 from vanidl_loaders.ranks import messages
 from vanidl_loaders.scheduled import exchange, plan_settings
 from vanidl_loaders.scheduled import loader as scheduled
@@ -25,7 +25,7 @@ CHOICES = {
     "node_buffer": scheduled.NODE_BUFFERS,
     "node_exchange": exchange.EXCHANGES,
     "exchange_backend": messages.BACKENDS,
-    "partition": ownership.PARTITIONS,
+    "partition": exchange_plan.PARTITIONS,
     "edges": grid.EDGES,
     "io": tuple(reading.READ_MODES),
     "decode_on": dataset.DEVICES,

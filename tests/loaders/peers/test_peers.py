@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("h5py", reason="h5py is not installed")
 pytest.importorskip("torch", reason="PyTorch is not installed")
 
-from vanidl_loaders.data.readers import reader
+from vanidl_loaders.data.readers import open_reader
 from vanidl_loaders.errors import InputError, UsageError
 from vanidl_loaders.loader.loader import Settings, open_loader
 from vanidl_loaders.peers.shards import convert
@@ -33,7 +33,7 @@ def test_shards_hold_the_samples(peer, name, small):
     samples = small(name)
     convert(samples, PEERS[peer])
     loader = open_loader(peer, samples, Settings(batch=1))
-    source, seen = reader(samples), set()
+    source, seen = open_reader(samples), set()
     for batch in loader:
         (i,) = batch["sample"].tolist()
         seen.add(i)

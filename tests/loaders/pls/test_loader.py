@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 from tests.loaders.launch import STARTED_BY, run
 from tests.loaders.ranks.threads import on_ranks, outcomes_on_ranks
 from vanidl_loaders import pls
-from vanidl_loaders.data.readers import reader
+from vanidl_loaders.data.readers import open_reader
 from vanidl_loaders.errors import InputError, LoadersError, UsageError
 from vanidl_loaders.loader.loader import Settings, open_loader
 from vanidl_loaders.pls import loader as module
@@ -71,7 +71,7 @@ def test_steps_are_the_baselines_and_batches_hold_the_local_part(
 
 def test_batches_hold_the_samples_bytes(ptycho):
     loader = open_loader("pls", ptycho, Settings(batch=4))
-    direct = reader(ptycho)
+    direct = open_reader(ptycho)
     for batch in loader:
         for row, sample in enumerate(batch["sample"].tolist()):
             for name, values in direct.read(sample).items():

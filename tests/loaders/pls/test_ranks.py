@@ -22,7 +22,7 @@ from tests.loaders.launch import STARTED_BY, json_objects, once, run
 from tests.loaders.pls.ranks import EPOCHS
 from vanidl_loaders import pls
 from vanidl_loaders.loader.stats import Counts
-from vanidl_loaders.pls.sources import sample_source
+from vanidl_loaders.pls.sources import open_source
 from vanidl_loaders.pls.storage import HEADER_NBYTES, FolderStore, content, sample_of
 from vanidl_loaders.workloads.making import make
 
@@ -45,7 +45,7 @@ def samples(tmp_path_factory):
 @pytest.fixture(scope="module")
 def contents(samples):
     """Checksum of every sample's bytes."""
-    messages = sample_source(samples).read(range(101), Counts())
+    messages = open_source(samples).read(range(101), Counts())
     return {sample_of(m): zlib.crc32(content(m)) for m in messages}
 
 
@@ -149,7 +149,7 @@ def check_folders(local, samples, contents):
     parts = list(local.glob("rank00001/*.part"))
     assert len(parts) == 1  # the one that was being written
     for rank in range(4):
-        source = sample_source(samples)
+        source = open_source(samples)
         own = local / f"rank{rank:05d}"
         store = FolderStore(own, source.identity(), source.fingerprint(), source.version)
         sizes = store.sizes()

@@ -11,11 +11,11 @@ import pytest
 pytest.importorskip("h5py", reason="h5py is not installed")
 pytest.importorskip("torch", reason="PyTorch is not installed")
 
-from vanidl_loaders.data.readers import reader
+from vanidl_loaders.data.readers import open_reader
 from vanidl_loaders.errors import InputError
 from vanidl_loaders.loader.stats import Counts
 from vanidl_loaders.pls import storage
-from vanidl_loaders.pls.sources import Items, sample_source
+from vanidl_loaders.pls.sources import Items, open_source
 from vanidl_loaders.pls.storage import (
     FolderStore,
     Measured,
@@ -167,7 +167,7 @@ def test_kept_samples_of_a_source_that_was_replaced_are_read_again(small, tmp_pa
 @pytest.mark.parametrize("workload", WORKLOADS)
 def test_a_source_gives_what_the_baseline_reads(workload, small):
     samples = small(workload)
-    source, counts, direct = sample_source(samples), Counts(), reader(samples)
+    source, counts, direct = open_source(samples), Counts(), open_reader(samples)
     ids = [4, 0, 3]
     messages = {sample_of(each): each for each in source.read(ids, counts)}
     assert sorted(messages) == sorted(ids)

@@ -63,7 +63,6 @@ def test_no_module_imports_mpi4py(run_python, python):
     own = {
         "vanidl_loaders.__main__",
         "vanidl_loaders.emulated_fs.server",
-        "vanidl_loaders.emulated_fs.passing",
     }
     own |= {"vanidl_loaders.peers.streaming_loader", "vanidl_loaders.peers.webdataset_loader"}
     if importlib.util.find_spec("numba") is None:

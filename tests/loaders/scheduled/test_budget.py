@@ -15,10 +15,10 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
 from tests.loaders.data.stored import N, direct
 from tests.loaders.scheduled.planned import scheduled, stream
-from vanidl_loaders.data import pread, together
+from vanidl_loaders.data import pool, pread
 from vanidl_loaders.errors import UsageError
-from vanidl_loaders.loader.limits import memory_nbytes
 from vanidl_loaders.loader.loader import Settings, open_loader
+from vanidl_loaders.loader.options import parse_nbytes
 from vanidl_loaders.ranks.world import World
 from vanidl_loaders.scheduled.plan_settings import PlanSettings
 from vanidl_loaders.scheduled.stage_settings import STAGED_SHARE, divide_budget
@@ -94,7 +94,7 @@ def test_what_finds_no_place_is_read_into_its_batch(flat, places):
 
 @pytest.mark.parametrize(("quick_s", "staged"), [(1e9, False), (-1e9, True)])
 def test_what_is_read_quickly_waits_nowhere(flat, monkeypatch, quick_s, staged):
-    monkeypatch.setattr(together, "QUICK_S", quick_s)
+    monkeypatch.setattr(pool, "QUICK_S", quick_s)
     loader, stored, placed = scheduled(flat, buffer=30, gap=6), direct(flat), []
     list(stream(loader, [0]))  # nothing is known of the storage before the first reads
     add, before = loader._stage.staging.add, loader.stats().requests
@@ -141,10 +141,10 @@ def test_staging_of_a_given_size_is_part_of_the_budget(flat):
      ("2 Ti", 2 << 40), ("7B", 7)],
 )  # fmt: skip
 def test_sizes_of_memory(text, nbytes):
-    assert memory_nbytes(text) == nbytes
+    assert parse_nbytes(text) == nbytes
 
 
 @pytest.mark.parametrize("text", ["", "-1", "GiB", "4 iB", "1e9", "4GiBs"])
 def test_what_is_no_size_is_refused(text):
     with pytest.raises(argparse.ArgumentTypeError, match="expected a size"):
-        memory_nbytes(text)
+        parse_nbytes(text)

@@ -13,7 +13,7 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
 from tests.loaders.data.stored import N, written
 from tests.loaders.scheduled.planned import scheduled, stream
-from vanidl_loaders.data.coalesced import open_reads
+from vanidl_loaders.data.coalesce import open_reads
 from vanidl_loaders.data.samples import SampleSet
 from vanidl_loaders.emulated_fs.model import Cost
 from vanidl_loaders.emulated_fs.mount import EmulatedStorage, check_available

@@ -15,7 +15,7 @@ torch = pytest.importorskip("torch", reason="the baseline's order needs PyTorch"
 from torch.utils.data import DistributedSampler
 
 from vanidl_loaders.cli import main
-from vanidl_loaders.data.coalesce import StorageSpeed, runs
+from vanidl_loaders.data.coalesce import StorageSpeed, find_runs
 from vanidl_loaders.errors import InputError, UsageError
 from vanidl_loaders.scheduled import steps
 from vanidl_loaders.scheduled.epoch_orders import ORDERS, path_cost, transition_costs
@@ -296,7 +296,7 @@ def test_a_plan_is_the_same_everywhere_and_survives_saving(tmp_path):
 @given(st.sets(st.integers(0, 80)), st.integers(0, 10))
 def test_runs_cover_every_row_and_read_through_small_gaps_only(wanted, gap):
     rows = np.array(sorted(wanted), np.int64)
-    start, stop = runs(rows, gap)
+    start, stop = find_runs(rows, gap)
     covered = [r for a, b in zip(start.tolist(), stop.tolist(), strict=True) for r in range(a, b)]
     assert set(rows.tolist()) <= set(covered)
     assert len(covered) == len(set(covered))

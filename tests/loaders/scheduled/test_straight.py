@@ -16,7 +16,7 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
 from tests.loaders.data.stored import N, direct
 from tests.loaders.scheduled.planned import scheduled, stream
-from vanidl_loaders.data.together import ReadGroup
+from vanidl_loaders.data.pool import ReadGroup
 from vanidl_loaders.scheduled import stage_settings
 
 

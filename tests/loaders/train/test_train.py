@@ -18,8 +18,7 @@ from vanidl_loaders.cli import main
 from vanidl_loaders.errors import LoadersError
 from vanidl_loaders.loader.loader import WEIGHT, Settings
 from vanidl_loaders.train import train as training
-from vanidl_loaders.train.profiling import Places
-from vanidl_loaders.train.train import Plan, train
+from vanidl_loaders.train.train import Places, Plan, train
 
 
 def train_line(samples, *more):

@@ -8,11 +8,12 @@ import pytest
 h5py = pytest.importorskip("h5py", reason="h5py is not installed")
 pytest.importorskip("PIL", reason="pillow is not installed")
 
-from vanidl_loaders.data.readers import reader
+from vanidl_loaders.data.readers import open_reader
 from vanidl_loaders.data.samples import open_samples
 from vanidl_loaders.errors import InputError, UsageError
-from vanidl_loaders.workloads import WORKLOADS, find_workload, making
+from vanidl_loaders.workloads import making
 from vanidl_loaders.workloads.making import make
+from vanidl_loaders.workloads.registry import WORKLOADS, find_workload
 
 NAMES = sorted(WORKLOADS)
 
@@ -64,7 +65,7 @@ def test_what_is_made_is_not_made_again(tmp_path, monkeypatch):
 @pytest.mark.parametrize("name", NAMES)
 def test_a_sample_reads_back_as_it_was_made(name, small):
     samples = small(name)
-    workload, reads = find_workload(name), reader(samples)
+    workload, reads = find_workload(name), open_reader(samples)
     for i in range(len(samples)):
         made, read = workload.sample(samples, i), reads.read(i)
         assert set(made) == set(read) == {f.name for f in samples.fields}

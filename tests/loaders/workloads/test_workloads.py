@@ -9,7 +9,8 @@ import pytest
 
 pytest.importorskip("h5py", reason="h5py is not installed")
 
-from vanidl_loaders.workloads import cosmoflow, deepcam, find_workload, images, ptycho
+from vanidl_loaders.workloads import cosmoflow, deepcam, images, ptycho
+from vanidl_loaders.workloads.registry import find_workload
 
 
 def full(module, seed=0, samples=10, size=None):
@@ -117,11 +118,11 @@ def test_images_have_the_papers_mean_size(tmp_path):
 @pytest.mark.parametrize("name", ["ptycho", "cosmoflow", "deepcam", "images"])
 def test_a_model_learns_its_workload(name, small):
     torch = pytest.importorskip("torch", reason="PyTorch is not installed")
-    from vanidl_loaders.data.readers import reader
+    from vanidl_loaders.data.readers import open_reader
     from vanidl_loaders.loader.batches import collate
 
     samples = small(name)
-    workload, reads = find_workload(name), reader(samples)
+    workload, reads = find_workload(name), open_reader(samples)
     batch = collate([reads.read(i) for i in range(len(samples))])
     torch.manual_seed(0)
     model = workload.model(samples)

@@ -8,9 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from vanidl_loaders.data import together
+from vanidl_loaders.data import pool
+from vanidl_loaders.data.pool import GroupedReads
 from vanidl_loaders.data.pread import ReadTotals
-from vanidl_loaders.data.together import GroupedReads
 from vanidl_loaders.errors import InputError
 
 
@@ -41,7 +41,7 @@ class Storage:
 
 def quick_group(grouped, monkeypatch):
     """A group whose reads were quick, however busy the machine is."""
-    monkeypatch.setattr(together, "QUICK_S", 1e9)
+    monkeypatch.setattr(pool, "QUICK_S", 1e9)
     grouped.finish(grouped.begin([lambda: ReadTotals(0, 1)]))
 
 
@@ -58,7 +58,7 @@ def test_quick_reads_are_done_by_whoever_waits(grouped, monkeypatch):
 
 def test_slow_reads_overlap(grouped, monkeypatch):
     """Four reads that each wait until all four have begun: fewer threads would never end."""
-    monkeypatch.setattr(together, "QUICK_S", -1e9)
+    monkeypatch.setattr(pool, "QUICK_S", -1e9)
     for _ in range(2):
         storage, all_four = Storage(), threading.Barrier(4)
         grouped.finish(grouped.begin([storage.read(i, together_with=all_four) for i in range(4)]))
@@ -67,7 +67,7 @@ def test_slow_reads_overlap(grouped, monkeypatch):
 
 def test_threads_join_in_where_a_read_turns_out_slow(grouped, monkeypatch):
     quick_group(grouped, monkeypatch)
-    monkeypatch.setattr(together, "SLOW_S", -1.0)
+    monkeypatch.setattr(pool, "SLOW_S", -1.0)
     storage, both = Storage(), threading.Barrier(2)
     reads = [storage.read(1), *(storage.read(1, together_with=both) for _ in range(2))]
     group = grouped.begin(reads)

@@ -10,8 +10,8 @@ import pytest
 pytest.importorskip("torch", reason="PyTorch is not installed")
 
 from vanidl_loaders.errors import UsageError
-from vanidl_loaders.pls import ownership
-from vanidl_loaders.pls.ownership import (
+from vanidl_loaders.pls import exchange_plan
+from vanidl_loaders.pls.exchange_plan import (
     NOBODY,
     PARTITIONS,
     Draw,
@@ -20,7 +20,7 @@ from vanidl_loaders.pls.ownership import (
     deal_to,
     dealt_at,
     home_fraction,
-    rank_exchange,
+    plan_rank_exchange,
 )
 
 SHAPES = [(64, 2), (65, 2), (101, 4), (101, 8), (8, 8), (23, 1), (1000, 16)]
@@ -145,14 +145,14 @@ def test_what_one_rank_draws_is_its_column_of_what_all_do(
     samples, ranks, fraction, partition, monkeypatch
 ):
     """Also where tables are filled a few rows at a time."""
-    monkeypatch.setattr(ownership, "_AT_ONCE", 3 * ranks)
+    monkeypatch.setattr(exchange_plan, "_AT_ONCE", 3 * ranks)
     homes = deal(samples, ranks, partition=partition, seed=2)
     exchange = Ownership(homes, fraction, seed=6).exchange(3)
     draw = Draw(samples, ranks, fraction, seed=6)
     for rank in range(ranks):
         own = deal_to(rank, samples, ranks, partition=partition, seed=2)
         assert own.tolist() == homes[homes[:, rank] != NOBODY, rank].tolist()
-        found = rank_exchange(draw, rank, 3)
+        found = plan_rank_exchange(draw, rank, 3)
         assert found.items == len(exchange)
         for name in ("slots", "targets", "sources"):
             column = getattr(exchange, name)[:, rank]

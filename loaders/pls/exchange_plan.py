@@ -1,20 +1,27 @@
-"""Who holds which sample in which epoch: computed from the seed alone, by anyone, offline.
+"""Who holds which sample in which epoch, and who sends it to whom: computed from the seed alone.
 
 Rank r holds n_r samples in slots 0 .. n_r - 1, where n_r is N / M rounded down or up: the first
 N mod M ranks hold one more. In an epoch every rank gives k_r = floor(Q n_r) of its samples away.
 Item i of the exchange is the i-th of each rank, which a permutation of its slots chooses; another
 one of the ranks, for every item, says to whom it goes. So each rank sends one and receives one,
 sizes never change, and who sends to whom needs no message. Where the permutation leaves a rank in
-its place, its item stays. Permutations are computed place by place, forwards and backwards: a rank
-computes its own items, and follows what it holds back to its home, without a table of others.
+its place, its item stays.
 
-Source: Nguyen et al., Why Globally Re-shuffle? Revisiting Data Shuffling in Large Scale Deep
-Learning, IPDPS 2022.
+Permutations of 0 .. n - 1 are computed place by place, forwards and backwards: nobody draws or
+keeps all of one, a rank computes its own items, and follows what it holds back to its home. A
+Feistel network, as ciphers are made of, permutes the numbers of an even count of bits; what it
+takes beyond n - 1 goes through it again until it is below (cycle walking), which permutes those. A
+seed chooses a family of permutations; `which` is the number of one of them, and like n it may
+differ from place to place.
+
+Sources: Nguyen et al., Why Globally Re-shuffle? Revisiting Data Shuffling in Large Scale Deep
+Learning, IPDPS 2022; Black and Rogaway, Ciphers with Arbitrary Finite Domains, CT-RSA 2002.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,7 +29,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import UsageError
-from .permutation import permuted, places_of
 
 Int64Array = NDArray[np.int64]
 IdTable = NDArray[np.int32] | NDArray[np.int64]
@@ -49,12 +55,12 @@ def deal(samples: int, ranks: int, *, partition: str = "shuffled", seed: int = 0
     Raises:
         UsageError: Fewer samples than ranks, or no such partition.
     """
-    _check(samples, ranks, partition)
+    _require_partition(samples, ranks, partition)
     # Half the memory where 32 bits hold the ids.
     order: NDArray[Any] = np.empty(samples, np.int32 if samples <= _MOST_32_BIT else np.int64)
     for first in range(0, samples, _AT_ONCE):
         part = order[first : first + _AT_ONCE]
-        part[:] = _ids(np.arange(first, first + len(part)), samples, partition, seed)
+        part[:] = _permute_ids(np.arange(first, first + len(part)), samples, partition, seed)
     homes: NDArray[Any] = np.full((-(-samples // ranks), ranks), NOBODY, order.dtype)
     for rank, block in enumerate(np.array_split(order, ranks)):
         homes[: len(block), rank] = block
@@ -87,7 +93,7 @@ class Places:
     @classmethod
     def of_rank(cls, rank: int, samples: int, ranks: int) -> Places:
         """All slots of one rank."""
-        slots = np.arange(int(_size(np.array(rank), samples, ranks)))
+        slots = np.arange(int(_count_slots(np.array(rank), samples, ranks)))
         return cls(np.full(len(slots), rank), slots)
 
 
@@ -99,12 +105,12 @@ def dealt_at(
     Raises:
         UsageError: As `deal`.
     """
-    _check(samples, ranks, partition)
+    _require_partition(samples, ranks, partition)
     first = places.ranks * (samples // ranks) + np.minimum(places.ranks, samples % ranks)
-    return _ids(first + places.slots, samples, partition, seed)
+    return _permute_ids(first + places.slots, samples, partition, seed)
 
 
-def _check(samples: int, ranks: int, partition: str) -> None:
+def _require_partition(samples: int, ranks: int, partition: str) -> None:
     if not 1 <= ranks <= samples:
         raise UsageError(f"expected a sample for each of {ranks} ranks, found {samples}: make more")
     if partition not in PARTITIONS:
@@ -112,17 +118,17 @@ def _check(samples: int, ranks: int, partition: str) -> None:
         raise UsageError(f"expected a partition among {known}, found {partition}: choose one")
 
 
-def _ids(numbers: Int64Array, samples: int, partition: str, seed: int) -> Int64Array:
+def _permute_ids(numbers: Int64Array, samples: int, partition: str, seed: int) -> Int64Array:
     """Ids in some places, those of rank 0 first."""
-    return numbers if partition == "blocks" else permuted(numbers, samples, (seed, _HOMES))
+    return numbers if partition == "blocks" else permute(numbers, samples, (seed, _HOMES))
 
 
-def sizes_of(samples: int, ranks: int) -> Int64Array:
+def count_slots(samples: int, ranks: int) -> Int64Array:
     """n_r: samples of each rank, in every epoch."""
-    return _size(np.arange(ranks, dtype=np.int64), samples, ranks)
+    return _count_slots(np.arange(ranks, dtype=np.int64), samples, ranks)
 
 
-def _size(rank: Int64Array, samples: int, ranks: int) -> Int64Array:
+def _count_slots(rank: Int64Array, samples: int, ranks: int) -> Int64Array:
     return samples // ranks + (rank < samples % ranks)
 
 
@@ -167,28 +173,28 @@ class Draw:
 
     def sizes(self, ranks: Int64Array) -> Int64Array:
         """n_r of some ranks."""
-        return _size(ranks, self.samples, self.ranks)
+        return _count_slots(ranks, self.samples, self.ranks)
 
     def items(self, ranks: Int64Array) -> Int64Array:
         """k_r of some ranks."""
-        return items_of(self.sizes(ranks), self.fraction)
+        return count_items(self.sizes(ranks), self.fraction)
 
     def slots(self, epoch: int, ranks: Int64Array, items: Int64Array) -> Int64Array:
         """Slots that ranks give as some items, and fill again."""
-        return permuted(items, self.sizes(ranks), (self.seed, _SLOTS, epoch), ranks)
+        return permute(items, self.sizes(ranks), (self.seed, _SLOTS, epoch), ranks)
 
     def targets(self, epoch: int, ranks: Int64Array, items: Int64Array) -> Int64Array:
         """To whom ranks give some items; themselves: those stay."""
-        return permuted(ranks, self._having(items), (self.seed, _RANKS, epoch), items)
+        return permute(ranks, self._having(items), (self.seed, _RANKS, epoch), items)
 
     def sources(self, epoch: int, ranks: Int64Array, items: Int64Array) -> Int64Array:
         """From whom ranks get some items."""
-        return places_of(ranks, self._having(items), (self.seed, _RANKS, epoch), items)
+        return find_places(ranks, self._having(items), (self.seed, _RANKS, epoch), items)
 
     def before(self, epoch: int, places: Places) -> Places:
         """Where, at the beginning of an epoch, that lay which some places hold behind it."""
         ranks, slots = places.ranks.copy(), places.slots.copy()
-        items = places_of(slots, self.sizes(ranks), (self.seed, _SLOTS, epoch), ranks)
+        items = find_places(slots, self.sizes(ranks), (self.seed, _SLOTS, epoch), ranks)
         got = np.flatnonzero(items < self.items(ranks))
         ranks[got] = self.sources(epoch, ranks[got], items[got])
         slots[got] = self.slots(epoch, ranks[got], items[got])
@@ -207,7 +213,7 @@ class Draw:
         return np.where(items < last, self.ranks, self.samples % self.ranks)
 
 
-def rank_exchange(draw: Draw, rank: int, epoch: int) -> RankExchange:
+def plan_rank_exchange(draw: Draw, rank: int, epoch: int) -> RankExchange:
     """A column of `Ownership.exchange`."""
     most, own = draw.items(np.array([0, rank])).tolist()
     items, ranks = np.arange(own), np.full(own, rank)
@@ -260,12 +266,12 @@ class Ownership:
         self.homes, self.fraction, self.seed = homes, fraction, seed
         self.sizes: Int64Array = (homes != NOBODY).sum(axis=0)
         self._draw = Draw(int(self.sizes.sum()), homes.shape[1], fraction, seed)
-        if not np.array_equal(self.sizes, sizes_of(self._draw.samples, self.ranks)):
+        if not np.array_equal(self.sizes, count_slots(self._draw.samples, self.ranks)):
             raise UsageError(
                 f"expected homes of {self._draw.samples} samples as deal makes them, found other "
                 "sizes: make them with it"
             )
-        self.items = items_of(self.sizes, fraction)
+        self.items = count_items(self.sizes, fraction)
         self._epoch, self._held = 0, homes
 
     @property
@@ -299,17 +305,14 @@ class Ownership:
         return Exchange(*tables)
 
 
-def items_of(sizes: Int64Array, fraction: float) -> Int64Array:
+def count_items(sizes: Int64Array, fraction: float) -> Int64Array:
     """How many samples ranks of these sizes give away in an epoch."""
     if not 0 <= fraction <= 1:
         raise UsageError(f"expected a fraction in 0..1, found {fraction}: correct it")
-    known, which = np.unique(sizes, return_inverse=True)  # sizes differ by one at most
-    return np.array([_items(size, fraction) for size in known.tolist()], np.int64)[which]
-
-
-def _items(size: int, fraction: float) -> int:
-    """floor(Q n), undisturbed by the binary rounding of Q (0.29 * 100 is 29)."""
-    return math.floor(round(fraction * size, 9))
+    distinct, which = np.unique(sizes, return_inverse=True)  # sizes differ by one at most
+    # floor(Q n), undisturbed by the binary rounding of Q (0.29 * 100 is 29).
+    items = [math.floor(round(fraction * size, 9)) for size in distinct.tolist()]
+    return np.array(items, np.int64)[which]
 
 
 def home_fraction(ranks: int, fraction: float, epochs: int) -> float:
@@ -319,3 +322,80 @@ def home_fraction(ranks: int, fraction: float, epochs: int) -> float:
     any rank alike once it was given away.
     """
     return 1 / ranks + (1 - 1 / ranks) * (1 - fraction) ** epochs
+
+
+UInt64Array = NDArray[np.uint64]
+
+_ROUNDS = 8
+
+
+def permute(
+    places: Int64Array, size: int | Int64Array, seed: tuple[int, ...], which: int | Int64Array = 0
+) -> Int64Array:
+    """What permutation `which` of 0 .. size - 1, chosen by the seed, has at some places."""
+    return _Network.of(size, seed, which).walk(places, backwards=False)
+
+
+def find_places(
+    numbers: Int64Array, size: int | Int64Array, seed: tuple[int, ...], which: int | Int64Array = 0
+) -> Int64Array:
+    """Where that permutation has some numbers: the inverse of `permute`."""
+    return _Network.of(size, seed, which).walk(numbers, backwards=True)
+
+
+@dataclass(frozen=True)
+class _Network:
+    """Permutations of numbers of 2 * `half` bits, for one or for each of several numbers.
+
+    Attributes:
+        size: (1 or n) numbers below it are walked to.
+        half: (1 or n) half the bits of `size` - 1.
+        keys: (rounds, 1 or n).
+    """
+
+    size: UInt64Array
+    half: UInt64Array
+    keys: UInt64Array
+
+    @classmethod
+    def of(cls, size: int | Int64Array, seed: tuple[int, ...], which: int | Int64Array) -> _Network:
+        """That of `permute`."""
+        sizes, tweaks = np.atleast_1d(size), np.atleast_1d(which).astype(np.uint64)
+        bits = np.frexp((sizes - 1).astype(np.float64))[1]  # exact below 2^53
+        rounds = np.random.default_rng(seed).integers(1 << 63, size=(_ROUNDS, 1), dtype=np.uint64)
+        half = np.maximum(1, -(-bits // 2)).astype(np.uint64)
+        return cls(sizes.astype(np.uint64), half, _mix(_mix(tweaks) + rounds))
+
+    def walk(self, values: Int64Array, *, backwards: bool) -> Int64Array:
+        """Each value through the network until it is below its size."""
+        reached = self._apply(values.astype(np.uint64), backwards)
+        outside = np.flatnonzero(reached >= self.size)
+        while len(outside):
+            again = self._at(outside)
+            reached[outside] = once_more = again._apply(reached[outside], backwards)
+            outside = outside[once_more >= again.size]
+        return reached.astype(np.int64)
+
+    def _at(self, index: Int64Array) -> _Network:
+        """Of some of the numbers."""
+        parts = (self.size, self.half, self.keys)
+        return _Network(*(p if p.shape[-1] == 1 else p[..., index] for p in parts))
+
+    def _apply(self, values: UInt64Array, backwards: bool) -> UInt64Array:
+        mask = (np.uint64(1) << self.half) - np.uint64(1)
+        left, right = values >> self.half, values & mask
+        keys: Iterable[UInt64Array] = self.keys
+        if backwards:
+            left, right, keys = right, left, self.keys[::-1]
+        for key in keys:
+            left, right = right, left ^ (_mix(right + key) & mask)
+        if backwards:
+            left, right = right, left
+        return (left << self.half) | right
+
+
+def _mix(values: UInt64Array) -> UInt64Array:
+    """The finalizer of splitmix64: every bit of a value decides about half of the result's."""
+    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return values ^ (values >> np.uint64(31))
