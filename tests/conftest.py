@@ -39,7 +39,7 @@ def collect() -> Iterator[Callable[[], object]]:
 
 LONGEST = (
     "report/test_browser.py",
-    "compare/report/test_browser.py",
+    "compare/test_browser.py",
     "record/test_fetches.py",
     "paper/test_paper.py",
     "loaders/spatial/test_ranks.py",

@@ -14,17 +14,24 @@ from tests.readers.test_ceiling_json import CEILING
 from vanidl.anonymize.pseudonyms import Pseudonyms
 from vanidl.compare import compare
 from vanidl.compare.ab_folder import CEILING as SIDE
-from vanidl.compare.ab_folder import WARM, Experiment, RecordedRun, open_recorded, save
-from vanidl.compare.ceilings import over_pairs, together
-from vanidl.compare.report.html import render_comparison
-from vanidl.compare.report.json import comparison_object
-from vanidl.compare.report.text import comparison_text
+from vanidl.compare.ab_folder import (
+    WARM,
+    Experiment,
+    RecordedRun,
+    combine_ceilings,
+    measure_ceiling,
+    open_recorded,
+    save,
+)
+from vanidl.compare.json import make_object
+from vanidl.compare.page import render_comparison
 from vanidl.compare.sides import anonymous_side
+from vanidl.compare.text import render_text
 from vanidl.run import open_run
 
 
 def test_one_pair_is_its_own_ceiling() -> None:
-    assert together([CEILING]) == CEILING
+    assert combine_ceilings([CEILING]) == CEILING
 
 
 def test_over_pairs_the_interval_is_of_the_pairs() -> None:
@@ -32,18 +39,18 @@ def test_over_pairs_the_interval_is_of_the_pairs() -> None:
         replace(CEILING, step_s=0.1 * f, free_s=0.04 * g, cost=1 - 0.4 * g / f, copying_s=0.0)
         for f, g in ((1.0, 1.0), (1.1, 1.12), (0.9, 0.88), (1.05, 1.04))
     ]
-    found = together(each)
+    found = combine_ceilings(each)
     assert found.cost == pytest.approx(1 - found.free_s / found.step_s)
     assert found.low < found.cost < found.high
     assert found.low == pytest.approx(0.6, abs=0.03)
     assert (found.pairs, found.steps) == (4, CEILING.steps)
-    copying = together([replace(one, copying_s=0.01) for one in each])
+    copying = combine_ceilings([replace(one, copying_s=0.01) for one in each])
     assert copying.low == found.low
     assert copying.high > found.high
 
 
 def test_runs_that_are_all_alike_need_no_width() -> None:
-    found = together([replace(CEILING, copying_s=0.0)] * 3)
+    found = combine_ceilings([replace(CEILING, copying_s=0.0)] * 3)
     assert (found.low, found.high) == (pytest.approx(0.6), pytest.approx(0.6))
 
 
@@ -71,10 +78,10 @@ def test_both_sides_are_held_against_it(recorded: Path) -> None:
         assert side.ceiling.high == pytest.approx(INPUT / (COMPUTE + INPUT))
     assert dict(conditions)["order"].startswith("A B memory A B memory")
     found = compare((a, b), conditions)
-    text, page = comparison_text(found), render_comparison(found)
+    text, page = render_text(found), render_comparison(found)
     assert "B: Input costs 59 % (59 % to 60 %) of the wall time of steps" in " ".join(text.split())
     assert "The ceiling: steps with batches from memory" in page
-    content = json.loads(json.dumps(comparison_object(found)))
+    content = json.loads(json.dumps(make_object(found)))
     assert [side["ceiling"]["pairs"] for side in content["sides"]] == [2, 2]
     public = anonymous_side(replace(a, ceiling=CEILING), Pseudonyms())
     assert public.ceiling == replace(CEILING, remarks=())
@@ -83,13 +90,13 @@ def test_both_sides_are_held_against_it(recorded: Path) -> None:
 def test_what_could_not_be_measured_is_said(tmp_path: Path) -> None:
     for name in ("run", "free"):
         journal(tmp_path / name, None)
-    found = over_pairs([(tmp_path / "run", tmp_path / "free")])
+    found = measure_ceiling([(tmp_path / "run", tmp_path / "free")])
     assert found.ceiling is None
     assert "found 0 steps" in found.why_not
-    assert over_pairs([]).why_not == ""
+    assert measure_ceiling([]).why_not == ""
 
 
 def test_without_it_nothing_is_said() -> None:
     found = compare([timed("A", [1.0, 1.1]), timed("B", [1.0, 1.1])])
     assert 'id="ceiling"' not in render_comparison(found)
-    assert [side["ceiling"] for side in comparison_object(found)["sides"]] == [None, None]
+    assert [side["ceiling"] for side in make_object(found)["sides"]] == [None, None]

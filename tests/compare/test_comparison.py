@@ -20,12 +20,12 @@ from vanidl.compare.comparison import (
     TOO_FEW,
     VERDICTS,
     WORSE,
-    _verdict,
+    _give_verdict,
 )
 from vanidl.compare.metrics import stdio_share
-from vanidl.compare.report.tiles import tiles
+from vanidl.compare.page import make_tiles
 from vanidl.compare.statistics import ALPHA
-from vanidl.compare.wording import headline
+from vanidl.compare.wording import write_headline
 from vanidl.model.warnings import Notice
 
 JUDGED = {BETTER, WORSE, MORE, LESS}
@@ -167,10 +167,10 @@ def test_of_runs_of_unequal_length_the_answer_shows_what_a_step_takes():
     pairing = comparison.pairings[0]
     assert pairing.comparable("input_wait_s") is pairing.change("input_wait_s_per_step")
     assert pairing.comparable("bytes_read").verdict == NOT_COMPARABLE  # nor is it per step
-    shown = {tile.label: tile.value for tile in tiles(comparison)}
+    shown = {tile.label: tile.value for tile in make_tiles(comparison)}
     assert "Input wait per step" in shown
     assert shown["Bytes read"] == NOT_COMPARABLE
-    assert "input wait per step fell" in " ".join(headline(comparison).support)
+    assert "input wait per step fell" in " ".join(write_headline(comparison).support)
 
 
 @pytest.mark.parametrize("code", ["truncated", "partial", "unassigned", "reads_not_seen"])
@@ -241,7 +241,7 @@ def test_a_change_that_is_one_in_a_hundred_of_one_side_alone_is_not_called():
 def test_a_change_is_called_up_to_the_level_itself(p, verdict):
     seen = timed("A", [1.0, 1.1, 1.2, 1.3, 1.4])
     change = changes(seen, timed("B", [2.0, 2.1, 2.2, 2.3, 2.4]))["wall_time_s"]
-    assert _verdict(replace(change, verdict=NO_DIFFERENCE), p).verdict == verdict
+    assert _give_verdict(replace(change, verdict=NO_DIFFERENCE), p).verdict == verdict
 
 
 @pytest.mark.parametrize(

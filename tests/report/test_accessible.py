@@ -1,7 +1,7 @@
 """No page breaks a rule of axe-core.
 
 Reports and comparisons that a browser test draws are looked at there: tests/report/test_browser.py,
-tests/compare/report/test_browser.py.
+tests/compare/test_browser.py.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ import vanidl
 from tests import DATA
 from tests.advice.labeled import RECIPES, made
 from vanidl.compare import compare
-from vanidl.compare.report.json import comparison_object
+from vanidl.compare.json import make_object
 from vanidl.compare.sides import Side, sample_of
 from vanidl.formatting.units import percent, seconds
 from vanidl.report.html import render_html
@@ -58,7 +58,7 @@ def numbers(run: Run) -> Iterator[tuple[str, str, Ends]]:
             yield "step_parts", part["key"], (low_s, run.breakdown.cell(part["key"]).range_s[1])
     yield from of_overlap(content["overlap"])
     side = [Side(letter, letter, (sample_of(run, Path(letter)),)) for letter in "AB"]
-    compared = comparison_object(compare(side))
+    compared = make_object(compare(side))
     for key, of_sides in compared["cells"].items():
         assert of_sides["a"] == of_sides["b"]
         if of_sides["a"] is not None:

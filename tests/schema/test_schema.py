@@ -23,7 +23,7 @@ from vanidl.cli import main
 from vanidl.commands import demo, schema
 from vanidl.compare import compare
 from vanidl.compare.ab_folder import WARM, Experiment, RecordedRun, save
-from vanidl.compare.report.json import comparison_object
+from vanidl.compare.json import make_object
 from vanidl.compare.sides import Side, sample_of
 from vanidl.export import document
 from vanidl.report.json import summary_object
@@ -87,9 +87,9 @@ def test_a_comparison_and_one_with_a_run_that_cannot_be_read(opened) -> None:
     a, b = (sample_of(opened(path), path) for path in paths)
     lost = type(a)("lost", None, (), None, missing="nothing there")
     pair = compare((Side("A", "a", (a,)), Side("B", "b", (b,))), (("caches", "warm"),))
-    assert faults("compare", comparison_object(pair)) == []
+    assert faults("compare", make_object(pair)) == []
     half = compare((Side("A", "a", (a, a)), Side("B", "b", (b, lost))), ())
-    assert faults("compare", comparison_object(half)) == []
+    assert faults("compare", make_object(half)) == []
 
 
 def test_verdicts_on_logs(tmp_path: Path) -> None:

@@ -15,8 +15,8 @@ from tests.makers.accounts import account_of
 from tests.makers.comparisons import EXAMPLE_COMPARISONS
 from tests.makers.results import EXAMPLES, Example
 from vanidl.advice.registry import find
-from vanidl.compare.figures import FIGURES
-from vanidl.compare.wording import headline as compared
+from vanidl.compare.figures.registry import FIGURES
+from vanidl.compare.wording import write_headline as compared
 from vanidl.report.brief import brief, plain
 from vanidl.report.first_screen import first_screen
 from vanidl.sections import figures

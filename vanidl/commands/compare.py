@@ -11,12 +11,12 @@ from pathlib import Path
 from vanidl.commands.inputs import open_path
 from vanidl.commands.outputs import refuse_input
 from vanidl.compare import Comparison, compare
-from vanidl.compare.report.html import write_comparison
-from vanidl.compare.report.json import comparison_json
-from vanidl.compare.report.text import comparison_text
+from vanidl.compare.json import render_json
+from vanidl.compare.page import write_comparison
 from vanidl.compare.runs import open_sides
 from vanidl.compare.sides import Side, anonymous_side
-from vanidl.compare.wording import headline
+from vanidl.compare.text import render_text
+from vanidl.compare.wording import write_headline
 
 FAILED = 3
 """Exit status where --fail-on found what it looks for."""
@@ -49,13 +49,13 @@ def show(comparison: Comparison, output: str | None, *, as_json: bool) -> None:
     if output is not None:
         write_comparison(comparison, output)
     if as_json:
-        sys.stdout.write(comparison_json(comparison) + "\n")
+        sys.stdout.write(render_json(comparison) + "\n")
     elif output is not None:
-        answer = headline(comparison)
+        answer = write_headline(comparison)
         said = f"{answer.ending} {answer.title}".strip()
         sys.stdout.write(f"{said}\n{output}\n")
     else:
-        sys.stdout.write(comparison_text(comparison))
+        sys.stdout.write(render_text(comparison))
 
 
 def public_sides(sides: Sequence[Side], options: argparse.Namespace) -> tuple[Side, ...]:

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from vanidl import __version__
 from vanidl.check import text as check
 from vanidl.compare import ab_folder
-from vanidl.compare.report import json as compare
+from vanidl.compare import json as compare
 from vanidl.export.document import document_kind
 from vanidl.frames import TABLES
 from vanidl.model.ceiling import Ceiling

@@ -1,22 +1,30 @@
-"""What `vanidl ab` leaves, read back: `ab.json` and one folder a run."""
+"""What `vanidl ab` leaves, read back: `ab.json` and one folder a run.
+
+With `--ceiling` each pair has a third run, of command A with batches from memory: what the steps of
+both sides take without input. The steps of either side are held against that of their own pair;
+over pairs the interval is that of other comparisons: Student's t on the logarithms of ratios.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from math import exp, fsum, log, nextafter
 from pathlib import Path, PurePath
 from typing import Any
 
 import orjson
 
-from vanidl.compare.ceilings import Measured, over_pairs
+from vanidl.ceiling import measure
+from vanidl.compare import statistics
 from vanidl.compare.sides import Opener, Sample, Side, sample_of
 from vanidl.encoding.budget import read_whole
 from vanidl.errors import InputError
 from vanidl.files.atomic import write_whole
 from vanidl.files.checked_json import checked_fields
 from vanidl.files.names import AB_FILE
+from vanidl.model.ceiling import Ceiling
 
 SCHEMA = "vanidl-ab/1"
 SIDES = ("a", "b")
@@ -66,7 +74,7 @@ def load(folder: Path) -> Experiment:
     """
     path = folder / AB_FILE
     try:
-        return _experiment(orjson.loads(read_whole(path)))
+        return _parse_experiment(orjson.loads(read_whole(path)))
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(
             f"{path}: expected what vanidl ab writes, found something else "
@@ -83,7 +91,7 @@ def open_recorded(
         InputError: ab.json is damaged, or no pair is complete.
     """
     experiment = load(folder)
-    whole = _complete_pairs(experiment)
+    whole = _keep_complete_pairs(experiment)
     if not whole:
         raise InputError(
             f"{folder}: expected at least one complete pair of runs after the one that warms up, "
@@ -92,33 +100,33 @@ def open_recorded(
     sides, notes = [], list[tuple[str, str]]()
     for side, letter, command in (("a", "A", experiment.a), ("b", "B", experiment.b)):
         runs = sorted((r for r in whole if r.side == side), key=lambda r: r.pair)
-        samples = tuple(_sample(run, folder, opener) for run in runs)
+        samples = tuple(_open_sample(run, folder, opener) for run in runs)
         name = labels["AB".index(letter)] if len(labels) > "AB".index(letter) else command
-        measured = _ceiling(experiment, runs, folder)
+        measured = _measure_side(experiment, runs, folder)
         notes += [("ceiling", f"{letter}: {measured.why_not}")] if measured.why_not else []
         sides.append(Side(letter, name, samples, measured.ceiling))
-    return (sides[0], sides[1]), (*_conditions(experiment, len(sides[0].samples)), *notes)
+    return (sides[0], sides[1]), (*_describe_conditions(experiment, len(sides[0].samples)), *notes)
 
 
-def _ceiling(experiment: Experiment, runs: Sequence[RecordedRun], folder: Path) -> Measured:
+def _measure_side(experiment: Experiment, runs: Sequence[RecordedRun], folder: Path) -> Measured:
     """What the runs of one side are worth beside those of their pairs from memory."""
     free = {r.pair: folder / r.folder for r in experiment.runs if r.side == CEILING}
     pairs = [(folder / r.folder, free[r.pair]) for r in runs if r.pair in free]
-    return over_pairs([pair for pair in pairs if all(_is_inside(p, folder) for p in pair)])
+    return measure_ceiling([pair for pair in pairs if all(_is_inside(p, folder) for p in pair)])
 
 
 def _is_inside(path: Path, folder: Path) -> bool:
     return path.resolve().is_relative_to(folder.resolve())
 
 
-def _experiment(content: Mapping[str, Any]) -> Experiment:
+def _parse_experiment(content: Mapping[str, Any]) -> Experiment:
     if content["schema"] != SCHEMA:
         raise ValueError(f"schema {content['schema']!r}")
-    runs = tuple(_run(run) for run in content["runs"])
+    runs = tuple(_parse_run(run) for run in content["runs"])
     return Experiment(**checked_fields(Experiment, content), runs=runs)
 
 
-def _run(values: object) -> RecordedRun:
+def _parse_run(values: object) -> RecordedRun:
     """One run; its folder lies in that of ab.json, whatever the file says."""
     run = RecordedRun(**checked_fields(RecordedRun, values))
     folder = PurePath(run.folder)
@@ -129,13 +137,13 @@ def _run(values: object) -> RecordedRun:
     return run
 
 
-def _complete_pairs(experiment: Experiment) -> list[RecordedRun]:
+def _keep_complete_pairs(experiment: Experiment) -> list[RecordedRun]:
     kept = [r for r in experiment.runs if r.pair > 0 and r.exit_status == 0]
     both = {r.pair for r in kept if r.side == "a"} & {r.pair for r in kept if r.side == "b"}
     return [r for r in kept if r.pair in both]
 
 
-def _sample(run: RecordedRun, folder: Path, opener: Opener) -> Sample:
+def _open_sample(run: RecordedRun, folder: Path, opener: Opener) -> Sample:
     """The sample of a run; one that left no readable logs still has its wall time."""
     path = folder / run.folder
     try:
@@ -149,7 +157,7 @@ def _sample(run: RecordedRun, folder: Path, opener: Opener) -> Sample:
     return sample_of(opened, path, wall_time_s=run.wall_time_s, pair=run.pair)
 
 
-def _conditions(experiment: Experiment, pairs: int) -> tuple[tuple[str, str], ...]:
+def _describe_conditions(experiment: Experiment, pairs: int) -> tuple[tuple[str, str], ...]:
     order = " ".join(_WORDS[r.side] for r in experiment.runs if r.pair > 0)
     tracers = sorted({r.tracer for r in experiment.runs if r.tracer}) or ["none"]
     return (
@@ -158,3 +166,65 @@ def _conditions(experiment: Experiment, pairs: int) -> tuple[tuple[str, str], ..
         ("tracer", ", ".join(tracers)),
         ("pairs", str(pairs)),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """The ceiling of one side, or why there is none."""
+
+    ceiling: Ceiling | None
+    why_not: str = ""
+
+
+def measure_ceiling(pairs: Sequence[tuple[Path, Path]]) -> Measured:
+    """The ceiling over (run, run of the same pair with batches from memory)."""
+    each = [_measure_pair(*pair) for pair in pairs]
+    ceilings = [one.ceiling for one in each if one.ceiling is not None]
+    if ceilings:
+        return Measured(combine_ceilings(ceilings))
+    return each[-1] if each else Measured(None)
+
+
+def _measure_pair(run: Path, free: Path) -> Measured:
+    try:
+        return Measured(measure(run, free))
+    except InputError as error:
+        return Measured(None, str(error))
+
+
+def combine_ceilings(each: Sequence[Ceiling]) -> Ceiling:
+    """One ceiling of several pairs: geometric means, counts of all; that of one pair is its own."""
+    first = each[0]
+    if len(each) == 1:
+        return first
+    step_s, free_s = (
+        _average_logarithms([getattr(c, name) for c in each]) for name in ("step_s", "free_s")
+    )
+    low = _find_bounds(each, [c.free_s for c in each])[0]
+    high = _find_bounds(each, [max(c.free_s - c.copying_s, nextafter(0, 1)) for c in each])[1]
+    cost = 1 - free_s / step_s
+    return replace(
+        first,
+        steps=min(c.steps for c in each),
+        step_s=step_s,
+        free_s=free_s,
+        median_step_s=_average_logarithms([c.median_step_s for c in each]),
+        median_free_s=_average_logarithms([c.median_free_s for c in each]),
+        copying_s=fsum(c.copying_s for c in each) / len(each),
+        cost=cost,
+        low=min(low, cost),
+        high=min(max(high, cost), nextafter(1.0, 0.0)),
+        pairs=len(each),
+        remarks=tuple(dict.fromkeys(remark for c in each for remark in c.remarks)),
+    )
+
+
+def _average_logarithms(values: Sequence[float]) -> float:
+    return exp(fsum(map(log, values)) / len(values))
+
+
+def _find_bounds(each: Sequence[Ceiling], free_s: Sequence[float]) -> tuple[float, float]:
+    estimate = statistics.paired([c.step_s for c in each], free_s)
+    if estimate is None:
+        raise ValueError("expected at least two pairs")
+    return 1 - estimate.high, 1 - estimate.low

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from vanidl.breakdown import CAUSES, Breakdown
+from vanidl.breakdown.account import MEAN, RUN, STEP, WAIT
 from vanidl.compare import statistics
 from vanidl.compare.metrics import (
     HIGHER,
@@ -103,6 +105,61 @@ class Comparison:
     conditions: tuple[tuple[str, str], ...] = ()  # how the runs were made, as far as known
 
 
+WINDOWS = {RUN: "run", STEP: "mean step", WAIT: "input waits of a rank"}
+
+Ends = tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class CellRow:
+    """One cell of both sides: at least and at most, in seconds; None: a run has no account.
+
+    `key` is that of `Breakdown.cell`, `share` the most of its window that it can be on any side.
+    """
+
+    key: str
+    a: Ends | None
+    b: Ends | None
+    share: float
+
+
+def compare_cells(a: Side, b: Side) -> tuple[CellRow, ...]:
+    """The cells of the mean rank that either side has."""
+    accounts_a, accounts_b = _open_accounts(a), _open_accounts(b)
+    rows = []
+    for window in WINDOWS:
+        # How much of the window each cause can be, on the side that has most of it.
+        windows = [(each, each.length_ns(window)) for each in (*accounts_a, *accounts_b)]
+        for cause in CAUSES:
+            if not any(cause in account.causes_of(window) for account, _ in windows):
+                continue
+            key = f"{MEAN}/{window}/{cause}"
+            shares = (account.cell(key).high_ns / length for account, length in windows if length)
+            rows.append(
+                CellRow(
+                    key,
+                    a=_average_ends(accounts_a, window, key),
+                    b=_average_ends(accounts_b, window, key),
+                    share=max(shares, default=0),
+                )
+            )
+    return tuple(rows)
+
+
+def _open_accounts(side: Side) -> list[Breakdown]:
+    """Of every run of a side; none where one of them has no account."""
+    accounts = [sample.account for sample in side.samples if sample.account is not None]
+    return accounts if len(accounts) == len(side.samples) else []
+
+
+def _average_ends(accounts: list[Breakdown], window: str, key: str) -> Ends | None:
+    """Both ends, mean over runs; None without runs, or where one has no such window."""
+    if not accounts or not all(account.length_ns(window) for account in accounts):
+        return None
+    low, high = zip(*(account.cell(key).range_s for account in accounts), strict=True)
+    return sum(low) / len(low), sum(high) / len(high)
+
+
 def compare(sides: Sequence[Side], conditions: Sequence[tuple[str, str]] = ()) -> Comparison:
     """Every side against the first, with verdicts.
 
@@ -111,12 +168,12 @@ def compare(sides: Sequence[Side], conditions: Sequence[tuple[str, str]] = ()) -
     """
     if len(sides) < 2:
         raise ValueError(f"expected at least two sides, found {len(sides)}")
-    primary = _primary(sides)
-    pairings = [_pairing(sides[0], side) for side in sides[1:]]
-    return Comparison(tuple(sides), primary, _judged(pairings, primary), tuple(conditions))
+    primary = _choose_primary(sides)
+    pairings = [_compare_sides(sides[0], side) for side in sides[1:]]
+    return Comparison(tuple(sides), primary, _judge(pairings, primary), tuple(conditions))
 
 
-def _primary(sides: Sequence[Side]) -> str:
+def _choose_primary(sides: Sequence[Side]) -> str:
     by_name = {metric.name: metric for metric in METRICS}
     for name in PRIMARY:
         if all(by_name[name].read(s) is not None for side in sides for s in side.samples):
@@ -124,21 +181,21 @@ def _primary(sides: Sequence[Side]) -> str:
     return PRIMARY[0]
 
 
-def _pairing(a: Side, b: Side) -> Pairing:
+def _compare_sides(a: Side, b: Side) -> Pairing:
     numbers = [[s.pair for s in side.samples] for side in (a, b)]
     paired = None not in numbers[0] and numbers[0] == numbers[1]
-    doubts = _doubts(a, b)
-    metrics = [m for metric in METRICS for m in _variants(metric, doubts)]
-    changes = tuple(_change(metric, a, b, paired, doubts) for metric in metrics)
+    doubts = _find_doubts(a, b)
+    metrics = [m for metric in METRICS for m in _list_variants(metric, doubts)]
+    changes = tuple(_measure_change(metric, a, b, paired, doubts) for metric in metrics)
     seen = [c for c in changes if c.metric.name != "wall_time_s" or c.a is not None]
     return Pairing(a, b, paired, tuple(seen), tuple(doubts.values()))
 
 
-def _variants(metric: Metric, doubts: dict[str, str]) -> tuple[Metric, ...]:
+def _list_variants(metric: Metric, doubts: dict[str, str]) -> tuple[Metric, ...]:
     return (metric, per_step(metric)) if metric.a_step and "a_step" in doubts else (metric,)
 
 
-def _doubts(a: Side, b: Side) -> dict[str, str]:
+def _find_doubts(a: Side, b: Side) -> dict[str, str]:
     """What makes sides unlike each other: kind of evidence -> sentence."""
     samples = (*a.samples, *b.samples)
     found = {}
@@ -156,12 +213,12 @@ def _doubts(a: Side, b: Side) -> dict[str, str]:
             f"What counts as compute differs between the runs ({'; '.join(names)}), so hidden and "
             "exposed mean different things."
         )
-    if unseen := _unseen(samples):
+    if unseen := _find_unseen(samples):
         found["io"] = unseen
     return found
 
 
-def _unseen(samples: Sequence[Sample]) -> str:
+def _find_unseen(samples: Sequence[Sample]) -> str:
     """Why the I/O of some runs may look smaller than it was, "" where nothing says so."""
     lost = frozenset[str]().union(*map(losses, samples))
     if lost:
@@ -179,7 +236,7 @@ def _unseen(samples: Sequence[Sample]) -> str:
     return ""
 
 
-def _doubt(metric: Metric, doubts: dict[str, str]) -> str:
+def _find_doubt(metric: Metric, doubts: dict[str, str]) -> str:
     """Why the metric is not compared, "" where it is."""
     if metric.a_step and "a_step" in doubts:
         return doubts["a_step"]
@@ -188,66 +245,68 @@ def _doubt(metric: Metric, doubts: dict[str, str]) -> str:
     return doubts.get("io", "") if metric.rests_on in ("io", "compute") else ""
 
 
-def _change(metric: Metric, a: Side, b: Side, paired: bool, doubts: dict[str, str]) -> Change:
+def _measure_change(
+    metric: Metric, a: Side, b: Side, paired: bool, doubts: dict[str, str]
+) -> Change:
     """The metric on both sides, not yet corrected for the number of metrics."""
-    all_a, all_b = _values(metric, a.samples), _values(metric, b.samples)
-    known_a, known_b = _known(all_a, all_b, paired)
-    mean_a = statistics.middle(known_a or _recorded(all_a))
-    mean_b = statistics.middle(known_b or _recorded(all_b))
+    all_a, all_b = _read_values(metric, a.samples), _read_values(metric, b.samples)
+    known_a, known_b = _find_gap(all_a, all_b, paired)
+    mean_a = statistics.middle(known_a or _keep_recorded(all_a))
+    mean_b = statistics.middle(known_b or _keep_recorded(all_b))
     empty = Change(
         metric, mean_a, mean_b, None, None, None, None, None, None, NOT_RECORDED, "", all_a, all_b
     )
     if mean_a is None or mean_b is None:
         missing = [s.letter for s, mean in ((a, mean_a), (b, mean_b)) if mean is None]
         return replace(empty, note=f"not recorded in {' and '.join(missing)}")
-    doubt = _doubt(metric, doubts)
+    doubt = _find_doubt(metric, doubts)
     if doubt:
         return replace(empty, verdict=NOT_COMPARABLE, note=doubt)
     ratio = mean_b / mean_a if mean_a > 0 else None
     found = (statistics.paired if paired else statistics.unpaired)(known_a, known_b)
     if found is None:
-        note = _too_few(len(known_a), len(known_b))
+        note = _explain_too_few(len(known_a), len(known_b))
         return replace(empty, ratio=ratio, verdict=NO_INTERVAL, note=note)
-    return _estimated(replace(empty, ratio=ratio, verdict=NO_DIFFERENCE), found)
+    return _add_estimate(replace(empty, ratio=ratio, verdict=NO_DIFFERENCE), found)
 
 
-def _estimated(change: Change, found: Estimate) -> Change:
+def _add_estimate(change: Change, found: Estimate) -> Change:
     if found.scale == "ratio":
         return replace(change, ratio=found.value, low=found.low, high=found.high, p=found.p)
     return replace(change, difference=(found.value, found.low, found.high), p=found.p)
 
 
-def _values(metric: Metric, samples: Sequence[Sample]) -> tuple[float | None, ...]:
+def _read_values(metric: Metric, samples: Sequence[Sample]) -> tuple[float | None, ...]:
     return tuple(metric.read(sample) for sample in samples)
 
 
-def _known(
+def _find_gap(
     a: Sequence[float | None], b: Sequence[float | None], paired: bool
 ) -> tuple[list[float], list[float]]:
     """The recorded values; of pairs only those that both sides recorded."""
     if not paired:
-        return _recorded(a), _recorded(b)
+        return _keep_recorded(a), _keep_recorded(b)
     both = [(x, y) for x, y in zip(a, b, strict=True) if x is not None and y is not None]
     return [x for x, _ in both], [y for _, y in both]
 
 
-def _recorded(values: Sequence[float | None]) -> list[float]:
+def _keep_recorded(values: Sequence[float | None]) -> list[float]:
     return [v for v in values if v is not None]
 
 
-def _too_few(runs_a: int, runs_b: int) -> str:
+def _explain_too_few(runs_a: int, runs_b: int) -> str:
     if runs_a == runs_b == 1:
         return "one run each gives no interval"
     return f"{runs_a} and {runs_b} runs give no interval: at least two of each are needed"
 
 
-def _judged(pairings: Sequence[Pairing], primary: str) -> tuple[Pairing, ...]:
+def _judge(pairings: Sequence[Pairing], primary: str) -> tuple[Pairing, ...]:
     """Corrects values of p in two families, then says what each change means."""
     tested = [
         (i, k)
         for i, pairing in enumerate(pairings)
         for k, change in enumerate(pairing.changes)
-        if change.p is not None and not _same(change)
+        if change.p is not None and not _is_constant(change)
     ]
     corrected: dict[tuple[int, int], float] = {}
     for is_primary in (True, False):
@@ -261,26 +320,27 @@ def _judged(pairings: Sequence[Pairing], primary: str) -> tuple[Pairing, ...]:
         replace(
             pairing,
             changes=tuple(
-                _verdict(change, corrected.get((i, k))) for k, change in enumerate(pairing.changes)
+                _give_verdict(change, corrected.get((i, k)))
+                for k, change in enumerate(pairing.changes)
             ),
         )
         for i, pairing in enumerate(pairings)
     )
 
 
-def _same(change: Change) -> bool:
+def _is_constant(change: Change) -> bool:
     """Whether every run gave the same value: a count that needs no test, so takes no part."""
     return len({*change.values_a, *change.values_b}) == 1
 
 
-def _fewest(change: Change) -> int:
+def _count_fewest(change: Change) -> int:
     """Recorded runs of the side that has fewer."""
-    return min(len(_recorded(change.values_a)), len(_recorded(change.values_b)))
+    return min(len(_keep_recorded(change.values_a)), len(_keep_recorded(change.values_b)))
 
 
-def _verdict(change: Change, p: float | None) -> Change:
+def _give_verdict(change: Change, p: float | None) -> Change:
     """The change with its verdict; `p` is the corrected one, None where nothing was tested."""
-    if change.p is not None and _fewest(change) < MIN_RUNS:
+    if change.p is not None and _count_fewest(change) < MIN_RUNS:
         return replace(change, p_corrected=p, verdict=TOO_FEW)
     if p is None or p > ALPHA or change.a is None or change.b is None:
         return replace(change, p_corrected=p)

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from vanidl.compare import Change, Comparison, Pairing, Side, compare
 from vanidl.compare.ab_folder import open_recorded
-from vanidl.compare.report.json import comparison_json, comparison_object
+from vanidl.compare.json import make_object, render_json
 from vanidl.compare.sides import LETTERS, Opener, distinct_names, sample_of, side_of
-from vanidl.compare.wording import headline
+from vanidl.compare.wording import write_headline
 from vanidl.errors import UsageError
 from vanidl.files.names import AB_FILE
 from vanidl.run import Run, open_run
@@ -35,22 +35,22 @@ class Compared:
     def __repr__(self) -> str:
         """One line: the sides, and the answer."""
         names = ", ".join(side.name for side in self.comparison.sides)
-        answer = headline(self.comparison)
+        answer = write_headline(self.comparison)
         said = f"{answer.ending} {answer.title}".strip()
         return f"<vanidl comparison of {names}: {said}>"
 
     @property
     def headline(self) -> str:
         """The answer in words, the same as in the page."""
-        return str(headline(self.comparison))
+        return str(write_headline(self.comparison))
 
     def to_dict(self) -> dict[str, Any]:
         """What vanidl compare --json writes; `vanidl.output_schema("compare")` is its schema."""
-        return comparison_object(self.comparison)
+        return make_object(self.comparison)
 
     def to_json(self) -> str:
         """The same as text."""
-        return comparison_json(self.comparison)
+        return render_json(self.comparison)
 
     def frame(self) -> pandas.DataFrame:
         """A row a quantity and side after the first: values, ratio with interval, verdict."""

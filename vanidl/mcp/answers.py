@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from vanidl.compare.report.json import comparison_object
+from vanidl.compare.json import make_object
 from vanidl.compare.runs import compare_runs
 from vanidl.errors import UsageError
 from vanidl.formatting.names import elided
@@ -59,7 +59,7 @@ class Answers:
     def compare(self, a: str, b: str) -> str:
         """What changed from run a to run b, by how much, and how sure that is."""
         paths = [self._known.path(name) for name in (a, b)]
-        content = comparison_object(compare_runs(*paths, labels=(a, b)).comparison)
+        content = make_object(compare_runs(*paths, labels=(a, b)).comparison)
         del content["comparisons"]
         return bounded(content)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from vanidl.breakdown.overlap import Overlap, RankOverlap
@@ -72,11 +72,14 @@ def figure(run: Run) -> Figure:
         )
     cut = n_of_m(len(rows) - 1, len(overlap.per_rank), "ranks")
     note = f" Shown: {cut}, those with the longest input wait." if table.cut else ""
-    words = _CAPTION + meanings(_drawn(rows))
-    words += wait_words(_drawn(rows), _values(rows))
+    values, labels = _values(rows), [plotted(row.label) for row in rows]
+    parts = drawn_parts(values)
+    words = _CAPTION + meanings(parts) + wait_words(parts, values)
     words += note + table.not_recorded(but=("of it I/O",))
     table = table.without_empty_columns()
-    figure = _record(words, spec=_spec(rows), table=table, empty_reason="")
+    height = 130 + (20 if len(rows) > 8 else 34) * len(rows)
+    spec = draw_bars(values, labels, labels, height)
+    figure = _record(words, spec=spec, table=table, empty_reason="")
     return replace(figure, alt_text=_alt_text(overlap.mean))
 
 
@@ -166,63 +169,66 @@ def _values(rows: tuple[RankOverlap, ...]) -> Callable[[str], list[float | None]
     return lambda name: [getattr(row, name) for row in rows]
 
 
-def _drawn(rows: tuple[RankOverlap, ...]) -> list[Part]:
-    return drawn_parts(_values(rows))
-
-
-def _spec(rows: tuple[RankOverlap, ...]) -> Spec:
-    labels = [plotted(row.label) for row in rows]
-    positions = list(range(len(rows)))
-    data = [_bars(rows, labels, part) for part in _drawn(rows)]
-    if draws_waits(_values(rows)):
-        data.append(_waits(rows, labels))
-    return {
-        "data": data,
-        "layout": palette.layout(
-            130 + max(20 if len(rows) > 8 else 34, 16) * len(rows),
-            barmode="stack",
-            bargap=0.3,
-            xaxis=palette.axis("seconds", rangemode="tozero", fixedrange=True),
-            yaxis=palette.axis(
-                tickvals=positions,
-                ticktext=labels,
-                range=[len(rows) - 0.5, -0.5],
-                showgrid=False,
-                fixedrange=True,
-            ),
-        ),
-    }
-
-
-def _bars(
-    rows: tuple[RankOverlap, ...], labels: list[str], part: tuple[str, str, str, str]
+def draw_bars(
+    values: Callable[[str], Sequence[float | None]],
+    labels: Sequence[str],
+    names: Sequence[str],
+    height: int,
 ) -> Spec:
-    attribute, name, colour, pattern = part
-    values: list[float | None] = [getattr(row, attribute) for row in rows]
-    return {
-        "type": "bar",
-        "orientation": "h",
-        "name": name,
-        "x": values,
-        "y": list(range(len(rows))),
-        "customdata": [[label, seconds(v)] for label, v in zip(labels, values, strict=True)],
-        "marker": palette.fill(colour, pattern),
-        "hovertemplate": "%{customdata[0]}: %{customdata[1]} " + name + "<extra></extra>",
-    }
+    """A stacked bar for each label, and marks of the whole waits beside them.
 
+    Args:
+        values: The seconds of all bars, by the name of an attribute of `RankOverlap`.
+        labels: Beside the bars, safe as plotly text.
+        names: What each bar is called where it is pointed at.
+        height: Of the figure in pixels.
+    """
+    places = list(range(len(labels)))
 
-def _waits(rows: tuple[RankOverlap, ...], labels: list[str]) -> Spec:
-    waits = [row.input_wait_s for row in rows]
-    return {
-        "type": "scatter",
-        "mode": "markers",
-        "name": "whole input wait",
-        "x": waits,
-        "y": list(range(len(rows))),
-        "customdata": [[label, seconds(v)] for label, v in zip(labels, waits, strict=True)],
-        "marker": {"symbol": "diamond-open", "size": 9, "color": palette.INK},
-        "hovertemplate": "%{customdata[0]}: waited %{customdata[1]} in all<extra></extra>",
-    }
+    def hover(seconds_of: Sequence[float | None]) -> list[list[str]]:
+        return [[name, seconds(value)] for name, value in zip(names, seconds_of, strict=True)]
+
+    data: list[Spec] = [
+        {
+            "type": "bar",
+            "orientation": "h",
+            "name": name,
+            "x": list(values(attribute)),
+            "y": places,
+            "customdata": hover(values(attribute)),
+            "marker": palette.fill(colour, pattern),
+            "hovertemplate": "%{customdata[0]}: %{customdata[1]} " + name + "<extra></extra>",
+        }
+        for attribute, name, colour, pattern in drawn_parts(values)
+    ]
+    if draws_waits(values):
+        waits = values("input_wait_s")
+        data.append(
+            {
+                "type": "scatter",
+                "mode": "markers",
+                "name": "whole input wait",
+                "x": list(waits),
+                "y": places,
+                "customdata": hover(waits),
+                "marker": {"symbol": "diamond-open", "size": 9, "color": palette.INK},
+                "hovertemplate": "%{customdata[0]}: waited %{customdata[1]} in all<extra></extra>",
+            }
+        )
+    layout = palette.layout(
+        height,
+        barmode="stack",
+        bargap=0.3,
+        xaxis=palette.axis("seconds", rangemode="tozero", fixedrange=True),
+        yaxis=palette.axis(
+            tickvals=places,
+            ticktext=list(labels),
+            range=[len(labels) - 0.5, -0.5],
+            showgrid=False,
+            fixedrange=True,
+        ),
+    )
+    return {"data": data, "layout": layout}
 
 
 _COLUMNS = (

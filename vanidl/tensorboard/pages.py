@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
-from vanidl.compare.report.html import render_comparison
+from vanidl.compare.page import render_comparison
 from vanidl.compare.runs import compare_runs
 from vanidl.errors import VanidlError
 from vanidl.export import export

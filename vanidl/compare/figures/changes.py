@@ -1,15 +1,29 @@
-"""Every metric as a ratio with its interval: what changed, and how sure that is."""
+"""What changed: each metric as a ratio with its interval, in numbers, and run by run."""
 
 from __future__ import annotations
 
 import math
 
-from vanidl.compare import Change, Comparison, Pairing
-from vanidl.compare.comparison import BETTER, NO_INTERVAL, TOO_FEW, WORSE
-from vanidl.compare.wording import CONFIDENCE, interval, values
+from vanidl.compare import Change, Comparison, Pairing, Side
+from vanidl.compare.comparison import (
+    BETTER,
+    NO_INTERVAL,
+    NOT_COMPARABLE,
+    NOT_RECORDED,
+    TOO_FEW,
+    WORSE,
+)
+from vanidl.compare.figures.sides import colour, named
+from vanidl.compare.wording import (
+    CONFIDENCE,
+    describe_from_nothing,
+    format_interval,
+    format_values,
+    has_verdicts,
+)
 from vanidl.figures import palette
-from vanidl.figures.figure import Figure, Spec
-from vanidl.formatting.units import relative
+from vanidl.figures.figure import Column, Figure, Spec, Table
+from vanidl.formatting.units import Amount, Cell, relative, shown
 
 _COLOURS = {BETTER: palette.BETTER, WORSE: palette.WORSE}
 _SHAPES = {BETTER: "triangle-up", WORSE: "triangle-down"}
@@ -29,7 +43,7 @@ _MOST_TICKS = 12  # whose labels stand level beside each other
 _NARROW = 8.0  # from the lowest to the highest factor, below which ticks are evenly apart
 
 
-def figure(comparison: Comparison) -> Figure:
+def draw_changes(comparison: Comparison) -> Figure:
     """The ratio of every metric that both sides recorded above zero."""
     drawn = [_drawn(pairing) for pairing in comparison.pairings]
     names = list(dict.fromkeys(change.metric.title for rows in drawn for change in rows))
@@ -107,10 +121,10 @@ def _near(change: Change, bound: float) -> float:
 
 
 def _hover(change: Change) -> str:
-    bounds = interval(change)
+    bounds = format_interval(change)
     sure = f" ({bounds})" if bounds else ""
     judged = "" if change.verdict in (NO_INTERVAL, TOO_FEW) else f", {change.verdict}"
-    return f"{change.metric.title}: {values(change)}, {relative(change.ratio)}{sure}{judged}"
+    return f"{change.metric.title}: {format_values(change)}, {relative(change.ratio)}{sure}{judged}"
 
 
 def _ticks(low: float, high: float) -> list[float]:
@@ -163,3 +177,156 @@ def _layout(drawn: list[list[Change]], names: list[str]) -> Spec:
             fixedrange=True,
         ),
     )
+
+
+_MEANS = "A value over several runs is their mean (geometric where all are above zero)."
+_CORRECTED = "Verdicts other than that of the first metric are corrected for their number."
+
+
+def draw_metrics(comparison: Comparison) -> Figure:
+    """One row a metric, for each side its value, ratio, interval and verdict."""
+    columns = [Column("metric"), Column("A", "own")]
+    for pairing in comparison.pairings:
+        b = pairing.b.letter
+        columns += [
+            Column(b, "own"),
+            Column(f"{b} against {pairing.a.letter}", "relative"),
+            Column(f"{CONFIDENCE} interval"),
+            Column("verdict"),
+        ]
+    titles = dict.fromkeys(c.metric.title for p in comparison.pairings for c in p.changes)
+    table = Table(tuple(columns), tuple(_metric_row(comparison, title) for title in titles))
+    shown = table.without_empty_columns()
+    return Figure(
+        "metrics", "What changed", "In numbers", _caption_metrics(comparison), None, shown
+    )
+
+
+def _caption_metrics(comparison: Comparison) -> str:
+    several = any(len(side.samples) > 1 for side in comparison.sides)
+    verdicts = any(has_verdicts(pairing) for pairing in comparison.pairings)
+    said = ((_MEANS, several), (_CORRECTED, several and verdicts))
+    return " ".join(sentence for sentence, applies in said if applies)
+
+
+def _metric_row(comparison: Comparison, title: str) -> tuple[Cell, ...]:
+    found = [
+        (next((c for c in p.changes if c.metric.title == title), None), has_verdicts(p))
+        for p in comparison.pairings
+    ]
+    first = next(change for change, _ in found if change is not None)
+    cells: list[Cell] = [title, _make_amount(first.a, first)]
+    for change, verdicts in found:
+        cells += _change_cells(change, verdicts)
+    return tuple(cells)
+
+
+def _change_cells(change: Change | None, verdicts: bool) -> tuple[Cell, ...]:
+    if change is None:
+        return (None, None, None, NOT_RECORDED)
+    known = change.note if change.verdict in (NOT_RECORDED, NOT_COMPARABLE) else ""
+    verdict = known if known.startswith(NOT_RECORDED) else change.verdict
+    return (
+        _make_amount(change.b, change),
+        describe_from_nothing(change) or change.ratio,
+        format_interval(change) or None,
+        verdict if verdicts else None,
+    )
+
+
+def _make_amount(value: float | None, change: Change) -> Amount | None:
+    return None if value is None else Amount(value, change.metric.unit)
+
+
+_PAIRED = (
+    "One point a run; runs above the same number are a pair, recorded one right after the other. "
+    "Where one side lies apart from the other in nearly every pair, the change is real."
+)
+_UNPAIRED = (
+    "One point a run, in the order of the runs of each side. Where the sides do not overlap, the "
+    "change is real."
+)
+
+
+def draw_repeats(comparison: Comparison) -> Figure:
+    """The primary metric of each run of each side."""
+    primary = [pairing.change(comparison.primary) for pairing in comparison.pairings]
+    changes = [change for change in primary if change is not None]
+    most = max(len(side.samples) for side in comparison.sides)
+    if most < 2:
+        reason = (
+            "Every side is one run, so nothing is known about how runs of the same thing differ. "
+            'Run both several times, alternately: vanidl ab --a "..." --b "...".'
+        )
+        return _record_repeats("", reason=reason)
+    if not changes:
+        return _record_repeats("", reason="The metric of the question was not recorded.")
+    paired = all(pairing.paired for pairing in comparison.pairings)
+    rows = _collect_values(comparison, changes)
+    spec = {"data": [_repeat_line(comparison, s, v, changes[0]) for s, v in rows],
+            "layout": _lay_out_repeats(changes[0], paired, most)}  # fmt: skip
+    caption = _PAIRED if paired else _UNPAIRED
+    return _record_repeats(caption, spec=spec, table=_tabulate_repeats(rows, changes[0], paired))
+
+
+def _record_repeats(
+    caption: str, *, spec: Spec | None = None, table: Table | None = None, reason: str = ""
+) -> Figure:
+    return Figure("repeats", "What changed", "Run by run", caption, spec, table, reason)
+
+
+Rows = list[tuple[Side, tuple[float | None, ...]]]
+
+
+def _collect_values(comparison: Comparison, changes: list[Change]) -> Rows:
+    sides = [(comparison.sides[0], changes[0].values_a)]
+    others = zip(comparison.sides[1:], changes, strict=True)
+    return sides + [(side, change.values_b) for side, change in others]
+
+
+def _repeat_line(
+    comparison: Comparison, side: Side, values: tuple[float | None, ...], change: Change
+) -> Spec:
+    unit = change.metric.unit
+    return {
+        "type": "scatter",
+        "mode": "lines+markers",
+        "name": named(side),
+        "x": list(range(1, len(values) + 1)),
+        "y": list(values),
+        "customdata": [shown(value, unit) for value in values],
+        "line": {"color": colour(comparison, side), "width": 1, "dash": "dot"},
+        "marker": {"color": colour(comparison, side), "size": 9},
+        "hovertemplate": "%{customdata}<extra>" + side.letter + "</extra>",
+    }
+
+
+def _lay_out_repeats(change: Change, paired: bool, most: int) -> Spec:
+    return palette.layout(
+        280,
+        xaxis=palette.axis(
+            "pair" if paired else "run", dtick=max(1, most // 12), showgrid=False, fixedrange=True
+        ),
+        yaxis=palette.axis(_title_axis(change), fixedrange=True),
+    )
+
+
+def _title_axis(change: Change) -> str:
+    title, unit = change.metric.title, change.metric.unit
+    return f"{title} in {unit}" if unit else title
+
+
+def _tabulate_repeats(rows: Rows, change: Change, paired: bool) -> Table:
+    columns = (Column("pair" if paired else "run", "count"),
+               *(Column(side.letter, "own") for side, _ in rows))  # fmt: skip
+    most = max(len(values) for _, values in rows)
+    unit = change.metric.unit
+    lines: list[tuple[Cell, ...]] = [
+        (i + 1, *(_repeat_cell(values, i, unit) for _, values in rows)) for i in range(most)
+    ]
+    return Table(columns, tuple(lines))
+
+
+def _repeat_cell(values: tuple[float | None, ...], i: int, unit: str) -> Amount | None:
+    value = values[i] if i < len(values) else None
+    return None if value is None else Amount(value, unit)

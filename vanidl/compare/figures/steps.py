@@ -20,7 +20,7 @@ _CAPTION = (
 )
 
 
-def figure(comparison: Comparison) -> Figure:
+def draw_steps(comparison: Comparison) -> Figure:
     """A histogram of step times for each side."""
     times = [(side, step_times(side)) for side in comparison.sides]
     known = [(side, values) for side, values in times if len(values)]

@@ -26,7 +26,7 @@ _CAPTION = (
 )
 
 
-def figure(comparison: Comparison) -> Figure:
+def draw_timeline(comparison: Comparison) -> Figure:
     """One panel a side that recorded operations or steps one by one."""
     panels = [(side, sample) for side in comparison.sides if (sample := first_read(side))]
     drawn = [(side, sample) for side, sample in panels if _has_time(sample)]

@@ -6,10 +6,9 @@ import json
 from typing import Any, Literal
 
 from vanidl.compare import Change, Comparison, Pairing, Sample, Side
-from vanidl.compare.cells import compare_cells
-from vanidl.compare.comparison import MIN_CHANGE
+from vanidl.compare.comparison import MIN_CHANGE, compare_cells
 from vanidl.compare.statistics import ALPHA
-from vanidl.compare.wording import headline
+from vanidl.compare.wording import write_headline
 from vanidl.formatting.units import iso_time
 from vanidl.model.ceiling import Ceiling
 from vanidl.model.warnings import Notice
@@ -20,41 +19,41 @@ from vanidl.sections.section import values_of
 Object = dict[str, Any]
 
 
-def comparison_json(comparison: Comparison) -> str:
+def render_json(comparison: Comparison) -> str:
     """The comparison as text: one object, two spaces of indent, no NaN."""
-    return json.dumps(comparison_object(comparison), indent=2, allow_nan=False)
+    return json.dumps(make_object(comparison), indent=2, allow_nan=False)
 
 
-def comparison_object(comparison: Comparison) -> Object:
+def make_object(comparison: Comparison) -> Object:
     """The comparison as plain values; `metrics` is that of the second side to the first."""
-    pairings = [_pairing(pairing) for pairing in comparison.pairings]
+    pairings = [_pairing_object(pairing) for pairing in comparison.pairings]
     return {
         "schema": SCHEMA,
-        "headline": str(headline(comparison)),
+        "headline": str(write_headline(comparison)),
         "primary": comparison.primary,
         "confidence": 1 - ALPHA,
         "smallest_change_called": MIN_CHANGE,
         "conditions": dict(comparison.conditions),
-        "sides": [_side(side) for side in comparison.sides],
+        "sides": [_side_object(side) for side in comparison.sides],
         **pairings[0],
         "comparisons": pairings,
     }
 
 
-def _side(side: Side) -> Object:
+def _side_object(side: Side) -> Object:
     return {
         "letter": side.letter,
         "name": side.name,
-        "runs": [_sample(sample) for sample in side.samples],
-        "ceiling": _ceiling(side.ceiling),
+        "runs": [_sample_object(sample) for sample in side.samples],
+        "ceiling": _ceiling_object(side.ceiling),
     }
 
 
-def _ceiling(found: Ceiling | None) -> Object | None:
+def _ceiling_object(found: Ceiling | None) -> Object | None:
     return None if found is None else values_of(found) | {"remarks": list(found.remarks)}
 
 
-def _sample(sample: Sample) -> Object:
+def _sample_object(sample: Sample) -> Object:
     job = sample.job
     return {
         "path": sample.path,
@@ -65,11 +64,11 @@ def _sample(sample: Sample) -> Object:
         "start": None if job is None else iso_time(job.start_ns),
         "wall_time_s": sample.wall_time_s,
         "missing": sample.missing or None,
-        "coverage": _coverage(sample),
+        "coverage": _coverage_object(sample),
     }
 
 
-def _coverage(sample: Sample) -> Object | None:
+def _coverage_object(sample: Sample) -> Object | None:
     """Whether the run was recorded whole, and every warning about it."""
     if sample.results is None:
         return None
@@ -78,13 +77,13 @@ def _coverage(sample: Sample) -> Object | None:
     return {"complete": coverage.complete, "warnings": warnings}
 
 
-def _pairing(pairing: Pairing) -> Object:
+def _pairing_object(pairing: Pairing) -> Object:
     return {
         "a": pairing.a.letter,
         "b": pairing.b.letter,
         "paired": pairing.paired,
         "notices": list(pairing.notices),
-        "metrics": {change.metric.name: _change(change) for change in pairing.changes},
+        "metrics": {change.metric.name: _change_object(change) for change in pairing.changes},
         "cells": {
             row.key: {"a": row.a and list(row.a), "b": row.b and list(row.b)}
             for row in compare_cells(pairing.a, pairing.b)
@@ -92,7 +91,7 @@ def _pairing(pairing: Pairing) -> Object:
     }
 
 
-def _change(change: Change) -> Object:
+def _change_object(change: Change) -> Object:
     difference = change.difference
     return {
         "a": change.a,
@@ -158,4 +157,4 @@ KIND: Kind = {
     **_PAIRING,
     "comparisons": [_PAIRING],
 }
-"""What `comparison_object` gives."""
+"""What `make_object` gives."""

@@ -11,19 +11,15 @@ import pytest
 
 from tests.makers.comparisons import EXAMPLE_COMPARISONS
 from vanidl.compare import Comparison
-from vanidl.compare.figures import (
-    FIGURES,
-    access,
-    changes,
-    metrics,
-    overlap,
-    repeats,
-    sizes,
-    steps,
-    timeline,
-)
-from vanidl.compare.report.text import comparison_text
-from vanidl.compare.wording import from_nothing
+from vanidl.compare.figures import changes
+from vanidl.compare.figures.changes import draw_changes, draw_metrics, draw_repeats
+from vanidl.compare.figures.operations import draw_access, draw_sizes
+from vanidl.compare.figures.overlap import draw_overlap
+from vanidl.compare.figures.registry import FIGURES
+from vanidl.compare.figures.steps import draw_steps
+from vanidl.compare.figures.timeline import draw_timeline
+from vanidl.compare.text import render_text
+from vanidl.compare.wording import describe_from_nothing
 
 
 @cache
@@ -32,7 +28,7 @@ def example(name: str) -> Comparison:
 
 
 @pytest.mark.parametrize("name", EXAMPLE_COMPARISONS)
-@pytest.mark.parametrize("figure", FIGURES, ids=lambda f: f.__module__.rsplit(".", 1)[-1])
+@pytest.mark.parametrize("figure", FIGURES, ids=lambda f: f.__name__)
 def test_every_figure_of_every_comparison(figure, name):
     result = figure(example(name))
     assert result.title
@@ -57,7 +53,7 @@ def test_sections_hang_together():
 
 def test_points_and_bars_are_the_changes():
     comparison = example("slower")
-    points = changes.figure(comparison).spec["data"][0]
+    points = draw_changes(comparison).spec["data"][0]
     drawn = [c for c in comparison.pairings[0].changes if c.ratio]
     assert points["x"] == [c.ratio for c in drawn]
     bars = points["error_x"]
@@ -68,7 +64,7 @@ def test_points_and_bars_are_the_changes():
 
 
 def test_metrics_table_holds_every_side():
-    table = metrics.figure(example("three")).table
+    table = draw_metrics(example("three")).table
     titles = [column.title for column in table.columns]
     assert titles == ["metric", "A", "B", "B against A", "98 % interval", "verdict",
                       "C", "C against A", "98 % interval", "verdict"]  # fmt: skip
@@ -80,27 +76,27 @@ def test_one_run_each_has_no_column_without_a_word():
     for table in (made.table for figure in FIGURES if (made := figure(example("one_each"))).table):
         for column, cells in zip(table.columns, zip(*table.rows, strict=True), strict=True):
             assert set(cells) - {None, "no interval"}, column.title
-    heads = comparison_text(example("one_each")).splitlines()
+    heads = render_text(example("one_each")).splitlines()
     assert not any("verdict" in line or "98 %" in line for line in heads)
-    assert any("verdict" in line for line in comparison_text(example("slower")).splitlines())
+    assert any("verdict" in line for line in render_text(example("slower")).splitlines())
 
 
 def test_a_change_from_zero_is_not_called_unrecorded():
     change = example("one_each").pairings[0].change("hidden_io_s")
     rose, none = replace(change, a=0.0, b=1.5, ratio=None), replace(change, a=0.0, b=0, ratio=None)
     unknown = replace(change, a=None, ratio=None)
-    assert [from_nothing(c) for c in (rose, none, unknown)] == ["from 0 s", "equal", ""]
-    assert metrics._cells(rose, verdicts=False)[1] == "from 0 s"
+    assert [describe_from_nothing(c) for c in (rose, none, unknown)] == ["from 0 s", "equal", ""]
+    assert changes._change_cells(rose, verdicts=False)[1] == "from 0 s"
 
 
 def test_step_histograms_hold_every_step():
-    for series in steps.figure(example("slower")).spec["data"]:
+    for series in draw_steps(example("slower")).spec["data"]:
         assert sum(series["y"]) == pytest.approx(100, rel=1e-3)
 
 
 def test_overlap_bars_add_up():
     comparison = example("slower")
-    data = overlap.figure(comparison).spec["data"]
+    data = draw_overlap(comparison).spec["data"]
     total = np.sum([s["x"] for s in data if s["type"] == "bar"], axis=0)
     for side, found in zip(comparison.sides, total, strict=True):
         io = [s.account.overlap.mean.io_s for s in side.samples]
@@ -108,19 +104,19 @@ def test_overlap_bars_add_up():
 
 
 def test_a_part_that_one_run_did_not_record_is_not_drawn_as_zero():
-    found = overlap.figure(example("wait_not_recorded"))
+    found = draw_overlap(example("wait_not_recorded"))
     column = [c.title for c in found.table.columns].index("input wait")
     assert [row[column] is None for row in found.table.rows] == [False, True]
 
 
 def test_access_shares_are_hundred_per_cent():
-    data = access.figure(example("one_each")).spec["data"]
+    data = draw_access(example("one_each")).spec["data"]
     assert np.sum([s["x"] for s in data], axis=0) == pytest.approx([100] * 4)
 
 
 def test_sizes_hold_every_operation():
     comparison = example("one_each")
-    upper = [s for s in sizes.figure(comparison).spec["data"] if s["yaxis"] == "y"]
+    upper = [s for s in draw_sizes(comparison).spec["data"] if s["yaxis"] == "y"]
     for side, series in zip(comparison.sides, upper, strict=True):
         histogram = side.samples[0].results.sizes.histogram
         assert sum(series["y"]) == sum(b.reads + b.writes for b in histogram)
@@ -142,7 +138,7 @@ def test_every_range_of_factors_has_some_ticks_and_not_too_many(low, high):
 
 @pytest.mark.parametrize("name", EXAMPLE_COMPARISONS)
 def test_the_axis_of_runs_has_the_unit_of_its_metric(name):
-    spec = repeats.figure(example(name)).spec
+    spec = draw_repeats(example(name)).spec
     if spec is not None:
         metric = example(name).pairings[0].change(example(name).primary).metric
         assert spec["layout"]["yaxis"]["title"]["text"] == f"{metric.title} in {metric.unit}"
@@ -150,6 +146,6 @@ def test_the_axis_of_runs_has_the_unit_of_its_metric(name):
 
 @pytest.mark.parametrize(("name", "letters"), [("unlike", ["A", "B"]), ("three", [])])
 def test_the_width_of_a_level_names_its_side_where_they_differ(name, letters):
-    said = timeline.figure(example(name)).caption.partition("Each level is the mean over ")[2]
+    said = draw_timeline(example(name)).caption.partition("Each level is the mean over ")[2]
     assert re.findall(r"\d m?s \(([A-Z])\)", said) == letters
     assert re.match(r"[\d.]+ m?s", said)

@@ -12,11 +12,11 @@ from tests.makers.comparisons import EXAMPLE_COMPARISONS, repeats, timed
 from tests.report.test_html import parsed
 from vanidl.cli import main
 from vanidl.compare import Comparison, Sample, Side, compare
-from vanidl.compare.figures import FIGURES
-from vanidl.compare.report.html import _warnings, render_comparison, write_comparison
-from vanidl.compare.report.json import comparison_object
-from vanidl.compare.report.text import comparison_text
-from vanidl.compare.wording import headline
+from vanidl.compare.figures.registry import FIGURES
+from vanidl.compare.json import make_object
+from vanidl.compare.page import _merge_warnings, render_comparison, write_comparison
+from vanidl.compare.text import render_text
+from vanidl.compare.wording import write_headline
 from vanidl.model.warnings import Notice
 from vanidl.report import page as page_module
 
@@ -48,11 +48,11 @@ def test_page_of_every_comparison(name):
 
 @pytest.mark.parametrize("name", EXAMPLE_COMPARISONS)
 def test_json_and_text_of_every_comparison(name):
-    result = json.loads(json.dumps(comparison_object(example(name)), allow_nan=False))
+    result = json.loads(json.dumps(make_object(example(name)), allow_nan=False))
     assert result["metrics"] == result["comparisons"][0]["metrics"]
     for metric in result["metrics"].values():
         assert {"a", "b", "ratio", "low", "high", "verdict"} <= set(metric)
-    text = comparison_text(example(name))
+    text = render_text(example(name))
     assert text.replace("\n", "").isprintable()
     assert result["headline"].split(".")[0] in text.replace("\n", " ")
 
@@ -66,11 +66,11 @@ def test_a_warning_of_both_sides_is_said_once_without_their_files():
         return Side(letter, letter, (replace(full, path=f"/runs/{letter}", results=results),))
 
     both = compare([side("A", "A/tb/1.json"), side("B", "B/tb/2.json", "elsewhere/3.json")])
-    assert _warnings(both) == (
+    assert _merge_warnings(both) == (
         ("empty", "A, B: 1 step is empty: so.", "info"),
         ("empty", "B: /runs/elsewhere/3.json: 1 step is empty: so.", "info"),
     )
-    assert _warnings(compare([side("A", "A/tb/1.json"), side("B")]))[0][1].startswith(
+    assert _merge_warnings(compare([side("A", "A/tb/1.json"), side("B")]))[0][1].startswith(
         "A: tb/1.json: "
     )
 
@@ -103,19 +103,19 @@ def test_hostile_names_arrive_as_text():
     ],
 )
 def test_headline(name, words):
-    said = str(headline(example(name)))
+    said = str(write_headline(example(name)))
     for part in words:
         assert part in said
 
 
 def test_nothing_recorded_on_one_side_is_said():
     comparison = compare([timed("A", [1.0]), timed("B", [None])])
-    assert "Neither better nor worse" in headline(comparison).title
+    assert "Neither better nor worse" in write_headline(comparison).title
 
 
 def test_too_few_runs_of_one_side():
     comparison = compare([timed("A", [1.0], paired=False), timed("B", [1.0, 2.0], paired=False)])
-    assert "1 and 2 runs" in headline(comparison).title
+    assert "1 and 2 runs" in write_headline(comparison).title
 
 
 @pytest.mark.parametrize(
@@ -201,9 +201,9 @@ def test_stalls_that_the_median_does_not_see_make_the_headline():
     b = replace(repeats("A", 0.62), letter="B")
     faster = tuple(_with_throughput(s, 3 * (1 + i / 100)) for i, s in enumerate(b.samples))
     comparison = compare([a, replace(b, samples=faster)])
-    assert headline(comparison).title.startswith("B has 3.06 times the throughput of A (98 %")
-    assert headline(comparison).title.endswith("5 pairs): better.")
-    assert "Median step time: no difference shown" in str(headline(comparison))
+    assert write_headline(comparison).title.startswith("B has 3.06 times the throughput of A (98 %")
+    assert write_headline(comparison).title.endswith("5 pairs): better.")
+    assert "Median step time: no difference shown" in str(write_headline(comparison))
 
 
 def _with_throughput(sample: Sample, factor: float) -> Sample:

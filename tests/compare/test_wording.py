@@ -8,7 +8,7 @@ import pytest
 
 from tests.makers.results import EXAMPLES
 from vanidl.compare import Sample, Side, compare
-from vanidl.compare.differences import differences
+from vanidl.compare.wording import list_differences
 
 
 def side(letter: str, *commands: str, ranks: int = 1) -> Side:
@@ -32,23 +32,23 @@ def side(letter: str, *commands: str, ranks: int = 1) -> Side:
     ],
 )
 def test_words_that_differ(a: str, b: str, words: str) -> None:
-    assert differences(compare([side("A", a), side("B", b)])) == (("command", words),)
+    assert list_differences(compare([side("A", a), side("B", b)])) == (("command", words),)
 
 
 def test_what_is_the_same_is_not_listed() -> None:
-    assert differences(compare([side("A", "x"), side("B", "x")])) == ()
+    assert list_differences(compare([side("A", "x"), side("B", "x")])) == ()
 
 
 def test_repeats_that_differ_among_themselves_say_nothing() -> None:
-    assert differences(compare([side("A", "x", "y"), side("B", "z")])) == ()
+    assert list_differences(compare([side("A", "x", "y"), side("B", "z")])) == ()
 
 
 def test_ranks_and_several_sides() -> None:
     three = compare([side("A", "x"), side("B", "x", ranks=4), side("C", "y")])
-    assert differences(three) == (("B: ranks", "1 rank → 4 ranks"), ("C: command", "x → y"))
+    assert list_differences(three) == (("B: ranks", "1 rank → 4 ranks"), ("C: command", "x → y"))
 
 
 def test_a_command_without_end_is_compared_as_a_whole() -> None:
     long = " ".join(map(str, range(5000)))
-    found = differences(compare([side("A", long), side("B", long + " more")]))
+    found = list_differences(compare([side("A", long), side("B", long + " more")]))
     assert found == (("command", "one command → another"),)

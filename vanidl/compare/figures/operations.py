@@ -1,37 +1,42 @@
-"""Transfer sizes of all sides on one axis."""
+"""The operations of all sides: transfer sizes on one axis, and access patterns."""
 
 from __future__ import annotations
 
+from vanidl.analyses.access import AccessCounts
 from vanidl.analyses.sizes import SizeBin
 from vanidl.compare import Comparison, Side
 from vanidl.compare.figures.sides import colour, first_read, named, shown_runs
 from vanidl.figures import palette
+from vanidl.figures.bars import Stack, share_bars
 from vanidl.figures.figure import Column, Figure, Spec, Table
 from vanidl.formatting.units import byte_scale, count, nbytes
+from vanidl.sections.access import PARTS
 from vanidl.sections.sizes import bin_label
 
-_CAPTION = (
+_SIZES_CAPTION = (
     "Above: how many operations (reads and writes) moved that many bytes. Below: how many bytes "
     "those operations moved in all. Bars that move to the right are fewer, larger requests."
 )
 
 
-def figure(comparison: Comparison) -> Figure:
+def draw_sizes(comparison: Comparison) -> Figure:
     """Operations and bytes by size for each side."""
     found = [(side, _bins(side)) for side in comparison.sides]
     known = [(side, bins) for side, bins in found if bins]
     if not known:
-        return _record("", reason="No side recorded operations one by one, so sizes are unknown.")
+        return _record_sizes(
+            "", reason="No side recorded operations one by one, so sizes are unknown."
+        )
     missing = [side.letter for side, bins in found if not bins]
     lows = sorted({low for _, bins in known for low in bins})
     axis = [low for low in _powers(lows[-1]) if lows[0] <= low <= lows[-1]]
-    words = [_CAPTION, shown_runs(comparison)]
+    words = [_SIZES_CAPTION, shown_runs(comparison)]
     words.append(f"Not recorded: {', '.join(missing)}." if missing else "")
-    spec, table = _spec(comparison, known, axis), _table(known, axis)
-    return _record(" ".join(word for word in words if word), spec=spec, table=table)
+    spec, table = _draw_size_bars(comparison, known, axis), _tabulate_sizes(known, axis)
+    return _record_sizes(" ".join(word for word in words if word), spec=spec, table=table)
 
 
-def _record(
+def _record_sizes(
     caption: str, *, spec: Spec | None = None, table: Table | None = None, reason: str = ""
 ) -> Figure:
     return Figure("sizes", "Operations", "Transfer sizes", caption, spec, table, reason)
@@ -53,7 +58,9 @@ def _powers(largest: int) -> list[int]:
     return [0, *(1 << i for i in range(largest.bit_length()))]
 
 
-def _spec(comparison: Comparison, known: list[tuple[Side, Bins]], axis: list[int]) -> Spec:
+def _draw_size_bars(
+    comparison: Comparison, known: list[tuple[Side, Bins]], axis: list[int]
+) -> Spec:
     top = max(b.nbytes for _, bins in known for b in bins.values())
     divisor, unit = byte_scale(top)
     every = max(1, -(-len(axis) // 14))
@@ -104,7 +111,7 @@ def _bars(comparison: Comparison, side: Side, bins: Bins, drawn: tuple[list[int]
     }
 
 
-def _table(known: list[tuple[Side, Bins]], axis: list[int]) -> Table:
+def _tabulate_sizes(known: list[tuple[Side, Bins]], axis: list[int]) -> Table:
     columns = [Column("size")]
     for side, _ in known:
         columns += [
@@ -125,3 +132,60 @@ def _table(known: list[tuple[Side, Bins]], axis: list[int]) -> Table:
 
 def _label(low: int) -> str:
     return bin_label(SizeBin(low, max(2 * low, 1), 0, 0, 0, 0))
+
+
+_ACCESS_CAPTION = (
+    "Per process and file in order of their start. Consecutive: begins where the one before "
+    "ended. A loader that reads in order, or joins neighbouring samples, moves bars towards "
+    "consecutive."
+)
+AccessRow = tuple[str, AccessCounts]
+
+
+def draw_access(comparison: Comparison) -> Figure:
+    """Share of first, consecutive, forward and backward operations for each side."""
+    rows, missing = _access_rows(comparison)
+    if not rows:
+        reason = "No side recorded operations one by one, so their order is not known."
+        return _record_access("", reason=reason)
+    words = [_ACCESS_CAPTION, shown_runs(comparison)]
+    words.append(f"Not recorded one by one: {', '.join(missing)}." if missing else "")
+    table = Table(
+        (Column("operations"), Column("all", "count"),
+         *(Column(attribute, "count") for attribute, _, _, _ in PARTS)),
+        tuple((name, c.ops, *(getattr(c, a) for a, _, _, _ in PARTS)) for name, c in rows),
+    )  # fmt: skip
+    return _record_access(
+        " ".join(word for word in words if word), spec=_draw_access_bars(rows), table=table
+    )
+
+
+def _record_access(
+    caption: str, *, spec: Spec | None = None, table: Table | None = None, reason: str = ""
+) -> Figure:
+    return Figure("access", "Operations", "Access pattern", caption, spec, table, reason)
+
+
+def _access_rows(comparison: Comparison) -> tuple[list[AccessRow], list[str]]:
+    """Reads of every side, then writes; and the sides that recorded no order."""
+    found = []
+    missing = []
+    for side in comparison.sides:
+        sample = first_read(side)
+        access = None if sample is None or sample.results is None else sample.results.access
+        if access is None or access.source == "counters":  # another rule: not side by side
+            missing.append(side.letter)
+        else:
+            found.append((side.letter, access))
+    reads = [(f"{letter}: reads", access.read) for letter, access in found]
+    writes = [(f"{letter}: writes", access.write) for letter, access in found]
+    return [row for row in (*reads, *writes) if row[1].ops], missing
+
+
+def _draw_access_bars(rows: list[AccessRow]) -> Spec:
+    stacks = [
+        Stack(name, colour, pattern, [getattr(counts, attribute) for _, counts in rows])
+        for attribute, name, colour, pattern in PARTS
+    ]
+    ops = [(label, counts.ops) for label, counts in rows]
+    return share_bars(ops, stacks, height=110 + 36 * len(rows), hover="%{y}: %{customdata}")

@@ -8,7 +8,7 @@ import pytest
 from tests.makers import browser
 from tests.makers.accessibility import violations
 from tests.makers.comparisons import EXAMPLE_COMPARISONS
-from vanidl.compare.report.html import write_comparison
+from vanidl.compare.page import write_comparison
 
 pytestmark = pytest.mark.browser
 
