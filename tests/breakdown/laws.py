@@ -118,10 +118,13 @@ class Known:
 def open_known(path: Path, truth: Truth | None = None) -> Known:
     """A recorded run, and its truth where that is known."""
     trace = open_run(path).trace
-    assume = ASSUMED
-    if truth is not None and truth.readers:
-        assume -= {assumptions.ONE_THREAD}
-    return Known(trace, *_account(trace, assume), truth, assume)
+    windows, account = _account(trace, ASSUMED)
+    threaded = truth is not None and truth.readers
+    if threaded or any(calls.is_threaded for calls in account.served.values()):
+        # With less evidence nothing may show the other threads: that there are none is wrong here.
+        assume = ASSUMED - {assumptions.ONE_THREAD}
+        return Known(trace, *_account(trace, assume), truth, assume)
+    return Known(trace, windows, account, truth)
 
 
 def _account(trace: Trace, assume: frozenset[str]) -> tuple[dict[int, Windows], Breakdown]:

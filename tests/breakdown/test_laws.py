@@ -7,15 +7,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests import ROOT
+from tests import ROOT, SHARED
 from tests.breakdown.laws import ASSUMED, check_removals, open_known
 from tests.breakdown.removals import REMOVALS
 from tests.makers.training_jobs import Recipe, trace_of
 from vanidl.analyses import analyse
 from vanidl.breakdown import Windows, assumptions, divide_rank
-from vanidl.breakdown.causes import STORAGE
+from vanidl.breakdown.account import find_serial_processes
+from vanidl.breakdown.causes import COMPUTE, STORAGE
 from vanidl.model.fetches import NO_FETCHES
-from vanidl.model.trace import Trace
+from vanidl.model.trace import LogState, Trace
 
 
 @pytest.mark.parametrize("name", ["torch_fetches", "torch_pfs_workers4", "torch_late_workers"])
@@ -23,6 +24,42 @@ def test_without_evidence_cells_widen(name: str) -> None:
     found = check_removals(open_known(ROOT / "tests/data" / name), 3, seed=43)
     assert found.nested > 1000
     assert not found.broken, found.examples
+
+
+@pytest.mark.parametrize("name", ["tf_tfrecord", "torch_hdf5_workers0", "torch_hdf5_workers2"])
+def test_without_evidence_cells_of_logs_at_hand_widen(name: str) -> None:
+    path = SHARED / "data/recorded" / name
+    if not path.is_dir():
+        pytest.skip("no shared logs here")
+    found = check_removals(open_known(path), 4, seed=0)
+    assert not found.broken, found.examples
+
+
+@pytest.mark.parametrize(("workers", "is_felt"), [(0, True), (2, False)])
+def test_calls_beside_workers_are_felt_only_where_waits_are_marked(
+    workers: int, is_felt: bool
+) -> None:
+    """In a wait that nothing marks they would be of what its worker was late for."""
+    trace = trace_of(replace(RECIPE, workers=workers, delivery_us=500 * (workers > 0)))
+    trace = replace(trace, io=[replace(part, process=0) for part in trace.io])
+    found = windows_of(REMOVALS["waits"](trace, np.random.default_rng(0)))
+    assert (found.low[STORAGE].sum() > 0) == is_felt
+    assert found.high[STORAGE].sum() > 0
+
+
+def test_calls_of_other_threads_leave_no_more_to_compute_than_operators_took() -> None:
+    trace = trace_of(replace(RECIPE, workers=0, delivery_us=0))
+    crossing = replace(trace, io=[part.shifted(10_000_000) for part in trace.io])
+    found, without_calls = windows_of(crossing), windows_of(replace(trace, io=[]))
+    assert found.low[STORAGE].sum() == 0
+    assert (found.high[COMPUTE] <= without_calls.high[COMPUTE]).all()
+
+
+@pytest.mark.parametrize(("whole", "counts"), [(True, True), (False, False)])
+def test_only_a_whole_log_shows_that_calls_come_one_at_a_time(whole: bool, counts: bool) -> None:
+    trace = trace_of(replace(RECIPE, workers=0, delivery_us=0))
+    trace = replace(trace, logs=(LogState(trace.processes[0].log, "3.41", whole),))
+    assert bool(find_serial_processes(trace, analyse(trace))[0]) == counts
 
 
 def windows_of(trace: Trace, assume: frozenset[str] = ASSUMED) -> Windows:

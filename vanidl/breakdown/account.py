@@ -363,7 +363,7 @@ class _Sources:
 
     def __init__(self, trace: Trace, results: Results, assume: frozenset[str]) -> None:
         self.trace, self.results, self.assume = trace, results, assume
-        shown = _serial_processes(trace, results)
+        shown = find_serial_processes(trace, results)
         lost = _UNCOUNTED & serious_codes(results.coverage.warnings)
         complete = not lost and all(log.whole for log in trace.logs)
         self.bounds = counters.bound_storage(trace, shown, assume, complete=complete)
@@ -532,13 +532,18 @@ def _maps_unseen(coverage: Coverage) -> bool:
     return any(notice.code == "mmap_not_monitored" for notice in coverage.warnings)
 
 
-def _serial_processes(trace: Trace, results: Results) -> NDArray[np.bool_]:
-    """Of each process whether its trace shows that its calls come one at a time."""
+def find_serial_processes(trace: Trace, results: Results) -> NDArray[np.bool_]:
+    """Of each process whether its trace, which lacks none, shows that calls come one at a time."""
     serial = np.zeros(len(trace.processes), bool)
+    traced = [layer.traced_fraction for layer in results.coverage.layers]
+    if any(fraction is not None and fraction < 1 for fraction in traced):
+        return serial
+    cut = {log.path for log in trace.logs if not log.whole}
     members = np.bincount(trace.family[trace.family >= 0], minlength=len(trace.ranks))
     for position, process in enumerate(trace.ranks):
         busy, total_ns = results.busy.get(position), results.sum_ns.get(position, 0)
-        if busy is not None and members[position] == 1 and total_ns:
+        known = trace.processes[process].log not in cut
+        if busy is not None and members[position] == 1 and total_ns and known:
             serial[process] = total_ns - busy.length <= _ONE_AT_A_TIME * total_ns
     return serial
 

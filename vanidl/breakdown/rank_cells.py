@@ -88,6 +88,8 @@ class Activity:
     copy: Intervals
     by_device: bool
     seen: Intervals
+    may_compute: Intervals
+    """`compute`, and what of calls lies within: they may be of other threads, or times."""
 
 
 def divide_tiles(
@@ -187,9 +189,9 @@ def find_activity(spans: Spans, own: Served | None, waits: Intervals) -> Activit
     kernels = union_of(SpanKind.KERNEL)
     operators = union_of(SpanKind.OP)
     by_device = bool(len(kernels.start))
-    compute = kernels
+    compute = may_compute = kernels
     if not by_device:
-        compute = intervals.subtract(operators, waits)
+        compute = may_compute = intervals.subtract(operators, waits)
         for _, times in () if own is None else own.parts:
             compute = intervals.subtract(compute, times) if len(times.start) else compute
     communication = intervals.subtract(union_of(SpanKind.COMMUNICATION), compute)
@@ -201,7 +203,8 @@ def find_activity(spans: Spans, own: Served | None, waits: Intervals) -> Activit
     for i, one in enumerate(each):
         its = spans.source == one
         first[i], last[i] = spans.start[its].min(), spans.end[its].max()
-    return Activity(compute, communication, copy, by_device, intervals.union(first, last))
+    seen = intervals.union(first, last)
+    return Activity(compute, communication, copy, by_device, seen, may_compute)
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,8 +237,14 @@ class _Laid:
         return np.where(waiting, 0, rest).clip(0)
 
 
-def _lay_calls_and_work(tiles: Tiles, own: Served, did: Activity, *, computing: bool) -> _Laid:
-    """The time in calls and of what profilers saw; `computing`: operators call no storage."""
+def _lay_calls_and_work(
+    tiles: Tiles, own: Served, did: Activity, *, computing: bool, felt: bool
+) -> _Laid:
+    """The time in calls and of what profilers saw.
+
+    `computing`: operators call no storage. `felt`: no call may lie in a wait that is not marked,
+    which would be of the fetch that was late, whatever the training thread called meanwhile.
+    """
     length, start, end, waiting = tiles.length, tiles.start, tiles.end, tiles.wait >= 0
     zeros = np.zeros(len(length), np.int64)
 
@@ -249,7 +258,7 @@ def _lay_calls_and_work(tiles: Tiles, own: Served, did: Activity, *, computing: 
         if len(times.start):
             least, highest = own.within(times, start, end)
             shifted = shifted + highest - least
-            least = zeros if name in own.unsure else least
+            least = least if felt and name not in own.unsure else zeros
             calls[name] = np.where(waiting, 0, least), np.where(waiting, 0, highest)
             storage, most = storage + calls[name][0], most + calls[name][1]
     if most is not zeros:
@@ -259,7 +268,7 @@ def _lay_calls_and_work(tiles: Tiles, own: Served, did: Activity, *, computing: 
         inside = np.minimum(shifted, moved)  # of operators, at most
         if not did.by_device and not computing:
             inside = inside + (own.slack_ns if own.whole and tiles.waits_known else compute)
-        most_compute = compute + np.minimum(moved, length - compute)
+        most_compute = np.minimum(compute + moved, cover(did.may_compute))
         compute = np.maximum(compute - inside, 0)
     if communication is not zeros:
         # Traced calls inside of collectives are of the calls.
@@ -287,7 +296,8 @@ def _tile_cells(
     `in_part`: work of devices was left out, so that a step without any may have had some.
     `computing`: operators call no storage.
     """
-    laid = _lay_calls_and_work(tiles, own, did, computing=computing)
+    felt = tiles.waits_known or not of_others
+    laid = _lay_calls_and_work(tiles, own, did, computing=computing, felt=felt)
     zeros, moved, communication = laid.zeros, laid.moved, laid.communication
     open_ns = laid.rest_of(tiles.length, tiles.wait >= 0)
     cells: Bounds = {}
