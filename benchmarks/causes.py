@@ -2,6 +2,7 @@
 
     python -m benchmarks.causes record [--work build/causes] [NAME...]
     python -m benchmarks.causes table [--work build/causes] [--vanidl PATH]
+    python -m benchmarks.causes record|table --again   # other programs with some of these causes
 
 `benchmarks/programs/planted.py` has the trainings: 31 causes behind a switch, 10 healthy ones.
 `record` records each with the tracer and without; with `--off` each runs once without its cause as
@@ -24,10 +25,12 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-PROGRAM = ROOT / "benchmarks/programs/planted.py"
+PROGRAMS = ROOT / "benchmarks/programs"
 BIN = Path(sys.executable).parent
 TRACERS = ("vanidl", "none")
 MOUNTS = {
@@ -84,15 +87,41 @@ HEALTHY = (
 )  # fmt: skip
 
 
-def run(name: str, work: Path, *, tracer: str | None, off: bool = False) -> dict[str, float]:
+@dataclass(frozen=True)
+class Programs:
+    """A file of programs: which have a cause, which are healthy, what they need."""
+
+    file: Path
+    causes: tuple[str, ...]
+    healthy: tuple[str, ...]
+    mounts: Mapping[str, tuple[str, ...]]
+    made: str  # a file of its data, by which it is known whether these were made
+
+
+FIRST = Programs(PROGRAMS / "planted.py", tuple(ACTIONS), HEALTHY, MOUNTS, "narrow.h5")
+AGAIN = Programs(
+    PROGRAMS / "planted_again.py",
+    ("slow_storage", "slow_metadata", "python_transform", "native_decode", "delivery",
+     "checkpoint", "fsync", "log_each_step", "augment_in_loop", "tracking_service",
+     "background_save", "workers_anew", "validation", "sleeping_service"),
+    ("arrays_ahead", "rare_logs", "kept_workers", "small_batches"),
+    {"slow_storage": ("--latency-ms", "12", "--bandwidth-mb", "60"),
+     "slow_metadata": ("--metadata-ms", "1"), "fsync": ("--sync-ms", "8")},
+    "arrays/0.npy",
+)  # fmt: skip
+
+
+def run(
+    programs: Programs, name: str, work: Path, *, tracer: str | None, off: bool = False
+) -> dict[str, float]:
     """What a program says of itself, recorded or not."""
     data = mounted = work / "data"
     before: list[str] = []
-    if name in MOUNTS and not off:
+    if name in programs.mounts and not off:
         mounted = Path(tempfile.mkdtemp(prefix="mount-", dir=work))
         mount = [str(BIN / "python"), "-m", "vanidl_loaders", "mount", str(data), str(mounted)]
-        before = [*mount, *MOUNTS[name], "--"]
-    command = [str(BIN / "python"), str(PROGRAM), name, "--data", str(mounted)]
+        before = [*mount, *programs.mounts[name], "--"]
+    command = [str(BIN / "python"), str(programs.file), name, "--data", str(mounted)]
     if name in RANKS:
         launcher = [str(BIN / "torchrun"), "--standalone", "--nproc-per-node", str(RANKS[name])]
         command = [*launcher, *command[1:]]
@@ -114,17 +143,19 @@ def run(name: str, work: Path, *, tracer: str | None, off: bool = False) -> dict
     return dict(json.loads(lines[-1]))
 
 
-def record(work: Path, names: list[str], tracers: tuple[str, ...], *, off: bool) -> None:
+def record(
+    programs: Programs, work: Path, names: list[str], tracers: tuple[str, ...], *, off: bool
+) -> None:
     """Records the programs, and notes what each took."""
     (work / "runs").mkdir(parents=True, exist_ok=True)
-    if not (work / "data/narrow.h5").exists():
-        make = [str(BIN / "python"), str(PROGRAM), "make", "--data", str(work / "data")]
+    if not (work / "data" / programs.made).exists():
+        make = [str(BIN / "python"), str(programs.file), "make", "--data", str(work / "data")]
         subprocess.run(make, check=True)
-    for name in names or [*ACTIONS, *HEALTHY]:
+    for name in names or [*programs.causes, *programs.healthy]:
         begin = time.monotonic()
-        row = {tracer: run(name, work, tracer=tracer).get("loop_s") for tracer in tracers}
-        if name in ACTIONS and off:
-            row["off"] = run(name, work, tracer=None, off=True).get("loop_s")
+        row = {tracer: run(programs, name, work, tracer=tracer).get("loop_s") for tracer in tracers}
+        if name in programs.causes and off:
+            row["off"] = run(programs, name, work, tracer=None, off=True).get("loop_s")
         with (work / "times.jsonl").open("a", encoding="utf-8") as log:
             log.write(json.dumps({"program": name, **row}) + "\n")
         print(f"{name} {row} in {time.monotonic() - begin:.0f} s", flush=True)
@@ -144,11 +175,13 @@ def told(run_: Path, package: str) -> tuple[list[tuple[str, float | None]], str]
     return rows, said.get("verdict") or ""
 
 
-def table(work: Path, names: list[str], package: str, tracers: tuple[str, ...]) -> None:
+def table(
+    programs: Programs, work: Path, names: list[str], package: str, tracers: tuple[str, ...]
+) -> None:
     """Prints what is said of each recording, and how often it is right."""
     for tracer in tracers:
         first = three = accused = 0
-        causes = [name for name in names or ACTIONS if name in ACTIONS]
+        causes = [name for name in names or programs.causes if name in programs.causes]
         for name in causes:
             rows, verdict = told(work / "runs" / f"{name}.{tracer}", package)
             codes = [code for code, _ in rows]
@@ -157,7 +190,7 @@ def table(work: Path, names: list[str], package: str, tracers: tuple[str, ...]) 
             first, three = first + is_first, three + within
             mark = "first" if is_first else "three" if within else "-----"
             print(f"{tracer:7} {mark} {name:18} {rows[:4]} {verdict}", flush=True)
-        healthy = [name for name in names or HEALTHY if name in HEALTHY]
+        healthy = [name for name in names or programs.healthy if name in programs.healthy]
         for name in healthy:
             rows, verdict = told(work / "runs" / f"{name}.{tracer}", package)
             is_accused = any(code != OF_RECORDING for code, _ in rows)
@@ -173,17 +206,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("what", choices=("record", "table"))
     parser.add_argument("names", nargs="*")
-    parser.add_argument("--work", type=Path, default=ROOT / "build/causes")
+    parser.add_argument("--work", type=Path, help="else build/causes, or build/causes_again")
     parser.add_argument("--vanidl", default=str(ROOT))
     parser.add_argument("--tracer", action="append")
+    parser.add_argument("--again", action="store_true", help="of `planted_again.py`")
     parser.add_argument("--off", action="store_true", help="time each without its cause as well")
     options = parser.parse_intermixed_args()
-    work = options.work.resolve()
+    folder = "build/causes_again" if options.again else "build/causes"
+    work = (options.work or ROOT / folder).resolve()
     tracers = tuple(options.tracer or TRACERS)
+    programs = AGAIN if options.again else FIRST
     if options.what == "record":
-        record(work, options.names, tracers, off=options.off)
+        record(programs, work, options.names, tracers, off=options.off)
     else:
-        table(work, options.names, options.vanidl, tracers)
+        table(programs, work, options.names, options.vanidl, tracers)
 
 
 if __name__ == "__main__":

@@ -473,7 +473,7 @@ def shuffle_window(on: bool, data: str) -> int:
 # --- Services -----------------------------------------------------------------------------------
 
 
-def _serve(delay_s: float) -> int:
+def serve(delay_s: float) -> int:
     """A service on this machine that takes its time to answer; its port."""
 
     class Answer(http.server.BaseHTTPRequestHandler):
@@ -675,7 +675,7 @@ def main() -> None:
     parameter = torch.zeros(1, requires_grad=True)  # what libraries import late is no cause
     torch.optim.SGD([parameter], 1e-4).zero_grad()
     if options.name in ("object_reads", "tracking_service"):
-        os.environ["SERVICE_PORT"] = str(_serve(0.012))
+        os.environ["SERVICE_PORT"] = str(serve(0.012))
     begin = time.perf_counter()
     steps = program(not options.off, options.data)
     spent = round(time.perf_counter() - begin, 3)

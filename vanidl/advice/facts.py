@@ -355,7 +355,7 @@ class Facts:
         found = []
         for position, tiles in self._tiles.items():
             main = self.main_thread(position)
-            trains = tiles.phase == TRAINING
+            trains = tiles.step >= 0
             if main is None or not trains.any():
                 continue
             steps = intervals.union(tiles.start[trains], tiles.end[trains])

@@ -16,7 +16,7 @@ from vanidl.formatting.units import count, seconds, times
 from vanidl.model import intervals
 
 FIRST_FACTOR = 3.0
-TAIL_FACTORS = (2.0, 5.0, 10.0)
+TAIL_FACTORS = (2.0, 5.0, 10.0, 30.0)
 """Times the median, tried in turn: where all steps vary, only the slowest are stalls."""
 EXCESS_SHARE = 0.02
 FEWEST_STEPS = 20
