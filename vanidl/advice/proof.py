@@ -6,6 +6,7 @@ import re
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 
 from vanidl.advice.finding import Remedy
 from vanidl.advice.levers import Predicted
@@ -14,7 +15,13 @@ from vanidl.formatting.secret_hints import MASK, MASKED_WORD
 from vanidl.model.trace import Trace
 
 _WORKERS = re.compile(r"--(num[-_])?workers")
-_SCRIPT = re.compile(r"[\w./-]\.py\Z")
+_INNER_WORD = re.compile(r"[^\s'\";&|]+")
+_LAUNCHERS = frozenset({
+    "torch.distributed.run", "torch.distributed.launch", "accelerate.commands.launch",
+    "deepspeed.launcher.runner", "horovod.runner.launch", "mpi4py", "cProfile", "torchrun",
+})  # fmt: skip
+"""Modules that start another program: theirs is not the one to change."""
+_SHELLS = frozenset({"sh", "bash", "zsh", "dash"})
 UNKNOWN = "python train.py"
 
 
@@ -58,18 +65,23 @@ def ab_line(trace: Trace, best: Predicted | None, remedies: tuple[Remedy, ...]) 
     """`vanidl ab` with both commands; "" where there is nothing to copy into the second.
 
     The number of workers is changed where the command has an option for it, else the second
-    command runs a copy of the script.
+    command runs a copy of the script, which a line above makes. No command is made up: "" too
+    where none is known, or none of its words names what could be copied.
     """
-    if not remedies:
-        return ""
     own = own_command(trace)
+    if not remedies or own.text == UNKNOWN:
+        return ""
     workers = best.amount if best is not None and best.lever == "workers" else None
     if trace.streams:
         workers = None  # the dataset is to be changed, too
-    changed = _with_workers(own.text, workers) if workers is not None else None
-    then = changed or _with_copy(own.text)
+    then, copy = _with_workers(own.text, workers) if workers is not None else None, ""
+    if then is None:
+        changed = _with_copy(own.text)
+        if changed is None:
+            return ""
+        then, copy = changed
     line = f"vanidl ab --repeat 5 -o ab.html --a {shlex.quote(own.text)} --b {shlex.quote(then)}"
-    return own.below_secrets(line)
+    return own.below_secrets(f"{copy}\n{line}" if copy else line)
 
 
 def _named(before: str, word_before: str) -> str:
@@ -113,10 +125,31 @@ def _with_workers(command: str, workers: float) -> str | None:
     return None
 
 
-def _with_copy(command: str) -> str:
-    """The command with a copy of its script, which is to hold the change."""
+def _with_copy(command: str) -> tuple[str, str] | None:
+    """The command with a copy of its program, and the line that makes the copy.
+
+    The program is the first word that names a script, or the module behind -m, unless that starts
+    another; in the word of a shell's -c it is looked for inside. None: there is neither.
+    """
     words = _words(command)
     for i, word in enumerate(words):
-        if _SCRIPT.search(word):
-            return _joined([*words[:i], f"{word[:-3]}_changed.py", *words[i + 1 :]])
-    return f"{command} CHANGED"
+        before = words[i - 1] if i else ""
+        if before == "-m" and word not in _LAUNCHERS:
+            path = word.replace(".", "/")
+            copy = f"cp -n {path}.py {path}_changed.py  # make the change there"
+            return _joined([*words[:i], f"{word}_changed", *words[i + 1 :]]), copy
+        inner = [word]
+        if before == "-c":
+            if PurePosixPath(words[i - 2]).name not in _SHELLS:
+                return None  # a program in a word of its command
+            inner = _INNER_WORD.findall(word)
+            if {"cd", "pushd"} & set(inner):
+                return None  # a folder that the copy would have to be made in
+        script = next((each for each in inner if each.endswith(".py")), None)
+        if script is None:
+            continue
+        changed = f"{script[:-3]}_changed.py"
+        copy = f"cp -n {shlex.quote(script)} {shlex.quote(changed)}  # make the change there"
+        word = word.replace(script, changed, 1)
+        return _joined([*words[:i], word, *words[i + 1 :]]), copy
+    return None
