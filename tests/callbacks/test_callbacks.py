@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -12,6 +13,7 @@ import pytest
 import vanidl
 from vanidl import callbacks
 from vanidl.callbacks import Share
+from vanidl.model.trace import SpanKind
 
 PROGRAM = """
 import sys
@@ -81,3 +83,130 @@ def test_a_class_needs_its_framework_alone(name: str) -> None:
     assert f"class {name}Callback" in source
     with pytest.raises(AttributeError):
         callbacks.NoCallback  # noqa: B018
+
+
+DATA = """
+import json, sys
+import torch
+from torch.utils.data import DataLoader, Dataset
+from vanidl.callbacks import SHARE
+
+class Rows(Dataset):
+    def __len__(self):
+        return 32
+    def __getitem__(self, i):
+        return {"x": torch.full((4,), float(i))}
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.net = torch.nn.Linear(4, 1)
+    def forward(self, x):
+        return {"loss": self.net(x).mean()}
+"""
+
+LIGHTNING = (
+    DATA
+    + """
+import csv, lightning
+from lightning.pytorch.loggers import CSVLogger
+from vanidl.callbacks import LightningCallback
+
+class Module(lightning.LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.net = Net()
+    def training_step(self, batch):
+        return self.net(**batch)["loss"]
+    def validation_step(self, batch):
+        self.net(**batch)
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), 1e-3)
+
+folder = sys.argv[1]
+trainer = lightning.Trainer(
+    accelerator="cpu", max_epochs=2, logger=CSVLogger(folder, "", ""), log_every_n_steps=4,
+    enable_progress_bar=False, num_sanity_val_steps=0, callbacks=[LightningCallback(folder)],
+)
+trainer.fit(Module(), DataLoader(Rows(), batch_size=4), DataLoader(Rows(), batch_size=8))
+with open(folder + "/metrics.csv") as file:
+    print(json.dumps([float(row[SHARE]) for row in csv.DictReader(file) if row.get(SHARE)]))
+"""
+)
+
+TRANSFORMERS = (
+    DATA
+    + """
+from transformers import Trainer, TrainerCallback, TrainingArguments
+from vanidl.callbacks import TransformersCallback
+
+class Logged(TrainerCallback):
+    shares = []
+    def on_log(self, *_, logs, **__):
+        self.shares += [logs[SHARE]] if SHARE in logs else []
+
+folder = sys.argv[1]
+arguments = TrainingArguments(
+    folder, per_device_train_batch_size=4, num_train_epochs=2, report_to=[], use_cpu=True,
+    disable_tqdm=True, logging_steps=4, eval_strategy="epoch", save_strategy="epoch",
+)
+trainer = Trainer(
+    Net(), arguments, train_dataset=Rows(), eval_dataset=Rows(),
+    callbacks=[TransformersCallback(folder), Logged()],
+)
+trainer.train()
+print(json.dumps(Logged.shares))
+"""
+)
+
+KERAS = """
+import json, os, sys
+os.environ["KERAS_BACKEND"] = "jax"
+import keras, numpy
+from vanidl.callbacks import SHARE, KerasCallback
+
+class Batches(keras.utils.PyDataset):
+    def __len__(self):
+        return 8
+    def __getitem__(self, i):
+        return numpy.full((4, 4), i, "float32"), numpy.zeros((4, 1), "float32")
+
+model = keras.Sequential([keras.layers.Input((4,)), keras.layers.Dense(1)])
+model.compile(optimizer="sgd", loss="mse")
+history = model.fit(
+    Batches(), epochs=2, verbose=0, validation_data=Batches(),
+    callbacks=[KerasCallback(sys.argv[1])],
+)
+model.save(sys.argv[1] + "/model.keras")
+print(json.dumps(history.history[SHARE]))
+"""
+
+
+@pytest.mark.parametrize(
+    ("program", "needs", "saves"),
+    [
+        (LIGHTNING, ("torch", "lightning"), 0),
+        (TRANSFORMERS, ("torch", "transformers", "accelerate"), 2),
+        (KERAS, ("keras", "jax"), 1),
+    ],
+    ids=["lightning", "transformers", "keras"],
+)
+def test_in_the_trainer_itself(
+    tmp_path: Path, program: str, needs: tuple[str, ...], saves: int
+) -> None:
+    """Two epochs of eight steps, an evaluation after each; shares are logged as others are."""
+    missing = [name for name in needs if find_spec(name) is None]
+    if missing:
+        pytest.skip(f"not installed: {', '.join(missing)}")
+    command = [sys.executable, "-c", program, str(tmp_path)]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    shares = json.loads(done.stdout.splitlines()[-1])
+    assert len(shares) >= 2
+    assert all(0 < share < 1 for share in shares)
+    assert not list(tmp_path.glob("steps/*-error"))
+    run = vanidl.open_run(tmp_path)
+    assert run.steps is not None
+    assert run.phases is not None
+    assert (run.steps.per_rank_max, len(run.phases.epochs)) == (16, 2)
+    assert int((run.trace.spans.kind == SpanKind.VALIDATION).sum()) == 2
+    assert len(run.trace.checkpoint_calls) >= saves

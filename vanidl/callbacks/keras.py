@@ -26,15 +26,15 @@ class KerasCallback(_base):  # type: ignore[misc]
         if folder is not None:
             record_here(folder)
 
-    def on_train_batch_begin(self, *_: object) -> None:
+    def on_train_batch_begin(self, *_: object, **__: object) -> None:
         """The batch is there."""
         self._share.begins()
 
-    def on_train_batch_end(self, *_: object) -> None:
+    def on_train_batch_end(self, *_: object, **__: object) -> None:
         """Gradients were applied."""
         self._share.ends()
 
-    def on_test_begin(self, *_: object) -> None:
+    def on_test_begin(self, *_: object, **__: object) -> None:
         """Validation is no wait of training."""
         self._share.pauses()
 
