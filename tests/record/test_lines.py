@@ -17,6 +17,9 @@ from tests.record.made_lines import PROGRAMS
 from vanidl.analyses.lines import PartLines
 from vanidl.readers.steps.journal import read_journal
 from vanidl.record import record
+from vanidl.record.injected.vanidl_steps import lines as sampled
+from vanidl.record.injected.vanidl_steps.hooks import Channel
+from vanidl.record.injected.vanidl_steps.journal import Journal
 from vanidl.record.source_lines import NAME, keep_source_lines
 
 PROGRAM = Path(__file__).with_name("made_lines.py")
@@ -103,6 +106,45 @@ class TestCost:
         added_ns = 8 * 4_000_000  # to a fetch
         assert lines.fetch.samples >= 1
         assert (lines.fetch.samples - 1) * added_ns <= GRACE_NS + 0.002 * truth["hash"][0]
+
+
+def test_what_a_hook_calls_is_what_the_line_calls(tmp_path):
+    source = """
+from functools import wraps
+def hooked(original):
+    @wraps(original)
+    def hook(*words):
+        return original(*words)
+    return hook
+"""
+    there: dict[str, object] = {}
+    exec(compile(source, str(Path(sampled.__file__).with_name("made.py")), "exec"), there)
+
+    def work():
+        return sum(range(100))
+
+    step = there["hooked"](work)
+
+    def loop():
+        return step()
+
+    channel = Channel("lines", Journal(str(tmp_path)))
+    sampler = sampled.Sampler(channel)
+    assert sampler.start(sampled.FETCH, (loop.__code__,))
+    loop()
+    sampler.stop()
+    assert channel.on
+    (function,) = sampler.parts[sampled.FETCH].functions.values()
+    assert [code for _, code in function.callees] == [work.__code__]
+    assert sampled.is_library(step.__code__)
+    assert not sampled.is_library(work.__code__)
+    # Of a sample's neighbours as many are timed as tell what is usual.
+    timed = 0
+    while sampler.times_others(sampled.FETCH):
+        sampler.passed(sampled.FETCH, 10)
+        timed += 1
+    assert sampler.parts[sampled.FETCH].others == timed > 0
+    assert not sampler.times_others(sampled.LOOP)
 
 
 LOOK = """

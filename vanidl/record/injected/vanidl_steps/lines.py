@@ -44,6 +44,7 @@ _HOT = 0.25  # of the sampled time, from which on a function that is called is w
 _FEW = 2  # samples, after which it is looked for
 _OTHERS = 3  # fetches or steps that were not sampled: then it is known what they take
 _COMPARED = 16  # until there are so many of them every other one is left alone
+_TIMED = 16  # of them after each sample: to take a processor's time is a system call
 _TABLE_NS = 2_000_000_000  # between two tables in the journal, at first
 _GENERATOR = 0x20 | 0x80 | 0x200  # flags of code: it hands batches on, and has no loop of its own
 _LIBRARY = (os.sep + "site-packages" + os.sep, os.sep + "dist-packages" + os.sep)
@@ -115,6 +116,7 @@ class Part:
         self.charged_ns = 0  # for these
         self.others = self.others_cpu_ns = 0  # that were not sampled
         self.others_least_ns, self.others_most_ns = 1 << 62, 0
+        self.others_left = _TIMED  # so many more of them are to be timed
         self._before: dict[str, object] = {}  # the table until a function was added
 
     def add(self, code: CodeType | None, parent: CodeType | None = None, line: int = 0) -> None:
@@ -130,6 +132,7 @@ class Part:
     def sampled(self, wall_ns: int, cpu_ns: int, events: int) -> None:
         """A sample has ended: gives up what is too costly, and goes a call deeper."""
         self.samples += 1
+        self.others_left = _TIMED
         self.wall_ns += wall_ns
         self.cpu_ns += cpu_ns
         self.taken += 1
@@ -303,10 +306,16 @@ class Sampler:
         if self.events >= _MOST_EVENTS and self.part is not None:
             self.engine.end(self.part, self._frame)
 
+    def times_others(self, name: str) -> bool:
+        """Whether fetches or steps that are not sampled are to be timed: some after each sample."""
+        part = self.parts.get(name)
+        return part is not None and part.others_left > 0
+
     def passed(self, name: str, cpu_ns: int) -> None:
         """A fetch or step that was not sampled, for what a trace function adds to be known."""
         part = self.parts.get(name)
         if part is not None:
+            part.others_left -= 1
             part.others += 1
             part.others_cpu_ns += cpu_ns
             part.others_least_ns = min(part.others_least_ns, cpu_ns)
@@ -515,6 +524,10 @@ class _Tracing:
         stack = sampler.stack
         for running in stack:
             running.calls += 1
+        if is_own(code):  # a hook: the line calls what that calls
+            return None
+        while back is not None and is_own(back.f_code):
+            back = back.f_back
         by_watched = bool(stack) and back is not None and back.f_code is stack[-1].function.code
         if by_watched:
             stack[-1].begin_call(code)
@@ -540,6 +553,11 @@ class _Tracing:
         return self._local
 
 
+def is_own(code: CodeType) -> bool:
+    """Whether a function is one of the recorder."""
+    return code.co_filename.startswith(_OWN)
+
+
 def is_library(code: CodeType) -> bool:
     """Whether a function is none of the program's own files."""
     name = code.co_filename
@@ -547,7 +565,9 @@ def is_library(code: CodeType) -> bool:
 
 
 def code_of(function: Any) -> CodeType | None:  # noqa: ANN401
-    """The code that a call of something runs; None where that is not in Python."""
+    """The code that a call of something runs, of a hook what is hooked; None: not in Python."""
+    while (hook := getattr(function, "__code__", None)) is not None and is_own(hook):
+        function = getattr(function, "__wrapped__", None)
     code = getattr(getattr(function, "__func__", function), "__code__", None)
     if code is None and not isinstance(function, type):
         kind = type(function)
@@ -596,7 +616,7 @@ def _sample(fetcher_class: Any, sampler: Sampler) -> None:  # noqa: ANN401
                 return original(self, *args)
             finally:
                 sampler.stop()
-        if not slows:
+        if not (slows and sampler.times_others(FETCH)):
             return original(self, *args)
         begin = thread_time_ns()
         batch = original(self, *args)
@@ -647,7 +667,8 @@ def watch_loops(module: ModuleType, channel: Channel) -> None:
         elif slows and (begin := begun.pop(get_ident(), 0)):
             sampler.passed(LOOP, thread_time_ns() - begin)
         batch = original(self)
-        if not (monotonic_ns() >= sampler.next_ns and _begin_step(sampler)) and slows:
+        is_sampled = monotonic_ns() >= sampler.next_ns and _begin_step(sampler)
+        if slows and not is_sampled and sampler.times_others(LOOP):
             begun[get_ident()] = thread_time_ns()
         return batch
 
