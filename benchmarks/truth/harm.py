@@ -3,7 +3,12 @@
 Exit status, stdout (descriptors' numbers and errno among it), stderr, and the contents of all files
 that it leaves. A program that differs from itself when it runs alone twice is not counted.
 
-    python -m benchmarks.truth.harm [--tracer vanidl dftracer darshan] [--darshan-lib PATH]
+    python -m benchmarks.truth.harm [--tracer vanidl recorded sampled dftracer darshan]
+                                    [--darshan-lib PATH]
+
+`vanidl` is our tracer's library alone, `recorded` all of `vanidl record` (the tracer, the hooks in
+Python, states and memory looked at from outside), `sampled` the same with `--tracer none`; what the
+recorder itself says on stderr does not count.
 
 The table holds the number of programs that each tracer changed, and which. `programs/harm.c` needs
 a C compiler; chroot, setuid and the small file systems need root, and are left out without it.
@@ -14,6 +19,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -30,6 +36,8 @@ HERE = Path(__file__).parent
 BASE = Path(tempfile.gettempdir()) / "vanidl-harm"
 LIMIT_S = 60
 _OWN = ("filler", "darshan.conf")
+RECORDED = {"recorded": "vanidl", "sampled": "none"}  # `vanidl record` with this tracer
+_SAID = re.compile(rb"^vanidl: .*\n", re.MULTILINE)
 
 C_PROGRAMS = (
     "failing calls", "errno kept", "stream errors", "numbers", "close all", "close_range",
@@ -228,13 +236,18 @@ def run_case(case: Case, tracer: str, library: str | None, base: Path = BASE) ->
             variables = environment(tracer, run, library, case)
             if case.small_run:
                 (run / "filler").write_bytes(bytes((2 << 20) - 65536))
+            command = list(case.command)
+            if kind := RECORDED.get(tracer):
+                words = ["-m", "vanidl", "record", "--tracer", kind, "-o", str(run / "RUN"), "--"]
+                command = [sys.executable, *words, *command]
             process = subprocess.Popen(
-                case.command, cwd=folder, env=variables, stdin=subprocess.DEVNULL,
+                command, cwd=folder, env=variables, stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
             )  # fmt: skip
             try:
                 out, error = process.communicate(timeout=LIMIT_S)
-                status: int | str = process.returncode
+                code = process.returncode  # of a signal as a shell and the recorder say it
+                status: int | str = code if code >= 0 else 128 - code
             except subprocess.TimeoutExpired:
                 os.killpg(process.pid, 9)
                 out, error = process.communicate()
@@ -242,6 +255,8 @@ def run_case(case: Case, tracer: str, library: str | None, base: Path = BASE) ->
             traced = any(
                 p.is_file() and p.stat().st_size and p.name not in _OWN for p in run.rglob("*")
             )
+            if tracer in RECORDED:
+                error = _SAID.sub(b"", error)
             return Outcome(status, out, error, _contents(folder), traced)
         finally:
             for place in small:
@@ -297,7 +312,7 @@ def compare(
 
 
 def main() -> int:
-    """Prints a line a program, then the table; 1 where our tracer changed one."""
+    """Prints a line a program, then the table; 1 where ours changed one."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tracer", nargs="*", default=["vanidl"])
     parser.add_argument("--darshan-lib")
@@ -309,7 +324,8 @@ def main() -> int:
     for tracer in options.tracer:
         changed = [name for name, found in table.items() if found[tracer]]
         print(f"{tracer}: {len(changed)} of {len(table)} programs differ: {', '.join(changed)}")
-    return int(any(found.get("vanidl") for found in table.values()))
+    ours = ("vanidl", *RECORDED)
+    return int(any(found.get(name) for found in table.values() for name in ours))
 
 
 if __name__ == "__main__":

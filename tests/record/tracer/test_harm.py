@@ -1,4 +1,4 @@
-"""Programs end the same with the tracer as without it; all 58 are in benchmarks/truth/harm.py."""
+"""Programs end the same with the tracer as without it; all 59 are in benchmarks/truth/harm.py."""
 
 from __future__ import annotations
 
