@@ -89,6 +89,14 @@ UNSEEN: dict[str, tuple[dict[str, Case], dict[str, Case]]] = {
         {"an hour back": lambda folder: called(folder, anchors=(0, -3600 * 1000 * MS))},
         {"a microsecond": lambda folder: called(folder, anchors=(0, 1000))},
     ),
+    "reads_traced": (
+        {"all by the tracer": lambda f: called(f, rchar=(5, 5 + 2000 * 4096))},
+        {
+            "no count of the kernel": called,
+            "little": lambda f: called(f, threads={10: read_loop(200)}, rchar=(5, 5 + 200 * 4096)),
+            "most of it was not": lambda f: called(f, rchar=(5, 5 + (30 << 20))),
+        },
+    ),
     "files_unnamed": (
         {"no room for names": lambda folder: called(folder, names_missing=3)},
         {"a file without a name": lambda f: called(f, threads={10: [Call(PREAD, 1, 1, 0, 9)]})},

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.formatting.units import instant, nbytes, percent, plural
+from vanidl.formatting.units import instant, nbytes, plural
 from vanidl.model import call_kinds, intervals
 from vanidl.model import trace as model
 from vanidl.model.intervals import Intervals
@@ -169,6 +169,7 @@ def recorded(path: Path) -> Recorded:
 
 
 _UNSEEN_NBYTES, _UNSEEN_SHARE = 16 << 20, 0.05
+_TOLD_NBYTES = 1 << 20  # less is mostly what starting a program reads
 
 
 def notices(found: Sequence[Recorded]) -> Iterator[Notice]:
@@ -223,22 +224,38 @@ def notices(found: Sequence[Recorded]) -> Iterator[Notice]:
 
 
 def _unseen(found: Sequence[Recorded]) -> Iterator[Notice]:
-    """Bytes that the kernel counted and the tracer did not see, where they are a real part.
+    """How much of what was read from files the tracer saw, at least, by the kernel's count.
 
-    Streams may get less than they read ahead: a little more in the kernel's count is none missing.
+    The kernel counts what calls read, of pipes and sockets as well; what the tracer saw of these is
+    taken off, and all that remains beside its calls on files is taken for files it did not see.
+    Streams may get less than they read ahead, which makes the bound lower, never higher.
     """
     counted = [one for one in found if one.header.kernel_read_nbytes is not None]
     moved = sum(one.header.kernel_read_nbytes or 0 for one in counted)
-    seen = sum(
-        one.header.other_read_nbytes
-        + sum(int(t.counters[f"{t.layer}_BYTES_READ"].sum()) for t in one.counters.layers)
-        for one in counted
-    )
-    missing = moved - seen
-    if missing > max(_UNSEEN_NBYTES, _UNSEEN_SHARE * moved):
+    elsewhere = sum(one.header.other_read_nbytes for one in counted)
+    traced = sum(
+        int(t.counters[f"{t.layer}_BYTES_READ"].sum()) for one in counted
+        for t in one.counters.layers
+    )  # fmt: skip
+    of_files = max(moved - elsewhere, traced)
+    if of_files < _TOLD_NBYTES:
+        return
+    missing = of_files - traced
+    share = 1000 * traced // of_files / 10  # rounded down, as it is a bound
+    bound = f"At least {share:g} % of the bytes that calls read from files are"
+    if len(counted) < len(found):
+        bound += f", in {len(counted)} of {plural(len(found), 'process', 'processes')},"
+    if missing > max(_UNSEEN_NBYTES, _UNSEEN_SHARE * of_files):
         yield Notice(
             "reads_not_seen",
-            f"{percent(seen / moved)} of the bytes that were read are traced; the rest "
-            f"({nbytes(missing)}) were read through calls that the tracer does not see (io_uring, "
-            "programs without libc), by the count of the kernel. Mapped files are in neither.",
+            f"{bound} traced; the rest ({nbytes(missing)}) were read through calls that the tracer "
+            "does not see (programs without libc), or from pipes and sockets in such calls, by the "
+            "count of the kernel. Mapped files and io_uring are in neither.",
+        )
+    else:
+        yield Notice(
+            "reads_traced",
+            f"{bound} traced, by the count of the kernel. Mapped files and io_uring are in "
+            "neither.",
+            "info",
         )
