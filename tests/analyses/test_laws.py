@@ -35,7 +35,7 @@ BUILT = Way("pieces", "pieces", Path())
 US = 1_000
 GRID = 400  # microseconds of a synthetic run
 LATEST_START = 14  # of its processes: none does I/O before it is there
-REPEATED = 15 if settings.default.derandomize else 100  # for each pair of sources
+REPEATED = 8 if settings.default.derandomize else 100  # for each pair of sources
 
 
 def bounds(longest: int = 60, first: int = 0) -> st.SearchStrategy[tuple[int, int]]:

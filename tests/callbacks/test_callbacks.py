@@ -11,12 +11,15 @@ from pathlib import Path
 import pytest
 
 import vanidl
+from tests import ROOT
 from vanidl import callbacks
 from vanidl.callbacks import Share
 from vanidl.model.trace import SpanKind
 
-PROGRAM = """
+PROGRAM = f"""
 import sys
+sys.path.append({str(ROOT / "tests" / "record")!r})
+import light_torch
 from vanidl.callbacks import record_here
 import torch
 from torch.utils.data import DataLoader, TensorDataset

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from tests import ROOT
 from tests.fuzz import forks
 from tests.fuzz.mutants import KINDS, seeds
 from tests.fuzz.readers import READERS
@@ -129,14 +127,3 @@ def test_odd_numbers_in_what_a_run_holds_are_an_answer_or_a_refusal(
         status = main(["summary", str(folder), "--json"])
         said = capsys.readouterr()
         assert (status == 0 and json.loads(said.out)) or said.err.startswith("vanidl: ")
-
-
-def test_readers_under_atheris(tmp_path: Path) -> None:
-    pytest.importorskip("atheris", reason="atheris has no wheel for every platform")
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.fuzz.guided", "-runs=60", "-max_total_time=3", "-seed=1"],
-        cwd=tmp_path, env={"PYTHONPATH": str(ROOT), "PATH": ""},
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr[-4000:]
-    assert "Done" in done.stderr

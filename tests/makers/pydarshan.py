@@ -1,4 +1,4 @@
-"""What PyDarshan says of logs: counters by Darshan's own library, in a child that it may end.
+"""What PyDarshan says of logs: counters by Darshan's own library, in children that it may end.
 
 The library cannot open a bz2 log, and of a damaged one it hands out what damage made of the
 records, or aborts. So such a log is given to it as `salvaged`: the same log, of each region what
@@ -7,6 +7,7 @@ plain zlib or bz2 inflates whole, compressed again.
 
 from __future__ import annotations
 
+import atexit
 import bz2
 import os
 import pickle
@@ -17,6 +18,7 @@ import tempfile
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -34,23 +36,50 @@ from vanidl.readers.darshan.counter_checks import (
 from vanidl.readers.darshan.header import JOB, NAMES, Region, believed, read_header, slot_names
 from vanidl.readers.records import CounterFile
 
-CHILD = """
-import pickle, sys, warnings
+SERVER = """
+import os, pickle, signal, sys, warnings
 warnings.simplefilter("ignore")
 import numpy as np
 from darshan.backend import cffi_backend as peer
-paths, target, layers = pickle.load(sys.stdin.buffer)
-with open(target, "ab", buffering=0) as answers:
-    for path in paths:
-        log, found = peer.log_open(path), {}
-        there = peer.log_get_modules(log) if log["handle"] != peer.ffi.NULL else ()
-        for module in (m for m in (*layers, "LUSTRE", "HEATMAP") if m in there):
-            rows = list(iter(lambda: peer.log_get_record(log, module), None))
-            names = (peer.counter_names(module), peer.fcounter_names(module))
-            found[module] = (rows, names if module in layers else ())
-        pickle.dump(found, answers)
+def answer(paths, target, layers):
+    with open(target, "ab", buffering=0) as answers:
+        for path in paths:
+            log, found = peer.log_open(path), {}
+            there = peer.log_get_modules(log) if log["handle"] != peer.ffi.NULL else ()
+            for module in (m for m in (*layers, "LUSTRE", "HEATMAP") if m in there):
+                rows = list(iter(lambda: peer.log_get_record(log, module), None))
+                names = (peer.counter_names(module), peer.fcounter_names(module))
+                found[module] = (rows, names if module in layers else ())
+            pickle.dump(found, answers)
+requests, over = sys.stdin.buffer, os.dup(1)
+os.dup2(2, 1)  # what the library prints is no answer
+while True:
+    try:
+        request = pickle.load(requests)
+    except EOFError:
+        break
+    child = os.fork()
+    if not child:
+        signal.alarm(120)
+        try:
+            answer(*request)
+        finally:
+            os._exit(0)
+    os.waitpid(child, 0)
+    os.write(over, b".")
 """
-CHILD_S = 120
+"""Imports PyDarshan once; each request is answered by a fork, which the library may end."""
+
+
+@cache
+def _server() -> subprocess.Popen[bytes]:
+    """The one of this process; it ends with it."""
+    server = subprocess.Popen(
+        [sys.executable, "-c", SERVER], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL, bufsize=0,
+    )  # fmt: skip
+    atexit.register(server.communicate)  # its time is that of the tests
+    return server
 
 
 def counters_by_pydarshan(paths: Sequence[str | Path]) -> dict[str, CounterFile]:
@@ -58,11 +87,11 @@ def counters_by_pydarshan(paths: Sequence[str | Path]) -> dict[str, CounterFile]
     left, found = [os.fspath(path) for path in paths], {}
     while left:
         with tempfile.NamedTemporaryFile() as answers:
-            request = pickle.dumps((left, answers.name, tuple(LAYERS)))
-            command = [sys.executable, "-c", CHILD]
-            subprocess.run(
-                command, input=request, capture_output=True, timeout=CHILD_S, check=False
-            )
+            server = _server()
+            assert server.stdin is not None
+            assert server.stdout is not None
+            server.stdin.write(pickle.dumps((left, answers.name, tuple(LAYERS))))
+            assert server.stdout.read(1) == b"."
             read = list(_pickled(answers))
         found |= {path: _file(answer) for path, answer in zip(left, read, strict=False)}
         if len(read) < len(left):

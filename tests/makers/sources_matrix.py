@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
 
-from tests.makers import pytorch_traces, xplane_files
+from tests.makers import pytorch_traces, rocprof_profiles, xplane_files
 from tests.makers.darshan_logs import Log, Record, log_bytes
 from tests.makers.dftracer_traces import PfwTrace
 from tests.makers.event_files import Event, event_file
@@ -20,6 +20,7 @@ from vanidl.readers.dftracer import run, trace_file
 from vanidl.readers.dftracer import spans as dftracer_spans
 from vanidl.readers.pytorch import trace as pytorch_trace
 from vanidl.readers.records import ProfileTrace, TracerLog
+from vanidl.readers.rocprof import profile as rocprof_profile
 from vanidl.readers.tensorboard import event_file as tensorboard_event_file
 from vanidl.readers.xprof import trace_viewer, xplane
 
@@ -194,6 +195,32 @@ def dftracer_profile(spans: Sequence[Span], base_ns: int, folder: Path) -> Profi
     return found
 
 
+ROCPROF = {
+    SpanKind.STEP: "ProfilerStep#{}",
+    SpanKind.INPUT_WAIT: "load batch",
+    SpanKind.OP: "forward",
+    SpanKind.KERNEL: "gemm",
+    SpanKind.COMMUNICATION: "ncclDevKernel_Generic_1",
+}
+
+
+def rocprof_file(spans: Sequence[Span], base_ns: int, folder: Path) -> ProfileTrace:
+    """Its clock is one of its own; here that of the run."""
+    dispatches, ranges = [], []
+    for s in spans:
+        name, begin = ROCPROF[s.kind].format(s.step), base_ns - rocprof_profiles.ZERO
+        if name in rocprof_profiles.KERNELS:
+            kernel = rocprof_profiles.KERNELS.index(name)
+            dispatches.append(rocprof_profiles.dispatch(begin + s.start, begin + s.end, kernel))
+        else:
+            ranges.append((name, begin + s.start, begin + s.end))
+    path = folder / "100_results.json"
+    process = rocprof_profiles.process(dispatches, (), ranges, host=HOST, pid=100)
+    path.write_bytes(rocprof_profiles.profile(process))
+    (found,) = rocprof_profile.read_profiles(path, wait_names=("^load",))
+    return found
+
+
 def _starting_with_a_wait(spans: Sequence[Span]) -> list[Span]:
     """A step begins with a fetch there, however short."""
     return [Span(SpanKind.INPUT_WAIT, s.start, s.start) for s in spans if s.kind == SpanKind.STEP]
@@ -215,6 +242,7 @@ SPAN_WAYS: dict[str, SpanWay] = {
     xplane.SOURCE: SpanWay(xplane_profile, frozenset(TENSORFLOW)),
     trace_viewer.SOURCE: SpanWay(viewer_profile, frozenset(TENSORFLOW)),
     tensorboard_event_file.SOURCE: SpanWay(event_log, frozenset([SpanKind.STEP]), 1000),
+    rocprof_profile.SOURCE: SpanWay(rocprof_file, frozenset(ROCPROF)),
     dftracer_spans.SOURCE: SpanWay(dftracer_profile, frozenset(DLIO), 1, _starting_with_a_wait),
 }
 
@@ -248,4 +276,5 @@ PAIRS = (
     ("darshan, DXT 1", xplane.SOURCE),
     ("dftracer", trace_viewer.SOURCE),
     ("dftracer", dftracer_spans.SOURCE),
+    ("darshan, DXT 2", rocprof_profile.SOURCE),
 )
