@@ -19,9 +19,8 @@ from vanidl.commands.parser import parser
 from vanidl.commands.sizes import size_of
 from vanidl.encoding.budget import VARIABLE as MAX_MEMORY
 from vanidl.errors import SeveralJobsError, VanidlError
-from vanidl.parallel.allocator import keep_freed_memory
-from vanidl.parallel.children import ended_with_block
-from vanidl.parallel.interpreter import without_threads_of_numpy
+from vanidl.parallel.children import ended_with_block, without_threads_of_numpy
+from vanidl.parallel.limits import keep_freed_memory
 from vanidl.parallel.storage import RemoteMounts
 from vanidl.parallel.supervised import address_space_is_limited, supervised
 

@@ -27,7 +27,7 @@ from vanidl.report.html import page_of, page_with
 from vanidl.report.page import render_page
 from vanidl.run import Run
 from vanidl.serve import cache
-from vanidl.serve.server import listening
+from vanidl.serve.server import open_server
 from vanidl.serve.store import write_store
 from vanidl.viewer.content import SERVED
 
@@ -68,12 +68,12 @@ def get(connection: HTTPConnection, path: str) -> bytes:
 def measure(folder: Path, zooms: int) -> tuple[float, list[float], int]:
     """Seconds to the first picture, milliseconds of each zoom, bytes of the largest answer."""
     began = time.perf_counter()
-    found = cache.kept(folder, "run")
+    found = cache.open_kept(folder, "run")
     assert found is not None
     page, store = found
     lanes = ".".join(str(i) for i in range(len(store.labels.lanes.lanes)))
     low, high = (at - store.labels.since_ns for at in (store.low_ns, store.high_ns))
-    with listening(page, store) as (server, address):
+    with open_server(page, store) as (server, address):
         threading.Thread(target=server.serve_forever, daemon=True).start()
         where = urlsplit(address)
         connection = HTTPConnection(str(where.hostname), where.port)

@@ -22,7 +22,7 @@ from tests.makers.step_journals import START, journal_bytes
 from vanidl.record.injected.vanidl_steps.journal import FETCH, OPTIMIZER, WAIT
 from vanidl.watch import view
 from vanidl.watch.openmetrics import openmetrics
-from vanidl.watch.run import WatchedRun
+from vanidl.watch.watched import WatchedRun
 
 LIMIT = 0.02
 WORKERS = 2

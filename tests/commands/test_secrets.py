@@ -17,8 +17,7 @@ from vanidl import readers
 from vanidl.cli import main
 from vanidl.commands import COMMANDS
 from vanidl.export import FORMATS
-from vanidl.mcp.answers import TOOLS, Answers
-from vanidl.mcp.known_runs import KnownRuns
+from vanidl.mcp.answers import TOOLS, Answers, KnownRuns
 from vanidl.readers import discover
 
 pytest.importorskip("pyarrow", reason="tables are written by pyarrow")

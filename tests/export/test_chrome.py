@@ -33,7 +33,7 @@ from vanidl.merge.jobs import Group
 from vanidl.model.selection import Selection
 from vanidl.model.trace import SpanKind
 from vanidl.run import Run
-from vanidl.viewer.rows import FlatLanes
+from vanidl.viewer.lanes import FlatLanes
 
 RUNS = DATA
 

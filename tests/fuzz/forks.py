@@ -15,9 +15,9 @@ import traceback
 from collections.abc import Sequence
 from typing import Any
 
-from vanidl.parallel import interpreter
+from vanidl.parallel.children import interpreter_command
 
-_HEAD = interpreter.command("")[:-1]
+_HEAD = interpreter_command("")[:-1]
 _FIRST, _MOST = 3, 65_536  # descriptors beside the standard streams
 
 
@@ -27,7 +27,7 @@ def instead_of_interpreters() -> None:
 
 
 class Forked(subprocess.Popen[Any]):
-    """Starts any command but those of `interpreter`, whose code it runs in the fork itself."""
+    """Starts any command but those of `interpreter_command`, whose code runs in the fork itself."""
 
     def __init__(self, args: Any, **options: Any) -> None:
         if isinstance(args, Sequence) and list(args[:-1]) == _HEAD:

@@ -34,7 +34,7 @@ from tests.makers.darshan_logs import Log
 from tests.makers.large_logs import Workload, write_log
 from vanidl.cli import main
 from vanidl.encoding.budget import FREE_TEXT_BYTES
-from vanidl.parallel import interpreter
+from vanidl.parallel.children import interpreter_command
 
 LOGS = {"3.00": Log("3.00"), "3.41": Log(dxt_version={"DXT_POSIX": 2})}
 
@@ -103,7 +103,7 @@ def test_a_fork_ends_and_answers_as_the_interpreter_that_it_stands_for(end: str)
     code = f"import os; print(sys.stdin.read()[::-1], flush=True); {end}"
     ends = []
     for start in (subprocess.Popen, forks.Forked):
-        child = start(interpreter.command(code), stdin=-1, stdout=-1, stderr=subprocess.DEVNULL)
+        child = start(interpreter_command(code), stdin=-1, stdout=-1, stderr=subprocess.DEVNULL)
         ends.append((child.communicate(b"abc"), child.returncode))
     assert ends[0] == ends[1]
     assert ends[0][0][0] == b"cba\n"

@@ -16,9 +16,8 @@ from tests import DATA, ROOT
 from tests.makers.needed import needed
 from vanidl.errors import UsageError
 from vanidl.mcp import answers
-from vanidl.mcp.answers import MOST_CHARACTERS, TOOLS, bounded
-from vanidl.mcp.known_runs import KnownRuns
-from vanidl.mcp.stdin import without_halves
+from vanidl.mcp.answers import MOST_CHARACTERS, TOOLS, KnownRuns, bound_answer
+from vanidl.mcp.server import without_halves
 from vanidl.report.json import summary_object
 
 needed("mcp", reason="the server needs the package mcp")
@@ -36,9 +35,9 @@ def client_of(known: KnownRuns) -> Any:
     """The package's own client, at a server of these runs."""
     from mcp import Client
 
-    from vanidl.mcp.server import server
+    from vanidl.mcp.server import make_server
 
-    return Client(server(known))
+    return Client(make_server(known))
 
 
 def ask(known: KnownRuns, *questions: tuple[str, dict]) -> list[tuple[bool, str]]:
@@ -110,7 +109,7 @@ def test_a_file_outside_the_roots_is_not_read(tmp_path: Path) -> None:
 
 def test_an_answer_is_bounded_and_says_what_it_left_out() -> None:
     rows = [{"path": f"/data/{i:06}" * 20, "x": float("nan")} for i in range(10_000)]
-    text = bounded({"headline": "x\x00\u202e" + "y" * 10_000, "files": rows, "runs": rows})
+    text = bound_answer({"headline": "x\x00\u202e" + "y" * 10_000, "files": rows, "runs": rows})
     assert len(text) <= MOST_CHARACTERS
     content = json.loads(text)
     assert len(content["headline"]) <= 600
@@ -138,7 +137,7 @@ def test_roots_are_folders_of_different_names(tmp_path: Path) -> None:
 
 def test_runs_are_opened_once_while_they_stay_the_same(known: KnownRuns, monkeypatch) -> None:
     first = known.open(SLOW)
-    monkeypatch.setattr("vanidl.mcp.known_runs.open_run", None)
+    monkeypatch.setattr("vanidl.mcp.answers.open_run", None)
     assert known.open(SLOW) is first
     assert answers.Answers(known).files(SLOW)
 

@@ -19,7 +19,7 @@ START = """
 import os, sys, threading, time
 os.environ["OPENBLAS_NUM_THREADS"] = "1"
 from tests.parallel import work
-from vanidl.parallel.forks import has_one_thread
+from vanidl.parallel.workers import has_one_thread
 from vanidl.parallel.workers import local_workers
 """
 
@@ -117,9 +117,9 @@ def test_a_command_has_one_thread_and_leaves_the_environment_alone() -> None:
     code = f"""
 import os, sys, time
 from vanidl.cli import main
-from vanidl.parallel.forks import has_one_thread
 before = dict(os.environ)
 main(["summary", {str(DATA / "torch_pfs_workers0")!r}])
+from vanidl.parallel.workers import has_one_thread
 end_s = time.monotonic() + 10
 while not has_one_thread() and time.monotonic() < end_s:
     time.sleep(0.01)  # one that has ended is still listed for a moment

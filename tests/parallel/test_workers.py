@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -18,7 +19,7 @@ from tests.makers.large_logs import Workload, write_logs
 from tests.makers.sameness import same
 from vanidl.errors import InputError
 from vanidl.merge.load import Inputs, read_trace
-from vanidl.parallel import children, interpreter
+from vanidl.parallel import children
 from vanidl.parallel.workers import LocalWorkers, local_workers
 from vanidl.readers.darshan import run as darshan_run
 
@@ -139,12 +140,11 @@ def test_a_script_without_a_guard_runs_once(tmp_path: Path) -> None:
 
 def test_who_leaves_early_ends_the_children_and_starts_no_more() -> None:
     code = "import sys, time; sys.stdin.read(); time.sleep(600)"
-    line, env = interpreter.command(code), interpreter.environment()
     endings = []
 
     def once(mine: children.Children) -> None:
         with contextlib.suppress(children.Stopped):
-            mine.run(line, b"", 600, env)
+            mine.run(code, b"", 600)
         endings.append(None)
 
     def leave() -> None:
@@ -167,6 +167,13 @@ def test_who_leaves_early_ends_the_children_and_starts_no_more() -> None:
 
 
 def test_a_child_that_takes_too_long_is_ended() -> None:
-    line = interpreter.command("import time; time.sleep(600)")
-    with pytest.raises(subprocess.TimeoutExpired):
-        children.Children().run(line, b"", 0.1, interpreter.environment())
+    code = "import time; print('begun', flush=True); time.sleep(600)"
+    ended = children.Children().run(code, b"", 5)
+    assert (ended.status, ended.output) == (-signal.SIGKILL, b"begun\n")
+
+
+def test_a_child_says_what_it_says_and_how_it_ended() -> None:
+    ended = children.Children().run(
+        "import sys; sys.stdout.write(sys.stdin.read()[::-1]); sys.exit(3)", b"abc", 60
+    )
+    assert (ended.status, ended.output) == (3, b"cba")

@@ -12,8 +12,7 @@ import pytest
 
 import vanidl
 from vanidl.cli import main
-from vanidl.mcp.answers import Answers
-from vanidl.mcp.known_runs import KnownRuns
+from vanidl.mcp.answers import Answers, KnownRuns
 from vanidl.model.ending import Ending
 from vanidl.readers.run_json import read_record
 from vanidl.record import record, recording

@@ -17,7 +17,7 @@ from vanidl.readers.memory_looks import FOLDER, read_memory
 from vanidl.record import memory, record
 from vanidl.record.memory import MemoryLooks, memory_limit
 from vanidl.record.watch import Seen, process_started
-from vanidl.watch.memory import LiveMemory
+from vanidl.watch.resources import LiveMemory
 
 PROGRAM = """
 import json, os, re, sys

@@ -22,7 +22,7 @@ from vanidl.cli import main
 from vanidl.report.html import page_of, page_with
 from vanidl.report.page import render_page
 from vanidl.serve import cache
-from vanidl.serve.server import listening
+from vanidl.serve.server import open_server
 from vanidl.serve.store import open_store, write_store
 from vanidl.viewer.content import Room
 
@@ -35,7 +35,7 @@ def served(opened, tmp_path_factory) -> Iterator[str]:
     run, folder = opened(RUN), tmp_path_factory.mktemp("store")
     page = render_page(page_with(page_of(run), run, Room(400, 4096, served=True)))
     write_store(run, folder)
-    with listening(page.encode(), open_store(folder)) as (server, address):
+    with open_server(page.encode(), open_store(folder)) as (server, address):
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
         yield address
@@ -185,25 +185,25 @@ class TestCache:
         return folder
 
     def test_is_found_again(self, left):
-        found = cache.kept(left, "key")
+        found = cache.open_kept(left, "key")
         assert found is not None
         assert found[0] == b"page"
-        assert cache.kept(left, "another") is None
+        assert cache.open_kept(left, "another") is None
 
     @pytest.mark.parametrize("path", [".", "key", "key/page.html", "key/start.bin"])
     def test_open_to_others_is_not_used(self, left, path):
         (left / path).chmod(0o777)
-        assert cache.kept(left, "key") is None
+        assert cache.open_kept(left, "key") is None
 
     def test_links_are_not_followed(self, left, tmp_path):
         (left / "key" / "page.html").rename(tmp_path / "page.html")
         (left / "key" / "page.html").symlink_to(tmp_path / "page.html")
-        assert cache.kept(left, "key") is None
+        assert cache.open_kept(left, "key") is None
 
     @pytest.mark.parametrize("name", ["page.html", "page.sha256", "start.bin", "store.json"])
     def test_damage_is_noticed(self, left, name):
         (left / "key" / name).write_bytes(b"x")
-        assert cache.kept(left, "key") is None
+        assert cache.open_kept(left, "key") is None
 
     def test_the_oldest_goes(self, left, monkeypatch):
         monkeypatch.setattr(cache, "MOST_RUNS", 2)
@@ -216,13 +216,13 @@ class TestCache:
     def test_a_key_is_of_names_content_and_options(self, tmp_path):
         path = tmp_path / "x.darshan"
         path.write_bytes(b"a" * 100)
-        keys = {cache.key_of([path], "")}
-        keys.add(cache.key_of([path], "--only dataset"))
+        keys = {cache.compute_key([path], "")}
+        keys.add(cache.compute_key([path], "--only dataset"))
         about = path.stat()
         path.write_bytes(b"b" * 100)
         os.utime(path, ns=(about.st_atime_ns, about.st_mtime_ns))
-        keys.add(cache.key_of([path], ""))
+        keys.add(cache.compute_key([path], ""))
         os.utime(path, ns=(1, 1))
-        keys.add(cache.key_of([path], ""))
-        keys.add(cache.key_of([path.rename(tmp_path / "y.darshan")], ""))
+        keys.add(cache.compute_key([path], ""))
+        keys.add(cache.compute_key([path.rename(tmp_path / "y.darshan")], ""))
         assert len(keys) == 5

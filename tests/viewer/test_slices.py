@@ -21,8 +21,7 @@ from vanidl.run import Run
 from vanidl.viewer.blocks import blocks, cut, fates_of, io_processes
 from vanidl.viewer.content import Room, Slices, content_of
 from vanidl.viewer.lanes import IO, SPAN_LANES, lanes_of
-from vanidl.viewer.pack import packed_columns
-from vanidl.viewer.payload import PALETTE, payload
+from vanidl.viewer.payload import PALETTE, pack_columns, payload
 
 OF_PART = ("start", "end", "offset", "nbytes", "file", "op")
 SPLIT = {
@@ -145,7 +144,7 @@ def test_what_is_left_out_is_in_the_bins(ios, seen, most):
 def test_columns_come_back(values, deltas):
     if deltas:
         values = [v // 4 for v in values]  # differences of neighbours must fit as well
-    packed = packed_columns(
+    packed = pack_columns(
         {"a": np.array(values, np.int64), "b": np.arange(3)}, deltas=["a"] if deltas else []
     )
     assert unpacking.columns(packed) == {"a": values, "b": [0, 1, 2]}

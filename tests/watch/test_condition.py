@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from vanidl.watch.condition import STALL_S, STALL_STEPS, Activity, State, condition_of
+from vanidl.watch.condition import STALL_S, STALL_STEPS, Activity, State, judge_condition
 
 
 def process(
@@ -46,11 +46,11 @@ def process(
     ],
 )
 def test_the_state_of_a_run(processes: list[Activity], state: State) -> None:
-    assert condition_of(processes).state is state
+    assert judge_condition(processes).state is state
 
 
 def test_a_stall_has_its_reasons() -> None:
-    said = str(condition_of([process(40, State.WAITING, 38, trouble="stopped by a signal")]))
+    said = str(judge_condition([process(40, State.WAITING, 38, trouble="stopped by a signal")]))
     assert said == (
         "stalled: no event for 40.0 s (rank 0: stopped by a signal, in a wait for input of 38.0 s, "
         "a step takes 100 ms)"
@@ -59,12 +59,12 @@ def test_a_stall_has_its_reasons() -> None:
 
 def test_the_rank_that_waits_longest_is_named() -> None:
     ranks = [process(3, State.WAITING, 3), process(5, State.WAITING, 5, label="rank 1")]
-    assert str(condition_of(ranks)) == "waiting for input for 5.00 s (rank 1)"
-    assert str(condition_of(ranks[:1])) == "waiting for input for 3.00 s"
+    assert str(judge_condition(ranks)) == "waiting for input for 5.00 s (rank 1)"
+    assert str(judge_condition(ranks[:1])) == "waiting for input for 3.00 s"
 
 
 def test_only_what_somebody_should_look_after_alerts() -> None:
-    stalled, saving = condition_of([process(40)]), condition_of([process(40, State.SAVING)])
+    stalled, saving = judge_condition([process(40)]), judge_condition([process(40, State.SAVING)])
     assert stalled.alerts
     assert not stalled.is_over
     assert not saving.alerts

@@ -16,9 +16,9 @@ from tests.makers.step_journals import MS, START, journal_bytes, text_rows
 from vanidl.readers.run_json import RunRecord, write_record
 from vanidl.watch import view
 from vanidl.watch.openmetrics import openmetrics
-from vanidl.watch.processes import ProcessReads
-from vanidl.watch.run import WatchedRun
-from vanidl.watch.state import RunState, verdict, waited
+from vanidl.watch.resources import ProcessReads
+from vanidl.watch.state import RunState, describe_wait, give_verdict
+from vanidl.watch.watched import WatchedRun
 
 SECOND = 1000 * MS
 WAITS_MS = (1, 2, 5)  # of each rank at each of its steps of 10 ms
@@ -82,7 +82,7 @@ def test_the_final_state_is_what_the_analyser_says(recording: Recording) -> None
     assert {w.loader for w in ours} == {name}
     assert sum(w.waits for w in ours) == waits[name][0]
     assert sum(w.wait_s for w in ours) == pytest.approx(waits[name][1])
-    assert str(run.headline).startswith(waited(state)[:-1])
+    assert str(run.headline).startswith(describe_wait(state)[:-1])
     windows_s = sum(row.window_s for row in run.overlap.per_rank)
     assert state.steps_per_s == pytest.approx(len(run.steps.table.step) / windows_s)
 
@@ -108,7 +108,7 @@ def test_the_slowest_rank_waits_most(recording: Recording) -> None:
     assert state.slowest_rank is not None
     assert state.slowest_rank.label == "rank 1"
     assert "rank 1 waits 7" in view.line(state, 3)
-    assert verdict(state).startswith("Input holds training up so far")
+    assert give_verdict(state).startswith("Input holds training up so far")
 
 
 def test_workers_appear_later_and_the_slowest_is_named(recording: Recording) -> None:
@@ -251,7 +251,7 @@ def test_a_child_that_was_waited_for_is_counted_once(
     child, folder = reader
     here, me = os.uname().nodename, os.getpid()
     reads = ProcessReads(folder)
-    monkeypatch.setattr("vanidl.watch.processes.is_of_run", lambda *_: True)
+    monkeypatch.setattr("vanidl.watch.resources.is_of_run", lambda *_: True)
     described = [
         {"pid": me, "host": here},
         {"pid": child.pid, "host": here, "parent_pid": me},

@@ -20,7 +20,7 @@ from vanidl.record import alive
 from vanidl.record.alive import NAME, Recorder, place_of_processes, read_recorder, sign_of_life
 from vanidl.record.watch import process_started
 from vanidl.watch.condition import State
-from vanidl.watch.run import GONE_S, WatchedRun
+from vanidl.watch.watched import GONE_S, WatchedRun
 
 PROGRAM = """
 import sys
@@ -247,7 +247,7 @@ def test_elsewhere_it_is_seen_by_what_its_recorder_says(
 ) -> None:
     """The recorder is beside the program, who watches is not: no process can be looked at."""
     monkeypatch.setattr(alive, "LOOK_S", 0.01)
-    monkeypatch.setattr("vanidl.watch.run.look_at", lambda *_: None)
+    monkeypatch.setattr("vanidl.watch.watched.look_at", lambda *_: None)
 
     def hear() -> None:
         """What the recorder says next."""

@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from vanidl.model import intervals
 from vanidl.model.intervals import Intervals
 from vanidl.model.ordering import stable_order
-from vanidl.parallel.batches import batches
-from vanidl.parallel.threads import in_threads
+from vanidl.parallel.threads import batches, in_threads
 
 Int64Array = NDArray[np.int64]
 

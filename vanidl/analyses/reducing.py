@@ -13,9 +13,8 @@ from vanidl.model.fetches import NO_FETCHES
 from vanidl.model.selection import SelectedParts
 from vanidl.model.spill import Parts
 from vanidl.model.trace import Part, Trace, concatenate_spans
-from vanidl.parallel.batches import batches
 from vanidl.parallel.executors import worker_count
-from vanidl.parallel.threads import thread_count
+from vanidl.parallel.threads import batches, thread_count
 
 MOST_ROWS = 1 << 20  # operations that are sent to a worker at a time
 MOST_PARTS = 64

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from vanidl.errors import UsageError
-from vanidl.mcp.known_runs import KnownRuns
+from vanidl.mcp.answers import KnownRuns
 
 
 def run(options: argparse.Namespace) -> int:
@@ -16,12 +16,11 @@ def run(options: argparse.Namespace) -> int:
     """
     known = KnownRuns(options.roots)
     try:
-        from vanidl.mcp.server import server
-        from vanidl.mcp.stdin import whole_text_on_stdin
+        from vanidl.mcp.server import make_server, whole_text_on_stdin
     except ImportError as error:
         raise UsageError(
             f"expected the package mcp, found: {error}; pip install 'vanidl-io[mcp]'"
         ) from error
     with whole_text_on_stdin():
-        server(known).run("stdio")
+        make_server(known).run("stdio")
     return 0

@@ -13,7 +13,7 @@ from vanidl.readers import discover
 from vanidl.report.html import page_of, page_with
 from vanidl.report.page import render_page
 from vanidl.serve import cache
-from vanidl.serve.server import listening
+from vanidl.serve.server import open_server
 from vanidl.serve.store import Store, write_store
 from vanidl.viewer.content import SERVED
 
@@ -23,7 +23,7 @@ _NOT_OF_THE_RUN = {"command", "port", "open", "dask", "workers", "run"}
 def run(options: argparse.Namespace) -> int:
     """Serves the page until it is interrupted; exit status 0."""
     page, store = _opened(options)
-    with listening(page, store, options.port) as (server, address):
+    with open_server(page, store, options.port) as (server, address):
         sys.stdout.write(f"{address}\nCtrl-C ends it.\n")
         sys.stdout.flush()
         if options.open:
@@ -36,8 +36,8 @@ def run(options: argparse.Namespace) -> int:
 def _opened(options: argparse.Namespace) -> tuple[bytes, Store]:
     """Page and slices as they were left by an earlier call, or made now and left for later."""
     folder = cache.default_folder()
-    key = cache.key_of(_files(options), _words(options))
-    found = cache.kept(folder, key)
+    key = cache.compute_key(_files(options), _words(options))
+    found = cache.open_kept(folder, key)
     if found is not None:
         return found
     opened = open_from(options)

@@ -22,8 +22,8 @@ from vanidl.record.spool import recorded_in
 from vanidl.watch import view
 from vanidl.watch.condition import State
 from vanidl.watch.openmetrics import openmetrics
-from vanidl.watch.run import WatchedRun
 from vanidl.watch.state import RunState
+from vanidl.watch.watched import WatchedRun
 
 STATE_S = 2.0
 """How often the state is looked at, and shown at once where it is another one."""

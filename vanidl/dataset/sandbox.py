@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from typing import Any
 from vanidl.errors import InputError, UsageError
 from vanidl.files.checked_json import checked_fields
 from vanidl.model.file_facts import ArrayFacts, Block, FileFacts
-from vanidl.parallel import interpreter
+from vanidl.parallel import children
 
 MEMORY_BYTES = 4 << 30
 FILE_SECONDS = 20
@@ -54,19 +53,9 @@ def _child(paths: Sequence[Path]) -> tuple[list[object], str]:
     """Its answers in order, and how it ended."""
     code = _CHILD.format(memory=MEMORY_BYTES, seconds=FILE_SECONDS)
     request = json.dumps([str(path.absolute()) for path in paths]).encode()
-    child = subprocess.Popen(
-        interpreter.command(code),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        env=interpreter.environment(),
-    )
-    try:
-        output, _ = child.communicate(request, START_SECONDS + FILE_SECONDS * len(paths))
-    except subprocess.TimeoutExpired:
-        child.kill()
-        output, _ = child.communicate()
-    return _lines(output), _ending(child.returncode)
+    seconds = START_SECONDS + FILE_SECONDS * len(paths)
+    ended = children.current().run(code, request, seconds)
+    return _lines(ended.output), _ending(ended.status)
 
 
 def _lines(output: bytes) -> list[object]:

@@ -1,9 +1,19 @@
-"""The server: each of TOOLS as a read-only tool of the protocol."""
+"""The server: each of TOOLS as a read-only tool of the protocol, and standard input made whole.
+
+JSON may write half a character (a lone surrogate). The protocol's package drops such a request
+without an answer, and who asked waits for good: so standard input is read without them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import io
+import os
+import re
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial, wraps
+from typing import IO
 
 from mcp.server import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
@@ -14,8 +24,7 @@ from pydantic import create_model
 from vanidl import __version__
 from vanidl.errors import VanidlError
 from vanidl.formatting.names import elided
-from vanidl.mcp.answers import TOOLS, Answers
-from vanidl.mcp.known_runs import KnownRuns
+from vanidl.mcp.answers import TOOLS, Answers, KnownRuns
 
 INSTRUCTIONS = (
     'Measured numbers of training jobs: where time goes to I/O. Begin with the tool "runs". Times '
@@ -27,16 +36,16 @@ _READ_ONLY = ToolAnnotations(
 )
 
 
-def server(known: KnownRuns) -> MCPServer:
+def make_server(known: KnownRuns) -> MCPServer:
     """A server that answers about these runs."""
     answers = Answers(known)
-    tools = [_strict(_told(tool, answers)) for tool in TOOLS]
+    tools = [_refuse_unknown_arguments(_explain_errors(tool, answers)) for tool in TOOLS]
     return MCPServer(
         "vanidl", version=__version__, instructions=INSTRUCTIONS, log_level="ERROR", tools=tools
     )
 
 
-def _strict(answer: Callable[..., str]) -> Tool:
+def _refuse_unknown_arguments(answer: Callable[..., str]) -> Tool:
     """The tool, which refuses arguments that it does not know: they would change nothing."""
     tool = Tool.from_function(answer, annotations=_READ_ONLY, structured_output=False)
     taken = tool.fn_metadata.arg_model
@@ -48,7 +57,7 @@ def _strict(answer: Callable[..., str]) -> Tool:
     return tool
 
 
-def _told(tool: Callable[..., str], answers: Answers) -> Callable[..., str]:
+def _explain_errors(tool: Callable[..., str], answers: Answers) -> Callable[..., str]:
     """The tool; an error that a user can act on becomes one line."""
     bound = partial(tool, answers)
 
@@ -60,3 +69,50 @@ def _told(tool: Callable[..., str], answers: Answers) -> Callable[..., str]:
             raise ToolError(elided(" ".join(str(error).split()), limit=600)) from error
 
     return answer
+
+
+_ESCAPE = re.compile(
+    rb"\\(?:u(?P<pair>d[89ab][0-9a-f]{2}\\ud[c-f][0-9a-f]{2})|u(?P<half>d[89a-f][0-9a-f]{2})|.)",
+    re.IGNORECASE | re.DOTALL,
+)
+_UNKNOWN = rb"\ufffd"  # U+FFFD: what stands for a character that is none
+
+
+def without_halves(line: bytes) -> bytes:
+    """A line of JSON with U+FFFD for each half of a character."""
+    return _ESCAPE.sub(lambda found: _UNKNOWN if found["half"] else found[0], line)
+
+
+class _Lines(io.RawIOBase):
+    """Lines of a stream, each as it comes."""
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self._stream, self._left = stream, b""
+
+    def readable(self) -> bool:
+        """It is read only."""
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]  # a buffer of any kind
+        """The rest of a line, or the beginning of the next; 0 at the end."""
+        self._left = self._left or without_halves(self._stream.readline())
+        piece = self._left[: len(buffer)]
+        buffer[: len(piece)] = piece
+        self._left = self._left[len(piece) :]
+        return len(piece)
+
+
+@contextmanager
+def whole_text_on_stdin() -> Iterator[None]:
+    """Standard input without halves of characters; children find none, as theirs would be ours."""
+    before, own = sys.stdin, os.dup(0)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    lines = io.BufferedReader(_Lines(os.fdopen(own, "rb", closefd=False)))
+    sys.stdin = io.TextIOWrapper(lines, encoding="utf-8", errors="replace")
+    try:
+        yield
+    finally:
+        sys.stdin = before
+        os.dup2(own, 0)

@@ -13,7 +13,7 @@ from vanidl.model.counter_tables import CounterTable
 from vanidl.model.counter_totals import record_counts
 from vanidl.model.file_kinds import KindRule, data_kind, kind_of, log_paths
 from vanidl.model.trace import STORAGE_LAYERS, Files, Part
-from vanidl.parallel.batches import batches
+from vanidl.parallel.threads import batches
 from vanidl.readers.records import CounterFile, ProfileTrace, TracerLog
 
 Int64Array = NDArray[np.int64]

@@ -18,7 +18,7 @@ from vanidl.model.ordering import stable_order
 from vanidl.model.packed import packed
 from vanidl.model.spill import Parts, Store
 from vanidl.model.trace import COLUMNS, Part
-from vanidl.parallel.batches import batches
+from vanidl.parallel.threads import batches
 from vanidl.readers.records import OperationTable, TracerLog
 
 _TOGETHER_ROWS = 1 << 17  # operations of small logs that are merged at once: they fit the cache

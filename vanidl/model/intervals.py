@@ -13,8 +13,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.parallel.batches import batches
-from vanidl.parallel.threads import in_threads
+from vanidl.parallel.threads import batches, in_threads
 
 Int64Array = NDArray[np.int64]
 Key = TypeVar("Key", bound=Hashable)

@@ -1,19 +1,40 @@
-"""Children that end with what asked for them: a command that is ended leaves none at work.
+"""Fresh interpreters as children, which may crash, and none of which outlives the command.
 
-Threads wait for children, and the interpreter waits for its threads before it exits. So whoever
-leaves early ends the children first, and no thread starts another.
+Libraries in C and C++ end their process on some damaged files. So what may do that runs in a fresh
+interpreter, which sees the same packages and runs nothing of the caller's program: a crash is then
+said, and not shared.
+
+A command that is ended leaves no child at work (`ended_with_block`): threads wait for children, and
+the interpreter waits for its threads before it exits. So whoever leaves early ends the children
+first, and no thread starts another.
 """
 
 from __future__ import annotations
 
+import os
 import subprocess
+import sys
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 
 class Stopped(Exception):
     """The work was given up while a child was at it, or before."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a child ended, and what it had said.
+
+    Attributes:
+        status: Of its exit; below zero the number of the signal that ended it.
+        output: All of its standard output.
+    """
+
+    status: int
+    output: bytes
 
 
 class Children:
@@ -24,32 +45,35 @@ class Children:
         self._running: set[subprocess.Popen[bytes]] = set()
         self._stopped = False
 
-    def run(
-        self, command: Sequence[str], request: bytes, seconds: float, env: Mapping[str, str]
-    ) -> int:
-        """Exit status of a child that reads the request and says nothing.
+    def run(self, code: str, request: bytes, seconds: float) -> Ended:
+        """A fresh interpreter that runs the code and reads the request: what it said, how it ended.
 
         Raises:
-            subprocess.TimeoutExpired: It took longer, and was ended.
             Stopped: The work was given up.
         """
         with self._lock:
             if self._stopped:
                 raise Stopped
-            nowhere = subprocess.DEVNULL
             child = subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=nowhere, stderr=nowhere, env=env
+                interpreter_command(code),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                env=interpreter_environment(),
             )
             self._running.add(child)
         try:
-            child.communicate(request, seconds)
+            output, _ = child.communicate(request, seconds)
+        except subprocess.TimeoutExpired:
+            child.kill()
+            output, _ = child.communicate()  # what it had said by then
         finally:
             child.kill()
             child.wait()
             self._running.discard(child)
         if self._stopped:
             raise Stopped
-        return child.returncode
+        return Ended(child.returncode, output)
 
     def stop(self) -> None:
         """Ends all of them, and starts no more."""
@@ -79,3 +103,32 @@ def ended_with_block() -> Iterator[None]:
         raise
     finally:
         _current = before
+
+
+_THREADS = "OPENBLAS_NUM_THREADS"
+
+
+def interpreter_command(code: str) -> list[str]:
+    """What starts an interpreter that looks for packages where this one does and runs the code."""
+    path = [entry or os.getcwd() for entry in sys.path]  # noqa: PTH109
+    return [sys.executable, "-I", "-c", f"import sys; sys.path[:] = {path!r}; {code}"]
+
+
+def interpreter_environment() -> dict[str, str]:
+    """Its variables: those of this process, and one thread for linear algebra."""
+    return {**os.environ, _THREADS: "1"}
+
+
+@contextmanager
+def without_threads_of_numpy() -> Iterator[None]:
+    """Keeps NumPy, where it is imported first inside, from starting a thread for each core.
+
+    They wait busily for linear algebra, which nothing here does.
+    """
+    given = os.environ.get(_THREADS)
+    os.environ.setdefault(_THREADS, "1")
+    try:
+        yield
+    finally:
+        if given is None:  # programs that are started later find what the user set
+            del os.environ[_THREADS]

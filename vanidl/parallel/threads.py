@@ -1,4 +1,4 @@
-"""Work on arrays divided over a few threads: numpy lets go of the interpreter meanwhile."""
+"""Work on arrays, divided over a few threads in batches: numpy lets go of the interpreter."""
 
 from __future__ import annotations
 
@@ -42,3 +42,20 @@ def in_threads(work: Callable[[Item], Result], items: Iterable[Item]) -> Iterato
                 yield ahead.popleft().result()
         while ahead:
             yield ahead.popleft().result()
+
+
+def batches(
+    items: Iterable[Item], weight: Callable[[Item], int], most: int
+) -> Iterator[list[Item]]:
+    """The items in turn, in lists that weigh `most` at most, but for one that does so alone."""
+    batch: list[Item] = []
+    held = 0
+    for item in items:
+        own = weight(item)
+        if batch and held + own > most:
+            yield batch
+            batch, held = [], 0
+        batch.append(item)
+        held += own
+    if batch:
+        yield batch

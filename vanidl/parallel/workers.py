@@ -5,25 +5,37 @@ script without a guard against it does not survive. A fork imports nothing, but 
 of threads: so these workers are forks of a process with one thread, as commands are, and of any
 other one fresh interpreters, whose imports take as long as reading a thousand logs. They read
 pickled calls from a pipe and answer through another.
+
+Pickle writes every array on its own, which takes longer than reading the log that it comes from.
+In answers all arrays of a type are laid into one, and the objects refer to their places (`dump`).
 """
 
 from __future__ import annotations
 
+import fcntl
 import gc
+import io
 import os
 import pickle
 import signal
 import subprocess
-from collections.abc import Callable, Iterator
+import sys
+from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import BrokenExecutor, Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from dataclasses import fields, is_dataclass
+from functools import cache
+from math import prod
+from operator import attrgetter
+from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import Any, TypeVar
+from typing import IO, Any, TypeVar
 
-from vanidl.parallel import interpreter
-from vanidl.parallel.allocator import keep_freed_memory
-from vanidl.parallel.forks import Fork, has_one_thread
-from vanidl.parallel.pickling import dump, load
+import numpy as np
+from numpy.typing import NDArray
+
+from vanidl.parallel.children import interpreter_command, interpreter_environment
+from vanidl.parallel.limits import keep_freed_memory
 from vanidl.parallel.threads import core_count
 
 Value = TypeVar("Value")
@@ -65,13 +77,13 @@ class _Worker:
         self._process.wait()
 
 
-def _fresh() -> subprocess.Popen[bytes]:
+def _start_interpreter() -> subprocess.Popen[bytes]:
     """An interpreter that serves."""
     return subprocess.Popen(
-        interpreter.command("from vanidl.parallel.workers import serve; serve()"),
+        interpreter_command("from vanidl.parallel.workers import serve; serve()"),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        env=interpreter.environment(),
+        env=interpreter_environment(),
     )
 
 
@@ -114,7 +126,7 @@ class LocalWorkers(Executor):
         try:
             return self._idle.get_nowait()
         except Empty:
-            worker = _Worker(_fresh())
+            worker = _Worker(_start_interpreter())
             self._all.append(worker)
             return worker
 
@@ -156,3 +168,173 @@ def serve() -> None:
             error = done.exception()
             dump((error, None if error else done.result()), answers)
             answers.flush()
+
+
+_THREADS = Path("/proc/self/task")
+_ANSWER_NBYTES = 1 << 20  # room in the pipe for answers: with 64 KiB both wait for each other
+_HANDLED = (signal.SIGTERM, signal.SIGHUP)
+
+
+def has_one_thread() -> bool:
+    """Whether no other thread, also of a library, can hold a lock that a copy would wait for."""
+    with suppress(OSError):  # elsewhere than on Linux nobody can tell
+        return len(list(_THREADS.iterdir())) == 1
+    return False
+
+
+class Fork:
+    """A copy of this process with pipes as standard streams: what of `Popen` workers need."""
+
+    def __init__(self, work: Callable[[], object]) -> None:
+        """Starts it: it does the work and ends, whatever this process has to do at its own end."""
+        for stream in filter(None, (sys.stdout, sys.stderr)):
+            stream.flush()  # else both would write what waits
+        from_us, to_child = os.pipe()
+        from_child, to_us = os.pipe()
+        with suppress(OSError):  # of a user who has many: then it is as short as all are
+            fcntl.fcntl(to_us, fcntl.F_SETPIPE_SZ, _ANSWER_NBYTES)
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, *_HANDLED))
+        self._pid = os.fork()
+        if self._pid == 0:
+            os.close(to_child)  # else it would never see the end of what we ask
+            os.close(from_child)
+            _work_in_fork(work, (from_us, to_us), before)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        os.close(from_us)
+        os.close(to_us)
+        self.stdin, self.stdout = os.fdopen(to_child, "wb"), os.fdopen(from_child, "rb")
+        self._waited = False
+
+    def kill(self) -> None:
+        """Ends it, whatever it does."""
+        if not self._waited:
+            os.kill(self._pid, signal.SIGKILL)
+
+    def wait(self) -> None:
+        """Waits for its end."""
+        if not self._waited:
+            os.waitpid(self._pid, 0)
+            self._waited = True
+
+
+def _work_in_fork(
+    work: Callable[[], object], streams: tuple[int, int], before: Collection[int]
+) -> None:
+    try:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to all; we are ended
+        for number in _HANDLED:
+            signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        for i, stream in enumerate(streams):
+            os.dup2(stream, i)
+        work()
+    finally:
+        os._exit(0)
+
+
+Array = NDArray[Any]
+_Kind = tuple[str, int]  # the type of arrays that are laid together, or of one alone and its number
+
+_LARGE_NBYTES = 1 << 16  # arrays of that size are sent as they are, and freed one by one
+
+
+class _Packer(pickle.Pickler):
+    """Writes places instead of arrays; `taken` holds the arrays by type."""
+
+    def __init__(self, file: io.BytesIO) -> None:
+        super().__init__(file, protocol=5)
+        self.taken: dict[_Kind, list[Array]] = {}
+        self._next: dict[_Kind, int] = {}
+
+    def reducer_override(self, obj: Any) -> Any:  # noqa: ANN401 - pickle's protocol
+        """The place of an array, the fields of a record; what else there is goes its usual way."""
+        dtype = _group_type(obj.dtype) if type(obj) is np.ndarray else ""
+        if not dtype:
+            taken = _read_fields(obj.__class__)
+            return (obj.__class__, taken(obj)) if taken else NotImplemented
+        kind = dtype, 0 if obj.nbytes < _LARGE_NBYTES else 1 + len(self.taken)
+        if kind not in self.taken:
+            self.taken[kind], self._next[kind] = [], 0
+        first = self._next[kind]
+        self.taken[kind].append(obj.ravel())
+        self._next[kind] = first + obj.size
+        return _placed, (kind, first, obj.shape)
+
+
+@cache
+def _group_type(dtype: np.dtype[Any]) -> str:
+    """What the arrays of a type are laid together under, "" where they are not."""
+    return "" if dtype.hasobject or dtype.names else dtype.str
+
+
+@cache
+def _read_fields(kind: type) -> Callable[[Any], tuple[Any, ...]] | None:
+    """What takes all fields from a dataclass whose constructor takes them in turn, else None.
+
+    Its own way through pickle takes five times as long, but where it has one that it states.
+    """
+    if not is_dataclass(kind) or "__reduce__" in kind.__dict__:
+        return None
+    known = fields(kind)
+    if len(known) < 2 or not all(f.init and not f.kw_only for f in known):
+        return None
+    return attrgetter(*(f.name for f in known))
+
+
+def _placed(kind: _Kind, first: int, shape: tuple[int, ...]) -> Array:
+    """Stands for `_Joined.placed` in what is written."""
+    raise AssertionError((kind, first, shape))
+
+
+class _Joined:
+    """All arrays of a value, by type."""
+
+    def __init__(self, arrays: dict[_Kind, Array]) -> None:
+        self._arrays = arrays
+
+    def placed(self, kind: _Kind, first: int, shape: tuple[int, ...]) -> Array:
+        """The array of a place."""
+        if len(shape) == 1:
+            return self._arrays[kind][first : first + shape[0]]
+        return self._arrays[kind][first : first + prod(shape)].reshape(shape)
+
+
+class _Unpacker(pickle.Unpickler):
+    """Puts read-only views of the arrays back into their places."""
+
+    def __init__(self, file: io.BytesIO, arrays: dict[_Kind, Array]) -> None:
+        super().__init__(file)
+        # Not a method of this object: it would hold itself, and with it all arrays, until the
+        # collector looks.
+        self._placed = _Joined(arrays).placed
+
+    def find_class(self, module: str, name: str) -> Any:  # noqa: ANN401 - pickle's protocol
+        """A class or function by its name."""
+        if (module, name) == (__name__, _placed.__name__):
+            return self._placed
+        return super().find_class(module, name)
+
+
+def dump(value: object, file: IO[bytes]) -> None:
+    """Writes one value. Its arrays come back read-only."""
+    written = io.BytesIO()
+    packer = _Packer(written)
+    packer.dump(value)
+    joined = {kind: _join_arrays(kind[0], arrays) for kind, arrays in packer.taken.items()}
+    pickle.dump((written.getvalue(), joined), file, protocol=5)
+
+
+def _join_arrays(dtype: str, arrays: list[Array]) -> Array:
+    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays, dtype=dtype)
+
+
+def load(file: IO[bytes]) -> Any:  # noqa: ANN401 - whatever was written
+    """The next value that `dump` wrote.
+
+    Raises:
+        EOFError, pickle.UnpicklingError: there is no whole one.
+    """
+    written, joined = pickle.load(file)
+    for array in joined.values():
+        array.setflags(write=False)
+    return _Unpacker(io.BytesIO(written), joined).load()

@@ -34,18 +34,18 @@ def default_folder() -> Path:
     return base / "vanidl" / "view"
 
 
-def key_of(files: Iterable[Path], options: str) -> str:
+def compute_key(files: Iterable[Path], options: str) -> str:
     """Names a run by its files and how they are read.
 
     Of each file: its name, size, time of change, and the content at both ends.
     """
-    found = hashlib.sha256(f"{VERSION} {__version__} {options}".encode("utf-8", "surrogateescape"))
+    digest = hashlib.sha256(f"{VERSION} {__version__} {options}".encode("utf-8", "surrogateescape"))
     for path in sorted(files):
-        found.update(os.fsencode(path) + b"\0" + _state(path))
-    return found.hexdigest()
+        digest.update(os.fsencode(path) + b"\0" + _describe_file(path))
+    return digest.hexdigest()
 
 
-def _state(path: Path) -> bytes:
+def _describe_file(path: Path) -> bytes:
     try:
         with path.open("rb") as file:
             about = os.fstat(file.fileno())
@@ -57,11 +57,11 @@ def _state(path: Path) -> bytes:
     return f"{about.st_size} {about.st_mtime_ns} {ends}\0".encode()
 
 
-def kept(folder: Path, key: str) -> tuple[bytes, Store] | None:
+def open_kept(folder: Path, key: str) -> tuple[bytes, Store] | None:
     """Page and slices that were left under a key; None where there are none to trust."""
     place = folder / key
     try:
-        if not all(_own(path) for path in (folder, place, *place.iterdir())):
+        if not all(_is_trusted(path) for path in (folder, place, *place.iterdir())):
             return None
         page = read_whole(place / _PAGE)
         if hashlib.sha256(page).hexdigest() != read_whole(place / _DIGEST).decode("ascii"):
@@ -73,11 +73,12 @@ def kept(folder: Path, key: str) -> tuple[bytes, Store] | None:
     return page, store
 
 
-def _own(path: Path) -> bool:
+def _is_trusted(path: Path) -> bool:
     """Whether it belongs to us and no other may write there."""
-    found = path.lstat()
-    mine = found.st_uid == os.getuid() and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
-    return mine and not stat.S_ISLNK(found.st_mode)
+    status = path.lstat()
+    is_ours = status.st_uid == os.getuid()
+    is_open = status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    return is_ours and not is_open and not stat.S_ISLNK(status.st_mode)
 
 
 def keep(folder: Path, key: str, page: bytes, write: Callable[[Path], None]) -> tuple[bytes, Store]:

@@ -1,12 +1,16 @@
-"""All slices of a run in a folder: written once, opened in no time, looked up by window."""
+"""All slices of a run in a folder: written once, opened in no time, looked up by window.
+
+Columns of slices and of busy time lie in files that are mapped into memory, not read.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,11 +22,10 @@ from vanidl.files.checked_json import checked_fields
 from vanidl.model import intervals
 from vanidl.model.selection import select
 from vanidl.run import Run
-from vanidl.serve.columns import Writer, mapped, writing
 from vanidl.viewer.blocks import COLUMNS, Block, blocks, fates_of
 from vanidl.viewer.content import SERVED, shown_lanes
 from vanidl.viewer.lanes import IO, SPAN_LANES, Lane, Lanes
-from vanidl.viewer.payload import Labels, process_label
+from vanidl.viewer.payload import Labels, label_process
 
 Int64Array = NDArray[np.int64]
 
@@ -67,9 +70,9 @@ def write_store(run: Run, folder: Path) -> None:
     """
     trace = select(run.trace, run.selection)
     lanes, _ = shown_lanes(trace, SERVED)
-    with writing(folder) as columns:
+    with open_columns(folder) as columns:
         segments = [
-            _written(block, columns, fates_of(lanes, block.lane, run.breakdown.fates))
+            _write_block(block, columns, fates_of(lanes, block.lane, run.breakdown.fates))
             for block in blocks(trace, lanes)
             if len(block)
         ]
@@ -88,22 +91,22 @@ def write_store(run: Run, folder: Path) -> None:
         "fates": [[position, *place] for position, place in fates.items()],
         "paths": list(trace.files.path),
         "span_names": list(trace.spans.names),
-        "processes": [process_label(trace, i) for i in range(len(trace.processes))],
+        "processes": [label_process(trace, i) for i in range(len(trace.processes))],
         "segments": [[*asdict(segment).values()] for segment in segments],
         "lengths": columns.lengths,
     }
     (folder / _META).write_text(json.dumps(meta), encoding="utf-8")
 
 
-def _written(block: Block, columns: Writer, fates: RankFates) -> Segment:
+def _write_block(block: Block, columns: Writer, fates: RankFates) -> Segment:
     places = {name: columns.add(name, getattr(block, name)) for name in COLUMNS}
     latest = np.maximum.accumulate(block.end)
     ends = np.minimum(np.arange(REACH_ROWS, len(block) + REACH_ROWS, REACH_ROWS), len(block)) - 1
     reach, _ = columns.add("reach", latest[ends])
     busy = []
     for row in np.unique(block.row).tolist():
-        mine = block.row == row
-        covered = intervals.union(block.start[mine], block.end[mine])
+        of_row = block.row == row
+        covered = intervals.union(block.start[of_row], block.end[of_row])
         for fate, part in busy_by_fate(covered, fates).items():
             first, last = columns.add("busy_start", part.start)
             columns.add("busy_end", part.end)
@@ -124,24 +127,28 @@ def open_store(folder: Path) -> Store:
         meta = json.loads(read_whole(folder / _META))
         if meta["version"] != VERSION:
             raise InputError("it is of another version")
-        lanes = Lanes.of([_lane(value) for value in meta["lanes"]])
-        columns = mapped(folder, {str(k): _whole(v) for k, v in meta["lengths"].items()})
+        lanes = Lanes.of([_parse_lane(value) for value in meta["lanes"]])
+        columns = map_columns(
+            folder, {str(k): _require_whole_number(v) for k, v in meta["lengths"].items()}
+        )
         fates = {
-            _whole(position): RankFates(
+            _require_whole_number(position): RankFates(
                 columns["fate_start"][first:last], columns["fate"][first:last]
             )
             for position, first, last in meta["fates"]
         }
         texts = ([str(t) for t in meta[name]] for name in ("paths", "span_names", "processes"))
         paths, span_names, processes = texts
-        segments = tuple(_segment(value, len(lanes.lanes), columns) for value in meta["segments"])
+        segments = tuple(
+            _parse_segment(value, len(lanes.lanes), columns) for value in meta["segments"]
+        )
         return Store(
-            Labels(_whole(meta["since_ns"]), paths, span_names, lanes, fates),
+            Labels(_require_whole_number(meta["since_ns"]), paths, span_names, lanes, fates),
             segments,
             columns,
             processes,
-            _whole(meta["low_ns"]),
-            _whole(meta["high_ns"]),
+            _require_whole_number(meta["low_ns"]),
+            _require_whole_number(meta["high_ns"]),
         )
     except (OSError, ValueError, TypeError, KeyError, AttributeError, InputError) as error:
         raise InputError(
@@ -149,17 +156,27 @@ def open_store(folder: Path) -> Store:
         ) from error
 
 
-def _lane(value: object) -> Lane:
+def _parse_lane(value: object) -> Lane:
     found = checked_fields(Lane, value)
     if found["kind"] not in (IO, *SPAN_LANES) or not isinstance(value, dict):
         raise ValueError("a lane of unknown kind")
-    return Lane(**found, processes=tuple(_whole(p) for p in value["processes"]))
+    return Lane(**found, processes=tuple(_require_whole_number(p) for p in value["processes"]))
 
 
-def _segment(value: Sequence[Any], lanes: int, columns: Mapping[str, NDArray[Any]]) -> Segment:
+def _parse_segment(
+    value: Sequence[Any], lanes: int, columns: Mapping[str, NDArray[Any]]
+) -> Segment:
     *numbers, busy = value
-    lane, first, last, low, high, reach = (_whole(number) for number in numbers)
-    ranges = tuple((_whole(r), _whole(f), _whole(a), _whole(b)) for r, f, a, b in busy)
+    lane, first, last, low, high, reach = (_require_whole_number(number) for number in numbers)
+    ranges = tuple(
+        (
+            _require_whole_number(r),
+            _require_whole_number(f),
+            _require_whole_number(a),
+            _require_whole_number(b),
+        )
+        for r, f, a, b in busy
+    )
     rows = len(columns["start"])
     held = -(-(last - first) // REACH_ROWS)
     if not (
@@ -173,7 +190,61 @@ def _segment(value: Sequence[Any], lanes: int, columns: Mapping[str, NDArray[Any
     return Segment(lane, first, last, low, high, reach, ranges)
 
 
-def _whole(value: object) -> int:
+def _require_whole_number(value: object) -> int:
     if type(value) is not int or abs(value) >= 2**63:
         raise TypeError(f"expected a whole number, found {value!r}"[:80])
     return value
+
+
+Columns = Mapping[str, NDArray[Any]]
+
+TYPES: dict[str, str] = {
+    "start": "<i8", "end": "<i8", "offset": "<i8", "nbytes": "<i8", "name": "<i4",
+    "thread": "<i4", "process": "<i4", "row": "<u1", "write": "<u1",
+    "reach": "<i8", "busy_start": "<i8", "busy_end": "<i8", "busy_before": "<i8",
+    "fate_start": "<i8", "fate": "<u1",
+}  # fmt: skip
+"""Columns of a store: of slices, the latest end up to each block of them (`reach`), busy time
+with how much of it came before, and the fates of each rank."""
+
+
+class Writer:
+    """Appends to columns; knows how long each is."""
+
+    def __init__(self, files: Mapping[str, BinaryIO]) -> None:
+        self._files = files
+        self.lengths = dict.fromkeys(files, 0)
+
+    def add(self, name: str, values: NDArray[Any]) -> tuple[int, int]:
+        """Appends values; the range that they have in the column."""
+        first = self.lengths[name]
+        np.ascontiguousarray(values, TYPES[name]).tofile(self._files[name])
+        self.lengths[name] = first + len(values)
+        return first, self.lengths[name]
+
+
+@contextmanager
+def open_columns(folder: Path) -> Iterator[Writer]:
+    """New, empty columns in a folder."""
+    with ExitStack() as stack:
+        yield Writer({n: stack.enter_context(_column_path(folder, n).open("wb")) for n in TYPES})
+
+
+def map_columns(folder: Path, lengths: Mapping[str, int]) -> dict[str, NDArray[Any]]:
+    """The columns of a folder, read-only.
+
+    Raises:
+        InputError: a file is missing or not as long as it should be.
+        OSError: a file cannot be opened.
+    """
+    found = {}
+    for name, kind in TYPES.items():
+        path, length = _column_path(folder, name), lengths[name]
+        if path.stat().st_size != length * np.dtype(kind).itemsize:
+            raise InputError(f"{path}: expected {length:,} values, found another number")
+        found[name] = np.memmap(path, kind, "r", shape=(length,)) if length else np.empty(0, kind)
+    return found
+
+
+def _column_path(folder: Path, name: str) -> Path:
+    return folder / f"{name}.bin"

@@ -10,10 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vanidl.serve.store import REACH_ROWS, Segment, Store
-from vanidl.viewer.bins import equal_edges
-from vanidl.viewer.blocks import COLUMNS, Block
+from vanidl.viewer.blocks import COLUMNS, Block, equal_edges
 from vanidl.viewer.lanes import IO
-from vanidl.viewer.payload import packed_bins, slices
+from vanidl.viewer.payload import pack_bins, slices
 
 Int64Array = NDArray[np.int64]
 
@@ -62,7 +61,7 @@ def answer(store: Store, window: Window) -> dict[str, Any]:
         "high": window.high,
         "whole": sorted(whole),
         "windows": [],
-        "bins": packed_bins(amounts, window.width, fast=True),
+        "bins": pack_bins(amounts, window.width, fast=True),
         "processes": {str(p): store.processes[p] for p in used if 0 <= p < len(store.processes)},
     }
 

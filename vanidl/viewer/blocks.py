@@ -1,4 +1,8 @@
-"""Slices of lanes, block by block: spans and operations in one form, laid into rows."""
+"""Slices of lanes, block by block: spans and operations in one form, laid into rows.
+
+Where slices are too many, what is shown is how much of each bin of time was busy, by fate
+(`BusyBins`).
+"""
 
 from __future__ import annotations
 
@@ -9,11 +13,12 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.breakdown.overlap import NEVER_OBSERVED, RankFates
+from vanidl.breakdown.overlap import NEVER_OBSERVED, Fate, RankFates, busy_by_fate
+from vanidl.model import intervals
+from vanidl.model.intervals import Intervals
 from vanidl.model.selection import SelectedParts
 from vanidl.model.trace import WRITE, SpanKind, Spans, Trace
-from vanidl.viewer.lanes import IO, SPAN_LANES, Lanes
-from vanidl.viewer.rows import FlatLanes
+from vanidl.viewer.lanes import IO, SPAN_LANES, FlatLanes, Lanes
 
 Int64Array = NDArray[np.int64]
 
@@ -157,3 +162,41 @@ def fates_of(lanes: Lanes, lane: int, fates: Mapping[int, RankFates]) -> RankFat
     """What cuts the slices of a lane: spans have one fate, as if never observed."""
     found = lanes.lanes[lane]
     return fates.get(found.rank, NEVER_OBSERVED) if found.kind == IO else NEVER_OBSERVED
+
+
+def equal_edges(low_ns: int, high_ns: int, count: int) -> Int64Array:
+    """Bounds of bins that differ by at most a nanosecond, shape (count + 1,)."""
+    index = np.arange(count + 1, dtype=np.int64)
+    whole, rest = divmod(high_ns - low_ns, count)
+    edges: Int64Array = low_ns + index * whole + index * rest // count
+    return edges
+
+
+@dataclass(frozen=True)
+class BusyBins:
+    """Busy nanoseconds of rows in bins: exact, operations side by side in a row count once."""
+
+    edges: Int64Array
+    amounts: dict[tuple[int, int, int], Int64Array]  # (lane, row, fate) -> (bins,)
+
+    def add(self, block: Block, fates: RankFates) -> None:
+        """Counts the slices of a block; those of a row follow the ones that came before."""
+        rows = np.unique(block.row).tolist()
+        for row in rows:
+            of_row: NDArray[np.bool_] | slice = block.row == row if len(rows) > 1 else slice(None)
+            for fate, busy in _divide_by_fate(block.start[of_row], block.end[of_row], fates):
+                amount = intervals.covered_between(busy, self.edges)
+                key = (block.lane, row, int(fate))
+                self.amounts[key] = self.amounts[key] + amount if key in self.amounts else amount
+
+
+def _divide_by_fate(
+    start: Int64Array, end: Int64Array, fates: RankFates
+) -> Iterator[tuple[Fate, Intervals]]:
+    """The busy time of some slices by what became of it; what is empty is left out."""
+    if len(fates.fate) == 1 and (start[1:] >= end[:-1]).all():
+        # Apart already, as in most rows: slices of no length among them cover nothing.
+        if (end > start).any():
+            yield Fate(fates.fate[0]), Intervals(start, end)
+        return
+    yield from busy_by_fate(intervals.union(start, end), fates).items()

@@ -1,4 +1,8 @@
-"""What a page holds of a run's slices: all of them, or levels and the windows that matter."""
+"""What a page holds of a run's slices: all of them, or levels and the windows that matter.
+
+Among these are the steps that are worth a look first: those that waited longest for input
+(`find_worst_steps`).
+"""
 
 from __future__ import annotations
 
@@ -11,17 +15,16 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from vanidl.analyses.steps import Steps
 from vanidl.analyses.timeline import Timeline
 from vanidl.breakdown.overlap import RankFates
 from vanidl.figures.downsample import spread_out
 from vanidl.model.selection import select
 from vanidl.model.trace import SpanKind, Trace
-from vanidl.parallel.batches import batches
+from vanidl.parallel.threads import batches
 from vanidl.run import Run
-from vanidl.viewer.bins import BusyBins, equal_edges
-from vanidl.viewer.blocks import Block, blocks, fates_of, io_processes
+from vanidl.viewer.blocks import Block, BusyBins, blocks, equal_edges, fates_of, io_processes
 from vanidl.viewer.lanes import SPAN_LANES, Lanes, lanes_of
-from vanidl.viewer.worst import WorstStep, worst_steps
 
 Int64Array = NDArray[np.int64]
 
@@ -134,7 +137,7 @@ class _Gathered:
         windows, parts = chosen.fitting(most, _windows(trace, run, most))
         return Content(
             trace, self.lanes, *self.bounds_ns, dict(chosen.total), (*chosen.whole, *parts),
-            windows, self.whole, chosen.bins, self.ranks_cut, worst_steps(run.steps),
+            windows, self.whole, chosen.bins, self.ranks_cut, find_worst_steps(run.steps),
             dict(run.breakdown.fates),
         )  # fmt: skip
 
@@ -293,7 +296,7 @@ def _windows(trace: Trace, run: Run, most: int) -> list[tuple[int, int]]:
     """Times of which every slice should be held, the most wanted first."""
     since, io = trace.job.start_ns, run.timeline
     found = []
-    for step in worst_steps(run.steps, _MOST_WINDOWS):
+    for step in find_worst_steps(run.steps, _MOST_WINDOWS):
         margin = _MARGIN * (step.end_s - step.start_s)
         times = (step.start_s - margin, step.end_s + margin)
         low, high = (since + round(at * 1e9) for at in times)
@@ -305,3 +308,39 @@ def _windows(trace: Trace, run: Run, most: int) -> list[tuple[int, int]]:
     bounds = list(pairwise(edges.tolist()))
     busiest = np.argsort(-counts, kind="stable")[:_MOST_WINDOWS].tolist()
     return [bounds[i] for i in busiest if 0 < counts[i] <= most]
+
+
+MOST = 12
+
+
+@dataclass(frozen=True, slots=True)
+class WorstStep:
+    """A step, of the rank that it was worst on; times in seconds since the start of the job."""
+
+    rank: int  # position in Trace.ranks
+    step: int
+    start_s: float
+    end_s: float
+    wait_s: float | None  # None where input waits were not recorded
+
+
+def find_worst_steps(steps: Steps | None, most: int = MOST) -> tuple[WorstStep, ...]:
+    """The worst first: by input wait, by duration where waits were not recorded."""
+    if steps is None or steps.table.undated_s is not None:
+        return ()
+    table = steps.table
+    waits = table.input_wait_s
+    badness = table.duration_s if np.isnan(waits).any() else waits
+    order = np.lexsort((table.start_s, table.rank, -table.duration_s, -badness))
+    _, first = np.unique(table.step[order], return_index=True)
+    rows = order[np.sort(first)[:most]]
+    return tuple(
+        WorstStep(
+            int(table.rank[i]),
+            int(table.step[i]),
+            float(table.start_s[i]),
+            float(table.end_s[i]),
+            None if np.isnan(waits[i]) else float(waits[i]),
+        )
+        for i in rows.tolist()
+    )

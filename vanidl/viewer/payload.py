@@ -1,9 +1,18 @@
-"""Slices, bins, names and arrows as the page reads them (`templates/viewer-data.js`)."""
+"""Slices, bins, names and arrows as the page reads them (`templates/viewer-data.js`).
+
+Columns of whole numbers are sent in few bytes, exact and quick to read: a column is laid out byte
+by byte, the lowest byte of every value, then the next. So bytes that hardly differ lie together,
+which deflate makes small (`pack_columns`).
+"""
 
 from __future__ import annotations
 
+import base64
+import json
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +27,6 @@ from vanidl.model.trace import Trace
 from vanidl.viewer.blocks import Block, cut, fates_of, joined_blocks
 from vanidl.viewer.content import Content, Room, Slices
 from vanidl.viewer.lanes import Lanes
-from vanidl.viewer.pack import Spec, packed_columns, packed_texts
 
 Int64Array = NDArray[np.int64]
 
@@ -58,8 +66,8 @@ def payload(content: Content, io: JobTimeline | None) -> Spec:
             {"label": elided(lane.label, limit=60), "kind": lane.kind, "rank": lane.rank}
             for lane in lanes.lanes
         ],
-        "ranks": {str(r): _rank_label(trace, r) for r in {lane.rank for lane in lanes.lanes}},
-        "processes": _process_labels(trace, content.held),
+        "ranks": {str(r): _label_rank(trace, r) for r in {lane.rank for lane in lanes.lanes}},
+        "processes": _label_processes(trace, content.held),
         "total": content.total_count,
         "held": content.held_count,
         "whole": sorted(content.whole),
@@ -72,9 +80,9 @@ def payload(content: Content, io: JobTimeline | None) -> Spec:
         "byFate": bool(content.fates),
         "palette": PALETTE,
         **slices(content.held, Labels.of(content)),
-        "bins": packed_bins(content.bins.amounts, len(content.bins.edges) - 1),
-        "arrows": _arrows(trace, lanes) if content.total_count <= _MOST_MAPPED else None,
-        "bandwidth": None if io is None else _bandwidth(io),
+        "bins": pack_bins(content.bins.amounts, len(content.bins.edges) - 1),
+        "arrows": _pack_arrows(trace, lanes) if content.total_count <= _MOST_MAPPED else None,
+        "bandwidth": None if io is None else _pack_bandwidth(io),
     }
 
 
@@ -99,28 +107,30 @@ class Labels:
 def slices(held: Sequence[Block], known: Labels, *, fast: bool = False) -> Spec:
     """Pieces and what they belong to, track by track, and the names in them."""
     tracks, pieces, entries = [], [], []
-    for (lane, row), block in _by_track(held).items():
+    for (lane, row), block in _group_by_track(held).items():
         found = cut(block, fates_of(known.lanes, lane, known.fates))
         code = found.fate + np.where(found.first, 0, CONTINUED).astype(np.uint8)
         pieces.append((found.start - known.since_ns, found.end - found.start, code))
         entries.append(block)
         tracks.append([lane, row, len(found), len(block)])
-    joined = [_joined(column) for column in zip(*pieces, strict=True)] or [_joined(())] * 3
+    joined = [_join_columns(column) for column in zip(*pieces, strict=True)] or [
+        _join_columns(())
+    ] * 3
     columns = dict(zip(("start", "length", "code"), joined, strict=True))
-    names, coded = _names(entries, known)
-    kept = {name: _joined([getattr(b, name) for b in entries]) for name in _KEPT}
+    names, coded = _collect_names(entries, known)
+    kept = {name: _join_columns([getattr(b, name) for b in entries]) for name in _KEPT}
     return {
         "tracks": tracks,
-        "pieces": packed_columns(columns, deltas=_DELTAS, fast=fast),
-        "entries": packed_columns(kept | {"name": coded}, deltas=_DELTAS, fast=fast),
-        "names": packed_texts(names, fast=fast),
+        "pieces": pack_columns(columns, deltas=_DELTAS, fast=fast),
+        "entries": pack_columns(kept | {"name": coded}, deltas=_DELTAS, fast=fast),
+        "names": pack_texts(names, fast=fast),
     }
 
 
 _KEPT = ("offset", "nbytes", "thread", "process", "write")
 
 
-def _by_track(held: Sequence[Block]) -> dict[tuple[int, int], Block]:
+def _group_by_track(held: Sequence[Block]) -> dict[tuple[int, int], Block]:
     """(lane, row) -> its slices in order of start."""
     by_lane: dict[int, list[Block]] = {}
     for block in held:
@@ -135,17 +145,17 @@ def _by_track(held: Sequence[Block]) -> dict[tuple[int, int], Block]:
     return found
 
 
-def _joined(columns: Sequence[NDArray[np.integer]]) -> Int64Array:
+def _join_columns(columns: Sequence[NDArray[np.integer]]) -> Int64Array:
     if not columns:
         return np.empty(0, np.int64)
     return np.concatenate([c.astype(np.int64) for c in columns])
 
 
-def _names(entries: Sequence[Block], known: Labels) -> tuple[list[str], Int64Array]:
+def _collect_names(entries: Sequence[Block], known: Labels) -> tuple[list[str], Int64Array]:
     """The names that are used most, and of each entry the number of its name, -1 for none."""
     files = len(known.paths)
     keys = [b.name.astype(np.int64) + np.where(b.process >= 0, 0, files) for b in entries]
-    used, place, counts = np.unique(_joined(keys), return_inverse=True, return_counts=True)
+    used, place, counts = np.unique(_join_columns(keys), return_inverse=True, return_counts=True)
     kept = np.sort(np.argsort(-counts, kind="stable")[:MOST_NAMES])
     number = np.full(len(used), -1, np.int64)
     number[kept] = np.arange(len(kept))
@@ -156,23 +166,23 @@ def _names(entries: Sequence[Block], known: Labels) -> tuple[list[str], Int64Arr
     return names, number[place.ravel()]
 
 
-def _rank_label(trace: Trace, rank: int) -> str:
+def _label_rank(trace: Trace, rank: int) -> str:
     return elided(trace.processes[trace.ranks[rank]].label, limit=60) if rank >= 0 else "no rank"
 
 
-def _process_labels(trace: Trace, held: Sequence[Block]) -> Spec:
-    used = np.unique(_joined([block.process for block in held])).tolist()
-    return {str(p): process_label(trace, p) for p in used if p >= 0}
+def _label_processes(trace: Trace, held: Sequence[Block]) -> Spec:
+    used = np.unique(_join_columns([block.process for block in held])).tolist()
+    return {str(p): label_process(trace, p) for p in used if p >= 0}
 
 
-def process_label(trace: Trace, process: int) -> str:
+def label_process(trace: Trace, process: int) -> str:
     """Where a process ran, as far as that is known."""
     found = trace.processes[process]
     where = f"{found.host}:{found.pid}" if found.host and found.pid is not None else found.label
     return elided(where, limit=60)
 
 
-def packed_bins(
+def pack_bins(
     amounts: Mapping[tuple[int, int, int], Int64Array], count: int, *, fast: bool = False
 ) -> Spec | None:
     """Busy ns by (lane, row, fate) in `count` bins; those that are not 0 with their numbers."""
@@ -184,20 +194,25 @@ def packed_bins(
         keys.append([lane, row, fate, len(at)])
         places.append(at)
         values.append(busy[at])
-    columns = {"place": _joined(places), "busy": _joined(values)}
+    columns = {"place": _join_columns(places), "busy": _join_columns(values)}
     return {
         "count": count,
         "series": keys,
-        **packed_columns(columns, deltas=("place",), fast=fast),
+        **pack_columns(columns, deltas=("place",), fast=fast),
     }
 
 
-def _arrows(trace: Trace, lanes: Lanes) -> Spec | None:
+def _pack_arrows(trace: Trace, lanes: Lanes) -> Spec | None:
     """From the last read of a batch, in a worker, to the end of the wait that took it."""
     rows = [
-        (lanes.of_process[w], read, lanes.of_spans[trace_rank(trace, each.trainer), "waits"], taken)
+        (
+            lanes.of_process[w],
+            read,
+            lanes.of_spans[find_trace_rank(trace, each.trainer), "waits"],
+            taken,
+        )
         for each in deliveries(trace)
-        if (trace_rank(trace, each.trainer), "waits") in lanes.of_spans
+        if (find_trace_rank(trace, each.trainer), "waits") in lanes.of_spans
         for w, read, taken in zip(
             each.worker.tolist(), each.read_ns.tolist(), each.taken_ns.tolist(), strict=True
         )
@@ -208,18 +223,18 @@ def _arrows(trace: Trace, lanes: Lanes) -> Spec | None:
     lane, read, to_lane, taken = np.array(rows, np.int64).T
     since = trace.job.start_ns
     columns = {"lane": lane, "read": read - since, "to": to_lane, "taken": taken - since}
-    return packed_columns(columns, deltas=("read", "taken"))
+    return pack_columns(columns, deltas=("read", "taken"))
 
 
-def trace_rank(trace: Trace, process: int) -> int:
+def find_trace_rank(trace: Trace, process: int) -> int:
     """The position in Trace.ranks that a process counts for."""
     return int(trace.family[process])
 
 
-def _bandwidth(io: JobTimeline) -> Spec:
+def _pack_bandwidth(io: JobTimeline) -> Spec:
     """Bytes of the whole job in equal bins, exact."""
     bounds = [round(float(at) * 1e9) for at in (io.edges_s[0], io.edges_s[-1])]
-    columns = packed_columns({"read": io.bytes_read, "written": io.bytes_written})
+    columns = pack_columns({"read": io.bytes_read, "written": io.bytes_written})
     return {"low": bounds[0], "high": bounds[1], **columns}
 
 
@@ -257,3 +272,43 @@ PALETTE: Spec = {
     "paper": palette.PAPER,
 }
 """Light colours by what they mean, in the order of `Fate`; dark ones are `palette.DARK`."""
+
+
+Spec = dict[str, Any]
+
+_SMALL = 6
+_FAST = 1
+
+
+def pack_columns(
+    columns: Mapping[str, NDArray[np.integer]], *, deltas: Sequence[str] = (), fast: bool = False
+) -> Spec:
+    """The columns as JSON: how to read each, and all bytes, deflated, in base64.
+
+    Columns in `deltas` are stored as differences of neighbours. Values below zero are stored
+    zigzag: 0, -1, 1, -2 as 0, 1, 2, 3.
+    """
+    about, blob = [], []
+    for name, values in columns.items():
+        whole = np.ascontiguousarray(values, np.int64)
+        stored = np.diff(whole, prepend=np.int64(0)) if name in deltas else whole
+        signed = bool(len(stored)) and bool((stored < 0).any())
+        bits = _zigzag(stored) if signed else stored.view(np.uint64)
+        width = max(1, -(-int(bits.max(initial=0)).bit_length() // 8))
+        planes = bits.astype("<u8").view(np.uint8).reshape(-1, 8)[:, :width].T
+        blob.append(np.ascontiguousarray(planes).tobytes())
+        about.append([name, len(whole), width, int(signed), int(name in deltas)])
+    return {"columns": about, "data": _deflate(b"".join(blob), fast=fast)}
+
+
+def pack_texts(texts: Sequence[str], *, fast: bool = False) -> str:
+    """A list of texts, as JSON, deflated, in base64."""
+    return _deflate(json.dumps(texts, ensure_ascii=True).encode(), fast=fast)
+
+
+def _zigzag(values: Int64Array) -> NDArray[np.uint64]:
+    return ((values << 1) ^ (values >> 63)).view(np.uint64)
+
+
+def _deflate(raw: bytes, *, fast: bool) -> str:
+    return base64.b64encode(zlib.compress(raw, _FAST if fast else _SMALL)).decode("ascii")

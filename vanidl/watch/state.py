@@ -8,7 +8,7 @@ from vanidl.advice.input_waits import BOUND_SHARE
 from vanidl.formatting.units import count, percent, plural, seconds
 from vanidl.model.ending import Ending
 from vanidl.watch.condition import STARTING, Condition, State
-from vanidl.watch.memory import MemoryState
+from vanidl.watch.resources import MemoryState
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,12 +123,12 @@ class RunState:
     @property
     def now_steps_per_s(self) -> float | None:
         """Of one rank on average, in the last seconds."""
-        return _mean([rank.now_steps_per_s for rank in self.ranks])
+        return _average_known([rank.now_steps_per_s for rank in self.ranks])
 
     @property
     def now_wait_share(self) -> float | None:
         """Mean over ranks, in the last seconds."""
-        return _mean([rank.now_wait_share for rank in self.ranks])
+        return _average_known([rank.now_wait_share for rank in self.ranks])
 
     @property
     def slowest_rank(self) -> RankState | None:
@@ -142,12 +142,12 @@ class RunState:
         return max(self.workers, key=lambda worker: worker.batch_s, default=None)
 
 
-def _mean(values: list[float | None]) -> float | None:
+def _average_known(values: list[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     return sum(known) / len(known) if known else None
 
 
-def waited(state: RunState) -> str:
+def describe_wait(state: RunState) -> str:
     """The sentence of the report's headline: what training waited, averaged over ranks."""
     ranks = len(state.ranks)
     if not ranks:
@@ -159,7 +159,7 @@ def waited(state: RunState) -> str:
     return f"Training waited {times} ({percent(state.wait_share)}) for input{average}."
 
 
-def verdict(state: RunState) -> str:
+def give_verdict(state: RunState) -> str:
     """Whether input holds training up, as far as was recorded; "" where that is not known."""
     share = state.wait_share
     if share is None or not state.ranks or not any(rank.loaders for rank in state.ranks):
@@ -170,7 +170,7 @@ def verdict(state: RunState) -> str:
     return f"Input holds training up{ended}: {percent(share)} of the time."
 
 
-def steps_words(state: RunState) -> str:
+def describe_steps(state: RunState) -> str:
     """`400 steps per rank`, `398 to 400 steps per rank`."""
     if not state.ranks:
         return "no steps"

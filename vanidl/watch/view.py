@@ -16,8 +16,15 @@ from vanidl.formatting.units import (
     steps_per_second,
     text,
 )
-from vanidl.watch.memory import MemoryState
-from vanidl.watch.state import RankState, ReadState, RunState, steps_words, verdict, waited
+from vanidl.watch.resources import MemoryState
+from vanidl.watch.state import (
+    RankState,
+    ReadState,
+    RunState,
+    describe_steps,
+    describe_wait,
+    give_verdict,
+)
 
 WIDTH = 80
 _MOST_RANKS = 8
@@ -77,7 +84,10 @@ def line(state: RunState, elapsed_s: float, width: int = WIDTH) -> str:
 def final(state: RunState) -> list[str]:
     """What there is to say once the run has ended: as `vanidl summary` has it."""
     rate = f", {steps_per_second(state.steps_per_s)}" if state.steps_per_s else ""
-    found = [waited(state), f"{_capital(steps_words(state))}{rate}. {verdict(state)}".rstrip()]
+    found = [
+        describe_wait(state),
+        f"{_capital(describe_steps(state))}{rate}. {give_verdict(state)}".rstrip(),
+    ]
     if not state.is_exact:
         found.append("These are approximate: more calls lay within one another than is held.")
     return [*found, *state.problems]
@@ -107,10 +117,10 @@ def _head(state: RunState) -> Iterator[Line]:
     yield f"{state.name}: {says(state)}{behind}", "bold red" if bad else "bold"
     rate = steps_per_second(_now_rate(state))
     share, so_far = percent(_now_share(state)), percent(state.wait_share)
-    yield f"steps       {rate}{'' if done else ' now'}, {steps_words(state)}", ""
+    yield f"steps       {rate}{'' if done else ' now'}, {describe_steps(state)}", ""
     waits = f"{so_far} of the time" if done else f"{share} now, {so_far} so far"
-    yield f"input wait  {waits}", "red" if verdict(state).startswith("Input holds") else ""
-    if said := verdict(state):
+    yield f"input wait  {waits}", "red" if give_verdict(state).startswith("Input holds") else ""
+    if said := give_verdict(state):
         yield f"            {said}", "bold green" if said.startswith("Input keeps") else "bold red"
 
 

@@ -11,7 +11,6 @@ from vanidl.analyses.timeline import Timeline
 from vanidl.compare import Comparison, Sample, Side
 from vanidl.compare.figures.sides import first_read, named, shown_runs
 from vanidl.figures import palette
-from vanidl.figures.areas import area, boxes
 from vanidl.figures.downsample import folded, n_of_m, rates, rounded
 from vanidl.figures.figure import Figure, Spec
 from vanidl.formatting.units import byte_scale, seconds
@@ -176,7 +175,7 @@ def _io(io: Timeline, divisor: int) -> list[Spec]:
     edges, speed = _speeds(io)
     start, width = float(edges[0]), float(edges[1] - edges[0])
     areas = [
-        area(name, colour, start, width, [*rounded(values / divisor), 0])
+        _draw_area(name, colour, start, width, [*rounded(values / divisor), 0])
         for name, colour, values in (
             ("reads", palette.READ, speed[0]),
             ("writes", palette.WRITE, speed[1]),
@@ -193,8 +192,47 @@ def _steps(table: StepTable) -> tuple[list[Spec], str]:
     lane = np.zeros(len(kept))
     waits = np.nan_to_num(table.input_wait_s[kept])
     traces = [
-        boxes("steps", palette.STEP, (lane, start, 0.97 * length)),
-        boxes("input waits", palette.IN_WAIT, (lane, start, np.minimum(waits, length))),
+        _draw_boxes("steps", palette.STEP, (lane, start, 0.97 * length)),
+        _draw_boxes("input waits", palette.IN_WAIT, (lane, start, np.minimum(waits, length))),
     ]
     known = not np.isnan(table.input_wait_s[kept]).all()
     return (traces if known else traces[:1]), n_of_m(len(kept), len(mine), "steps")
+
+
+def _draw_area(name: str, colour: str, x0: float, dx: float, y: list[float | int | None]) -> Spec:
+    """A filled step line; each of the points, `dx` apart from `x0` on, holds until the next."""
+    return {
+        "type": "scatter",
+        "mode": "lines",
+        "name": name,
+        "x0": x0,
+        "dx": dx,
+        "y": y,
+        "line": {"shape": "hv", "width": 1, "color": colour},
+        "fill": "tozeroy",
+        "hovertemplate": "at %{x:.4g} s: %{y:.3g} %{yaxis.title.text}<extra>" + name + "</extra>",
+    }
+
+
+Spans = tuple[np.ndarray, np.ndarray, np.ndarray]
+"""Lane, start in seconds and length in seconds."""
+
+
+def _draw_boxes(name: str, colour: str, spans: Spans) -> Spec:
+    """One outline around all boxes: thin ones blend instead of growing to a whole pixel."""
+    lane, start, length = spans
+    gap = np.full(len(lane), np.nan)
+    x = np.stack([start, start + length, start + length, start, gap], axis=1)
+    y = np.stack([lane - 0.4, lane - 0.4, lane + 0.4, lane + 0.4, gap], axis=1)
+    return {
+        "type": "scatter",
+        "mode": "lines",
+        "name": name,
+        "x": [None if np.isnan(v) else v for v in np.round(x, 5).ravel().tolist()],
+        "y": rounded(y.ravel()),
+        "yaxis": "y2",
+        "line": {"width": 0, "simplify": False, "color": colour},
+        "fill": "toself",
+        "fillcolor": colour,
+        "hoverinfo": "skip",
+    }

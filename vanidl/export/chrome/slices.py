@@ -26,7 +26,7 @@ from vanidl.export.chrome.tracks import (
 )
 from vanidl.frames import storable
 from vanidl.model.trace import Part, SpanKind, Spans, Trace
-from vanidl.viewer.rows import FlatLanes
+from vanidl.viewer.lanes import FlatLanes
 
 Int64Array = NDArray[np.int64]
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from vanidl.formatting.units import range_words
 from vanidl.model.trace import ClockReason
-from vanidl.parallel.batches import batches
+from vanidl.parallel.threads import batches
 from vanidl.readers.records import CounterFile, TracerLog
 
 Int64Array = NDArray[np.int64]

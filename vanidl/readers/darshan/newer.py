@@ -7,14 +7,13 @@ when it ends stays unread, and is said.
 from __future__ import annotations
 
 import pickle
-import subprocess
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from importlib.util import find_spec
 from tempfile import NamedTemporaryFile
 
-from vanidl.parallel import children, interpreter
+from vanidl.parallel import children
 from vanidl.readers.darshan.counter_checks import LAYERS, Table, disjoint, layer_records
 from vanidl.readers.records import CounterFile, TracerLog
 
@@ -60,9 +59,8 @@ def read_by_pydarshan(wanted: Mapping[str, Sequence[str]]) -> dict[str, Found]:
     # Where the child died while it wrote, or there is no room, the rest is not there.
     with suppress(OSError, EOFError, pickle.UnpicklingError), NamedTemporaryFile() as answers:
         request = pickle.dumps((logs, answers.name, _MEMORY_BYTES))
-        child = interpreter.command(f"exec({_CHILD!r})"), request, _START_S + _LOG_S * len(logs)
-        with suppress(subprocess.TimeoutExpired):
-            children.current().run(*child, interpreter.environment())
+        seconds = _START_S + _LOG_S * len(logs)
+        children.current().run(f"exec({_CHILD!r})", request, seconds)
         while True:
             found |= [pickle.load(answers)]
     return found

@@ -28,10 +28,8 @@ from vanidl.record.alive import Recorder, read_recorder
 from vanidl.record.free_space import STOP
 from vanidl.record.life import Life, anyone_lives, look_at
 from vanidl.record.steps import FOLDER
-from vanidl.watch.activity import activity_of
-from vanidl.watch.condition import STALL_S, Condition, State, condition_of
-from vanidl.watch.memory import LiveMemory
-from vanidl.watch.processes import ProcessReads
+from vanidl.watch.condition import STALL_S, Condition, State, judge_activity, judge_condition
+from vanidl.watch.resources import LiveMemory, ProcessReads
 from vanidl.watch.state import RankState, ReadState, RunState, Waited, WorkerState
 
 RECENT_S = 10.0
@@ -177,7 +175,7 @@ class WatchedRun:
 
     def _condition(self, at_ns: int) -> Condition:
         """What the run does, and for how long."""
-        lives, found = {}, []
+        lives, activities = {}, []
         for name, file in self._files.items():
             journal = file.journal
             if journal is None or not journal.process:
@@ -194,10 +192,10 @@ class WatchedRun:
             if journal.has_stopped and life is None:
                 continue  # elsewhere, and nothing more will come
             if journal.totals.steps or journal.totals.by_loader:
-                label = _label(journal)
-                found.append(activity_of(label, journal, life, at_ns, file.news_ns))
+                label = _label_process(journal)
+                activities.append(judge_activity(label, journal, life, at_ns, file.news_ns))
         why = self._why_dead(at_ns, list(lives.values()))
-        condition = Condition(State.DEAD, why=why) if why else condition_of(found)
+        condition = Condition(State.DEAD, why=why) if why else judge_condition(activities)
         if condition.state is not State.STARTING:
             self._trained_ns = at_ns
         elif self._trained_ns and at_ns - self._trained_ns < STALL_S * 1e9:
@@ -213,8 +211,8 @@ class WatchedRun:
         recorder, pid = self._recorder, process.get("pid")
         if recorder is None or process.get("host") != recorder.host or type(pid) is not int:
             return None
-        found = recorder.lives.get(pid)
-        return found and found.aged(self._said[1])
+        life = recorder.lives.get(pid)
+        return life and life.aged(self._said[1])
 
     def _why_dead(self, at_ns: int, lives: Sequence[Life | None]) -> str:
         """Why the run is taken for dead, "" where it is not.
@@ -268,12 +266,12 @@ class WatchedRun:
     def _problems(self) -> Iterator[str]:
         if (self.folder / FOLDER / STOP).exists():
             yield "recording was stopped, as the disk of RUN is about to be full"
-        found = [file.problem for file in self._files.values() if file.problem]
-        yield from found[:_MOST_PROBLEMS]
+        problems = [file.problem for file in self._files.values() if file.problem]
+        yield from problems[:_MOST_PROBLEMS]
 
     def _ranks(self, now_ns: int, at_ns: int, *, ended: bool) -> Iterator[RankState]:
         rows = [file for file in self._files.values() if file.journal and file.journal.process]
-        for file in sorted(rows, key=lambda file: _order(file.journal)):
+        for file in sorted(rows, key=lambda file: _sort_key(file.journal)):
             journal = file.journal
             if journal is None or not (journal.totals.steps or journal.totals.by_loader):
                 continue
@@ -282,7 +280,7 @@ class WatchedRun:
             now = None if ended else file.recent.per_s()
             loaders = sorted(totals.by_loader.items())[:_MOST_LOADERS]
             yield RankState(
-                label=_label(journal),
+                label=_label_process(journal),
                 steps=totals.steps,
                 steps_s=totals.step_ns / 1e9,
                 wait_s=totals.wait_ns / 1e9,
@@ -300,7 +298,7 @@ class WatchedRun:
             if journal and journal.process and journal.fetched.batches:
                 trains = journal.totals.steps or journal.totals.by_loader
                 pid = journal.process.get("pid")
-                label = f"{_label(journal)} itself" if trains else f"worker {pid}"
+                label = f"{_label_process(journal)} itself" if trains else f"worker {pid}"
                 fetched = journal.fetched
                 yield WorkerState(elided(label), fetched.batches, fetched.ns / 1e9)
 
@@ -317,13 +315,13 @@ class WatchedRun:
             yield ReadState(source, nbytes, per_s[0] if per_s else None)
 
 
-def _order(journal: LiveJournal | None) -> tuple[int, str]:
+def _sort_key(journal: LiveJournal | None) -> tuple[int, str]:
     process = (journal.process if journal else None) or {}
     rank = process.get("rank")
     return (rank if type(rank) is int else -1), journal.path.name if journal else ""
 
 
-def _label(journal: LiveJournal) -> str:
+def _label_process(journal: LiveJournal) -> str:
     process = journal.process or {}
     rank, pid = process.get("rank"), process.get("pid")
     return f"rank {rank}" if type(rank) is int else elided(f"process {pid}")
