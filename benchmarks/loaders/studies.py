@@ -83,7 +83,7 @@ def shuffled(answer: Answer) -> float:
 
 
 def hidden(answer: Answer) -> float:
-    """Share of the I/O in the steps that ran while training did not wait."""
+    """Share of the I/O in steps that overlapped with training."""
     return float(answer["overlap"]["hidden_fraction"])
 
 

@@ -42,7 +42,7 @@ from .storage import (
 THREADS = 8
 """Reads under way at once."""
 AGAIN = 4
-"""Samples that are asked for twice, to see whether the data set draws at random."""
+"""Samples that are read twice, to see whether the data set is random."""
 WINDOW_NBYTES = 64 << 20
 """Of samples that are read together."""
 
@@ -60,7 +60,7 @@ class Source(Protocol):
         """Says which samples these are, in one line: the same on every rank."""
 
     def fingerprint(self) -> str | None:
-        """Another one where the data set is another, or was made anew; None: not known."""
+        """Differs if the data set is another one, or was recreated; None: not known."""
 
     def read(self, ids: Sequence[int], counts: Counts) -> Generator[Bytes, None, None]:
         """The messages of some samples, read again, in any order; loads and requests are counted.
@@ -73,11 +73,11 @@ class Source(Protocol):
         """The sample that a message holds; none of it lies in the message's memory."""
 
     def version(self, sample: int) -> int:
-        """As in the messages that `read` gives: another one where the sample was replaced."""
+        """As in the messages from `read`; it changes when the sample is replaced."""
 
 
 class ArraySource:
-    """Samples in HDF5 files: their bytes are those of the arrays, one behind the other."""
+    """Samples in HDF5 files: the bytes of their arrays, one after the other."""
 
     def __init__(self, samples: SampleSet) -> None:
         self._samples = samples
@@ -218,7 +218,7 @@ class Items:
     Only ranks of the same job exchange them, and only they read what they stored.
 
     Args:
-        dataset: It returns the same for an id each time, as that is what is trained on for good.
+        dataset: It must return the same item for an id each time: that item is kept.
         fingerprint: Of it, where the user knows what tells it from others; None: as its files are.
 
     Raises:
@@ -230,10 +230,9 @@ class Items:
         transform = _find_transform(dataset, 4)
         if transform is not None:
             raise UsageError(
-                "expected a data set that returns its samples as they are stored, found one with "
-                f"the transform {type(transform).__name__}, whose result would be kept and "
-                "exchanged for good: give the transform to PartialLocalDataset(transform=...), "
-                "and none to the data set"
+                "expected a data set that returns its samples untransformed, found one with the "
+                f"transform {type(transform).__name__}, whose result would be kept and exchanged "
+                "from then on: pass the transform to PartialLocalDataset(transform=...) instead"
             )
 
     def __len__(self) -> int:
@@ -254,10 +253,10 @@ class Items:
             raise InputError(f"expected files of the data set, found: {error}") from error
 
     def read(self, ids: Sequence[int], counts: Counts) -> Generator[Bytes, None, None]:
-        """Messages, one by one: nobody knows whether the data set allows threads.
+        """Messages, one by one: the data set may not be thread-safe.
 
         Raises:
-            UsageError: One of the first samples is another one when it is asked for again.
+            UsageError: One of the first samples differs when it is read again.
         """
         for sample in ids:
             item = self._dataset[sample]
@@ -274,8 +273,8 @@ class Items:
         if list(encode_item(item)) != list(encode_item(self._dataset[sample])):
             raise UsageError(
                 f"expected sample {sample} to be the same each time, found two that differ: the "
-                "data set draws at random, and what it drew first would be kept and exchanged for "
-                "good; give what draws to PartialLocalDataset(transform=...)"
+                "data set is random, and its first result would be kept and exchanged for good; "
+                "pass what is random to PartialLocalDataset(transform=...)"
             )
 
     def decode(self, message: Bytes) -> Item:

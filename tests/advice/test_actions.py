@@ -87,7 +87,7 @@ def test_python_to_copy_is_python():
 
 def test_loader_commands_are_understood_by_the_loaders():
     pytest.importorskip("torch")
-    from vanidl_loaders.cli import _parser as loaders_parser
+    from vanidl_loaders.cli import _make_parser as loaders_parser
 
     commands = [r.code for r in remedies() if "vanidl_loaders" in r.code]
     assert {c.split("--loader ")[1].split()[0] for c in commands} >= {

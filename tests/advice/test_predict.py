@@ -254,7 +254,7 @@ LOADERS = {"kept": "scheduled", "exchanged": "pls", "divided": "spatial", "decod
 def test_a_row_names_the_loader_that_makes_the_change_and_its_command(recipe):
     """In JSON, text and page, as the loaders' own command line understands it."""
     pytest.importorskip("torch")
-    from vanidl_loaders.cli import _parser as loaders_parser
+    from vanidl_loaders.cli import _make_parser as loaders_parser
 
     trace = trace_of(recipe)
     run = analysed(trace)

@@ -88,7 +88,7 @@ def test_what_was_traced_is_said_of_its_layer_where_another_holds_bytes(stdio_by
     run = made.changed(summary=replace(summary, layers=layers)).run
     screen = first_screen(run)
     traced = [link.text for link in screen.trust if "traced" in link.text]
-    assert [part.name for part in screen.bar.parts] == ["other I/O", "or more I/O"]
+    assert [part.name for part in screen.bar.parts] == ["other I/O", "possibly I/O"]
     assert run.headline.startswith("Storage took")
     share = stdio_bytes / (posix.bytes_read + posix.bytes_written + stdio_bytes)
     if share > 0.01:

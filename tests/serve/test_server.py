@@ -170,7 +170,7 @@ def test_the_command_serves_until_it_is_interrupted(tmp_path):
 
 def test_a_port_that_is_taken_is_one_clear_line(served, capsys, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(cache, "kept", lambda *_: (b"", None))
+    monkeypatch.setattr(cache, "open_kept", lambda *_: (b"", None))
     assert main(["view", str(RUN), "--port", str(urlsplit(served).port)]) == 1
     assert "cannot listen there" in capsys.readouterr().err
 

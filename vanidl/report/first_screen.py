@@ -29,11 +29,11 @@ _RUN_PARTS = (
     (WRITE, "writing", "Time in writes of the outermost layer of each file, syncs included."),
     (METADATA, "metadata calls", "Time in open, stat, close and the like."),
 )
-_OPEN = "or more I/O"
-_OPEN_MEANING = "What counters and traces leave open: it may have been storage, or not."
-_IN_STORAGE = "Time in calls of storage whose kind is not known for sure."
+_OPEN = "possibly I/O"
+_OPEN_MEANING = "Neither counters nor traces tell whether this time was storage."
+_IN_STORAGE = "Time in storage calls of unknown kind."
 _SHOWN = 1e-4  # of the run: shorter parts are left out
-_OTHER_TIME = "All other time of the run."
+_OTHER_TIME = "The rest of the run."
 _PROOF = {
     parts.COLLECTIVES: "#overlap",
     parts.COMPUTED: "#overlap",
@@ -64,7 +64,7 @@ _CLASS = {
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A text that opens its proof; `doubtful` where it limits the answer."""
+    """A text linked to its evidence; `doubtful` where it limits the answer."""
 
     text: str
     href: str
@@ -179,7 +179,7 @@ def _trust(run: Run) -> Iterator[Link]:
 
 
 def _operations(run: Run) -> Iterator[Link]:
-    """What was traced, of one layer by name: those beside it may not have been."""
+    """How much of one layer, by name, was traced; layers beside it may not have been."""
     layers = {layer.layer: layer for layer in run.coverage.layers}
     layer = layers.get(run.summary.layer)
     fraction = layer.traced_fraction if layer else None
@@ -190,7 +190,7 @@ def _operations(run: Run) -> Iterator[Link]:
     elif run.summary.source == "trace":
         yield Link(f"{count(run.summary.ops)} {which} traced", "#coverage")
     else:
-        yield Link("no single operation traced", "#coverage", doubtful=True)
+        yield Link("no individual operations traced", "#coverage", doubtful=True)
     if others:
         text = f"{percent(share)} of bytes through {' and '.join(others)}, not traced"
         yield Link(text, "#coverage", doubtful=True)
@@ -245,7 +245,7 @@ def _bar(run: Run) -> Bar | None:
 
 
 def _run_bar(run: Run) -> Bar | None:
-    """Without steps: how much of the run was storage, by kind of call, and what stays open."""
+    """Without steps: how much of the run was storage, by kind of call, and what is unknown."""
     account = run.breakdown
     column = account.columns.get(f"{RUN}/{STORAGE}")
     run_ns = float(account.window_ns)
@@ -278,7 +278,7 @@ def _run_bar(run: Run) -> Bar | None:
 
 
 def _marked(note: str, run: Run) -> str:
-    """With the share of operations that was traced, where not all were."""
+    """The note, with the share of operations that was traced if not all were."""
     share = traced_share(run.coverage, run.summary.layer)
     return f"{note}; {share}" if share else note
 
@@ -293,7 +293,7 @@ def _ghosts(diagnoses: Sequence[Diagnosis], ranks: int) -> tuple[Ghost, ...]:
 
 
 def _ceiling(found: Ceiling | None, mean_s: float) -> Iterator[Ghost]:
-    """The step with batches from memory: its share of the steps that were measured beside it."""
+    """The step with batches from memory, as a share of the steps measured beside it."""
     if found is not None and found.low > 0:
         share = 1 - found.cost
         amount = change(mean_s, share * mean_s)
@@ -316,7 +316,7 @@ def _action(diagnosis: Diagnosis) -> Action:
 
 
 def effect(diagnosis: Diagnosis) -> str:
-    """`423 to 169 ms a step, predicted`; "" where no gain can be named."""
+    """`423 to 169 ms per step, predicted`; "" where no gain is known."""
     if diagnosis.now_s is not None and diagnosis.step_s is not None:
         basis = "predicted" if diagnosis.basis == PREDICTED else "at best"
         return f"{change(diagnosis.now_s, diagnosis.step_s)} per step, {basis}"

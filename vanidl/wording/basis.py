@@ -1,4 +1,4 @@
-"""What counts as compute in a run, in words: the one place that names the bases of overlap."""
+"""What counts as compute in a run, in words: all names of the bases of overlap are here."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from vanidl.breakdown.overlap import by_loop
 _COMPUTE = {
     "device": "device kernels",
     "ops": "CPU operators",
-    "loop": "the loop while it did not wait for input",
-    "device+loop": "device kernels where profiled, else the loop while it did not wait for input",
-    "ops+loop": "CPU operators where profiled, else the loop while it did not wait for input",
+    "loop": "the training loop outside input waits",
+    "device+loop": "device kernels where profiled, else the training loop outside input waits",
+    "ops+loop": "CPU operators where profiled, else the training loop outside input waits",
 }
 
 
@@ -19,10 +19,10 @@ def compute_name(basis: str | None) -> str:
 
 
 def hidden_words(basis: str | None) -> str:
-    """How to say that I/O was hidden, without claiming more than the basis shows."""
-    return "ran while training did not wait" if by_loop(basis) else "was hidden behind compute"
+    """How to say that I/O was hidden, without claiming more than the basis supports."""
+    return "overlapped with training" if by_loop(basis) else "was hidden behind compute"
 
 
 def steps_name(basis: str | None) -> str:
-    """What the steps are called: those that a profiler saw are rarely all."""
+    """What the steps are called: a profiler rarely sees all of them."""
     return "steps" if by_loop(basis) else "profiled steps"
