@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
+import vanidl
 from tests.makers.accounts import account_of
+from tests.makers.pytorch_traces import event, kernel, steps, trace, write
 from tests.makers.results import EXAMPLES
 from vanidl.breakdown.account import MEAN, PHASE, STEP, WAIT, Breakdown, Column
-from vanidl.breakdown.causes import COMMUNICATION
+from vanidl.breakdown.causes import COMMUNICATION, DEVICE_IDLE, QUEUED
 from vanidl.breakdown.costs import WHOLE_PHASES, rank_costs
 from vanidl.formatting.units import seconds
 from vanidl.wording.costs import leading
@@ -94,3 +97,44 @@ def test_communication_that_nothing_covers_leads_where_it_is_most():
         }
         lead = leading(with_cells(account, **free))
         assert lead.sentence.startswith("Communication that no kernel covers") is leads
+
+
+@pytest.mark.parametrize(
+    ("queued", "why"),
+    [(None, "."), (0.49, "the host gave it no work in time."), (0.51, "had not begun.")],
+)
+def test_an_idle_device_says_whether_it_had_work(queued, why):
+    account = ACCOUNTS["one_rank"]
+    idle_ns = 2 * account.length_ns(WAIT)
+    cells = {f"step__{DEVICE_IDLE}": (0, idle_ns)}
+    if queued is not None:
+        cells[f"step__{DEVICE_IDLE}.{QUEUED}"] = (0, queued * idle_ns)
+    sentence = leading(with_cells(account, input_wait__=(0, 0), **cells)).sentence
+    assert sentence.startswith("The device was idle")
+    assert sentence.endswith(why)
+    assert (":" in sentence) is (queued == 0.49)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_idle_time_with_work_in_the_queue_is_what_a_look_at_each_moment_says(tmp_path, seed):
+    """Outside of input waits, in steps: no kernel runs, and one that has not begun was launched."""
+    chance = random.Random(seed)
+    events, begin = [], 1000
+    idle, handed = np.ones(1500, bool), np.zeros(1500, bool)
+    for i in range(12):
+        begin += chance.randrange(5, 22)
+        length, launch = chance.randrange(1, 30), begin - chance.randrange(0, 45)
+        own = {"args": {"correlation": i + 1}}
+        events += [kernel("gemm", begin, length, **own),
+                   event("cudaLaunchKernel", launch, 1, "cuda_runtime", **own)]  # fmt: skip
+        idle[begin : begin + length] = False
+        handed[launch:begin] = True
+    of_steps = np.zeros(1500, bool)
+    marked = steps(4, start_us=1000)  # of 100 us, with 40 us of waiting from 5 us on
+    for i in range(4):
+        of_steps[1000 + 100 * i : 1100 + 100 * i] = True
+        of_steps[1005 + 100 * i : 1045 + 100 * i] = False
+    path = write(tmp_path / "t.pt.trace.json", trace([*marked, *events]))
+    account = vanidl.open_run(path).breakdown
+    said = account.cell(f"{MEAN}/{STEP}/{DEVICE_IDLE}.{QUEUED}").high_ns * account.steps[0]
+    assert said == pytest.approx((idle & handed & of_steps).sum() * 1000, abs=4)

@@ -40,6 +40,7 @@ from vanidl.breakdown.causes import (
     EXCHANGE,
     FAULT,
     HOST_CPU,
+    IDLE_PARTS,
     INPUT_CPU,
     METADATA,
     OBJECT,
@@ -96,7 +97,10 @@ _SHORT_OF_CORES = 0.01  # of a window: from there on calls are longer for want o
 _ONE_AT_A_TIME = 1e-3  # sum and union of calls apart by less: they came one at a time
 _MOST_EPOCHS = 256  # that have cells of their own, each; of more only the run has
 _PARTS = (READ, WRITE, METADATA, SYNC, OBJECT, EXCHANGE)
-_OF = {STORAGE: (*_PARTS, FAULT), BLOCKED: BLOCKED_PARTS, WORKERS: WORKERS_PARTS}
+_OF: Mapping[str, Sequence[str]] = {
+    STORAGE: (*_PARTS, FAULT), BLOCKED: BLOCKED_PARTS, WORKERS: WORKERS_PARTS,
+    DEVICE_IDLE: tuple(IDLE_PARTS),
+}  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -70,6 +70,10 @@ STORAGE_PARTS: Mapping[str, str] = {
 BLOCKED_PARTS = ("lock", "network", "sleep", "child", "other")
 INPUT_CPU_PARTS = ("samples", "collate", "sampler")
 WORKERS_PARTS = ("start", "stop")
+QUEUED = "queued"
+IDLE_PARTS: Mapping[str, str] = {
+    QUEUED: "work had been handed to the device and had not begun; for the rest there was none"
+}
 
 PHASES = (
     "start_up", "compile", "training", "validation", "checkpoint", "load", "inference",

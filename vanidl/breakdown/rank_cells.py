@@ -27,6 +27,7 @@ from vanidl.breakdown.causes import (
     DEVICE_IDLE,
     HOST_CPU,
     INPUT_CPU,
+    QUEUED,
     STORAGE,
     TOO_FEW_CORES,
     WAITING_FOR_PEERS,
@@ -41,6 +42,8 @@ from vanidl.model.trace import SpanKind, Spans, Trace
 
 Int64Array = NDArray[np.int64]
 Mask = NDArray[np.bool_]
+
+IDLE_QUEUED = f"{DEVICE_IDLE}.{QUEUED}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +164,12 @@ def divide_tiles(
                 least = np.minimum(below, high[STORAGE])
                 bounded[pair] = least, np.minimum(np.maximum(above, least), high[STORAGE])
             low[name], high[name] = bounded[pair]
+    if trainer in trace.queued and DEVICE_IDLE in low:
+        # Idle time in which work was there is a part of idle time: of it, as far as that is open.
+        least, most = low[DEVICE_IDLE], high[DEVICE_IDLE]
+        covered = intervals.covered_within(trace.queued[trainer], tiles.start, tiles.end)
+        part = np.minimum(covered, most)
+        low[IDLE_QUEUED], high[IDLE_QUEUED] = np.maximum(part - (most - least), 0), part
     slack_ns = known.slack_ns if known.whole else None
     return RankCells(tiles, low, high, free, free_parts, slack_ns, assumed)
 

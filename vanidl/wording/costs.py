@@ -13,6 +13,7 @@ from vanidl.breakdown.causes import (
     COPY,
     DEVICE_IDLE,
     HOST_CPU,
+    QUEUED,
     STORAGE,
     TOO_FEW_CORES,
     TRACING,
@@ -73,9 +74,21 @@ def leading(account: Breakdown, steps: str = "training") -> Lead:
     if in_steps and not account.waits_known:
         words = words.replace(", outside of input waits,", "")  # they may lie in such waits
     amount = f"{_amount(cost)} of the {seconds(whole_ns / 1e9)} {of_what}"
-    why = ": the host gave it no work in time" if cost.cause == DEVICE_IDLE else ""
+    why = _why_idle(account) if cost.cause == DEVICE_IDLE else ""
     sentence = f"{words} {amount} ({_share(cost, whole_ns)}){why}."
     return Lead(sentence, cost.window, in_steps)
+
+
+def _why_idle(account: Breakdown) -> str:
+    """Whether the device had work while it was idle, where that was recorded."""
+    idle, queued = f"{MEAN}/{STEP}/{DEVICE_IDLE}", f"{STEP}/{DEVICE_IDLE}.{QUEUED}"
+    if queued not in account.columns:
+        return ""
+    # Both are at most so much of the same moments; what is queued of them was recorded.
+    whole_ns, part_ns = (account.cell(key).high_ns for key in (idle, f"{MEAN}/{queued}"))
+    if 2 * part_ns > whole_ns:
+        return ", for most of that with work in its queue that had not begun"
+    return ": the host gave it no work in time"
 
 
 def _amount(cost: Cost) -> str:
