@@ -32,8 +32,8 @@ blocked | | Parts of what was blocked: lock, network, sleep, child, other
 blocked.run | s | Of the run
 blocked.input_wait | s | Of input waits of training steps
 input_cpu | s | Of the run: samples, collate, sampler; what nothing tells apart may be all of it
-breakdown.mean.device_idle | s | Of the run: queued, with work that had been handed to the device
-breakdown.per_rank.device_idle | s | Of the run: queued, with work that had been handed to the device
+breakdown.mean.device_idle | s | Of the run: with work in the queue of the device
+breakdown.per_rank.device_idle | s | Of the run: with work in the queue of the device
 breakdown.mean.workers | s | Of the run: start, and stop at ends of epochs
 breakdown.per_rank.workers | s | Of the run: start, and stop at ends of epochs
 breakdown.mean.epochs | | Epochs with their cells; of more than 256 none
