@@ -165,13 +165,18 @@ def divide_tiles(
                 bounded[pair] = least, np.minimum(np.maximum(above, least), high[STORAGE])
             low[name], high[name] = bounded[pair]
     if trainer in trace.queued and DEVICE_IDLE in low:
-        # Idle time in which work was there is a part of idle time: of it, as far as that is open.
-        least, most = low[DEVICE_IDLE], high[DEVICE_IDLE]
-        covered = intervals.covered_within(trace.queued[trainer], tiles.start, tiles.end)
-        part = np.minimum(covered, most)
-        low[IDLE_QUEUED], high[IDLE_QUEUED] = np.maximum(part - (most - least), 0), part
+        _part_idle(low, high, tiles, trace.queued[trainer])
     slack_ns = known.slack_ns if known.whole else None
     return RankCells(tiles, low, high, free, free_parts, slack_ns, assumed)
+
+
+def _part_idle(
+    low: dict[str, Int64Array], high: dict[str, Int64Array], tiles: Tiles, queued: Intervals
+) -> None:
+    """Idle time in which work was in the queue is a part of idle time, as far as that is open."""
+    least, most = low[DEVICE_IDLE], high[DEVICE_IDLE]
+    part = np.minimum(intervals.covered_within(queued, tiles.start, tiles.end), most)
+    low[IDLE_QUEUED], high[IDLE_QUEUED] = np.maximum(part - (most - least), 0), part
 
 
 def _mark_workers(cells: Bounds, tiles: Tiles, spans: Spans) -> None:
