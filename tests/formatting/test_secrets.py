@@ -76,7 +76,9 @@ def test_the_option_after_a_bare_option_stays() -> None:
     assert list(masked(["--use-auth", "--lr", "1"])) == ["--use-auth", "--lr", "1"]
 
 
-@pytest.mark.parametrize("unit", ["-token", "a-", "://@", "sk-", "token=", "a:", "'", "'\" "])
+@pytest.mark.parametrize(
+    "unit", ["-token", "a-", "auth-", "://@", "sk-", "token=", "a:", "'", "'\" "]
+)
 def test_long_words_take_their_length(unit: str) -> None:
     word = unit * (120_000 // len(unit))
     assert len(list(masked([word, f"--x={word}", f"{word} {word}"]))) == 3

@@ -116,6 +116,13 @@ def test_a_folder_that_cannot_be_written_is_left_alone(tmp_path):
     looks.close()
 
 
+def test_storage_that_fails_as_a_file_is_closed_ends_nothing(tmp_path):
+    looks = MemoryLooks(tmp_path)
+    looks.look([me()])
+    os.close(looks._descriptor)  # closing it again is an error, as ESTALE is
+    looks.close()
+
+
 def test_stopped_it_looks_no_more(tmp_path):
     looks = MemoryLooks(tmp_path)
     looks.stop()

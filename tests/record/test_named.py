@@ -11,7 +11,7 @@ import pytest
 import vanidl
 from vanidl.errors import UsageError
 from vanidl.model.trace import UNSURE, SpanKind
-from vanidl.record import record
+from vanidl.record import record, steps
 
 PROGRAM = [sys.executable, str(Path(__file__).with_name("named_training.py"))]
 
@@ -54,3 +54,13 @@ def test_a_name_that_is_not_there_is_said(tmp_path: Path) -> None:
 def test_a_name_without_a_module_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="expected MODULE:NAME"):
         record(PROGRAM, tmp_path / "RUN", tracer="none", trains=["train"])
+
+
+def test_storage_that_takes_no_folder_of_steps_ends_nothing(tmp_path: Path) -> None:
+    """The command is run all the same; that its names were not found is said."""
+    (tmp_path / "RUN").touch()
+    words = steps.environment(tmp_path / "RUN", ["a:B"], trains=["c:d"])
+    assert words["VANIDL_WAITS"] == "a:B"
+    said = list(steps.not_found(tmp_path / "RUN", ["a:B"], ["c:d"]))
+    assert [one.split(":")[0] for one in said] == ["--wait a", "--train c"]
+    assert list(steps.not_found(tmp_path / "RUN", [], [])) == []

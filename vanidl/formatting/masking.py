@@ -21,7 +21,7 @@ _WORDS = (
     r"passw(?:or)?d|passphrase|secret|credentials?|signature|apikey|"
     r"(?:access|auth|bearer|refresh|session|hub|hf|git|api)token|"
     r"(?:(?<![A-Za-z0-9])(?:api|access|secret|private|auth|account|encryption|license|session|"
-    r"shared|master|signing|service)[._\-]?)+key|(?-i:(?<=[a-z])(?:Token|Secret|ApiKey|AccessKey)))"
+    r"shared|master|signing|service)[._\-]?){1,8}key|(?-i:(?<=[a-z])(?:Token|Secret|ApiKey|AccessKey)))"
 )
 _NAME = (
     r"(?:(?<!pad[._\-])(?<!eos[._\-])(?<!bos[._\-])(?<!unk[._\-])(?<!sep[._\-])(?<!mask[._\-])"

@@ -77,7 +77,8 @@ class MemoryLooks:
         """The same, for the thread that looked."""
         self._stopped = True
         if self._descriptor >= 0:
-            os.close(self._descriptor)
+            with suppress(OSError):  # what was not written by now is lost
+                os.close(self._descriptor)
             self._descriptor = -1
 
     def _open(self, now_s: float) -> None:

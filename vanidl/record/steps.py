@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -79,7 +80,8 @@ def environment(
             "training, for example my_project.training:train_step."
         )
     folder = run / FOLDER
-    folder.mkdir(parents=True, exist_ok=True)
+    with suppress(OSError):  # the command runs as well; what is missing, run.json says
+        folder.mkdir(parents=True, exist_ok=True)
     before = os.environ.get(_PYTHONPATH)
     return {
         _PYTHONPATH: f"{_INJECTED}{os.pathsep}{before}" if before else str(_INJECTED),
@@ -94,9 +96,13 @@ def environment(
 
 def not_found(run: Path, waits: Sequence[str], trains: Sequence[str]) -> Iterator[str]:
     """A sentence for each name that no process of the command had; removes what tells of others."""
-    found = {path.name.removeprefix(_FOUND): path for path in (run / FOLDER).glob(f"{_FOUND}*")}
-    for path in found.values():
-        path.unlink(missing_ok=True)
+    if not (waits or trains):
+        return
+    found = set[str]()
+    with suppress(OSError):  # storage that fails by now: what it held is named as missing
+        for path in (run / FOLDER).glob(f"{_FOUND}*"):
+            found.add(path.name.removeprefix(_FOUND))
+            path.unlink(missing_ok=True)
     for option, words in (("--wait", waits), ("--train", trains)):
         for word in words:
             module, _, name = word.partition(":")

@@ -105,7 +105,7 @@ def _is_loader(name: str) -> bool:
 
 def validation(table: EventTable, step: Mask) -> Mask:
     """Which of the steps do not train: they hold no step of training where others do."""
-    trains = _starts(table, _TRAINING)
+    trains = _starts(table, _TRAINING.fullmatch)
     end = table.start_ns + table.duration_ns
     holds = np.searchsorted(trains, end) > np.searchsorted(trains, table.start_ns)
     return step & ~holds if (step & holds).any() else np.zeros(len(table), bool)
@@ -153,8 +153,8 @@ def queued(table: EventTable, rows: Int64Array) -> Intervals | None:
     return union(since[waits], start[waits])
 
 
-def _starts(table: EventTable, name: re.Pattern[str]) -> Int64Array:
-    found: Int64Array = table.start_ns[_rows(table, lambda _, n: bool(name.fullmatch(n)))]
+def _starts(table: EventTable, is_named: Callable[[str], object]) -> Int64Array:
+    found: Int64Array = table.start_ns[_rows(table, lambda _, n: bool(is_named(n)))]
     return found
 
 
