@@ -100,17 +100,17 @@ def test_tables_hold_no_name_and_keep_endings_and_kinds(capsys, tmp_path: Path) 
         assert bool(found_in(texts, words)) == (folder == "plain")
     plain, public = (sorted(t, key=_numbers) for t in tables.values())
     assert [_numbers(a) for a in public] == [_numbers(b) for b in plain]
-    endings = [Path(row["path"]).suffix for row in plain]
+    endings = [Path(row["file"]).suffix for row in plain]
     assert {e for e in endings if e in (".h5", ".py", ".pt", ".so")} <= {
-        Path(row["path"]).suffix for row in public
+        Path(row["file"]).suffix for row in public
     }
-    assert sorted(r["path"].count("/") for r in plain) == sorted(
-        r["path"].count("/") for r in public
+    assert sorted(r["file"].count("/") for r in plain) == sorted(
+        r["file"].count("/") for r in public
     )
 
 
 def _numbers(row: dict[str, str]) -> tuple[str, ...]:
-    return tuple(v for k, v in row.items() if k not in ("path", "mount"))
+    return tuple(v for k, v in row.items() if k not in ("file", "mount"))
 
 
 def test_a_comparison_uses_one_set_of_names(capsys, tmp_path: Path) -> None:

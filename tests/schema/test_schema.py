@@ -109,7 +109,8 @@ def test_rows_of_a_survey_that_could_and_could_not_be_read(opened) -> None:
     content = summary_object(opened(DATA / "torch_pfs_workers0"))
     row = {name: _at(content, place) for name, _, place in COLUMNS}
     more = {"traced_fraction": 1.0, "warnings": "", "findings": 2, "workload": None,
-            "utilization_percent": None, "largest_wait": None, "largest_wait_percent": None,
+            "utilization_percent": None, "accelerators": None, "samples_per_s": None,
+            "io_bytes_per_s": None, "largest_wait": None, "largest_wait_percent": None,
             "rules_not_kept": None, "finding_codes": ["a", "b"], "finding_gains_s": [1.0, None],
             "user": "me", "nodes": 1, "input_s": 2.0, "input_rank_hours": 0.1,
             "input_node_hours": None, "input_file_systems": ["lustre"],
@@ -132,7 +133,7 @@ def test_files_that_runs_leave(tmp_path: Path) -> None:
 
 IDENTIFIERS = ("rank", "position", "step", "epoch", "batch", "index", "lag", "pair", "osts", "pid",
                "thread", "parent_pid", "exit_status", "file", "worker", "amount", "first_steps",
-               "slow_steps", "ranks")  # fmt: skip
+               "slow_steps", "ranks", "epochs_from_memory")  # fmt: skip
 
 
 def objects(part: Any) -> Iterator[dict[str, Any]]:

@@ -469,7 +469,7 @@ def test_what_is_done_is_believed_only_where_every_value_is_of_its_column(tmp_pa
     rows |= {"column": whole | {"more": 1}, "list": [], "whole": whole}
     folder = tmp_path / "done"
     folder.mkdir()
-    (folder / "x.json").write_text(json.dumps({"version": 2, "rows": rows}))
+    (folder / "x.json").write_text(json.dumps({"version": 3, "rows": rows}))
     (folder / "deep.json").write_text("[" * 100_000)
     assert kept_rows(tmp_path, rows) == {"whole": whole}
 

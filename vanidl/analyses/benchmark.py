@@ -25,6 +25,30 @@ LEAST_MEMORY_FACTOR = 5.0
 """MLPerf Storage asks for so many steps of each rank in an epoch, less than a file short of them,
 and that many times the memory of all hosts as data."""
 
+_MEMORY_ROUNDED = 0.01
+"""Submitters give MLPerf's tool the memory of a host in whole GB: many valid results have 4.99."""
+
+LEAST_CHECKPOINT_FACTOR = 3.0
+"""Rules 4.3.1 of MLPerf Storage 3.0: what is written less may be read from the hosts' memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Closed:
+    """What the CLOSED division fixes of a workload."""
+
+    least_percent: float
+    batch_and_compute_s: tuple[tuple[int, float], ...]  # of V100, A100, H100, B200
+
+
+_CLOSED = {
+    "unet3d": _Closed(90.0, ((4, 1.3604), (7, 0.636), (7, 0.323), (7, 0.162))),
+    "bert": _Closed(90.0, ((48, 0.968),)),
+    "resnet50": _Closed(90.0, ((400, 0.435), (400, 0.224))),
+    "cosmoflow": _Closed(70.0, ((1, 0.00551), (1, 0.0035))),
+}
+"""By model, as configured in mlcommons/storage 0.5 and 1.0 (storage-conf/workload) and in results
+of 3.0."""
+
 CAUSES = ("storage", "page cache", "processor", "not known", "barrier", "between steps", "in step")
 """What is waited for, in the order of the fields of `EpochWaits`."""
 
@@ -70,6 +94,7 @@ class BenchmarkRule:
     least: float | None
     unit: str
     holds: bool | None
+    exact: bool = False  # `least` is what it has to be
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +119,13 @@ class BenchmarkResult:
     page_cache_nbytes: tuple[tuple[int, int], ...]  # (epoch, of one host as it began)
     rules: tuple[BenchmarkRule, ...]
     epochs: tuple[EpochWaits, ...]
+    samples_per_s: float | None = None  # mean over epochs, as the benchmark summed it up
+    io_bytes_per_s: float | None = None  # the same, of what it read
+    meets_threshold: bool | None = None  # whether it found its utilization met
+    save_bytes_per_s: float | None = None  # of checkpoints, mean
+    load_bytes_per_s: float | None = None
+    checkpoint_nbytes: int | None = None
+    epochs_from_memory: tuple[int, ...] = ()  # that may have come from the hosts' memory
 
 
 def finish(reduced: Operations, trace: Trace) -> tuple[BenchmarkResult, ...]:
@@ -132,6 +164,15 @@ def _result(benchmark: Benchmark, reduced: Operations, trace: Trace) -> Benchmar
         page_cache_nbytes=benchmark.cached_nbytes,
         rules=_rules(benchmark, utilization),
         epochs=rows,
+        samples_per_s=_mean(benchmark.samples_per_s),
+        io_bytes_per_s=benchmark.io_bytes_per_s,
+        meets_threshold=benchmark.meets_threshold,
+        save_bytes_per_s=benchmark.save_bytes_per_s,
+        load_bytes_per_s=benchmark.load_bytes_per_s,
+        checkpoint_nbytes=benchmark.checkpoint_nbytes,
+        epochs_from_memory=tuple(range(2, len(summed or benchmark.samples_per_s) + 1))
+        if _fits(benchmark)
+        else (),
     )
 
 
@@ -218,19 +259,54 @@ def _fits(benchmark: Benchmark) -> bool:
 
 
 def _rules(benchmark: Benchmark, utilization: float | None) -> tuple[BenchmarkRule, ...]:
-    """Those of training: none where only checkpoints were saved and loaded."""
-    if not benchmark.trains:
-        return ()
+    """Those of training, and of checkpoints where nothing else was done."""
     data, memory = benchmark.dataset_nbytes, benchmark.memory_nbytes
+    if not benchmark.trains:
+        saved, saves = benchmark.checkpoint_nbytes, len(benchmark.saves_s)
+        factor = saves * saved / memory if saved and saves and memory else None
+        name = "checkpoints written / memory of all hosts"
+        return (_rule(name, factor, LEAST_CHECKPOINT_FACTOR, "times"),)
     factor = data / memory if data is not None and memory else None
     steps, another = benchmark.steps_per_epoch, benchmark.steps_with_another_file
     of_steps = _rule("steps of an epoch", steps, LEAST_STEPS, "steps")
     if another is not None and another >= LEAST_STEPS:
         of_steps = replace(of_steps, holds=True)
+    of_data = _rule("data / memory of all hosts", factor, LEAST_MEMORY_FACTOR, "times")
+    if factor is not None and factor * (1 + _MEMORY_ROUNDED) >= LEAST_MEMORY_FACTOR:
+        of_data = replace(of_data, holds=True)
+    closed = _CLOSED.get(benchmark.workload)
+    threshold = benchmark.threshold_percent
+    if threshold is None and closed is not None:
+        threshold = closed.least_percent
     return (
-        _rule("accelerator utilization", utilization, benchmark.threshold_percent, "%"),
-        _rule("data / memory of all hosts", factor, LEAST_MEMORY_FACTOR, "times"),
+        _rule("accelerator utilization", utilization, threshold, "%"),
+        of_data,
         of_steps,
+        *(_rules_of_closed(benchmark, closed) if closed is not None else ()),
+    )
+
+
+def _rules_of_closed(benchmark: Benchmark, closed: _Closed) -> tuple[BenchmarkRule, ...]:
+    """That a batch and its compute are those of an accelerator of the CLOSED division."""
+    batch, compute_s = benchmark.batch_size, benchmark.compute_s
+    pairs = closed.batch_and_compute_s
+    sizes, times = {size for size, _ in pairs}, [s for size, s in pairs if size == batch]
+    asked = min(sizes, key=lambda size: abs(size - (batch or 0)))
+    asked_s = min(times, key=lambda s: abs(s - (compute_s or 0.0))) if times else None
+    found = (
+        ("CLOSED: samples of a batch", batch, asked, "samples"),
+        ("CLOSED: compute of a step", compute_s, asked_s, "s"),
+    )
+    return tuple(
+        BenchmarkRule(
+            name,
+            None if value is None else float(value),
+            None if least is None else float(least),
+            unit,
+            None if value is None or least is None else value == least,
+            exact=True,
+        )
+        for name, value, least, unit in found
     )
 
 

@@ -13,6 +13,7 @@ from vanidl.compare.metrics import (
     METRICS,
     NEITHER,
     PRIMARY,
+    RESULT,
     Metric,
     basis,
     losses,
@@ -187,7 +188,14 @@ def _compare_sides(a: Side, b: Side) -> Pairing:
     doubts = _find_doubts(a, b)
     metrics = [m for metric in METRICS for m in _list_variants(metric, doubts)]
     changes = tuple(_measure_change(metric, a, b, paired, doubts) for metric in metrics)
-    seen = [c for c in changes if c.metric.name != "wall_time_s" or c.a is not None]
+    # Of results of a benchmark nothing else is expected, and of other runs no results.
+    sums = all(s.results is not None and s.results.benchmarks for s in (*a.samples, *b.samples))
+    expected = [not sums and m.name != "wall_time_s" and m.rests_on != RESULT for m in metrics]
+    seen = [
+        change
+        for change, usual in zip(changes, expected, strict=True)
+        if usual or change.a is not None or change.b is not None
+    ]
     return Pairing(a, b, paired, tuple(seen), tuple(doubts.values()))
 
 

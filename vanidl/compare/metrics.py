@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from vanidl.analyses import Results
+from vanidl.analyses.benchmark import BenchmarkResult
 from vanidl.analyses.steps import Steps
 from vanidl.breakdown.overlap import Overlap
 from vanidl.compare.sides import Sample
@@ -19,13 +20,17 @@ from vanidl.model.warnings import NOT_COMPARABLE, serious_codes
 LOWER, HIGHER, NEITHER = "lower", "higher", "neither"
 """Which direction is an improvement."""
 
+RESULT = "result"
+"""What a metric rests on that a benchmark summed up itself; shown of results of benchmarks."""
+
 
 @dataclass(frozen=True, slots=True)
 class Metric:
     """One quantity: how it is named, read, and judged.
 
     `rests_on` says which evidence must be alike on both sides: "steps" (profiled steps),
-    "io" (recorded I/O), "compute" (I/O and what counts as compute) or "clock" (nothing else).
+    "io" (recorded I/O), "compute" (I/O and what counts as compute), RESULT, or "clock" (nothing
+    else).
     `cell` is the key of the cell of the account that it is, "" of none.
     `a_step` marks a sum over the profiled steps, comparable only over equal numbers of them.
     """
@@ -91,6 +96,21 @@ def _run_time_s(sample: Sample) -> float | None:
     return None if sample.job is None or not sample.job.tracer else sample.job.run_time_s
 
 
+def _benchmark(read: Callable[[BenchmarkResult], float | None]) -> Callable[[Sample], float | None]:
+    """Of the one result of a benchmark that the run is."""
+
+    def read_sample(sample: Sample) -> float | None:
+        found = () if sample.results is None else sample.results.benchmarks
+        return read(found[0]) if len(found) == 1 else None
+
+    return read_sample
+
+
+def _utilization(result: BenchmarkResult) -> float | None:
+    percent = result.utilization_percent
+    return None if percent is None else percent / 100
+
+
 METRICS: tuple[Metric, ...] = (
     Metric("throughput", "throughput", "steps/s", HIGHER, "steps", _steps_per_s),
     Metric("step_time_s", "median step time", "s", LOWER, "steps", _of(_median_step_s)),
@@ -118,10 +138,21 @@ METRICS: tuple[Metric, ...] = (
            _of(lambda r: r.sizes.median)),
     Metric("consecutive_reads", "reads that continue the one before", "share", NEITHER, "io",
            _of(_consecutive)),
+    Metric("accelerator_utilization", "accelerator utilization", "share", HIGHER, RESULT,
+           _benchmark(_utilization)),
+    Metric("samples_per_s", "samples a second", "samples/s", HIGHER, RESULT,
+           _benchmark(lambda r: r.samples_per_s)),
+    Metric("benchmark_bytes_per_s", "read a second", "bytes/s", HIGHER, RESULT,
+           _benchmark(lambda r: r.io_bytes_per_s)),
+    Metric("save_bytes_per_s", "checkpoints saved a second", "bytes/s", HIGHER, RESULT,
+           _benchmark(lambda r: r.save_bytes_per_s)),
+    Metric("load_bytes_per_s", "checkpoints loaded a second", "bytes/s", HIGHER, RESULT,
+           _benchmark(lambda r: r.load_bytes_per_s)),
 )  # fmt: skip
 """Every metric, in the order of the tables."""
 
-PRIMARY = ("throughput", "wall_time_s", "run_time_s")
+PRIMARY = ("throughput", "wall_time_s", "run_time_s", "samples_per_s", "save_bytes_per_s",
+           "load_bytes_per_s")  # fmt: skip
 """The metric that answers the question: the first of these that every side recorded.
 
 Throughput, steps per second of the profiled or recorded window, is what people pay for. The

@@ -33,6 +33,9 @@ _NOUN = {
     "throughput": "throughput",
     "wall_time_s": "wall time",
     "run_time_s": "run time",
+    "samples_per_s": "samples a second",
+    "save_bytes_per_s": "rate of saves",
+    "load_bytes_per_s": "rate of loads",
 }
 _SUPPORT = ("step_time_s", "input_wait_s", "lost_to_input_s", "exposed_io_s", "hidden_io_s")
 UNBOUNDED = 1000.0

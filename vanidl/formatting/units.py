@@ -231,6 +231,11 @@ def steps_per_second(value: float | None) -> str:
     return f"{number(value)} steps/s"
 
 
+def samples_per_second(value: float | None) -> str:
+    """A rate of samples: `2.40 samples/s`."""
+    return UNKNOWN if value is None else f"{number(value)} samples/s"
+
+
 def plural(number: int, noun: str, nouns: str = "") -> str:
     """A number with its noun: `1 rank`, `8 ranks`."""
     return f"{count(number)} {noun if number == 1 else nouns or noun + 's'}"
@@ -272,6 +277,7 @@ _FORMATS: dict[str, Callable[[float | None], str]] = {
     "ratio": number,
     "relative": relative,
     "steps/s": steps_per_second,
+    "samples/s": samples_per_second,
 }
 
 

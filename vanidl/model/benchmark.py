@@ -53,6 +53,12 @@ class Benchmark:
     loads_s: tuple[float, ...] = ()
     cached_nbytes: tuple[tuple[int, int], ...] = ()  # (epoch, page cache of a host as it began)
     framework: str = ""  # whose data loader it ran, in lower case
+    samples_per_s: tuple[float, ...] = ()  # of each epoch, as the benchmark summed it up
+    io_bytes_per_s: float | None = None  # mean over epochs, by the same
+    meets_threshold: bool | None = None  # of utilization, by the same
+    save_bytes_per_s: float | None = None  # of checkpoints, mean by the same
+    load_bytes_per_s: float | None = None
+    checkpoint_nbytes: int | None = None  # of one, by all ranks
 
     def __post_init__(self) -> None:
         """Texts as they may be shown."""

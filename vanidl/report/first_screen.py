@@ -166,6 +166,10 @@ def _facts(run: Run) -> Iterator[str]:
         yield elided(trace.job.command, limit=90)
     hosts = len({p.host for p in trace.processes if p.host})
     ranks = plural(len(trace.ranks), "rank")
+    results = [r for r in run.benchmarks if r.accelerators]
+    if results and len(trace.ranks) < (results[0].accelerators or 0):  # they left no steps
+        ranks = plural(results[0].accelerators or 0, "accelerator")
+        hosts = results[0].hosts or hosts
     yield f"{ranks} on {plural(hosts, 'host')}" if hosts else ranks
     yield f"{seconds(trace.job.run_time_s)} wall time"
 

@@ -313,6 +313,15 @@ benchmarks.name | | Name of the benchmark
 workload | | Name of its workload
 accelerators | count | Accelerators that it emulated: one a rank
 benchmarks.hosts | count | Hosts
+benchmarks.samples_per_s | 1/s | Mean over epochs, as the benchmark summed it up
+survey.samples_per_s | 1/s | Of a result of a benchmark: mean over epochs, as it summed it up
+io_bytes_per_s | bytes/s | Read a second, mean over epochs, as the benchmark summed it up
+meets_threshold | | Whether the benchmark found its utilization met
+save_bytes_per_s | bytes/s | Mean of saves of checkpoints, as the benchmark summed it up
+load_bytes_per_s | bytes/s | Mean of loads of checkpoints, as the benchmark summed it up
+checkpoint_nbytes | bytes | Size of one checkpoint of all ranks
+epochs_from_memory | | Epochs that may have come from the hosts' memory: data are no more than it
+exact | | Whether the value has to be that of least
 utilization_percent | % | Accelerator utilization by the benchmark's formula
 summary_percent | % | The same, as the benchmark summed it up
 compute_set_s | s | How long each step was set to compute: it is emulated

@@ -396,15 +396,19 @@ def benchmarks_figure(read: Fleet) -> tuple[Figure, ...]:
         return ()
     columns = (
         Column("result"), Column("workload"), Column("accelerators", "count"),
-        Column("utilization, %"), Column("largest wait"), Column("its share, %"),
-        Column("rules not kept"),
+        Column("utilization, %"), Column("samples/s", "number"), Column("read, MiB/s", "number"),
+        Column("largest wait"), Column("its share, %"), Column("rules not kept"),
     )  # fmt: skip
-    names = ("ranks", "utilization_percent", "largest_wait", "largest_wait_percent")
     lines = tuple(
         (
             elided(row["first_log"].rpartition("/")[0] or row["first_log"], limit=60),
             elided(row["workload"] or "", limit=40),
-            *(row[name] for name in names),
+            row["ranks"] if row["accelerators"] is None else row["accelerators"],
+            row["utilization_percent"],
+            row["samples_per_s"],
+            None if row["io_bytes_per_s"] is None else row["io_bytes_per_s"] / (1 << 20),
+            row["largest_wait"],
+            row["largest_wait_percent"],
             row["rules_not_kept"] or "",
         )
         for row in rows[:_MOST_SHOWN]

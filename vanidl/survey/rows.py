@@ -104,8 +104,11 @@ MORE: tuple[tuple[str, str], ...] = (
     ("input_node_hours", "double"),
     ("input_file_systems", "strings"),  # most time first
     ("input_file_system_s", "doubles"),
-    ("workload", "string"),  # of a storage benchmark, of which the next four are, too
+    ("workload", "string"),  # of a storage benchmark, of which the next seven are, too
     ("utilization_percent", "double"),
+    ("accelerators", "int64"),
+    ("samples_per_s", "double"),  # mean over epochs, as the benchmark summed it up
+    ("io_bytes_per_s", "double"),  # the same
     ("largest_wait", "string"),
     ("largest_wait_percent", "double"),  # of the time that utilization divides by
     ("rules_not_kept", "string"),
@@ -249,7 +252,10 @@ def row_of_run(run: Run) -> Row:
 
 def _of_benchmark(results: Sequence[Mapping[str, Any]]) -> Row:
     """What a result of a storage benchmark says; all null for other jobs."""
-    names = ("workload", "utilization_percent", "largest_wait")
+    names = (
+        "workload", "utilization_percent", "accelerators", "samples_per_s", "io_bytes_per_s",
+        "largest_wait",
+    )  # fmt: skip
     if not results:
         more = ("largest_wait_percent", "rules_not_kept")
         return dict.fromkeys((*names, *more))

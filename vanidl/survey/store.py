@@ -30,7 +30,7 @@ FILE = "jobs.known"
 MOST_ROWS = 4096
 """Rows that are objects at one time."""
 
-_VERSION = 2  # of the rows; raised when a column comes or changes its meaning
+_VERSION = 3  # of the rows; raised when a column comes or changes its meaning
 _HEAD = b"vanidl jobs %d\n" % _VERSION
 _KEY = "key"
 _SUM_NBYTES = 4

@@ -82,9 +82,13 @@ def headline(trace: Trace, results: Results, account: Breakdown) -> Headline:
     overlap, ending = account.overlap, ending_words(trace.ending)
     if overlap is None:
         title, unseen = _without_overlap(trace, results, account), _unseen_dataset(results)
+        summed = benchmark.verdict(results.benchmarks)
+        if summed and results.steps is None and not results.summary.source:
+            unseen, title = summed, "Single steps and reads were not recorded: why is not known."
+            summed = ""
         support = _present(
             title if unseen else "",
-            benchmark.verdict(results.benchmarks),
+            summed,
             _missing(trace, results),
             _untraced(results),
             _ceiling(trace),

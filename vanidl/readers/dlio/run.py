@@ -125,6 +125,12 @@ def _benchmark(folder: Path, result: _Result, settings: Settings, slowest: Slowe
         loads_s=first.checkpoints_s(loaded=True) if first else (),
         cached_nbytes=outputs[0].cached_nbytes if outputs else (),
         framework=settings.framework,
+        samples_per_s=settings.samples_per_s,
+        io_bytes_per_s=settings.io_bytes_per_s,
+        meets_threshold=settings.meets_threshold,
+        save_bytes_per_s=settings.save_bytes_per_s,
+        load_bytes_per_s=settings.load_bytes_per_s,
+        checkpoint_nbytes=settings.checkpoint_nbytes,
     )
 
 

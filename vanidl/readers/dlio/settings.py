@@ -36,6 +36,12 @@ class Settings:
     utilization_percent: tuple[float, ...] = ()  # of each epoch, as summed up
     trains: bool = True  # False: checkpoints alone
     losses: tuple[str, ...] = ()
+    samples_per_s: tuple[float, ...] = ()  # of each epoch, as summed up
+    io_bytes_per_s: float | None = None
+    meets_threshold: bool | None = None
+    save_bytes_per_s: float | None = None
+    load_bytes_per_s: float | None = None
+    checkpoint_nbytes: int | None = None
 
     @property
     def dataset_nbytes(self) -> int | None:
@@ -91,12 +97,15 @@ class _Config:
 def _settings(config: _Config, summary: Object, losses: tuple[str, ...]) -> Settings:
     metric = objects(summary.get("metric"))
     threshold = number(config.text("metric.au"), 1.0)
+    saved = _scaled(metric.get("checkpoint_size_GB"), _GIB)
     steps = config.whole("train.total_training_steps")
     start = config.whole("output.metric.exclude_start_steps")
     files = whole(summary.get("num_files_train"))
     samples = whole(summary.get("num_samples_per_file"))
     return Settings(
-        workload=bounded_name(config.text("model.name") or config.text("model")),
+        workload=bounded_name(
+            config.text("model.name") or config.text("model") or str(summary.get("model", ""))
+        ),
         framework=bounded_name(config.text("framework")).lower(),
         accelerators=whole(summary.get("num_accelerators")),
         hosts=whole(summary.get("num_hosts")),
@@ -114,9 +123,17 @@ def _settings(config: _Config, summary: Object, losses: tuple[str, ...]) -> Sett
         threshold_percent=None if threshold is None else 100 * threshold,
         exclude_start=1 if start is None else start,
         exclude_end=config.whole("output.metric.exclude_end_steps") or 0,
-        utilization_percent=_percents(metric.get("train_au_percentage")),
+        utilization_percent=_numbers(metric.get("train_au_percentage"), 1e6),
         trains=config.text("workflow.train").lower() != "false",
         losses=losses,
+        samples_per_s=_numbers(metric.get("train_throughput_samples_per_second")),
+        io_bytes_per_s=_scaled(metric.get("train_io_mean_MB_per_second"), 1 << 20),
+        meets_threshold={"success": True, "fail": False}.get(
+            str(metric.get("train_au_meet_expectation"))
+        ),
+        save_bytes_per_s=_scaled(metric.get("save_checkpoint_io_mean_GB_per_second"), _GIB),
+        load_bytes_per_s=_scaled(metric.get("load_checkpoint_io_mean_GB_per_second"), _GIB),
+        checkpoint_nbytes=None if saved is None else round(saved),
     )
 
 
@@ -133,7 +150,13 @@ def _memory(value: object) -> int | None:
     return round(sum(known) * _GIB)
 
 
-def _percents(value: object) -> tuple[float, ...]:
+def _scaled(value: object, factor: int) -> float | None:
+    """What DLIO calls MB and GB are 1024^2 and 1024^3 bytes (its utils/statscounter.py)."""
+    found = number(value)
+    return None if found is None else found * factor
+
+
+def _numbers(value: object, most: float = 1e15) -> tuple[float, ...]:
     values = value if isinstance(value, list) else []
-    found = [number(each, 1e6) for each in values]
+    found = [number(each, most) for each in values]
     return tuple(each for each in found if each is not None) if None not in found else ()
