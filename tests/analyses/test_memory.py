@@ -178,6 +178,21 @@ def test_pages_count_once(every, resident, private):
     assert found == pytest.approx(np.full(LOOKS, private))
 
 
+def test_pages_of_libraries_that_others_have_count_by_their_share():
+    """A process grows between two walks, by pages of which half are of others."""
+    size = np.where(np.arange(LOOKS) < 2, 10 * MIB, 290 * MIB)
+    one = process(1, 0, size, np.where(size > 10 * MIB, 150 * MIB, 10 * MIB))
+    _, total = totals(run_of(one).memory[0])
+    assert total.tolist() == [10 * MIB] * 2 + [150 * MIB] * (LOOKS - 2)
+
+
+def test_pages_that_change_hands_do_so_bit_by_bit():
+    """Resident memory does not change; between two walks its own part grows."""
+    one = process(1, 0, GIB, grown(64 * MIB, 564 * MIB))
+    _, total = totals(run_of(one).memory[0])
+    assert total == pytest.approx(np.linspace(64 * MIB, 564 * MIB, LOOKS), abs=MIB)
+
+
 def test_without_walks_resident_pages_count():
     bare = process(1, 0, GIB, GIB)
     none = np.zeros(0, np.int64)

@@ -178,18 +178,30 @@ def _total(series: MemorySeries) -> FloatArray:
 def _at(process: ProcessMemory, at_ns: Int64Array) -> tuple[FloatArray, FloatArray]:
     """Proportional bytes of a process at some times, without shared memory, and of that.
 
-    What grew since the last walk, resident memory says: what of it is of others is taken as it was
-    then, as all are walked where a process is new. Without any walk, shared pages count in full.
+    What is of others, and does not count, is known at the walks. Between two of them it follows
+    resident memory, of which it is a part, as pages of libraries that others have mapped, too;
+    where it changed more than that, pages changed hands, and it follows time. Without any walk,
+    shared pages count in full.
     """
     lives = (at_ns >= process.at_ns[0]) & (at_ns <= process.at_ns[-1])
     resident = np.interp(at_ns, process.at_ns, process.resident)
     if not len(process.walked_ns):
         shared = np.interp(at_ns, process.at_ns, process.shared)
         return np.where(lives, resident - shared, 0.0), np.where(lives, 0.0, 0.0)
-    at_walk = np.interp(process.walked_ns, process.at_ns, process.resident)
-    beside = at_walk - process.proportional  # what is of others, and does not count
-    last = np.maximum(np.searchsorted(process.walked_ns, at_ns, side="right") - 1, 0)
-    counted = np.maximum(resident - beside[last], 0.0)
+    walked = process.walked_ns
+    at_walk = np.interp(walked, process.at_ns, process.resident)
+    last = np.maximum(np.searchsorted(walked, at_ns, side="right") - 1, 0)
+    following = np.minimum(last + 1, len(walked) - 1)
+    beside = at_walk - process.proportional
+    grown, changed = (each[following] - each[last] for each in (at_walk, beside))
+    passed, length = at_ns - walked[last], walked[following] - walked[last]
+    part = np.where(
+        np.abs(grown) >= np.abs(changed),
+        (resident - at_walk[last]) / np.where(grown == 0, 1, grown),
+        passed / np.maximum(length, 1),
+    )
+    of_others = beside[last] + np.clip(part, 0, 1) * changed
+    counted = np.maximum(resident - of_others, 0.0)
     shared = np.minimum(process.shared_memory[last], counted)
     return np.where(lives, counted - shared, 0.0), np.where(lives, shared, 0.0)
 
