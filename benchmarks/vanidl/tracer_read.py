@@ -55,11 +55,11 @@ def main() -> None:
             path = Path(folder) / maker.Calls().name
             names = {i: b"/data/part-%d.h5" % i for i in range(1, int(slots["file"].max()) + 1)}
             path.write_bytes(maker.calls_file(maker.Calls({1: slots}, names)))
-            packed = Path(folder) / "packed" / path.name
-            packed.parent.mkdir(exist_ok=True)
-            shutil.copy(path, packed)
-            compress(packed, packed.stat().st_size)
-            report(name, events, measured(path, packed.with_name(f"{path.name}.gz")))
+            copy = Path(folder) / "copy" / path.name
+            copy.parent.mkdir(exist_ok=True)
+            shutil.copy(path, copy)
+            compress(copy, copy.stat().st_size, copy.parent)
+            report(name, events, measured(path, copy.with_name(f"{path.name}.gz")))
 
 
 def samples(events: int) -> NDArray[np.void]:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -191,6 +192,18 @@ def test_pages_that_change_hands_do_so_bit_by_bit():
     one = process(1, 0, GIB, grown(64 * MIB, 564 * MIB))
     _, total = totals(run_of(one).memory[0])
     assert total == pytest.approx(np.linspace(64 * MIB, 564 * MIB, LOOKS), abs=MIB)
+
+
+def test_pages_that_a_child_shares_are_given_away_when_it_begins():
+    """Between two walks a process forks: what both have counts once from then on."""
+    size, born = 300 * MIB, 6
+    parent = process(1, 0, size, np.where(np.arange(LOOKS) < born, size, size // 2))
+    child = process(2, 1, size, size // 2)
+    late = {name: getattr(child, name)[2:] for name in
+            ("walked_ns", "proportional", "private", "shared_memory", "swapped")}  # fmt: skip
+    looks = {name: getattr(child, name)[born:] for name in ("at_ns", "resident", "shared")}
+    _, total = totals(run_of(parent, replace(child, **late, **looks)).memory[0])
+    assert total.tolist() == [size] * LOOKS
 
 
 def test_without_walks_resident_pages_count():

@@ -96,6 +96,11 @@ def slots_of(path: Path) -> tuple[np.void, np.ndarray, np.ndarray, np.ndarray]:
         else np.memmap(path, np.uint8, "r")  # fmt: skip
     header = np.frombuffer(data[:552].tobytes(), HEADER)[0]
     n = int(header["chunks"]) - 1
+    if data[8] == 2:  # by the bytes of the slots: put back
+        data = data.copy()
+        for at in range(CHUNK, CHUNK * (n + 1), CHUNK):
+            columns = data[at : at + SLOTS * SLOT].reshape(SLOT, SLOTS)
+            data[at : at + SLOTS * SLOT] = columns.T.copy().ravel()
     chunks = data[CHUNK : CHUNK * (n + 1)].reshape(n, CHUNK)[:, : SLOTS * SLOT]
     slots = np.ascontiguousarray(chunks).view(SLOT_TYPE)
     words = slots.view("<u8").reshape(n, SLOTS, 5)

@@ -160,8 +160,11 @@ def _series(host: HostMemory, trace: Trace) -> MemorySeries:
 def _parts(host: HostMemory, role: Callable[[ProcessMemory], str]) -> dict[str, FloatArray]:
     """Bytes at the looks by role, and of shared memory."""
     parts = {each: np.zeros(len(host.at_ns)) for each in ("trainer", "worker", "other", "shared")}
+    # When pages change hands: a process is new, or was there for the last time.
+    edges = [(p.at_ns[0], p.at_ns[-1] + 1) for p in host.processes]
+    hands_ns = np.unique(np.array(edges, np.int64))
     for process in host.processes:
-        inside, shared = _at(process, host.at_ns)
+        inside, shared = _at(process, host.at_ns, hands_ns)
         parts[role(process)] += inside
         parts["shared"] += shared
     if len(host.dev_shm) and host.dev_shm[0] >= 0:  # batches that nobody has mapped as yet
@@ -175,13 +178,15 @@ def _total(series: MemorySeries) -> FloatArray:
     return total
 
 
-def _at(process: ProcessMemory, at_ns: Int64Array) -> tuple[FloatArray, FloatArray]:
+def _at(
+    process: ProcessMemory, at_ns: Int64Array, hands_ns: Int64Array
+) -> tuple[FloatArray, FloatArray]:
     """Proportional bytes of a process at some times, without shared memory, and of that.
 
     What is of others, and does not count, is known at the walks. Between two of them it follows
     resident memory, of which it is a part, as pages of libraries that others have mapped, too;
-    where it changed more than that, pages changed hands, and it follows time. Without any walk,
-    shared pages count in full.
+    where it changed more than that, pages changed hands: when a process came or went (`hands_ns`),
+    else bit by bit. Without any walk, shared pages count in full.
     """
     lives = (at_ns >= process.at_ns[0]) & (at_ns <= process.at_ns[-1])
     resident = np.interp(at_ns, process.at_ns, process.resident)
@@ -195,11 +200,13 @@ def _at(process: ProcessMemory, at_ns: Int64Array) -> tuple[FloatArray, FloatArr
     beside = at_walk - process.proportional
     grown, changed = (each[following] - each[last] for each in (at_walk, beside))
     passed, length = at_ns - walked[last], walked[following] - walked[last]
-    part = np.where(
-        np.abs(grown) >= np.abs(changed),
-        (resident - at_walk[last]) / np.where(grown == 0, 1, grown),
-        passed / np.maximum(length, 1),
+    hand_ns = np.append(hands_ns, np.iinfo(np.int64).max)
+    hand_ns = hand_ns[np.searchsorted(hands_ns, walked[last], side="right")]
+    by_hands = np.where(
+        hand_ns <= walked[following], at_ns >= hand_ns, passed / np.maximum(length, 1)
     )
+    by_size = (resident - at_walk[last]) / np.where(grown == 0, 1, grown)
+    part = np.where(np.abs(grown) >= np.abs(changed), by_size, by_hands)
     of_others = beside[last] + np.clip(part, 0, 1) * changed
     counted = np.maximum(resident - of_others, 0.0)
     shared = np.minimum(process.shared_memory[last], counted)

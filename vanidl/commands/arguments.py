@@ -110,6 +110,11 @@ def declare_record(parser: argparse.ArgumentParser) -> None:
         "(vanidl's own tracer; default: 2,000,000)",
     )  # fmt: skip
     add(
+        "--calls-on", metavar="DIR",
+        help="have vanidl's own tracer write into DIR, on this node's own storage, while the "
+        "command runs, and move that to RUN in the end; processes of other nodes write to RUN",
+    )  # fmt: skip
+    add(
         "--watch", action="store_true", help="a line on stderr every 10 s: what was recorded so far"
     )
     add("--openmetrics", metavar="FILE", help="also write metrics there, see vanidl watch")

@@ -35,6 +35,7 @@ def run(options: argparse.Namespace) -> int:
             trains=options.train,
             profile_steps=options.profile,
             in_place=options.in_place,
+            calls_on=options.calls_on,
             keep_free_nbytes=size_of(options.keep_free, "--keep-free"),
             tell=lambda sentence: console.tell(f"vanidl: {sentence}\n"),
         )

@@ -66,16 +66,18 @@ def record(
     replay: Replay | None = None,
     keep_free_nbytes: int = FLOOR_NBYTES,
     in_place: bool = False,
+    calls_on: str | Path | None = None,
     tell: Callable[[str], None] | None = None,
 ) -> Recorded:
     """Runs a command under a tracer; `folder`, which must be new or empty, is a RUN then.
 
     `auto` takes vanidl's own tracer, where that was not compiled Darshan, where there is none
     either no tracer; with `darshan_lib` it takes Darshan. Of each process `events` calls are
-    recorded one by one, by vanidl's own tracer. Steps and input waits of its Python processes are
-    recorded unless `with_steps` is False; `waits` names iterators to wait for beside those that
-    are known, as `MODULE:NAME`. With `profile_steps` PyTorch's profiler is switched on for so many
-    of them, in the processes that train. With `replay` batches come from memory after a warm-up:
+    recorded one by one, by vanidl's own tracer, in a folder of `calls_on` until the command ends.
+    Steps and input waits of its Python processes are recorded unless `with_steps` is False; `waits`
+    names iterators to wait for beside those that are known, as `MODULE:NAME`. With `profile_steps`
+    PyTorch's profiler is switched on for so many of them, in the processes that train. With
+    `replay` batches come from memory after a warm-up:
     the run is no training, and its record says so. Where the disk of RUN
     has less than `keep_free_nbytes` free, recording stops, and the record says so. A RUN on a FUSE
     file system is recorded elsewhere and moved there in the end, unless `in_place`. `tell` gets,
@@ -93,6 +95,10 @@ def record(
     spool = Spool.of(whole, command, in_place=in_place)
     root = spool.folder
     chosen = _tracer(tracer, root, darshan_lib)
+    if calls_on is not None:
+        if chosen.name != own.NAME:
+            raise UsageError(f"--calls-on {calls_on}: makes no sense with --tracer {chosen.name}.")
+        chosen = own.tracer(root, Path(calls_on))
     if events is not None:
         chosen = replace(chosen, environment={**chosen.environment, own.EVENTS: str(events)})
     journals = root / steps.FOLDER if with_steps else None

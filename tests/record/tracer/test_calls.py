@@ -10,7 +10,15 @@ from pathlib import Path
 import pytest
 
 from benchmarks.truth import harm
-from tests.makers.recorded_calls import RecordedCalls, all_calls, run_traced
+from tests.makers.recorded_calls import (
+    RecordedCalls,
+    all_calls,
+    library,
+    read_calls,
+    run_traced,
+)
+from vanidl.errors import InputError, UsageError
+from vanidl.record import record
 
 
 def traced(tmp_path: Path, code: str, **variables: str) -> list[RecordedCalls]:
@@ -117,3 +125,35 @@ def test_descriptors_that_are_closed_at_once_leave_every_event(tmp_path: Path) -
     )
     assert calls.read("a.bin").total() == 10
     assert not (tmp_path / "a.bin").read_bytes().strip(b"\0")
+
+
+def test_calls_lie_elsewhere_until_the_end(tmp_path: Path) -> None:
+    library()
+    (tmp_path / "a.bin").write_bytes(bytes(5000))
+    local = tmp_path / "local"
+    local.mkdir()
+    code = (
+        f"import os; open({str(tmp_path / 'a.bin')!r}, 'rb').read()\n"
+        f"print(len(os.listdir(os.listdir({str(local)!r}) and os.environ['VANIDL_TRACER'])))"
+    )
+    command = [sys.executable, "-c", code]
+    done = record(command, tmp_path / "RUN", tracer="vanidl", with_steps=False, calls_on=local)
+    assert (done.exit_status, [p.state for p in done.run.processes]) == (0, ["recorded"])
+    assert not list(local.iterdir())
+    (calls,) = map(read_calls, (tmp_path / "RUN" / "calls").glob("*.calls.gz"))
+    assert calls.read("a.bin") == {str(tmp_path / "a.bin"): 5000}
+
+
+def test_where_the_folder_is_not_calls_go_to_the_run(tmp_path: Path) -> None:
+    (calls,) = traced(
+        tmp_path, "os.stat('.')",
+        VANIDL_TRACER="/nothing/there", VANIDL_TRACER_OTHERWISE=str(tmp_path / "calls"),
+    )  # fmt: skip
+    assert "stat" in [call.name for call in calls.calls]
+
+
+def test_a_folder_for_calls_that_is_none_is_refused(tmp_path: Path) -> None:
+    library()
+    for tracer, error in (("vanidl", InputError), ("none", UsageError)):
+        with pytest.raises(error, match="--calls-on"):
+            record(["true"], tmp_path / f"RUN-{tracer}", tracer=tracer, calls_on="/nothing/there")

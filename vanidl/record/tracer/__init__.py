@@ -10,6 +10,7 @@ import os
 import socket
 import struct
 import sys
+import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -25,6 +26,8 @@ FOLDER = "calls"
 SUFFIX = ".calls"
 EVENTS = "VANIDL_TRACER_EVENTS"
 """How many calls of a process are recorded one by one, 2 million where it is not set."""
+
+_PLACE, _OTHERWISE = "VANIDL_TRACER", "VANIDL_TRACER_OTHERWISE"
 
 LIBRARY = Path(__file__).with_name("libvanidl_tracer.so")
 
@@ -44,11 +47,14 @@ def library() -> Path | None:
     return LIBRARY if sys.platform == "linux" and LIBRARY.is_file() else None
 
 
-def tracer(run: Path) -> Tracer:
+def tracer(run: Path, calls_on: Path | None = None) -> Tracer:
     """The tracer, writing into a folder of the run.
 
+    With `calls_on` it writes into a new folder there while the command runs, on this host: RUN may
+    lie on storage that many nodes share. Files of other hosts are written to RUN as always.
+
     Raises:
-        InputError: the library is not here.
+        InputError: the library is not here, or no folder can be made in `calls_on`.
     """
     preload = library()
     if preload is None:
@@ -59,17 +65,42 @@ def tracer(run: Path) -> Tracer:
         )
     folder = run / FOLDER
     folder.mkdir(parents=True, exist_ok=True)
+    environment: dict[str, str | None] = {PRELOAD: preloaded(preload), _PLACE: str(folder)}
+    beside = _made_in(calls_on.absolute()) if calls_on is not None else None
+    if beside is not None:
+        environment |= {_PLACE: str(beside), _OTHERWISE: str(folder)}
     return Tracer(
         NAME,
         __version__,
-        {PRELOAD: preloaded(preload), "VANIDL_TRACER": str(folder)},
-        lambda _: found(folder),
+        environment,
+        lambda _: gathered(beside, folder) if beside is not None else found(folder),
         (
             "The tracer leaves out libraries, Python modules, the system's own files, pseudo file "
             "systems and RUN itself: their I/O is in no number.",
         ),
-        stop=lambda: stop(folder),
+        stop=lambda: stop(beside or folder),
     )
+
+
+def _made_in(place: Path) -> Path:
+    try:
+        return Path(tempfile.mkdtemp(prefix="vanidl-calls-", dir=place))
+    except OSError as error:
+        raise InputError(
+            f"--calls-on {place}: expected a folder to write into, found none "
+            f"({error.strerror or error}); name one on this machine's own storage"
+        ) from error
+
+
+def gathered(beside: Path, folder: Path) -> Mapping[int, str]:
+    """As `found`, of both folders; files of the first are moved to the second on the way.
+
+    Those of processes that go on stay, and are none of the run; so do those that have no room.
+    """
+    here, there = found(beside, folder), found(folder)
+    with suppress(OSError):
+        beside.rmdir()
+    return {**there, **here}
 
 
 def stop(folder: Path) -> None:
@@ -82,10 +113,11 @@ def stop(folder: Path) -> None:
             os.pwrite(file.fileno(), bytes(8), _ROOM_AT)
 
 
-def found(folder: Path) -> Mapping[int, str]:
+def found(folder: Path, into: Path | None = None) -> Mapping[int, str]:
     """Processes with a file: pid -> ENDED, or CUT where the last one of that process has no end.
 
-    Files of processes that are gone are compressed on the way, where the disk has room for that.
+    Files of processes that are gone are compressed on the way, where the disk has room for that;
+    with `into`, which then gets them, others are left out.
     """
     latest: dict[int, tuple[int, str]] = {}
     for path in sorted(folder.glob(f"*{SUFFIX}")):
@@ -99,12 +131,11 @@ def found(folder: Path) -> Mapping[int, str]:
             continue
         if magic != _MAGIC:
             continue
-        state = ENDED if end else CUT
-        if start >= latest.get(pid, (0, ""))[0]:
-            latest[pid] = start, state
         host = header[_HOST_AT:].split(b"\0")[0].decode("utf-8", "replace")
-        if host == socket.gethostname() and not Path(f"/proc/{pid}").exists():
-            compress(path, chunks * _CHUNK)
+        is_gone = host == socket.gethostname() and not Path(f"/proc/{pid}").exists()
+        is_packed = is_gone and compress(path, chunks * _CHUNK, into or folder)
+        if start >= latest.get(pid, (0, ""))[0] and (is_packed or into is None):
+            latest[pid] = start, ENDED if end else CUT
     return {pid: state for pid, (_, state) in latest.items()}
 
 
@@ -112,9 +143,12 @@ def _for_owner(path: str, flags: int) -> int:
     return os.open(path, flags, 0o600)
 
 
-def compress(path: Path, nbytes: int) -> None:
-    """Puts a file in the place of one of which so many bytes are used, a fifth as long or so."""
-    packed, part = path.with_name(f"{path.name}.gz"), path.with_name(f"{path.name}.part")
+def compress(path: Path, nbytes: int, folder: Path) -> bool:
+    """Has a folder hold a file of which so many bytes are used, a fifth as long or so.
+
+    False where it has no room: the file stays as it is.
+    """
+    packed, part = folder / f"{path.name}.gz", folder / f"{path.name}.part"
     try:
         with path.open("rb") as plain, open(part, "xb", opener=_for_owner) as file:
             packing = isal_zlib.compressobj(1, wbits=_GZIP)
@@ -128,8 +162,10 @@ def compress(path: Path, nbytes: int) -> None:
             file.write(packing.flush())
         part.replace(packed)
         path.unlink()
-    except OSError:  # it stays as it is
+    except OSError:
         part.unlink(missing_ok=True)
+        return False
+    return True
 
 
 RECORDER = Recorder(
