@@ -290,14 +290,16 @@ def loader_waits(trace: Trace) -> tuple[LoaderWaits, ...]:
 def gather_rank_spans(trace: Trace, spans: Spans) -> RankSpans:
     """What profilers saw of one rank, from all spans of it, a step among them."""
     steps = spans.pick(spans.kind == SpanKind.STEP)
-    waits = spans.pick(spans.kind == SpanKind.INPUT_WAIT)
+    waiting = np.flatnonzero(spans.kind == SpanKind.INPUT_WAIT)
     profiles = {s: trace.profiles[s] for s in distinct(steps.source).tolist()}
     bounds = [_window(trace, spans, source) for source in profiles]
     low, high = np.array(bounds, np.int64).T
     known = all(profile.has_wait_spans for profile in profiles.values())
     loop = any(profile.marks_loop for profile in profiles.values())
     windows = intervals.union(low, high)
-    inside = intervals.intersect(intervals.union(waits.start, waits.end), windows)
+    inside = intervals.intersect(
+        intervals.union(spans.start[waiting], spans.end[waiting]), windows
+    )
     marked = all(profile.steps_from == FROM_COMPUTE for profile in profiles.values())
     return RankSpans(steps, windows, inside, known, loop, marked)
 

@@ -98,9 +98,10 @@ def tile_rank(
     waits_known = all(trace.profiles[source].has_wait_spans for source in sources)
 
     # Where steps begin and end; what lies between two of one loop belongs to the second.
-    order = np.argsort(steps.start, kind="stable")
-    begin = np.clip(steps.start[order], low, high)
-    end = np.maximum.accumulate(np.clip(steps.end[order], low, high))
+    if (steps.start[1:] < steps.start[:-1]).any():  # spans are in order, but where made by hand
+        steps = steps.pick(np.argsort(steps.start, kind="stable"))
+    begin = np.clip(steps.start, low, high)
+    end = np.maximum.accumulate(np.clip(steps.end, low, high))
     begin = np.maximum(begin, np.concatenate([[low], end[:-1]]))
     waits = _picked(spans, SpanKind.INPUT_WAIT, low, high)
     marked = _cut_out(spans, low, high)
@@ -119,7 +120,7 @@ def tile_rank(
     phase = np.full(len(start), own := _phase_of_steps(trace, sources))
     before, behind = start < begin[0], start >= end[-1]
     between = ~inside & ~before & ~behind
-    gaps = _find_gaps(trace, spans, steps.pick(order), begin, end)
+    gaps = _find_gaps(trace, spans, steps, begin, end)
     next_step = np.minimum(step + 1, len(begin) - 1)
     taken = gaps.follows | (gaps.may_follow & (assumptions.FOLLOWS in assume))
     given = between & taken[next_step] & ~waiting
@@ -149,7 +150,7 @@ def tile_rank(
         part=part,
         step=step,
         wait=np.where(waiting, wait, -1),
-        number=steps.step[order].astype(np.int64),
+        number=steps.step.astype(np.int64),
         wait_start=waits.start,
         wait_end=waits.end,
         waits_known=waits_known,
