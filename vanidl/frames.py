@@ -20,7 +20,7 @@ from vanidl.advice.finding import Diagnosis, Finding
 from vanidl.analyses import Results
 from vanidl.analyses.balance import RankLoad
 from vanidl.analyses.batches import FetchedBatches
-from vanidl.analyses.dataset_records import DataFile
+from vanidl.analyses.datafiles import DataFile
 from vanidl.analyses.files import FileRow, GroupRow
 from vanidl.analyses.latencies import DurationBin, SlowOperation
 from vanidl.analyses.sizes import SizeBin

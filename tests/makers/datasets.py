@@ -5,11 +5,16 @@ from __future__ import annotations
 import numpy as np
 
 from vanidl.analyses.access import AccessCounts
-from vanidl.analyses.datafiles import NeverRead
+from vanidl.analyses.datafiles import (
+    DataFile,
+    NeverRead,
+    RankShare,
+    ReadGrid,
+    SampleBin,
+    SamplesPerFile,
+    TransferMode,
+)
 from vanidl.analyses.dataset import Dataset
-from vanidl.analyses.dataset_records import DataFile, RankShare, ReadGrid
-from vanidl.analyses.samples import SampleBin, SamplesPerFile
-from vanidl.analyses.transfermodes import TransferMode
 from vanidl.analyses.visits import VisitOrder
 from vanidl.breakdown.stages import Phase, Phases
 

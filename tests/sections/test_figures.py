@@ -13,7 +13,7 @@ import pytest
 from tests.makers.results import EXAMPLES
 from tests.viewer import unpacking
 from vanidl.analyses.balance import Balance, RankLoad
-from vanidl.analyses.samples import SamplesPerFile
+from vanidl.analyses.datafiles import SamplesPerFile
 from vanidl.figures import levels
 from vanidl.figures.figure import Figure
 from vanidl.formatting.names import plotted

@@ -9,7 +9,7 @@ import numpy as np
 from vanidl.advice.claims import RUN, Claim
 from vanidl.advice.facts import Facts
 from vanidl.advice.finding import Rule, RuleResult, Value
-from vanidl.analyses.dataset_records import DataFile
+from vanidl.analyses.datafiles import DataFile
 from vanidl.breakdown.causes import METADATA, STORAGE
 from vanidl.formatting.units import count, nbytes, percent, plural, seconds
 

@@ -25,14 +25,12 @@ from vanidl.analyses import (
     durations,
     files,
     filetimeline,
-    heatmaps,
     latencies,
     lines,
     memory,
     operations,
     placement,
     sizes,
-    step_amounts,
     steps,
     summary,
     timeline,
@@ -56,8 +54,7 @@ from vanidl.analyses.operations import Operations
 from vanidl.analyses.placement import Placement
 from vanidl.analyses.reducing import Reduction, reduce_parts
 from vanidl.analyses.sizes import Sizes
-from vanidl.analyses.step_amounts import StepSums
-from vanidl.analyses.steps import Steps
+from vanidl.analyses.steps import NO_SUMS, Steps, StepSums
 from vanidl.analyses.summary import Summary
 from vanidl.analyses.timeline import Timeline
 from vanidl.analyses.workers import Workers
@@ -105,7 +102,7 @@ class Results:
     benchmarks: tuple[BenchmarkResult, ...] = ()
     operations: Operations = operations.NOTHING
     saves: tuple[Burst, ...] = ()
-    step_sums: StepSums = step_amounts.NOTHING  # of the rows of steps.table
+    step_sums: StepSums = NO_SUMS  # of the rows of steps.table
     calls: Calls = field(default_factory=Calls)
     busy: Mapping[int, Intervals] = field(
         default_factory=dict
@@ -173,7 +170,7 @@ def reductions_of(trace: Trace) -> dict[str, Reduction]:
     """Reductions made for one trace; those of its files over time only where these are few."""
     made: dict[str, Reduction] = {
         "checkpoints": checkpoints.of_trace(trace),
-        "step_sums": step_amounts.of_trace(trace),
+        "step_sums": steps.step_sums_of(trace),
         "fetches": batches.of_trace(trace),
         "calls": calls.of_trace(trace),
     }
@@ -245,7 +242,7 @@ def _untraced(results: Results, chosen: Trace, layer: str) -> Results:
     return replace(
         results,
         sizes=by_counters.sizes(chosen, layer),
-        timeline=heatmaps.finish(chosen, layer),
+        timeline=by_counters.timeline(chosen, layer),
         access=by_counters.access(chosen, layer),
         balance=by_counters.balance(chosen, layer),
     )

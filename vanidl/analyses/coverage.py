@@ -10,13 +10,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
-from vanidl.analyses import data_sizes, object_limits, tracer_limits
+from vanidl.analyses import tracer_limits
 from vanidl.analyses.rows import Rows
-from vanidl.formatting.units import instant, percent
-from vanidl.model.counter_totals import counted
+from vanidl.formatting.units import count, instant, percent, plural
+from vanidl.model.counter_tables import CounterTable
+from vanidl.model.counter_totals import counted, record_counts
 from vanidl.model.file_kinds import DATASET
-from vanidl.model.trace import Trace
+from vanidl.model.trace import OBJECT, POSIX, STORAGE_LAYERS, Trace
 from vanidl.model.warnings import INCOMPLETE, Notice, serious_codes
 
 
@@ -77,8 +79,8 @@ def finish(traced: Traced, trace: Trace) -> Coverage:
         *trace.warnings,
         *(_truncated(c, trace) for c in layers if _is_truncated(c)),
         *tracer_limits.find(trace, sums_s),
-        *object_limits.find(trace),
-        *data_sizes.find(trace),
+        *_object_limits(trace),
+        *_data_sizes(trace),
         *_stand_in(trace),
     )
     whole = all(log.whole for log in trace.logs)
@@ -150,3 +152,113 @@ _FULL = (
     "DXT_MPIIO) in Darshan's configuration (3.4 on: 1 KiB or 32 operations each, 2,048 unless "
     "set), or exclude files (NAME_EXCLUDE)."
 )
+
+
+_REQUESTS = ("READS", "WRITES", "STATS", "LISTS", "OTHERS")
+
+
+def _object_limits(trace: Trace) -> Iterator[Notice]:
+    """Every warning that the counters of object storage give reason for."""
+    table = trace.counters.get(OBJECT)
+    if table is None:
+        return
+    asked = sum(_total(table, what) for what in _REQUESTS)
+    if failed := _total(table, "FAILED"):
+        yield Notice(
+            "object_requests_failed",
+            f"{plural(failed, 'request')} of {count(asked)} to object storage failed: no answer, "
+            "an error as the status, or a body that broke off. Each counts as an operation of 0 "
+            "bytes, its time included; a retry is an operation of its own.",
+            "info",
+        )
+    if unsized := _total(table, "UNSIZED"):
+        yield Notice(
+            "object_bytes_unknown",
+            f"{plural(unsized, 'request')} of {count(asked)} to object storage did not say how "
+            "many bytes it carried: bytes of OBJECT are lower bounds.",
+        )
+
+
+def _total(table: CounterTable, what: str) -> int:
+    values = table.counters.get(f"{OBJECT}_{what}")
+    return 0 if values is None else int(values.sum())
+
+
+Int64Array = NDArray[np.int64]
+
+_LEAST_FITTING = 0.75
+_MOST_OPENS_A_VISIT = 4
+_LARGEST = 1 << 60  # beyond it a product could leave the integers
+
+
+@dataclass(frozen=True, slots=True)
+class _Files:
+    """Files of known size that were opened and never written; one entry each."""
+
+    code: Int64Array
+    size: Int64Array
+    opens: Int64Array
+    nbytes: Int64Array
+
+
+def _data_sizes(trace: Trace) -> Iterator[Notice]:
+    """A warning where files that other files are read like hold too few or too many bytes.
+
+    A job that reads its files whole reads, of each file, its size times how often it was opened (or
+    a whole part of that, where each visit opens a file several times). Where nearly all files fit
+    one such rule, those that do not were read in part, or the tracer lost reads of them, or
+    counted reads for the wrong file, as Darshan does among threads.
+    """
+    files = _files(trace)
+    expected = _expected(files)
+    if expected is None:
+        return
+    short, over = files.nbytes < expected, files.nbytes > expected
+    wrong = np.flatnonzero(short | over)
+    if not len(wrong):
+        return
+    lacking = int((expected - files.nbytes)[short].sum())
+    beyond = int((files.nbytes - expected)[over].sum())
+    first = wrong[0]
+    path, nbytes = trace.files.path[files.code[first]], files.nbytes[first]
+    yield Notice(
+        "sizes_differ",
+        f"{len(wrong):,} of {len(files.code):,} files whose size is known do not hold the bytes "
+        f"that reading them whole at each visit gives, as of the others: {lacking:,} bytes are "
+        f"missing in {plural(int(short.sum()), 'file')}, {beyond:,} are too many in "
+        f"{plural(int(over.sum()), 'file')} (for example {path}: {nbytes:,} bytes recorded, "
+        f"{expected[first]:,} expected). Unless the job read these in part, the tracer "
+        "lost reads or counted them for the wrong file, as happens where threads open and close "
+        "files at the same time: bytes of single files are not right. Read with one thread of "
+        "each process to compare.",
+    )
+
+
+def _files(trace: Trace) -> _Files:
+    number = len(trace.files.path)
+    size = np.array([trace.user_data.sizes.get(p, 0) for p in trace.files.path], np.int64)
+    opens, nbytes, written = (np.zeros(number, np.int64) for _ in range(3))
+    for layer in STORAGE_LAYERS:
+        table = trace.counters.get(layer)
+        if table is not None and f"{layer}_OPENS" in table.counters:
+            again = table.counters.get("POSIX_DUPS") if layer == POSIX else None
+            opened = np.maximum(table.counters[f"{layer}_OPENS"], 0)
+            opened -= 0 if again is None else np.maximum(again, 0)
+            np.add.at(opens, table.file, opened)
+            np.add.at(nbytes, table.file, record_counts(table, "BYTES_READ"))
+            np.add.at(written, table.file, record_counts(table, "BYTES_WRITTEN"))
+    unused = np.array([kind == "other" for kind in trace.files.kind], bool)
+    wanted = (trace.files.is_data | unused) & (size > 0) & (opens > 0) & (written == 0)
+    wanted &= (opens < _LARGEST // np.maximum(size, 1)) & (nbytes < _LARGEST)
+    code = np.flatnonzero(wanted)
+    return _Files(code, size[code], opens[code], nbytes[code])
+
+
+def _expected(files: _Files) -> Int64Array | None:
+    """Bytes of whole readings of each file, by the rule that most fit; None where few fit one."""
+    for opens_a_visit in range(1, _MOST_OPENS_A_VISIT + 1):
+        expected = files.size * files.opens // opens_a_visit
+        fitting = int((files.nbytes * opens_a_visit == files.size * files.opens).sum())
+        if fitting >= max(2.0, _LEAST_FITTING * len(files.code)):
+            return expected
+    return None

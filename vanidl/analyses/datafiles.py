@@ -1,16 +1,74 @@
-"""Dataset files as counters and folders know them: opened, read, sized, never touched."""
+"""Dataset files: what counters and folders know of them, samples in each, sizes of reads."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 
 import numpy as np
+from numpy.typing import NDArray
 
+from vanidl.analyses.access import AccessCounts
 from vanidl.analyses.sorting import sum_by_key
+from vanidl.dataset.hdf5 import INDEX_NODES
+from vanidl.dataset.tfrecord import READ_BUFFER
+from vanidl.formatting.units import percent
 from vanidl.model.counter_tables import CounterTable
 from vanidl.model.counter_totals import prefix_of, record_counts
+from vanidl.model.file_facts import Block
 from vanidl.model.trace import STORAGE_LAYERS, Trace
+from vanidl.model.user_data import UserData
+
+Int64Array = NDArray[np.int64]
+
+NO_RANK = "no rank"
+"""The label of what processes read that count for no rank."""
+
+
+@dataclass(frozen=True, slots=True)
+class DataFile:
+    """One dataset file. Times in seconds since the start of the job; None: not recorded."""
+
+    path: str
+    size: int | None  # bytes on disk, known only where the file was found here
+    extent: int | None  # highest byte read + 1
+    bytes_read: int
+    reads: int
+    unique_bytes: int | None  # length of the union of all byte ranges read
+    reread_factor: float | None  # bytes read / unique bytes
+    visits: int | None
+    opens: int | None
+    ranks: int | None
+    samples: int | None  # in the part of the file that was read
+    first_s: float | None
+    last_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class RankShare:
+    """What one rank read of the dataset."""
+
+    label: str
+    rank: int | None
+    files: int
+    bytes_read: int
+    unique_bytes: int
+    share: float | None  # unique bytes / (size of the dataset where known, else bytes read by any)
+
+
+@dataclass(frozen=True, slots=True)
+class ReadGrid:
+    """Bytes that were asked for over time, shape (files, bins); a read counts where it starts.
+
+    `file` are positions in Dataset.files, in the order of the first visit.
+    """
+
+    file: Int64Array
+    edges_s: NDArray[np.float64]
+    nbytes: Int64Array
+    files: int  # how many dataset files were read in all
+
 
 MOST_FILES = 1000
 
@@ -124,3 +182,271 @@ def _by_file(
 ) -> dict[int, int]:
     files, total = sum_by_key(table.file[rows].astype(np.int64), values[rows])
     return dict(zip(files.tolist(), total.tolist(), strict=True))
+
+
+_STRONG = 0.8
+_SMALLEST = 1024  # smaller pieces are headers and indices more often than samples
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """How samples are counted: `nbytes` each, or as the opened files say."""
+
+    nbytes: int | None
+    source: str  # "given", "files", "inferred" or "" where unknown
+    evidence: str
+
+
+@dataclass(frozen=True, slots=True)
+class SampleBin:
+    """Files that hold low <= samples < high."""
+
+    low: int
+    high: int
+    files: int
+
+
+@dataclass(frozen=True, slots=True)
+class SamplesPerFile:
+    """Distribution of samples over dataset files; numbers are None where samples are unknown."""
+
+    record_bytes: int | None
+    source: str | None
+    evidence: str
+    files: int  # how many files the numbers are of
+    total: int | None
+    min: int | None
+    median: float | None
+    max: int | None
+    histogram: tuple[SampleBin, ...]
+
+
+def record_size(
+    user_data: UserData,
+    sizes: tuple[NDArray[np.int64], NDArray[np.int64]],
+    within: AccessCounts | None,
+) -> Record:
+    """The size of one sample: given, else as opened files say, else inferred from strong evidence.
+
+    Inferred only where one transfer size carries 80 % of the dataset's bytes and 80 % of the
+    reads begin elsewhere than the one before ended: then one read is one sample. Reads that
+    moved nothing, as at the end of a file, are neither.
+
+    Args:
+        user_data: what the user and opened files say.
+        sizes: distinct sizes of reads, and how many reads have each.
+        within: where the reads that moved bytes begin.
+    """
+    if user_data.record_bytes is not None:
+        return Record(user_data.record_bytes, "given", "--record-size")
+    known = [f for f in user_data.facts.values() if f.samples is not None]
+    if known:
+        return Record(None, "files", f"counted in {len(known):,} opened files")
+    nbytes, counts = sizes
+    volume = nbytes * counts
+    if len(volume) == 0 or within is None or not volume.sum() or not within.ops:
+        return Record(None, "", "no reads with sizes and offsets were traced")
+    top = int(np.argmax(volume))
+    share = float(volume[top] / volume.sum())
+    jumps = ((within.forward or 0) + (within.backward or 0)) / within.ops
+    if share >= _STRONG and jumps >= _STRONG and nbytes[top] >= _SMALLEST:
+        of_size = f"{percent(share)} of the bytes came in reads of this size"
+        evidence = f"{of_size}, {percent(jumps)} of reads begin elsewhere than the one before ended"
+        return Record(int(nbytes[top]), "inferred", evidence)
+    return Record(
+        None,
+        "",
+        "no single transfer size stands for one sample: give --record-size, or --inspect where "
+        "the files can be opened",
+    )
+
+
+def with_samples(file: DataFile, record: Record, user_data: UserData) -> DataFile:
+    """The file with the number of samples in the part of it that was read."""
+    if record.source == "files":
+        facts = user_data.facts.get(file.path)
+        if facts is None or facts.samples is None:
+            return file
+        size = max(facts.size, 1)
+        seen = size if file.unique_bytes is None else min(file.unique_bytes, size)
+        whole = seen >= 0.98 * size  # footers, padding and indices are not always read
+        return replace(file, samples=facts.samples if whole else facts.samples * seen // size)
+    if record.nbytes is None:
+        return file
+    read = file.unique_bytes if file.unique_bytes is not None else file.extent
+    return file if read is None else replace(file, samples=read // record.nbytes)
+
+
+def samples_per_file(files: Sequence[DataFile], record: Record) -> SamplesPerFile:
+    """Distribution of `samples` over the files that have one; histogram in powers of two."""
+    values = np.array([f.samples for f in files if f.samples is not None], np.int64)
+    source = record.source or None
+    if len(values) == 0:
+        return SamplesPerFile(record.nbytes, source, record.evidence, 0, None, None, None, None, ())
+    return SamplesPerFile(
+        record.nbytes,
+        source,
+        record.evidence,
+        len(values),
+        int(values.sum()),
+        int(values.min()),
+        float(np.median(values)),
+        int(values.max()),
+        _histogram(values),
+    )
+
+
+def _histogram(values: NDArray[np.int64]) -> tuple[SampleBin, ...]:
+    top = int(values.max()).bit_length()
+    edges = [0, *(1 << i for i in range(top + 1))]
+    counts = np.histogram(values, [*edges[:-1], edges[-1]])[0].tolist()
+    bins = [SampleBin(a, b, n) for a, b, n in zip(edges[:-1], edges[1:], counts, strict=True)]
+    used = [i for i, b in enumerate(bins) if b.files]
+    return tuple(bins[used[0] : used[-1] + 1])
+
+
+_LEAST = 0.02  # of the reads or of the bytes makes a mode
+_MANY = 16  # different sizes that lie together
+
+
+@dataclass(frozen=True, slots=True)
+class TransferMode:
+    """Dataset reads of one size, or of sizes that belong together: low <= size <= high bytes.
+
+    `certain`: the cause was found in opened files; else it is what such a size is typical of.
+    `cause` None: unknown.
+    """
+
+    low: int
+    high: int
+    reads: int
+    share_of_reads: float
+    share_of_bytes: float
+    cause: str | None
+    certain: bool
+    evidence: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Sizes:
+    """Distinct sizes with their number of reads, and the totals that shares are of."""
+
+    nbytes: Int64Array
+    reads: Int64Array
+    all_reads: int
+    all_bytes: int
+
+    def pick(self, rows: NDArray[np.bool_]) -> _Sizes:
+        """Some of the sizes, with the same totals."""
+        return _Sizes(self.nbytes[rows], self.reads[rows], self.all_reads, self.all_bytes)
+
+    @property
+    def large_alone(self) -> NDArray[np.bool_]:
+        """For each size whether it is a mode by itself."""
+        often: NDArray[np.bool_] = self.reads >= _LEAST * self.all_reads
+        return often | (self.nbytes * self.reads >= _LEAST * self.all_bytes)
+
+    @property
+    def large(self) -> bool:
+        """Whether all sizes together are a mode."""
+        volume = int((self.nbytes * self.reads).sum())
+        return int(self.reads.sum()) >= _LEAST * self.all_reads or volume >= _LEAST * self.all_bytes
+
+
+def transfer_modes(
+    sizes: tuple[Int64Array, Int64Array], paths: Sequence[str], user_data: UserData
+) -> tuple[TransferMode, ...]:
+    """Modes that hold 2 % of the reads or bytes, most bytes first.
+
+    First sizes that opened files account for, by cause; then single sizes; then what is left,
+    by powers of two.
+    """
+    nbytes, reads = (column[sizes[0] > 0] for column in sizes)
+    total = _Sizes(nbytes, reads, int(reads.sum()), int((nbytes * reads).sum()))
+    if len(nbytes) == 0:
+        return ()
+    known = _known(paths, user_data)
+    found: list[TransferMode] = []
+    cause = np.array([known[n].what if n in known else "" for n in nbytes.tolist()], object)
+    for what in sorted(set(cause.tolist()) - {""}):
+        mine = total.pick(cause == what)
+        if mine.large:
+            found.append(_mode(mine, what, True, _evidence(mine, known)))
+    rest = total.pick(cause == "")
+    single = rest.large_alone
+    alone = rest.nbytes[single].tolist()
+    found += [_hinted(rest.pick(rest.nbytes == size), paths) for size in alone]
+    rest = rest.pick(~single)
+    octave = np.frexp(rest.nbytes.astype(float))[1]
+    groups = [rest.pick(octave == k) for k in np.unique(octave).tolist()]
+    found += [_hinted(group, paths) for group in groups if group.large]
+    return tuple(sorted(found, key=lambda m: (-m.share_of_bytes, -m.reads, m.low)))
+
+
+def _mode(mine: _Sizes, cause: str | None, certain: bool, evidence: str) -> TransferMode:
+    return TransferMode(
+        int(mine.nbytes.min()),
+        int(mine.nbytes.max()),
+        int(mine.reads.sum()),
+        int(mine.reads.sum()) / mine.all_reads,
+        int((mine.nbytes * mine.reads).sum()) / mine.all_bytes,
+        cause,
+        certain,
+        evidence,
+    )
+
+
+def _known(paths: Sequence[str], user_data: UserData) -> dict[int, Block]:
+    """Size -> what opened files have of it; the reader's buffer of TFRecord files first."""
+    facts = [user_data.facts[path] for path in paths if path in user_data.facts]
+    known: dict[int, Block] = {}
+    for file in facts:
+        for block in file.blocks:
+            known.setdefault(block.nbytes, block)
+        if file.format == "TFRecord":
+            known[READ_BUFFER] = Block(READ_BUFFER, 0, "TFRecord reader's buffer")
+    return known
+
+
+def _evidence(mine: _Sizes, known: dict[int, Block]) -> str:
+    pieces = sum(known[n].count for n in mine.nbytes.tolist())
+    if not pieces:
+        return "the opened files are TFRecord; 256 KiB is what their reader asks for by default"
+    return f"{pieces:,} pieces of exactly these sizes in the opened files"
+
+
+def _hinted(mine: _Sizes, paths: Sequence[str]) -> TransferMode:
+    for hint in _HINTS:
+        text = hint(mine.nbytes, paths)
+        if text:
+            evidence = "by size and file names; no file was opened to confirm it"
+            return _mode(mine, f"typical of {text}", False, evidence)
+    return _mode(mine, None, False, "unknown")
+
+
+def _tfrecord_hint(nbytes: Int64Array, paths: Sequence[str]) -> str:
+    named = any("tfrecord" in p.rsplit("/", 1)[-1].lower() for p in paths)
+    if named and nbytes.tolist() == [READ_BUFFER]:
+        return "the TFRecord reader's buffer (256 KiB by default)"
+    return ""
+
+
+def _hdf5_hint(nbytes: Int64Array, paths: Sequence[str]) -> str:
+    if not any(p.lower().endswith((".h5", ".hdf5", ".he5", ".nc")) for p in paths):
+        return ""
+    if len(nbytes) == 1:
+        return INDEX_NODES.get(int(nbytes[0]), "")
+    return "compressed HDF5 chunks (many sizes close together)" if len(nbytes) >= _MANY else ""
+
+
+def _buffered_hint(nbytes: Int64Array, paths: Sequence[str]) -> str:
+    del paths
+    names = {4096: "a page or C's stdio buffer", 8192: "Python's file buffer"}
+    return names.get(int(nbytes[0]), "") if len(nbytes) == 1 else ""
+
+
+_HINTS: tuple[Callable[[Int64Array, Sequence[str]], str], ...] = (
+    _tfrecord_hint,
+    _hdf5_hint,
+    _buffered_hint,
+)

@@ -13,18 +13,23 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.analyses import access, byte_ranges, datafiles, samples, transfermodes, visits
+from vanidl.analyses import access, byte_ranges, datafiles, visits
 from vanidl.analyses.access import AccessCounts, Runs
 from vanidl.analyses.by_file import ByFile
 from vanidl.analyses.byte_ranges import ByteRanges
-from vanidl.analyses.datafiles import NeverRead
-from vanidl.analyses.dataset_records import NO_RANK, DataFile, RankShare, ReadGrid
+from vanidl.analyses.datafiles import (
+    NO_RANK,
+    DataFile,
+    NeverRead,
+    RankShare,
+    ReadGrid,
+    SamplesPerFile,
+    TransferMode,
+)
 from vanidl.analyses.files import grouped
 from vanidl.analyses.operations import add_sparse
 from vanidl.analyses.rows import Rows
-from vanidl.analyses.samples import SamplesPerFile
 from vanidl.analyses.sorting import sum_by_group, sum_by_key
-from vanidl.analyses.transfermodes import TransferMode
 from vanidl.analyses.visits import Borders, VisitOrder, Visits
 from vanidl.model import intervals
 from vanidl.model.intervals import Intervals
@@ -166,8 +171,8 @@ def finish(uses: Uses, trace: Trace, layer: str, unique: Future[UniqueByFile]) -
     unique_nbytes = _sum(f.unique_bytes for f in files)
     read = sum(f.bytes_read for f in files)
     size = _sum(f.size for f in files)
-    record = samples.record_size(trace.user_data, uses.sizes, within.read if within else None)
-    files = tuple(samples.with_samples(f, record, trace.user_data) for f in files)
+    record = datafiles.record_size(trace.user_data, uses.sizes, within.read if within else None)
+    files = tuple(datafiles.with_samples(f, record, trace.user_data) for f in files)
     return Dataset(
         files,
         read,
@@ -179,8 +184,8 @@ def finish(uses: Uses, trace: Trace, layer: str, unique: Future[UniqueByFile]) -
         "size on disk" if size else "bytes that any rank read",
         order,
         within.read if within else None,
-        samples.per_file(files, record),
-        transfermodes.modes(uses.sizes, tuple(f.path for f in files), trace.user_data),
+        datafiles.samples_per_file(files, record),
+        datafiles.transfer_modes(uses.sizes, tuple(f.path for f in files), trace.user_data),
         datafiles.never_read(trace),
         _read_grid(uses, files, trace) if traced else None,
         found,

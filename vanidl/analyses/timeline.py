@@ -45,7 +45,7 @@ class Timeline:
     count in the first or last bin.
 
     `source` is "trace", or "heatmap" where no operation was traced and the bins are those of
-    Darshan's heat maps (`analyses.heatmaps`): then `reads` and `writes` are None.
+    Darshan's heat maps (`analyses.by_counters`): then `reads` and `writes` are None.
     """
 
     edges_s: NDArray[np.float64]

@@ -2,13 +2,151 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 
 from vanidl.analyses.dataset import Dataset
 from vanidl.analyses.rows import Rows
 from vanidl.analyses.sorting import dense_codes, minmax_by_group, sum_by_group
-from vanidl.analyses.worker_groups import groups_of_trainers
+from vanidl.analyses.visits import Visits
 from vanidl.model.trace import Trace
+
+_SPREAD_NS = 250_000_000  # by which the logs of processes that were forked together differ
+_MOSTLY = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerLife:
+    """When one worker lived and first read samples, in ns; `start` None: not known."""
+
+    process: int  # index into Trace.processes
+    start: int | None
+    end: int | None
+    first_read: int
+    uncertainty: int = 0
+
+    @property
+    def begin(self) -> int:
+        """When it was started, at the latest."""
+        return self.first_read if self.start is None else self.start
+
+
+Files = Mapping[int, frozenset[int]]
+"""Process -> the files that it read."""
+
+
+def groups_of_trainers(
+    trace: Trace, first_read: Mapping[int, int], visits: Visits | None
+) -> dict[int, list[list[WorkerLife]]]:
+    """Training process -> its workers that read data, loader by loader.
+
+    A loader starts all its workers before the first of them is asked for a sample. So one that was
+    started after others had begun to read works for another loader (of validation, or of the next
+    epoch), and so does one that was started after the first of them had ended. Loaders that are
+    created together differ in what they read: their workers have no files, or no folders, in
+    common. Where the fetches of all were recorded, it is known.
+
+    Args:
+        trace: the run.
+        first_read: process -> when it first read data, ns since the epoch.
+        visits: which files each process read; None: not known.
+    """
+    found: dict[int, list[WorkerLife]] = {}
+    for process in sorted(first_read):
+        worker = trace.processes[process]
+        if worker.role == "worker" and worker.trainer is not None:
+            life = WorkerLife(
+                process,
+                worker.start_ns,
+                worker.end_ns,
+                first_read[process],
+                worker.clock_uncertainty_ns,
+            )
+            found.setdefault(worker.trainer, []).append(life)
+    files = files_read(visits) if visits is not None and found else {}
+    loaders = _loaders(trace)
+    return {
+        trainer: _recorded_groups(lives, loaders) or worker_groups(lives, files, trace.files.path)
+        for trainer, lives in found.items()
+    }
+
+
+def _loaders(trace: Trace) -> dict[int, tuple[int, int]]:
+    """Process -> loader and first epoch that it fetched for, where that was recorded."""
+    fetches = trace.fetches
+    known = fetches.pick((fetches.process >= 0) & (fetches.worker >= 0) & (fetches.name >= 0))
+    rows = zip(known.process.tolist(), known.name.tolist(), known.epoch.tolist(), strict=True)
+    found: dict[int, tuple[int, int]] = {}
+    for process, name, epoch in rows:
+        found[process] = min(found.get(process, (name, epoch)), (name, epoch))
+    return found
+
+
+def _recorded_groups(
+    lives: Sequence[WorkerLife], loaders: Mapping[int, tuple[int, int]]
+) -> list[list[WorkerLife]]:
+    """The workers by loader and epoch, in order of their start; none where one is not known."""
+    if any(life.process not in loaders for life in lives):
+        return []
+    groups: dict[tuple[int, int], list[WorkerLife]] = {}
+    for life in sorted(lives, key=lambda one: (one.begin, one.process)):
+        groups.setdefault(loaders[life.process], []).append(life)
+    return [sorted(group, key=lambda one: one.process) for group in groups.values()]
+
+
+def files_read(visits: Visits) -> dict[int, frozenset[int]]:
+    """Process -> the files that it read."""
+    found: dict[int, set[int]] = {}
+    for process, file in zip(visits.process.tolist(), visits.file.tolist(), strict=True):
+        found.setdefault(process, set()).add(file)
+    return {process: frozenset(files) for process, files in found.items()}
+
+
+def worker_groups(
+    lives: Iterable[WorkerLife], files: Files, paths: Sequence[str]
+) -> list[list[WorkerLife]]:
+    """The workers of one training process, loader by loader, in order of their start."""
+    groups: list[list[WorkerLife]] = []
+    for life in sorted(lives, key=lambda one: (one.begin, one.process)):
+        if not groups or not _started_with(groups[-1], life):
+            groups.append([])
+        groups[-1].append(life)
+    return [part for group in groups for part in _by_data(group, files, paths)]
+
+
+def _started_with(group: Sequence[WorkerLife], life: WorkerLife) -> bool:
+    """Whether it was started before the group's first read, and while all of them lived."""
+    slack = _SPREAD_NS + life.uncertainty + max(one.uncertainty for one in group)
+    if life.begin >= min((one.end for one in group if one.end is not None), default=life.begin + 1):
+        return False
+    return life.begin <= min(one.first_read for one in group) + slack
+
+
+def _by_data(
+    group: Sequence[WorkerLife], files: Files, paths: Sequence[str]
+) -> list[list[WorkerLife]]:
+    """The group by what its workers have in common: files where they share most, else folders."""
+    own = {life.process: files.get(life.process, frozenset()) for life in group}
+    readers = Counter(file for some in own.values() for file in some)
+    shared = sum(readers[file] for file in readers if readers[file] > 1)
+    if shared > _MOSTLY * readers.total():
+        marks: dict[int, frozenset[Hashable]] = dict(own)
+    else:
+        marks = {
+            process: frozenset(str(PurePosixPath(paths[file]).parent) for file in some)
+            for process, some in own.items()
+        }
+    parts: list[tuple[set[Hashable], list[WorkerLife]]] = []
+    for life in group:
+        joined = [part for part in parts if part[0] & marks[life.process]]
+        apart = [part for part in parts if not part[0] & marks[life.process]]
+        names = set(marks[life.process]).union(*(part[0] for part in joined))
+        parts = [*apart, (names, [one for part in joined for one in part[1]] + [life])]
+    parts.sort(key=lambda part: (part[1][0].begin, part[1][0].process))
+    return [sorted(lives, key=lambda one: one.process) for _, lives in parts]
+
 
 Sums = tuple[int, int, int, int]
 """Bytes read, time reading (sum of durations), first start, last end; times in ns."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from vanidl.breakdown.account import Breakdown, attribute_time, divide_rank, open_gains
 from vanidl.breakdown.causes import CAUSES, Cell
-from vanidl.breakdown.each_window import Windows
 from vanidl.breakdown.pipelines import Gains
+from vanidl.breakdown.rank_cells import Windows
 from vanidl.breakdown.without import Gain, Where
 
 __all__ = [

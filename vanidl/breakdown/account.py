@@ -56,12 +56,19 @@ from vanidl.breakdown.causes import (
     Cell,
     settle,
 )
-from vanidl.breakdown.each_window import Windows, gather_windows
 from vanidl.breakdown.input_wait import Served
 from vanidl.breakdown.overlap import FatesByRank, Overlap, RankFates, RankOverlap
 from vanidl.breakdown.pipelines import Gains
-from vanidl.breakdown.rank_cells import Evidence, Mask, RankCells, divide_tiles, find_activity
-from vanidl.breakdown.sources import counters, heatmaps
+from vanidl.breakdown.rank_cells import (
+    Evidence,
+    Mask,
+    RankCells,
+    Windows,
+    divide_tiles,
+    find_activity,
+    gather_windows,
+)
+from vanidl.breakdown.sources import counters
 from vanidl.breakdown.sources import states as sampled_states
 from vanidl.breakdown.sources.counters import ALL, StorageBounds
 from vanidl.breakdown.sources.states import SampledBound, bound_by_states
@@ -767,9 +774,9 @@ def _account_runs(table: _Table, sources: _Sources) -> None:
         evidence = [counters.EVIDENCE]
     binned = None
     if bounds is None and not busy and BINS_HOLD_ALL in sources.assume:
-        binned = heatmaps.bound_by_bins(trace)
+        binned = counters.bound_by_bins(trace)
     if binned is not None:
-        high, evidence = np.maximum(binned, low), [heatmaps.EVIDENCE]
+        high, evidence = np.maximum(binned, low), [counters.OF_HEATMAPS]
         assumed = (BINS_HOLD_ALL,)
     if sources.maps_unseen and NOT_MAPPED in sources.assume:
         assumed = (NOT_MAPPED, *assumed)

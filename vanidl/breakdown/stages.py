@@ -17,12 +17,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.analyses import Results, epochs
-from vanidl.analyses.epochs import EpochStarts
+from vanidl.analyses import Results
 from vanidl.analyses.operations import Operations
 from vanidl.analyses.rows import small_parts_together
 from vanidl.analyses.sorting import sum_by_group
 from vanidl.analyses.steps import RankSpans, Steps
+from vanidl.breakdown import epochs
+from vanidl.breakdown.epochs import EpochStarts
 from vanidl.model import intervals
 from vanidl.model.counter_totals import record_counts
 from vanidl.model.trace import WRITE, Part, Trace

@@ -14,8 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vanidl.analyses import Results
-from vanidl.analyses.step_amounts import AMOUNTS, slowest_files
-from vanidl.analyses.steps import StepTable
+from vanidl.analyses.steps import AMOUNTS, StepTable, slowest_files
 from vanidl.breakdown.overlap import Split
 from vanidl.breakdown.stages import Phase, Phases
 from vanidl.model import intervals

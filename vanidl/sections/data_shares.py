@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from vanidl.analyses.datafiles import RankShare
 from vanidl.analyses.dataset import Dataset
-from vanidl.analyses.dataset_records import RankShare
 from vanidl.figures import palette
 from vanidl.figures.downsample import n_of_m, rounded, spread_out
 from vanidl.figures.figure import Column, Figure, Spec, Table

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from vanidl.analyses.datafiles import NeverRead
+from vanidl.analyses.datafiles import DataFile, NeverRead, SamplesPerFile
 from vanidl.analyses.dataset import Dataset
-from vanidl.analyses.dataset_records import DataFile
-from vanidl.analyses.samples import SamplesPerFile
 from vanidl.figures import palette
 from vanidl.figures.bars import Stack, byte_bars
 from vanidl.figures.downsample import n_of_m

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from vanidl.analyses.samples import SamplesPerFile
+from vanidl.analyses.datafiles import SamplesPerFile
 from vanidl.figures import palette
 from vanidl.figures.figure import Column, Figure, Spec, Table
 from vanidl.formatting.units import count, nbytes, plural

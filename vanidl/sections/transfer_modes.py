@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from vanidl.analyses.transfermodes import TransferMode
+from vanidl.analyses.datafiles import TransferMode
 from vanidl.figures.figure import Column, Figure, Table
 from vanidl.run import Run
 from vanidl.sections.dataset import NO_DATASET

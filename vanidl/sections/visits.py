@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from vanidl.analyses.datafiles import ReadGrid
 from vanidl.analyses.dataset import Dataset
-from vanidl.analyses.dataset_records import ReadGrid
 from vanidl.figures import palette
 from vanidl.figures.downsample import folded, n_of_m, rounded
 from vanidl.figures.figure import Figure, Spec

@@ -5,7 +5,7 @@ explains it and is not added. The calls beneath a call lie within it, so the tim
 least the longer of both and at most their sum. A counter adds up the calls of one process on one
 file: of several files the sum is an upper bound of the time in any of them, and the time itself
 where calls come one at a time. Records that all ranks share hold their sum, and what the ranks
-with least and most had.
+with least and most had. Heat maps hold bytes in bins of time: when a rank can have been in storage.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from vanidl.analyses.calls import Int64Array
 from vanidl.breakdown import assumptions
 from vanidl.breakdown.assumptions import BLOCKING, NESTED
 from vanidl.breakdown.causes import EXCHANGE, METADATA, OBJECT, READ, SYNC, WRITE
@@ -407,3 +408,22 @@ def _layer_means(records: _Records, ranks: int) -> dict[str, tuple[float, float,
         read, write, metadata = of_layer.tolist()
         means[name] = read, write, metadata
     return means
+
+
+OF_HEATMAPS = "heat maps"
+
+
+def bound_by_bins(trace: Trace) -> Int64Array | None:
+    """At most how long each rank was in storage, ns, shape (ranks,): its bins with bytes in them.
+
+    None without heat maps. Metadata calls move no bytes, and are in no bin.
+    """
+    if not trace.heatmaps:
+        return None
+    most = np.zeros(len(trace.ranks), np.int64)
+    for heatmap in trace.heatmaps:
+        position = -1 if heatmap.process < 0 else int(trace.family[heatmap.process])
+        if position >= 0:
+            busy = np.count_nonzero((heatmap.bytes_read > 0) | (heatmap.bytes_written > 0))
+            most[position] += int(busy) * heatmap.bin_ns
+    return np.minimum(most, trace.job.end_ns - trace.job.start_ns)

@@ -11,7 +11,7 @@ from pathlib import PurePosixPath
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.analyses.dataset_records import DataFile
+from vanidl.analyses.datafiles import DataFile
 from vanidl.export.dlio.entries import ASSUMED, GIVEN, MEASURED, Entry, unknown
 from vanidl.export.dlio.fetched import Fetched
 from vanidl.formatting.units import nbytes, percent, plural

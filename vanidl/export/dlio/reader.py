@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from vanidl.analyses.datafiles import NO_RANK
 from vanidl.analyses.dataloader_batches import PREFETCH_FACTOR
-from vanidl.analyses.dataset_records import NO_RANK
 from vanidl.export.dlio.dataset import IMAGES, DataFacts
 from vanidl.export.dlio.entries import ASSUMED, GIVEN, MEASURED, Entry, unknown
 from vanidl.export.dlio.fetched import Fetched
