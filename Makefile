@@ -78,7 +78,7 @@ notebooks: $(VENV)/installed-loaders  ## the outputs in notebooks/
 	$(BIN)/python notebooks/run.py
 
 docs: $(VENV)/installed  ## the documentation as a site in build/site
-	$(BIN)/python -m pip install -qq --editable ".[docs]"
+	$(BIN)/python -m pip install -qq --group docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build -q --strict
 
 dist: $(VENV)/installed-test  ## sdist and wheel, checked, tried in an empty environment
@@ -95,7 +95,7 @@ dist: $(VENV)/installed-test  ## sdist and wheel, checked, tried in an empty env
 	cd build/sdist && ../try/bin/python -m pytest -q $(SDIST_TESTS)
 
 wheels: $(VENV)/installed  ## a wheel for each kind of Linux machine, and one without the tracer
-	$(BIN)/python -m pip install -qq --editable ".[wheels]"
+	$(BIN)/python -m pip install -qq --group wheels
 	for target in manylinux_2_17_x86_64 manylinux_2_17_aarch64 musllinux_1_1_x86_64 \
 	  musllinux_1_1_aarch64 any; do \
 	  rm -rf build/lib build/bdist.*; \
@@ -147,11 +147,12 @@ $(VENV)/made:
 	@touch $@
 
 $(VENV)/installed: $(VENV)/made pyproject.toml setup.py $(TRACER) | compiler
-	$(BIN)/python -m pip install -qq --editable .
+	$(BIN)/python -m pip install -qq --upgrade "pip>=25.1"  # it knows groups of pyproject.toml
+	$(BIN)/python -m pip install -qq --editable ".[all]"
 	@touch $@
 
 $(VENV)/installed-test: $(VENV)/installed
-	$(BIN)/python -m pip install -qq --editable ".[test,lint]"
+	$(BIN)/python -m pip install -qq --editable . --group test --group lint
 	@$(BIN)/python -m pip install -qq --only-binary atheris "atheris>=3" 2>/dev/null || \
 	  echo "atheris has no wheel for this Python: readers are not tried under it"
 	@touch $@

@@ -64,7 +64,7 @@ def _axe() -> str:
     """axe-core, as the package axe-core-python brings it."""
     found = importlib.util.find_spec("axe_core_python")
     if found is None or not found.submodule_search_locations:
-        pytest.skip("axe-core-python is not installed (pip install 'vanidl-io[test]')")
+        pytest.skip("axe-core-python is not installed (pip install --group test)")
     script = Path(found.submodule_search_locations[0]) / "axe.min.js"
     return script.read_text(encoding="utf-8")
 
