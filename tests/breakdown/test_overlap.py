@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,7 +17,7 @@ from tests.makers.runs import analysed
 from tests.makers.training_jobs import Recipe, trace_of
 from vanidl.breakdown.account import WAIT
 from vanidl.breakdown.causes import STORAGE
-from vanidl.breakdown.overlap import Overlap
+from vanidl.breakdown.overlap import Overlap, SlowestWaits
 from vanidl.merge.assemble import assemble
 from vanidl.merge.jobs import Group
 from vanidl.model.trace import SpanKind
@@ -102,3 +104,21 @@ def _overlap(path: Path, spans: list[Span]) -> Overlap:
     counters = {path: CounterFile(layers) for path, layers in run.counters.items()}
     seen = profile(spans, pid=100, base_ns=EPOCH_US * US)
     return analysed(assemble(Group(run.logs, (seen,)), counters)).overlap
+
+
+RANK_STEPS = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 10**9)), max_size=8)
+
+
+@given(st.lists(RANK_STEPS, max_size=4))
+def test_the_slowest_rank_of_each_step_counts(ranks):
+    """Whichever steps each rank has; the second step of a number is another than the first."""
+    slowest, longest = SlowestWaits(), {}
+    for steps in ranks:
+        number, waited = np.array(steps, np.int64).reshape(-1, 2).T
+        slowest.add(number, waited)
+        seen = Counter()
+        for step, wait_ns in steps:
+            key = step, seen[step]
+            seen[step] += 1
+            longest[key] = max(longest.get(key, 0), wait_ns)
+    assert slowest.total_s == pytest.approx(sum(longest.values()) / 1e9)

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from tests.makers.records import JOB_START_NS, Span, darshan_log, profile
 from tests.makers.step_journals import MS, START, journal_of
-from vanidl.breakdown.windows import NO_PART, PART_NAMES, TRAINING, tile_rank
+from vanidl.breakdown import assumptions
+from vanidl.breakdown.windows import NO_PART, PART_NAMES, TRAINING, UNOBSERVED, tile_rank
+from vanidl.merge.assemble import Options, assemble
+from vanidl.merge.jobs import Group
 from vanidl.model.selection import select
+from vanidl.model.trace import SpanKind
 from vanidl.run import open_run
 
 
@@ -155,3 +161,35 @@ def test_stopping_workers_at_the_end_of_an_epoch_is_of_workers(tmp_path: Path) -
     spent = account.cell("mean/run/workers")
     assert spent.low_ns == 16 * MS
     assert account.length_ns("epoch_end") == 20 * MS
+
+
+def gap_of(*steps: tuple[int, int, int], assume: frozenset[str]) -> tuple[int, int]:
+    """Phase of what lies between the last two profiled steps, and the step that it belongs to.
+
+    Args:
+        steps: (number, start, end) in ms; the profiler pauses between its windows.
+        assume: what may be.
+    """
+    spans = [Span(SpanKind.STEP, a * MS, b * MS, number) for number, a, b in steps]
+    log = darshan_log([])
+    made = assemble(Group((log,), (profile(spans, base_ns=JOB_START_NS),)), {}, (), Options())
+    tiles = tile_rank(made, 0, assume=assume)
+    assert tiles is not None
+    at = int(np.searchsorted(tiles.start, JOB_START_NS + steps[-2][2] * MS))
+    return int(tiles.phase[at]), int(tiles.step[at])
+
+
+@pytest.mark.parametrize("assume", [assumptions.ALL, frozenset()])
+@pytest.mark.parametrize(
+    ("number", "gap_ms", "belongs"),
+    [(2, 10, True), (2, 59, True), (2, 60, False), (3, 10, False), (4, 10, False)],
+)
+def test_a_short_gap_is_of_the_next_step_where_no_step_is_missing(
+    number: int, gap_ms: int, belongs: bool, assume: frozenset[str]
+) -> None:
+    steps = [(0, 0, 60), (1, 60, 120), (number, 120 + gap_ms, 180 + gap_ms)]
+    phase, step = gap_of(*steps, assume=assume)
+    if belongs and assume:
+        assert step == 2
+    else:
+        assert (phase, step) == (UNOBSERVED, -1)

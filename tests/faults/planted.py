@@ -189,10 +189,38 @@ OVERLAP = (
     ),
     Fault(
         "vanidl/breakdown/overlap.py",
-        "input_wait_rest_s=(waited - waits.storage[1])",
-        "input_wait_rest_s=(waited - waits.storage[0])",
+        "np.maximum(longest[place], waited)",
+        "longest[place] + waited",
     ),
-    Fault("vanidl/breakdown/overlap.py", "np.maximum.at(longest", "np.add.at(longest"),
+    Fault(
+        "vanidl/breakdown/overlap.py",
+        "np.maximum(self._longest, waited, out=self._longest)",
+        "np.add(self._longest, waited, out=self._longest)",
+    ),
+)
+
+BREAKDOWN = (
+    Fault("vanidl/breakdown/windows.py", "start >= end[-1]", "start > end[-1]"),
+    Fault("vanidl/breakdown/windows.py", "distance == 1) & in_one", "distance >= 1) & in_one"),
+    Fault(
+        "vanidl/breakdown/windows.py", "lost=same & (distance > 1)", "lost=same & (distance > 2)"
+    ),
+    Fault(
+        "vanidl/breakdown/windows.py",
+        "np.clip(steps.end[order], low, high)",
+        "np.clip(steps.end[order], low, None)",
+    ),
+    Fault("vanidl/breakdown/windows.py", "(waited == 0)", "(waited >= 0)"),
+    Fault("vanidl/breakdown/causes.py", "left + lows[pair]), lows", "left), lows"),
+    Fault("vanidl/breakdown/causes.py", "highs[pair] - over), highs", "highs[pair]), highs"),
+    Fault("vanidl/breakdown/input_wait.py", "if len(every) < 2:", "if len(every) < 1:"),
+    Fault(
+        "vanidl/breakdown/input_wait.py", "np.diff(key[2])[same] == 1", "np.diff(key[2])[same] >= 1"
+    ),
+    Fault(
+        "vanidl/breakdown/input_wait.py", "low_ns if low_ns < -agreed", "low_ns if low_ns < agreed"
+    ),
+    Fault("vanidl/breakdown/input_wait.py", "np.minimum(high, end - start)", "high"),
 )
 
 WORDING = (
@@ -218,7 +246,7 @@ WORDING = (
 )
 
 FINDINGS = (
-    Fault("vanidl/advice/input_waits.py", "waited >= BOUND_SHARE", "waited > BOUND_SHARE"),
+    Fault("vanidl/advice/input_waits.py", "wait_share < BOUND_SHARE", "wait_share <= BOUND_SHARE"),
     Fault(
         "vanidl/advice/input_waits.py", "observed < OBSERVED_SHARE", "observed <= OBSERVED_SHARE"
     ),
@@ -263,8 +291,8 @@ FINDINGS = (
     ),
     Fault(
         "vanidl/advice/step_times.py",
-        "len(duration) < FEWEST_STEPS",
-        "len(duration) <= FEWEST_STEPS",
+        "(~first).sum() < FEWEST_STEPS",
+        "(~first).sum() <= FEWEST_STEPS",
     ),
 )
 
@@ -284,7 +312,7 @@ COMPARE = (
     Fault("vanidl/compare/comparison.py", "p > ALPHA or", "p >= ALPHA or"),
     Fault("vanidl/compare/comparison.py", "< MIN_CHANGE * max(", "< MIN_CHANGE * min("),
     Fault("vanidl/compare/comparison.py", "> STDIO_MARGIN", ">= STDIO_MARGIN"),
-    Fault("vanidl/compare/comparison.py", "and not _same(change)", ""),
+    Fault("vanidl/compare/comparison.py", "and not _is_constant(change)", ""),
 )
 
 PLANS = (
@@ -344,4 +372,4 @@ PLANS = (
     ),
 )
 
-FAULTS = (*ENCODING, *MODEL, *MERGE, *OVERLAP, *WORDING, *FINDINGS, *COMPARE, *PLANS)
+FAULTS = (*ENCODING, *MODEL, *MERGE, *OVERLAP, *BREAKDOWN, *WORDING, *FINDINGS, *COMPARE, *PLANS)
