@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,7 +12,7 @@ import pytest
 from tests.makers.records import JOB_START_NS, Span, darshan_log, profile
 from tests.makers.step_journals import MS, START, journal_of
 from vanidl.breakdown import assumptions
-from vanidl.breakdown.windows import NO_PART, PART_NAMES, TRAINING, UNOBSERVED, tile_rank
+from vanidl.breakdown.windows import NO_PART, PART_NAMES, TRAINING, UNOBSERVED, Tiles, tile_rank
 from vanidl.merge.assemble import Options, assemble
 from vanidl.merge.jobs import Group
 from vanidl.model.selection import select
@@ -115,6 +117,19 @@ LAST = " w0:90-91 F0:91-92 b0:92-93 o:93-94 w0:94-95"
                 (30, 90, "rest"),
             ],
         ),
+        # one with a wait in it was called for another batch
+        (
+            "w0:0-2 F0:3-8 w1:5-6 b0:10-20 o:20-30",
+            [
+                (0, 2, "input_wait"),
+                (2, 5, "prepare"),
+                (5, 6, "input_wait"),
+                (6, 10, "prepare+forward"),
+                (10, 20, "backward"),
+                (20, 30, "optimizer"),
+                (30, 90, "rest"),
+            ],
+        ),
         # a save within the rest is cut out of it
         (
             "w0:0-2 F0:2-10 b0:10-20 o:20-30 C1:40-50",
@@ -163,18 +178,27 @@ def test_stopping_workers_at_the_end_of_an_epoch_is_of_workers(tmp_path: Path) -
     assert account.length_ns("epoch_end") == 20 * MS
 
 
-def gap_of(*steps: tuple[int, int, int], assume: frozenset[str]) -> tuple[int, int]:
-    """Phase of what lies between the last two profiled steps, and the step that it belongs to.
-
-    Args:
-        steps: (number, start, end) in ms; the profiler pauses between its windows.
-        assume: what may be.
-    """
+def tiles_of(
+    *steps: tuple[int, int, int],
+    assume: frozenset[str] = assumptions.ALL,
+    marks_loop: bool = False,
+    run_ms: int = 10_000,
+) -> Tiles:
+    """Of profiled steps (number, start, end) in ms; waits are marked as the loop is."""
     spans = [Span(SpanKind.STEP, a * MS, b * MS, number) for number, a, b in steps]
-    log = darshan_log([])
+    log = darshan_log([], length_ns=run_ms * MS)
     made = assemble(Group((log,), (profile(spans, base_ns=JOB_START_NS),)), {}, (), Options())
+    marks = {"marks_loop": marks_loop, "has_wait_spans": marks_loop}
+    job = replace(made.job, end_ns=JOB_START_NS + run_ms * MS)
+    made = replace(made, job=job, profiles=tuple(replace(p, **marks) for p in made.profiles))
     tiles = tile_rank(made, 0, assume=assume)
     assert tiles is not None
+    return tiles
+
+
+def gap_of(*steps: tuple[int, int, int], **how: Any) -> tuple[int, int]:
+    """Phase of what lies between the last two of these, and the step that it belongs to."""
+    tiles = tiles_of(*steps, **how)
     at = int(np.searchsorted(tiles.start, JOB_START_NS + steps[-2][2] * MS))
     return int(tiles.phase[at]), int(tiles.step[at])
 
@@ -193,3 +217,18 @@ def test_a_short_gap_is_of_the_next_step_where_no_step_is_missing(
         assert step == 2
     else:
         assert (phase, step) == (UNOBSERVED, -1)
+
+
+@pytest.mark.parametrize(("number", "phase"), [(2, None), (3, UNOBSERVED), (4, UNOBSERVED)])
+def test_between_two_steps_of_a_marked_loop_nothing_is_known_where_one_is_missing(
+    number: int, phase: int | None
+) -> None:
+    found, step = gap_of((0, 0, 60), (1, 60, 120), (number, 200, 260), marks_loop=True)
+    assert (found, step) == (phase, -1) if phase is not None else step == 2
+
+
+@pytest.mark.parametrize("end_ms", [999, 1000, 1001, 1200])
+def test_tiles_fill_the_run_and_no_more(end_ms: int) -> None:
+    tiles = tiles_of((0, 100, 160), (1, 160, end_ms), run_ms=1000)
+    assert (tiles.start[0], tiles.end[-1]) == (JOB_START_NS, JOB_START_NS + 1000 * MS)
+    assert (tiles.start[1:] == tiles.end[:-1]).all()
