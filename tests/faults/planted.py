@@ -213,7 +213,6 @@ BREAKDOWN = (
     Fault("vanidl/breakdown/windows.py", "(waited == 0)", "(waited >= 0)"),
     Fault("vanidl/breakdown/causes.py", "left + lows[pair]), lows", "left), lows"),
     Fault("vanidl/breakdown/causes.py", "highs[pair] - over), highs", "highs[pair]), highs"),
-    Fault("vanidl/breakdown/input_wait.py", "if len(every) < 2:", "if len(every) < 1:"),
     Fault(
         "vanidl/breakdown/input_wait.py", "np.diff(key[2])[same] == 1", "np.diff(key[2])[same] >= 1"
     ),

@@ -71,7 +71,7 @@ def field_borders(whole: bytes) -> Iterator[int]:
 
 BORDERS: dict[str, Callable[[bytes], Iterable[int]]] = {
     "steps": lambda whole: range(0, len(whole), 32),
-    "objects": lambda whole: range(0, len(whole), 32),
+    "objects": lambda whole: range(0, len(whole), 48),
     "tfevents": event_borders,
     "input pipeline": field_borders,
     "rocprof": lambda _: (0,),

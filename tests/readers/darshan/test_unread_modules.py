@@ -28,12 +28,13 @@ MODULES = ("module 20", "module 21")
 def written(path, *modules: str, stdio: bool = False, dxt: bool = False):
     """A log with these modules; with STDIO 32 MiB written, with DXT traced operations."""
     counters = [0] * STDIO_COUNTERS
+    times = [0.0, 5.0, *[0.0] * (STDIO_TIMES - 2)]  # of writing
     counters[STDIO_NAMES.index("WRITES")] = 2
     counters[STDIO_NAMES.index("BYTES_WRITTEN")] = 32 << 20
     log = Log(
         job=(1000, 7, 1),
         names={1: b"/out/a.dat"},
-        counters={"STDIO": [(1, 0, counters, [0.0] * STDIO_TIMES)]} if stdio else {},
+        counters={"STDIO": [(1, 0, counters, times)]} if stdio else {},
         dxt={"DXT_POSIX": random_records(1, ranks=1)} if dxt else {},
         raw=dict.fromkeys(modules, b"records of this module"),
     )  # fmt: skip
