@@ -2,44 +2,25 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tests.advice.labeled import RECIPES, made
-from vanidl.advice.actions import AS_MUCH, BY_CODE, FAILED
-from vanidl.advice.claims import INPUT
-from vanidl.advice.facts import Facts
-from vanidl.advice.registry import LEAST, RULES, apply
+from tests.advice.labeled_actions import RECORDED
+from tests.advice.laws import broken_laws
+
+TESTS = Path(__file__).parents[1]
 
 
 @pytest.mark.parametrize("name", sorted(RECIPES))
-def test_no_rule_promises_more_than_the_run_gains_without_its_cause(name):
-    run = made(name)
-    facts = Facts(run.trace, run.results, run.breakdown, run.gains)
-    for rule in RULES:
-        result, finding = rule.find(facts), apply(rule, facts)
-        if finding is None or finding.gain_s is None:
-            continue
-        low, high = finding.gain_s
-        assert 0 <= low <= high == finding.gain_at_most_s
-        assert high >= LEAST * facts.base_s
-        if result.claim.window == INPUT and run.gains is not None and facts.lost_s is not None:
-            gain = run.gains.without(result.claim.cause or "storage", result.claim.where)
-            most = gain.high_ns if result.claim.cause else gain.touchable_ns
-            assert high <= most / 1e9 + 1e-9
-        if result.claim.within_s is not None:
-            assert high <= result.claim.within_s
+def test_the_laws_of_advice_hold(name):
+    assert list(broken_laws(made(name))) == []
 
 
-@pytest.mark.parametrize("name", sorted(RECIPES))
-def test_no_action_stands_above_one_with_a_larger_gain(name):
-    actions = made(name).diagnoses
-    gains = [d.gain_s[1] for d in actions if d.gain_s is not None and d.code != FAILED]
-    assert all(gain >= (1 - AS_MUCH) * max(gains[k:]) for k, gain in enumerate(gains))
-    limits = [d.code in BY_CODE and BY_CODE[d.code].limits for d in actions]
-    assert limits == sorted(limits)  # what only limits the numbers stands last
-    for d in actions:
-        most = [f.gain_s[1] for f in d.findings if f.gain_s is not None]
-        assert d.gain_s is None or d.gain_s[1] <= max(most) + 1e-9
+@pytest.mark.parametrize("name", [name for name in RECORDED if name.startswith("data/")])
+def test_the_laws_of_advice_hold_for_recorded_runs(name, opened):
+    assert list(broken_laws(opened(TESTS / name))) == []
 
 
 @pytest.mark.parametrize("name", ["opens_that_cost_nothing", "open_for_each_sample_slow"])

@@ -53,6 +53,7 @@ SMALL = {"POSIX_READS": 10_000, "POSIX_SIZE_READ_1K_10K": 10_000, "POSIX_BYTES_R
 RANDOM = {"POSIX_READS": 10_000, "POSIX_SEQ_READS": 0}
 MISALIGNED = {"POSIX_READS": 10_000, "POSIX_WRITES": 0, "POSIX_FILE_NOT_ALIGNED": 10_000}
 METADATA = {"POSIX_OPENS": 10_000}
+AGAIN = {"POSIX_BYTES_READ": 10**12, "POSIX_MAX_BYTE_READ": 0}
 
 
 @pytest.mark.parametrize(
@@ -62,6 +63,7 @@ METADATA = {"POSIX_OPENS": 10_000}
         ("job_random_reads", RANDOM, "read"),
         ("job_misaligned", MISALIGNED, "read"),
         ("job_metadata", METADATA, "metadata"),
+        ("job_redundant", AGAIN, "read"),
     ],
 )
 def test_what_a_trigger_says_is_weighed_in_seconds(code, counters, part):
@@ -79,6 +81,47 @@ def test_what_a_trigger_says_is_weighed_in_seconds(code, counters, part):
 def test_a_trigger_keeps_its_own_threshold(small, is_said):
     counters = {"POSIX_READS": 1000, "POSIX_SIZE_READ_0_100": small, "POSIX_BYTES_READ": 1000}
     assert (RULE["job_small_reads"].find(facts_of(counters, 50.0, "read")) is not None) == is_said
+
+
+@pytest.mark.parametrize(("read", "is_said"), [(1110, False), (1112, True)])
+def test_reading_again_is_what_lies_beyond_the_length_of_a_file(read, is_said):
+    counters = {"POSIX_BYTES_READ": read, "POSIX_MAX_BYTE_READ": 999}
+    found = RULE["job_redundant"].find(facts_of(counters, 50.0, "read"))
+    assert (found is not None) == is_said
+    if found is not None:
+        assert 1 - found.claim.stays == pytest.approx((read - 1000) / read)
+
+
+@pytest.mark.parametrize(
+    ("counters", "storage_s", "gain_s"),
+    [
+        ({"MPIIO_COLL_WRITES": 999}, 30.0, None),
+        ({"MPIIO_COLL_WRITES": 1000}, 30.0, 30.0),
+        ({"MPIIO_COLL_WRITES": 1000}, 80.0, 20.0),
+        ({"MPIIO_COLL_WRITES": 1000, "MPIIO_NB_WRITES": 1}, 30.0, None),
+    ],
+)
+def test_of_blocking_calls_no_more_is_hidden_than_there_is_to_compute(counters, storage_s, gain_s):
+    facts = facts_of({"POSIX_WRITES": 1}, storage_s, "write")
+    columns = {name: np.array([value]) for name, value in counters.items()}
+    base = facts.trace.counters[POSIX]
+    mpi = CounterTable(MPIIO, base.process, base.file, columns, {})
+    trace = replace(facts.trace, counters={**facts.trace.counters, MPIIO: mpi})
+    finding = apply(RULE["job_blocking"], Facts(trace, facts.results, facts.account))
+    assert (finding and finding.gain_s) == (gain_s and (0.0, pytest.approx(gain_s)))
+
+
+@pytest.mark.parametrize(("most", "is_said"), [(290, False), (310, True)])
+def test_a_rank_that_moves_half_of_the_bytes_is_named(most, is_said):
+    run = labeled.made("healthy_four_ranks")
+    facts = facts_of({"POSIX_READS": 1}, 50.0, "read")
+    rows = [replace(row, bytes_read=100, bytes_written=0) for row in run.results.balance.rows[:4]]
+    rows[0] = replace(rows[0], bytes_read=most)
+    balance = replace(run.results.balance, rows=tuple(rows), shared_bytes=0)
+    trace = replace(facts.trace, processes=run.trace.processes)
+    results = replace(facts.results, balance=balance)
+    found = RULE["job_one_rank"].find(Facts(trace, results, facts.account))
+    assert (found is not None) == is_said
 
 
 def test_a_training_is_told_of_its_dataset_instead():

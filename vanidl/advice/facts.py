@@ -240,10 +240,10 @@ class Facts:
     def gains(self) -> Gains | None:
         """The recorded run, ready to be run again; None without steps and their waits."""
         gains = self.given_gains or open_gains(self.trace, self.results)
-        return None if gains is None else gains.knowing(self._sampled_waits)
+        return None if gains is None else gains.knowing(self.sampled_waits)
 
     @property
-    def _sampled_waits(self) -> dict[int, dict[str, tuple[float, float]]]:
+    def sampled_waits(self) -> dict[int, dict[str, tuple[float, float]]]:
         """Of each rank how much of its waits causes took, as far as samples of threads say it."""
         found: dict[int, dict[str, tuple[float, float]]] = {}
         for name in self.account.columns:

@@ -15,8 +15,9 @@ import numpy as np
 from vanidl.advice.claims import IMBALANCE, RUN, Claim
 from vanidl.advice.facts import Facts
 from vanidl.advice.finding import Rule, RuleResult
+from vanidl.breakdown.account import MEAN
 from vanidl.breakdown.causes import METADATA, READ, STORAGE, WRITE
-from vanidl.formatting.units import count, nbytes, percent, plural, seconds
+from vanidl.formatting.units import count, nbytes, percent, plural, seconds, times
 from vanidl.model.trace import MPIIO, POSIX
 
 MANY = 1000
@@ -24,6 +25,8 @@ SMALL_SHARE = 0.10
 MISALIGNED_SHARE = 0.10
 RANDOM_SHARE = 0.20
 STRAGGLER_SHARE = 0.15
+AGAIN_SHARE = 0.10
+HEAVY_SHARE, FEWEST_RANKS = 0.5, 4
 _SMALL_BINS = ("0_100", "100_1K", "1K_10K", "10K_100K", "100K_1M")
 _PART = {"READ": f"{STORAGE}.{READ}", "WRITE": f"{STORAGE}.{WRITE}"}
 _WORDS = {"READ": ("reads", "read"), "WRITE": ("writes", "written")}
@@ -176,6 +179,75 @@ def _stragglers(facts: Facts) -> RuleResult | None:
     )
 
 
+def _redundant(facts: Facts) -> RuleResult | None:
+    table = facts.trace.counters.get(POSIX)
+    names = ("POSIX_BYTES_READ", "POSIX_MAX_BYTE_READ")
+    if not _applies(facts) or table is None or not set(names) <= set(table.counters):
+        return None
+    read, last = (table.counters[name].astype(np.float64) for name in names)
+    files = len(facts.trace.files)
+    of_file = np.bincount(table.file, read.clip(0), files)
+    extent = np.zeros(files)
+    np.maximum.at(extent, table.file, last + 1)
+    again = np.maximum(of_file - extent, 0.0)
+    total, code = float(of_file.sum()), int(np.argmax(again)) if files else 0
+    if not total or again.sum() < AGAIN_SHARE * total:
+        return None
+    share, path = float(again.sum()) / total, facts.trace.files.path[code]
+    return RuleResult(
+        f"{percent(share)} of the bytes that are read were read before",
+        f"{nbytes(again.sum())} of {nbytes(total)}; most of them of {path}, "
+        f"{times(of_file[code] / max(extent[code], 1))} its length.",
+        "Let one rank read what all need, and broadcast it; keep in memory what is needed again.",
+        {"bytes_read": int(total), "share": share, "file": path},
+        Claim(_PART["READ"], RUN, stays=1 - share, keeps="the first read of each byte"),
+    )
+
+
+def _blocking(facts: Facts) -> RuleResult | None:
+    waiting = _total(facts, MPIIO, [f"MPIIO_{how}_{way}S" for how in ("INDEP", "COLL") for way in
+                                    ("READ", "WRITE")])  # fmt: skip
+    ahead = _total(facts, MPIIO, ["MPIIO_NB_READS", "MPIIO_NB_WRITES"])
+    spent_s = facts.account.cell(f"{MEAN}/run/{STORAGE}").high_ns / 1e9
+    if not _applies(facts) or waiting < MANY or ahead > 0:
+        return None
+    rest_s = max(facts.trace.job.run_time_s - spent_s, 0.0)
+    return RuleResult(
+        f"All {count(waiting)} MPI-IO operations block",
+        "None was started while a rank computed on.",
+        "Start them early and wait for them late (MPI_File_iread, iwrite, and their collective "
+        "forms; HDF5: the asynchronous VOL connector), where there is computing to go on with.",
+        {"operations": waiting},
+        Claim(
+            STORAGE, RUN, within_s=min(spent_s, rest_s), surely_s=0.0,
+            keeps="what computing cannot hide",
+        ),
+    )  # fmt: skip
+
+
+def _one_rank(facts: Facts) -> RuleResult | None:
+    balance, ranks = facts.results.balance, len(facts.trace.ranks)
+    table = facts.trace.counters.get(MPIIO)
+    if not _applies(facts) or balance is None or ranks < FEWEST_RANKS or balance.shared_bytes:
+        return None
+    names = ("MPIIO_COLL_READS", "MPIIO_COLL_WRITES")
+    if table is not None and any((table.total(name) or 0) > 0 for name in names):
+        return None  # aggregators of collective buffering do the work of others
+    moved = {row.label: row.bytes_read + row.bytes_written for row in balance.rows}
+    total = sum(moved.values())
+    label = max(moved, key=lambda each: moved[each], default="")
+    if not total or moved[label] < HEAVY_SHARE * total:
+        return None
+    return RuleResult(
+        f"{label} moves {percent(moved[label] / total)} of the bytes of {ranks} ranks",
+        f"{nbytes(moved[label])} of {nbytes(total)}, while the others wait or compute.",
+        "Let ranks read and write their own parts (MPI-IO, parallel HDF5), or several of them "
+        "for groups of ranks.",
+        {"busiest": label, "share": moved[label] / total, "bytes_read": total},
+        Claim(STORAGE, IMBALANCE, keeps="the mean of the ranks"),
+    )
+
+
 def _stripes(facts: Facts) -> RuleResult | None:
     if not _applies(facts) or len(facts.trace.ranks) < 2 or not facts.trace.stripes:
         return None
@@ -202,6 +274,21 @@ def _stripes(facts: Facts) -> RuleResult | None:
 
 
 RULES = (
+    Rule(
+        "job_redundant", "bytes read beyond the length of each file / bytes read",
+        "10 %", "Drishti's P09 asks whether any file was read beyond its length, not how far",
+        _redundant,
+    ),
+    Rule(
+        "job_blocking", "MPI-IO operations, none of them non-blocking", "1,000",
+        "Drishti's M04 and M05; what can be hidden is no more than what else the ranks do",
+        _blocking,
+    ),
+    Rule(
+        "job_one_rank", "bytes of the rank that moves most / bytes of all",
+        "half, of four ranks and more, without collective MPI-IO",
+        "Drishti's P21 and P22 look at single files; here at what the others wait for", _one_rank,
+    ),
     Rule(
         "job_small_reads", "POSIX reads under 1 MB / all",
         "10 % and 1,000, in jobs that are no training; 1 % of the run in reads",

@@ -430,6 +430,14 @@ def _collective_io(_context: Context) -> Advice:
     return Advice("Use collective MPI-IO calls")
 
 
+def _read_once(_context: Context) -> Advice:
+    return Advice("Read once what several ranks need, and broadcast it")
+
+
+def _hide_io(_context: Context) -> Advice:
+    return Advice("Start MPI-IO early and wait for it late")
+
+
 def _stragglers(_context: Context) -> Advice:
     return Advice("Give ranks equal parts of the shared files")
 
@@ -499,6 +507,8 @@ _ADVICE: dict[str, Callable[[Context], Advice]] = {
     "job_alignment": _job_alignment,
     "job_metadata": _job_metadata,
     "collective_io": _collective_io,
+    "read_once": _read_once,
+    "hide_io": _hide_io,
     "stragglers": _stragglers,
     "stripes": _stripes,
     "hand_over": _hand_over,
