@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -11,6 +13,7 @@ import vanidl
 from tests.advice.labeled import RECIPES
 from tests.makers import dlio_results
 from tests.makers.training_jobs import trace_of
+from vanidl.advice import frameworks as words
 from vanidl.advice.frameworks import PYTORCH, TENSORFLOW, frameworks
 from vanidl.analyses import analyse
 from vanidl.model.trace import MPIIO
@@ -56,9 +59,9 @@ def test_advice_names_no_other_framework(name, used, known):
     texts += [(f.code, r.code + r.title) for d in run.diagnoses for f in d.findings
               for r in d.remedies if "vanidl_loaders" not in r.code]  # fmt: skip
     for code, text in texts:
-        for framework, words in WORDS.items():
+        for framework, pattern in WORDS.items():
             if framework not in known:
-                assert not words.search(text), (code, text)
+                assert not pattern.search(text), (code, text)
 
 
 @pytest.mark.parametrize("workers", [0, 2])
@@ -89,5 +92,57 @@ def test_a_benchmark_says_whose_loader_it_ran(tmp_path, used):
     assert frameworks(run.trace, []) == tuple(name for name in WORDS if name == used)
     texts = [f.advice for f in run.findings]
     assert texts
-    for framework, words in WORDS.items():
-        assert framework == used or not any(map(words.search, texts)), texts
+    for framework, pattern in WORDS.items():
+        assert framework == used or not any(map(pattern.search, texts)), texts
+
+
+# --- In the words of the framework that a loop is written in
+
+FRAMEWORKS = (
+    words.LIGHTNING, words.TRAINER, words.FASTAI, words.KERAS, words.GRAIN, words.JAX,
+)  # fmt: skip
+CHANGES = (words.AHEAD, words.KEEP)
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_code_is_that_of_the_framework(framework: str) -> None:
+    for change in CHANGES:
+        code, _ = words.code(framework, change, 3)
+        ast.parse(code.replace("(self, ...)", "(self)"))
+        assert "{workers}" not in code
+        assert "tf.data" not in code
+        assert framework not in words.WITHOUT_TORCH or "DataLoader(" not in code
+    assert all(words.code(framework, words.AHEAD, 3))
+    assert words.title(framework, words.AHEAD)
+
+
+def run(names: list[str], imported: list[str]) -> SimpleNamespace:
+    spans = SimpleNamespace(names=names)
+    return SimpleNamespace(spans=spans, profiles=[SimpleNamespace(frameworks=tuple(imported))])
+
+
+TORCH_LOADER = "DataLoader 0 (Rows, training)"
+
+
+@pytest.mark.parametrize(
+    ("names", "imported", "framework"),
+    [
+        ([TORCH_LOADER], ["torch"], ""),
+        ([TORCH_LOADER], ["torch", "lightning"], words.LIGHTNING),
+        ([TORCH_LOADER], ["torch", "transformers"], words.TRAINER),
+        ([TORCH_LOADER], ["torch", "fastai"], words.FASTAI),
+        (["JAXEpochIterator 0 (PyDatasetAdapter, training)"], ["keras", "jax"], words.KERAS),
+        (["MapDataset 0 (SourceMapDataset, training)"], ["jax", "grain"], words.GRAIN),
+        (["Batches 0 (training)"], ["jax"], words.JAX),
+        ([TORCH_LOADER], ["torch", "jax"], ""),  # a DataLoader that gives to JAX
+        (["_BatchDataset 0 (training)"], ["tensorflow"], ""),
+        (["Batches 0 (training)"], [], ""),
+    ],
+)
+def test_the_framework_of_a_loop(names: list[str], imported: list[str], framework: str) -> None:
+    assert words.written_in(run(names, imported)) == framework  # type: ignore[arg-type]
+
+
+def test_what_the_table_does_not_have_is_nothing() -> None:
+    assert words.code("", words.AHEAD, 2) == ("", "")
+    assert words.title("", words.AHEAD) == ""

@@ -18,8 +18,8 @@ import vanidl
 from tests.makers.examples import OFTEN
 from tests.makers.runs import analysed
 from tests.makers.training_jobs import Recipe, trace_of
-from vanidl.advice.batches import batches, step_lengths
 from vanidl.advice.levers import NO_GAIN, Change, loader_call
+from vanidl.advice.predict import batches, step_lengths
 from vanidl.advice.reads import reads
 from vanidl.analyses import analyse
 from vanidl.errors import UsageError

@@ -9,8 +9,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.advice import their_words
-from vanidl.advice.claims import BENCHMARK, IMBALANCE, INPUT, LOOP, RUN, Claim
+from vanidl.advice import frameworks as in_words
+from vanidl.advice.finding import BENCHMARK, IMBALANCE, INPUT, LOOP, RUN, Claim
 from vanidl.advice.frameworks import PYTORCH, frameworks, named_frameworks
 from vanidl.advice.levers import EVERY_WORKER
 from vanidl.advice.reads import Throughput, fit_throughput, reads
@@ -158,7 +158,7 @@ class Facts:
     @cached_property
     def written_in(self) -> str:
         """The framework that the loop is written in, "" where advice names loaders themselves."""
-        return their_words.written_in(self.trace)
+        return in_words.written_in(self.trace)
 
     @cached_property
     def frameworks(self) -> tuple[str, ...]:

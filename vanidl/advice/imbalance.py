@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from vanidl.advice.claims import IMBALANCE, Claim
 from vanidl.advice.facts import Facts
-from vanidl.advice.finding import Rule, RuleResult
+from vanidl.advice.finding import IMBALANCE, Claim, Rule, RuleResult
 from vanidl.advice.frameworks import SHARDS, phrases
 from vanidl.breakdown.causes import STORAGE
 from vanidl.formatting.units import nbytes, percent, plural, seconds, times

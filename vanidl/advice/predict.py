@@ -1,26 +1,399 @@
-"""What a run's step time would be under changed input: any change, and a table of usual ones."""
+"""What a run's step time would be under changed input: any change, and a table of usual ones.
+
+What loading and training on each batch took is read off a profiled run. Where fetches were recorded
+they are run again as they were. Else what is known is laid out as a run without workers, which is
+then run with those that there were.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import fields, replace
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
-from vanidl.advice.batches import Array, Batches, batches, can_replay, step_lengths
 from vanidl.advice.levers import EVERY_WORKER, NO_GAIN, Change, Predicted, WhatIf, call_of_change
 from vanidl.advice.reads import Reads, fit_throughput, reads
 from vanidl.analyses import Results
 from vanidl.analyses.dataloader_batches import PREFETCH_FACTOR
 from vanidl.analyses.dataset import read_by_all
 from vanidl.analyses.steps import RankSpans, rank_spans
+from vanidl.analyses.tracer_limits import exceeds_run_time
+from vanidl.analyses.workers import Workers
 from vanidl.breakdown import Breakdown
-from vanidl.breakdown.rerun import Settings, measure, rerun
+from vanidl.breakdown.overlap import RankOverlap
+from vanidl.breakdown.pipelines import Pipeline, record_pipelines
+from vanidl.breakdown.rerun import Change as Lengths
+from vanidl.breakdown.rerun import Fetched, Settings, measure, play, rerun
 from vanidl.errors import UsageError
 from vanidl.formatting.units import percent, plural
 from vanidl.model import intervals
 from vanidl.model.intervals import Intervals, intersect, subtract
-from vanidl.model.trace import Trace
+from vanidl.model.trace import STORAGE_LAYERS, SpanKind, Trace
+
+Array = NDArray[np.float64]
+_FEWEST_STEPS = 4
+_NEARLY_ALL = 0.95
+"""Of the steps: so many must have taken a batch whose fetch was recorded."""
+_GUESSES = np.arange(1, 32) / 32  # of what is left of the range, at a time
+_ROUNDS = 8
+
+
+_LOADED = ("dataset", "other")  # kinds of files whose metadata a loader causes
+
+
+@dataclass(frozen=True, slots=True)
+class Batches:
+    """One rank's batches in order; arrays have one entry per profiled step, or per recorded fetch.
+
+    Times in seconds. `fetched`: as they were recorded; None where they were not.
+
+    `io_s` (reads and metadata calls) + `decode_s` is how long loading took its reader,
+    `compute_s` everything else in the step but the wait for slower ranks. `first` marks the first
+    batch of an epoch, for which no worker has read ahead. `again` is the share of a batch that was
+    read before: 1 in epochs after the first; where no epoch is known, for all batches the share of
+    the bytes read again.
+    `nbytes` were read for a batch: the same for all batches with reads.
+    `latency_share` is that of requests in `io_s`; None: not known.
+    """
+
+    io_s: Array
+    decode_s: Array
+    compute_s: Array
+    wait_s: Array  # as measured, and so is step_s
+    step_s: Array
+    first: NDArray[np.bool_]
+    again: Array
+    workers: int
+    nbytes: Array
+    latency_share: float | None
+    inside: float = 1.0  # share of the rank's reads, in time, that lies in the profiled steps
+    fetched: Fetched | None = None
+
+
+def can_replay(trace: Trace, results: Results, account: Breakdown) -> bool:
+    """Whether steps, input waits and single reads were recorded, on one clock.
+
+    Not where ranks have different numbers of profiled steps, nor for results of a part of the
+    time: its steps would not be those of the trace.
+    """
+    steps, overlap = results.steps, account.overlap
+    if steps is None or overlap is None or overlap.mean.input_wait_io_s is None:
+        return False
+    is_whole = len(steps.table.step) == int((trace.spans.kind == SpanKind.STEP).sum())
+    return is_whole and steps.per_rank_min == steps.per_rank_max >= _FEWEST_STEPS
+
+
+def batches(trace: Trace, results: Results, account: Breakdown, read: Reads) -> tuple[Batches, ...]:
+    """One entry per rank of a run that can be replayed."""
+    ranks, workers = dict(rank_spans(trace)), results.workers
+    recorded = _recorded(trace, ranks)
+    since = trace.job.start_ns
+    epochs = account.phases.epochs if account.phases else ()
+    starts = [since + round(p.start_s * 1e9) for p in epochs]
+    meeting = {p: _communication(trace, p, s) for p, s in ranks.items()}
+    least = np.min(list(meeting.values()), axis=0)
+    rows = account.overlap.per_rank if account.overlap else ()
+    calls = {
+        p: _metadata_calls(trace, p, row, read.of_rank(p).busy, ranks[p].waits)
+        for p, row in zip(ranks, rows, strict=True)
+    }
+    if recorded is not None:
+        found = tuple(_of_fetches(trace, s, read, p, starts, recorded[p]) for p, s in ranks.items())
+    else:
+        found = tuple(
+            _with_calls(
+                _of_rank(s, read, p, starts, _side_by_side(workers, trace.ranks[p])), calls[p]
+            )
+            for p, s in ranks.items()
+        )
+    alone = (
+        _without_peers(b, ranks[p], meeting[p] - least) for p, b in zip(ranks, found, strict=True)
+    )
+    again = None if starts else _again(results)
+    return tuple(_calibrated(_read_again(b, again)) for b in alone)
+
+
+def _without_peers(batch: Batches, spans: RankSpans, peers_s: Array) -> Batches:
+    """With compute alone: without what each step waited for slower ranks."""
+    if batch.fetched is not None:
+        peers_s = peers_s[_step_of(spans, batch.fetched.wait_end_ns)]
+    return replace(batch, compute_s=np.maximum(batch.compute_s - peers_s, 0.0))
+
+
+def _step_of(spans: RankSpans, wait_end: NDArray[np.int64]) -> NDArray[np.intp]:
+    """The step in which each wait ended, -1 before the first."""
+    return np.searchsorted(spans.steps.start, wait_end, side="right") - 1
+
+
+def _again(results: Results) -> float:
+    """Share of the dataset's bytes that had been read before."""
+    factor = results.dataset.reread_factor if results.dataset else None
+    return 1 - 1 / factor if factor and factor > 1 else 0.0
+
+
+def _read_again(batch: Batches, again: float | None) -> Batches:
+    return batch if again is None else replace(batch, again=np.full(len(batch.again), again))
+
+
+def _side_by_side(workers: Workers | None, trainer: int) -> int:
+    """How many workers a trainer had at a time; 0: it read in its own process."""
+    groups = Counter(w.group for w in workers.rows if w.trainer == trainer) if workers else {}
+    return max(groups.values(), default=0)
+
+
+def _of_rank(
+    spans: RankSpans, found: Reads, position: int, epochs: list[int], workers: int
+) -> Batches:
+    low, high = spans.steps.start, spans.steps.end
+    read = found.of_rank(position)
+    busy = read.busy
+    wait = spans.wait_ns(low, high) / 1e9
+    in_wait = intervals.covered_within(intervals.intersect(busy, spans.waits), low, high) / 1e9
+    io_s = in_wait
+    inside = intervals.union(low[:1], high[-1:])
+    share = intervals.intersect(busy, inside).length / max(busy.length, 1)
+    if workers:
+        io_s = np.full(len(low), read.sum_s * share / len(low))
+    length = (high - low) / 1e9
+    epoch = np.searchsorted(np.array(epochs, np.int64), high, side="left")
+    first = np.diff(epoch, prepend=0 if epochs and epochs[0] >= low[0] else epoch[0]) > 0
+    return Batches(
+        io_s,
+        np.zeros(len(low)) if workers else np.maximum(wait - in_wait, 0.0),
+        length - wait,
+        wait,
+        length,
+        first,
+        (epoch > 1).astype(float),
+        workers,
+        _evenly(io_s, read.nbytes / read.sum_s if read.sum_s else 0.0),
+        found.latency_share(position),
+        share,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Calls:
+    """Metadata calls of one rank: likely in its waits, and of all its processes in the run."""
+
+    in_waits_s: float
+    total_s: float
+
+
+def _metadata_calls(
+    trace: Trace, position: int, row: RankOverlap, reading: Intervals, waits: Intervals
+) -> _Calls:
+    """The metadata calls of one rank.
+
+    Where only their sums are known a file is taken to be opened and closed where it is read: as
+    much of them is in waits as of the reads, within what the account leaves open.
+    """
+    total_s = _sum_metadata_s(trace, position)
+    low_s, high_s = row.input_wait_metadata_s or 0.0, row.input_wait_metadata_at_most_s or 0.0
+    inside = intervals.intersect(reading, waits).length / reading.length if reading.length else 0.0
+    return _Calls(min(max(total_s * inside, low_s), high_s), total_s)
+
+
+def _sum_metadata_s(trace: Trace, position: int) -> float:
+    """Metadata calls on data files of all processes of one rank; 0 where not credible."""
+    members = np.flatnonzero(trace.family == position).tolist()
+    if any(p in trace.metadata_calls for p in members):
+        none = intervals.EMPTY
+        return sum(trace.metadata_calls.get(p, none).length for p in members) / 1e9
+    is_data = np.isin(np.array(trace.files.kind, object), _LOADED)
+    total_s = 0.0
+    for layer in STORAGE_LAYERS:
+        table = trace.counters.get(layer)
+        seconds = None if table is None else table.seconds.get(f"{layer}_F_META_TIME")
+        if table is None or seconds is None:
+            continue
+        if exceeds_run_time(table, trace):
+            return 0.0
+        mine = is_data[table.file]
+        own, shared = np.isin(table.process, members) & mine, (table.process < 0) & mine
+        total_s += float(seconds[own].clip(0).sum())
+        total_s += float(seconds[shared].clip(0).sum()) / max(len(trace.ranks), 1)
+    return total_s
+
+
+def _with_calls(batch: Batches, calls: _Calls) -> Batches:
+    """With metadata calls, which are latency, as a part of `io_s`.
+
+    In the training process they take their part of what is not reading in each wait; of workers
+    each batch has as many.
+    """
+    if batch.workers:
+        more = np.full(len(batch.io_s), calls.total_s * batch.inside / len(batch.io_s))
+    else:
+        bare_s = float(batch.decode_s.sum())
+        more = batch.decode_s * (min(calls.in_waits_s / bare_s, 1.0) if bare_s > 0 else 0.0)
+    read_s, more_s = float(batch.io_s.sum()), float(more.sum())
+    latency = batch.latency_share
+    if latency is not None and more_s > 0:
+        latency = (latency * read_s + more_s) / (read_s + more_s)
+    return replace(
+        batch,
+        io_s=batch.io_s + more,
+        decode_s=batch.decode_s if batch.workers else batch.decode_s - more,
+        latency_share=latency,
+    )
+
+
+def _evenly(io_s: Array, bytes_per_s: float) -> Array:
+    """The bytes of all batches, spread over those with reads."""
+    reading = io_s > 0
+    dealt: Array = reading * (io_s.sum() * bytes_per_s / max(int(reading.sum()), 1))
+    return dealt
+
+
+def _communication(trace: Trace, position: int, spans: RankSpans) -> Array:
+    """Collectives of each step that compute does not cover."""
+    mine = trace.spans_of(position)
+    joined = {
+        kind: intervals.union(mine.start[mine.kind == kind], mine.end[mine.kind == kind])
+        for kind in (SpanKind.COMMUNICATION, SpanKind.OP, SpanKind.KERNEL)
+    }
+    work = intervals.merge(joined[SpanKind.OP], joined[SpanKind.KERNEL])
+    bare = intervals.subtract(joined[SpanKind.COMMUNICATION], work)
+    seconds: Array = intervals.covered_within(bare, spans.steps.start, spans.steps.end) / 1e9
+    return seconds
+
+
+def _calibrated(batch: Batches) -> Batches:
+    """With the longest decoding under which the batch's rank waits no longer than it did."""
+    if not batch.workers or batch.fetched is not None:
+        return batch
+    laid_out = _laid_out([batch.io_s], [batch.compute_s], batch.first)
+    machine = measure(laid_out, Settings(batch.workers, PREFETCH_FACTOR))
+    waited_ns = float(batch.wait_s.sum() + batch.compute_s.sum()) * 1e9
+    low, high = 0.0, batch.workers * float(batch.step_s.mean())
+    for _ in range(_ROUNDS):
+        guesses = low + (high - low) * _GUESSES
+        changes = [Lengths({"fetch": [(batch.io_s + guess) * 1e9]}) for guess in guesses]
+        short = int((play(machine, changes) <= waited_ns).sum())
+        edges = np.concatenate([[low], guesses, [high]])
+        low, high = float(edges[short]), float(edges[short + 1])
+    return replace(batch, decode_s=np.full(len(batch.io_s), low))
+
+
+def step_lengths(
+    load_s: Sequence[Array],
+    compute_s: Sequence[Array],
+    first: NDArray[np.bool_],
+    loaders: Sequence[tuple[int, int]],
+) -> Array:
+    """Length of every step in seconds, shape (steps,), of ranks that end each of them together.
+
+    Args:
+        load_s: for each rank how long its batches take to load, shape (steps,).
+        compute_s: for each rank the rest of its steps, shape (steps,).
+        first: whether a batch is the first of an epoch, before which nothing is read.
+        loaders: for each rank (workers, batches ahead of each); 0 workers: in the step itself.
+    """
+    workers, ahead = zip(*loaders, strict=True)
+    settings = Settings(workers, ahead)
+    done = rerun(_laid_out(load_s, compute_s, first), settings)
+    lengths: Array = np.diff(done.wait_begin_ns[0], append=done.total_ns) / 1e9
+    return lengths
+
+
+def _laid_out(
+    load_s: Sequence[Array], compute_s: Sequence[Array], first: NDArray[np.bool_]
+) -> list[Fetched]:
+    """A run without workers in which all that takes as long: its batches and steps are known."""
+    load_ns, compute_ns = (
+        np.round(np.array(s) * 1e9).astype(np.int64) for s in (load_s, compute_s)
+    )
+    lengths = (load_ns + compute_ns).max(0)
+    met = np.cumsum(lengths)
+    begin, epoch = met - lengths, np.cumsum(first, dtype=np.int64)
+    nobody = np.full(len(met), -1)
+    return [
+        Fetched(
+            worker=nobody,
+            asked_ns=begin,
+            begin_ns=begin,
+            end_ns=begin + load,
+            ready_ns=begin + load,
+            wait_begin_ns=begin,
+            wait_end_ns=begin + load,
+            epoch=epoch,
+            workers=0,
+            rank=rank,
+            met_ns=met,
+            peers_ns=lengths - load - compute,
+            last_end_ns=int(met[-1]),
+        )
+        for rank, (load, compute) in enumerate(zip(load_ns, compute_ns, strict=True))
+    ]
+
+
+def _recorded(trace: Trace, ranks: Mapping[int, RankSpans]) -> dict[int, Pipeline] | None:
+    """The loader of each rank, where the fetches of nearly all its steps were recorded.
+
+    None where a rank has several loaders, they fetched in processes without a log, or it took not
+    as many batches as another one.
+    """
+    if not len(trace.fetches):
+        return None
+    logged = np.array([*(bool(p.log) for p in trace.processes), False]) & bool(trace.layers_traced)
+    pipelines = record_pipelines(trace)
+    found = {p.fetched.rank: p for p in pipelines}
+    if len(found) < len(pipelines) or found.keys() != ranks.keys():
+        return None
+    for position, pipeline in found.items():
+        fetches = trace.fetches.pick(pipeline.row)
+        steps = np.unique(_step_of(ranks[position], fetches.wait_end))
+        if len(steps) < _NEARLY_ALL * len(ranks[position].steps) or steps[0] < 0:
+            return None
+        if (pipeline.row < 0).any() or not logged[fetches.process].all():
+            return None
+    if len({len(pipeline.row) for pipeline in found.values()}) > 1:
+        return None
+    return found
+
+
+def _of_fetches(
+    trace: Trace,
+    spans: RankSpans,
+    read: Reads,
+    position: int,
+    epochs: list[int],
+    pipeline: Pipeline,
+) -> Batches:
+    """One rank whose fetches were recorded: what was I/O in each of them is known."""
+    f, steps, own = pipeline.fetched, spans.steps, read.of_rank(position)
+    in_reads, in_calls = np.zeros((2, len(f)))
+    for process in np.unique(pipeline.process).tolist():
+        mine, busy = pipeline.process == process, read.of_fetchers[process]
+        calls = intervals.subtract(trace.metadata_calls.get(process, intervals.EMPTY), busy)
+        for times, spent in ((busy, in_reads), (calls, in_calls)):
+            spent[mine] = intervals.covered_within(times, f.begin_ns[mine], f.end_ns[mine]) / 1e9
+    latency, calls_s, reads_s = read.latency_share(position), in_calls.sum(), in_reads.sum()
+    if latency is not None and calls_s > 0:
+        latency = float((latency * reads_s + calls_s) / (reads_s + calls_s))
+    step = _step_of(spans, f.wait_end_ns)
+    wait_s = spans.wait_ns(steps.start, steps.end)[step] / 1e9
+    length_s = (steps.end - steps.start)[step] / 1e9
+    return Batches(
+        io_s=in_reads + in_calls,
+        decode_s=(f.end_ns - f.begin_ns) / 1e9 - in_reads - in_calls,
+        compute_s=np.maximum(length_s - wait_s, 0),
+        wait_s=wait_s,
+        step_s=length_s,
+        first=np.diff(f.epoch, prepend=f.epoch[0]) > 0,
+        again=(np.searchsorted(np.array(epochs, np.int64), f.wait_end_ns) > 1).astype(float),
+        workers=f.workers,
+        nbytes=_evenly(in_reads, own.nbytes / own.sum_s if own.sum_s else 0.0),
+        latency_share=latency,
+        fetched=f,
+    )
+
+
+# --- Changes ------------------------------------------------------------------------------------
 
 ASSUMPTIONS = (
     "Compute takes as long as it did: readers take no core from it.",

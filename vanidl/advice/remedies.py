@@ -7,15 +7,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 
-from vanidl.advice import their_words
+from vanidl.advice import frameworks as in_words
 from vanidl.advice.facts import Facts
 from vanidl.advice.finding import Finding, Remedy
-from vanidl.advice.frameworks import PYTORCH, TENSORFLOW
+from vanidl.advice.frameworks import AHEAD, KEEP, PYTORCH, TENSORFLOW
 from vanidl.advice.levers import EVERY_WORKER, Predicted, loader_call
 from vanidl.advice.opens import PACK
 from vanidl.advice.proof import UNKNOWN, own_command
 from vanidl.advice.recording_gaps import OF_NO_KIND
-from vanidl.advice.their_words import AHEAD, KEEP
 from vanidl.formatting.units import nbytes, plural
 
 _READ_BUFFER = "8 << 20"
@@ -136,16 +135,16 @@ def _of(
     """The remedies of the frameworks of the run, in the words of the one it is written in."""
     framework = context.run.written_in
     if framework and change:
-        code, explanation = their_words.code(framework, change, context.workers)
+        code, explanation = in_words.code(framework, change, context.workers)
         return (Remedy(framework, code, explanation),) if code else ()
-    if framework in their_words.WITHOUT_TORCH:
+    if framework in in_words.WITHOUT_TORCH:
         return ()
     both = {PYTORCH: torch, TENSORFLOW: tensorflow}
     return tuple(found for name in context.run.frameworks if (found := both[name]) is not None)
 
 
 def _read_ahead(context: Context) -> Advice:
-    if theirs := their_words.title(context.run.written_in, AHEAD):
+    if theirs := in_words.title(context.run.written_in, AHEAD):
         title = theirs + (_THAT_SPLIT if context.splits_first else "")
     elif context.run.frameworks == (TENSORFLOW,):
         title = "Read ahead with tf.data: parallel reads and a prefetch"

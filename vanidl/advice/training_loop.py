@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from vanidl.advice.claims import ANY, LOOP, Claim
 from vanidl.advice.facts import Facts
-from vanidl.advice.finding import Rule, RuleResult
+from vanidl.advice.finding import ANY, LOOP, Claim, Rule, RuleResult
 from vanidl.breakdown.account import EPOCH_END, MEAN, PHASE, STEP_PART
 from vanidl.breakdown.causes import BLOCKED, STORAGE, SYNC, WRITE
 from vanidl.breakdown.costs import PARTS_BESIDE_THE_MODEL
