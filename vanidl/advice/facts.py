@@ -36,11 +36,13 @@ from vanidl.breakdown.without import bound_imbalance
 from vanidl.model import intervals, states
 from vanidl.model.counter_tables import CounterTable
 from vanidl.model.intervals import Intervals
+from vanidl.model.lines import LOOP as LOOP_LINES
 from vanidl.model.states import SAMPLED, SampledThread
 from vanidl.model.trace import OBJECT, POSIX, Trace
 from vanidl.model.warnings import LOWER_BOUNDS, UNREAD, serious_codes
 
 _FEWEST_SAMPLES = 20
+_COLLECTIVES = "torch/distributed/"
 _TAKEN = 0.1
 """Of the training steps that the training thread waits for a core: less is what any machine has."""
 ITS_OWN = 2.0
@@ -405,6 +407,17 @@ class Facts:
             if main is not None and rows.any():
                 found.append(look(main, intervals.union(tiles.start[rows], tiles.end[rows])))
         return _together(found)
+
+    @cached_property
+    def in_collectives(self) -> float:
+        """Share of the loop between its batches that sampled lines spent in torch.distributed."""
+        part = next((p for p in self.trace.lines if p.name == LOOP_LINES and p.wall_ns), None)
+        if part is None:
+            return 0.0
+        theirs = {f.key: f for f in part.functions if _COLLECTIVES in f.file.replace("\\", "/")}
+        outer = [f for f in theirs.values() if f.parent not in theirs]
+        spent_ns = sum(line.wall_ns for function in outer for line in function.lines)
+        return min(spent_ns / part.wall_ns, 1.0)
 
     @cached_property
     def seen_fetching(self) -> Seen | None:

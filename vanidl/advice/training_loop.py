@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from vanidl.advice.facts import Facts
 from vanidl.advice.finding import ANY, LOOP, Claim, Rule, RuleResult
-from vanidl.breakdown.account import EPOCH_END, MEAN, PHASE, STEP_PART
+from vanidl.breakdown.account import EPOCH_END, MEAN, PHASE, STEP_PART, WAIT
 from vanidl.breakdown.causes import BLOCKED, STORAGE, SYNC, WRITE
 from vanidl.breakdown.costs import PARTS_BESIDE_THE_MODEL
 from vanidl.formatting.units import percent, plural, seconds
@@ -45,6 +45,8 @@ def _own_work(facts: Facts) -> RuleResult | None:
     # What the loop waits for, or writes, has rules of its own: by samples of the part itself, where
     # there are enough of them, else by what the account knows of all steps.
     calls_ns = sum(facts.in_loop_ns(cause)[0] for cause in (STORAGE, BLOCKED)) / steps
+    between_ns = step_ns - account.length_ns(WAIT) / steps
+    calls_ns = max(calls_ns, facts.in_collectives * between_ns)
     low_ns = high_ns = lengths[part] - calls_ns
     if (seen := facts.look_at_part(part)) is not None:
         low_ns, high_ns = (
@@ -52,7 +54,8 @@ def _own_work(facts: Facts) -> RuleResult | None:
             for share in (max(seen.running - seen.queued_share, 0.0), seen.running)
         )
     taken_ns = facts.cores.queued_s * 1e9 / steps if facts.cores and facts.cores_were_taken else 0
-    if high_ns < PART_SHARE * step_ns or low_ns < SURELY * max(step_ns - taken_ns, step_ns / 10):
+    least = PART_SHARE * (2 if taken_ns else 1)  # a turn of others lengthens any part
+    if high_ns < least * step_ns or low_ns < SURELY * max(step_ns - taken_ns, step_ns / 10):
         return None
     own_ns = high_ns
     where, advice = _PARTS[part]
