@@ -280,7 +280,7 @@ RULES = (
     ),
     Rule(
         "job_blocking", "MPI-IO operations, none of them non-blocking", "1,000",
-        "Drishti's M04 and M05; what can be hidden is no more than what else the ranks do",
+        "Drishti's M06 and M07; what can be hidden is no more than what else the ranks do",
         _blocking,
     ),
     Rule(
@@ -311,12 +311,12 @@ RULES = (
     ),
     Rule(
         "job_independent", "independent MPI-IO operations / all",
-        "half, and 1,000", "Drishti's M01 to M04, held against the time of them", _independent,
+        "half, and 1,000", "Drishti's M02 and M03, held against the time of them", _independent,
     ),
     Rule(
         "job_stragglers", "slowest - fastest rank in a shared file / slowest",
         "15 %, in the layer that the program uses; slowest - mean 1 % of the run",
-        "Drishti's P18 to P21 count files; what is lost is what the slowest takes beyond the mean",
+        "Drishti's P18 and P19 count files; what is lost is what the slowest takes beyond the mean",
         _stragglers,
     ),
     Rule(
