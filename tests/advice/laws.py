@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from vanidl.advice.actions import AS_MUCH, BY_CODE, FAILED
-from vanidl.advice.facts import Facts
-from vanidl.advice.finding import IMBALANCE, INPUT, Claim
+from vanidl.advice.facts import IMBALANCE, INPUT, Claim, Facts
 from vanidl.advice.registry import LEAST, RULES, apply
 from vanidl.errors import VanidlError
 from vanidl.run import Run, open_run

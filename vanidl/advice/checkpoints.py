@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from vanidl.advice.facts import Facts
-from vanidl.advice.finding import ANY, RUN, Claim, Rule, RuleResult
+from vanidl.advice.facts import ANY, RUN, Claim, Facts
+from vanidl.advice.finding import Rule, RuleResult
 from vanidl.advice.frameworks import PYTORCH
 from vanidl.analyses.files import FileRow
 from vanidl.breakdown.account import MEAN, PHASE

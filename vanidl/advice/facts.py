@@ -1,4 +1,8 @@
-"""Quantities that several rules share, each computed once from trace and results."""
+"""What rules claim, and quantities that several of them share, each computed once.
+
+A claim is what a change would take away of a run: words for it, of which the breakdown makes
+seconds.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vanidl.advice import frameworks as in_words
-from vanidl.advice.finding import BENCHMARK, IMBALANCE, INPUT, LOOP, RUN, Claim
 from vanidl.advice.frameworks import PYTORCH, frameworks, named_frameworks
 from vanidl.advice.levers import EVERY_WORKER
 from vanidl.advice.reads import Throughput, fit_throughput, reads
@@ -32,7 +35,7 @@ from vanidl.breakdown.windows import (
     Tiles,
     tile_rank,
 )
-from vanidl.breakdown.without import bound_imbalance
+from vanidl.breakdown.without import EVERYWHERE, Where, bound_imbalance
 from vanidl.model import intervals, states
 from vanidl.model.counter_tables import CounterTable
 from vanidl.model.intervals import Intervals
@@ -40,6 +43,40 @@ from vanidl.model.lines import LOOP as LOOP_LINES
 from vanidl.model.states import SAMPLED, SampledThread
 from vanidl.model.trace import OBJECT, POSIX, Trace
 from vanidl.model.warnings import LOWER_BOUNDS, UNREAD, serious_codes
+
+INPUT, LOOP, RUN = "input", "loop", "run"
+IMBALANCE, BENCHMARK = "imbalance", "benchmark"
+"""Windows of claims: the input waits of training (of runs without them the run), its steps outside
+of them, the whole run, what the slowest rank takes more than the mean, the result of a benchmark.
+Others are phases and parts of steps by name."""
+
+ANY = ""
+"""All of a window, whatever it went to."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What a change takes away. The seconds of it come from the breakdown, never from a rule.
+
+    `cause` is a cause with or without its part, as "storage.read"; "": all of the window. `stays`
+    is the share of it that is still there after the change, and `within_s` how long the calls of a
+    rank took that the change is about, where these are a part of the cause. `surely_s`: of what is
+    taken away so much at most is gained for sure. `keeps` says in words what stays.
+    """
+
+    cause: str
+    window: str = INPUT
+    where: Where = EVERYWHERE
+    stays: float = 0.0
+    within_s: float | None = None
+    surely_s: float | None = None
+    keeps: str = ""
+
+    @property
+    def name(self) -> str:
+        """Its cause; of all of a window the window."""
+        return self.cause or self.window
+
 
 _FEWEST_SAMPLES = 20
 _COLLECTIVES = "torch/distributed/"

@@ -1,8 +1,4 @@
-"""What a rule claims, what a finding is, and the cause that findings are folded into.
-
-A claim is what a change would take away of a run: words for it, of which the breakdown makes
-seconds.
-"""
+"""What a finding is, the rule that makes one, and the cause that findings are folded into."""
 
 from __future__ import annotations
 
@@ -10,44 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from vanidl.breakdown.without import EVERYWHERE, Where
-
 if TYPE_CHECKING:
-    from vanidl.advice.facts import Facts
-
-INPUT, LOOP, RUN = "input", "loop", "run"
-IMBALANCE, BENCHMARK = "imbalance", "benchmark"
-"""Windows of claims: the input waits of training (of runs without them the run), its steps outside
-of them, the whole run, what the slowest rank takes more than the mean, the result of a benchmark.
-Others are phases and parts of steps by name."""
-
-ANY = ""
-"""All of a window, whatever it went to."""
-
-
-@dataclass(frozen=True, slots=True)
-class Claim:
-    """What a change takes away. The seconds of it come from the breakdown, never from a rule.
-
-    `cause` is a cause with or without its part, as "storage.read"; "": all of the window. `stays`
-    is the share of it that is still there after the change, and `within_s` how long the calls of a
-    rank took that the change is about, where these are a part of the cause. `surely_s`: of what is
-    taken away so much at most is gained for sure. `keeps` says in words what stays.
-    """
-
-    cause: str
-    window: str = INPUT
-    where: Where = EVERYWHERE
-    stays: float = 0.0
-    within_s: float | None = None
-    surely_s: float | None = None
-    keeps: str = ""
-
-    @property
-    def name(self) -> str:
-        """Its cause; of all of a window the window."""
-        return self.cause or self.window
-
+    from vanidl.advice.facts import Claim, Facts
 
 Value = str | int | float | None | list[str] | list[int] | list[float] | Mapping[str, "Value"]
 

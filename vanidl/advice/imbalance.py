@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from vanidl.advice.facts import Facts
-from vanidl.advice.finding import IMBALANCE, Claim, Rule, RuleResult
+from vanidl.advice.facts import IMBALANCE, Claim, Facts
+from vanidl.advice.finding import Rule, RuleResult
 from vanidl.advice.frameworks import SHARDS, phrases
 from vanidl.breakdown.causes import STORAGE
 from vanidl.formatting.units import nbytes, percent, plural, seconds, times

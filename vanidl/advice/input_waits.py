@@ -6,8 +6,8 @@ from collections.abc import Mapping, Set
 from dataclasses import replace
 
 from vanidl.advice import own_loaders
-from vanidl.advice.facts import ITS_OWN, Facts
-from vanidl.advice.finding import ANY, Claim, Rule, RuleResult, Value
+from vanidl.advice.facts import ANY, ITS_OWN, Claim, Facts
+from vanidl.advice.finding import Rule, RuleResult, Value
 from vanidl.advice.frameworks import BACKGROUND, PREFETCH, phrases
 from vanidl.breakdown.account import MEAN, WAIT
 from vanidl.breakdown.causes import (

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from vanidl.advice.facts import Facts
-from vanidl.advice.finding import IMBALANCE, RUN, Claim, Rule, RuleResult
+from vanidl.advice.facts import IMBALANCE, RUN, Claim, Facts
+from vanidl.advice.finding import Rule, RuleResult
 from vanidl.breakdown.account import MEAN
 from vanidl.breakdown.causes import METADATA, READ, STORAGE, WRITE
 from vanidl.formatting.units import count, nbytes, percent, plural, seconds, times

@@ -6,8 +6,8 @@ from collections.abc import Collection, Sequence
 
 import numpy as np
 
-from vanidl.advice.facts import Facts
-from vanidl.advice.finding import RUN, Claim, Rule, RuleResult, Value
+from vanidl.advice.facts import RUN, Claim, Facts
+from vanidl.advice.finding import Rule, RuleResult, Value
 from vanidl.analyses.datafiles import DataFile
 from vanidl.breakdown.causes import METADATA, STORAGE
 from vanidl.formatting.units import count, nbytes, percent, plural, seconds

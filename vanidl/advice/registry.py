@@ -19,8 +19,8 @@ from vanidl.advice import (
     storage_benchmarks,
     training_loop,
 )
-from vanidl.advice.facts import Facts
-from vanidl.advice.finding import INPUT, SEVERITIES, Finding, Rule, severity
+from vanidl.advice.facts import INPUT, Facts
+from vanidl.advice.finding import SEVERITIES, Finding, Rule, severity
 from vanidl.analyses import Results
 from vanidl.breakdown import Breakdown
 from vanidl.breakdown.pipelines import Gains

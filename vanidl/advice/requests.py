@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
-from vanidl.advice.facts import MATTERS, Facts
-from vanidl.advice.finding import Claim, Rule, RuleResult, Value
+from vanidl.advice.facts import MATTERS, Claim, Facts
+from vanidl.advice.finding import Rule, RuleResult, Value
 from vanidl.breakdown.causes import READ, STORAGE
 from vanidl.dataset.tfrecord import READ_BUFFER
 from vanidl.formatting.units import count, nbytes, number, percent, plural, seconds

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.advice.facts import Facts, look
-from vanidl.advice.finding import ANY, Claim, Rule, RuleResult
+from vanidl.advice.facts import ANY, Claim, Facts, look
+from vanidl.advice.finding import Rule, RuleResult
 from vanidl.analyses.durations import DATA_READS, SLOW_FACTOR
 from vanidl.analyses.steps import StepTable
 from vanidl.breakdown.causes import STORAGE, WORKERS

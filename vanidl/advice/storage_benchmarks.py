@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from vanidl.advice.facts import MATTERS, Facts
-from vanidl.advice.finding import ANY, BENCHMARK, MEDIUM, Claim, Rule, RuleResult
+from vanidl.advice.facts import ANY, BENCHMARK, MATTERS, Claim, Facts
+from vanidl.advice.finding import MEDIUM, Rule, RuleResult
 from vanidl.analyses.benchmark import CAUSES, BenchmarkResult
 from vanidl.formatting.units import number, percent, seconds
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from vanidl.advice.facts import Facts
-from vanidl.advice.finding import ANY, LOOP, Claim, Rule, RuleResult
+from vanidl.advice.facts import ANY, LOOP, Claim, Facts
+from vanidl.advice.finding import Rule, RuleResult
 from vanidl.breakdown.account import EPOCH_END, MEAN, PHASE, STEP_PART, WAIT
 from vanidl.breakdown.causes import BLOCKED, STORAGE, SYNC, WRITE
 from vanidl.breakdown.costs import PARTS_BESIDE_THE_MODEL
