@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
-from vanidl.record.injected.vanidl_steps import fetches, hooks, journal, pytorch
+from vanidl.record.injected.vanidl_steps import fetches, journal, pytorch, registry
 
 LIMIT_NS = 2000
 ROUNDS = 7
@@ -63,7 +63,7 @@ def fetch_ns(folder: str, count: int) -> float:
     samples = [0]
     bare = Fetcher()
     bare_ns = best_ns(lambda: bare.fetch(samples), count)
-    channel = hooks.Channel("fetches", journal.Journal(folder))
+    channel = registry.Channel("fetches", journal.Journal(folder))
     module = SimpleNamespace(
         _BaseDatasetFetcher=Fetcher,
         _MapDatasetFetcher=type("Map", (Fetcher,), {}),
@@ -85,7 +85,7 @@ def main() -> int:
     stepped: list[Callable[[object, object, object], None]] = []
     nothing_ns = best_ns(lambda: None, count)
     with tempfile.TemporaryDirectory() as folder:
-        channel = hooks.Channel("pytorch", journal.Journal(folder))
+        channel = registry.Channel("pytorch", journal.Journal(folder))
         loaders = SimpleNamespace(DataLoader=Loader, _BaseDataLoaderIter=Empty)
         pytorch.watch_loaders(loaders, channel)
         pytorch.watch_optimizers(

@@ -32,7 +32,7 @@ from torch.utils.data import DataLoader, Dataset
 from benchmarks.measure import processor_s
 from benchmarks.vanidl.record_overhead import interval, verdict
 from vanidl.record.injected import vanidl_steps
-from vanidl.record.injected.vanidl_steps import hooks, journal
+from vanidl.record.injected.vanidl_steps import journal, registry
 from vanidl.record.steps import environment
 
 LIMIT = 1.01
@@ -58,16 +58,16 @@ class Rows(Dataset[torch.Tensor]):
 
 
 class Hooks:
-    """The recorder's hooks, to take out and put back."""
+    """The recorder's registry, to take out and put back."""
 
     def __init__(self, folder: str) -> None:
         before = dict(self._functions())
         events = journal.Journal(folder)
-        channels: dict[str, hooks.Channel] = {}
-        for theirs, ours in hooks.HOOKS:
+        channels: dict[str, registry.Channel] = {}
+        for theirs, ours in registry.HOOKS:
             if theirs in sys.modules:
                 name, _, function = ours.partition(".")
-                channel = channels.setdefault(name, hooks.Channel(name, events))
+                channel = channels.setdefault(name, registry.Channel(name, events))
                 module = import_module(f"{vanidl_steps.__name__}.{name}")
                 getattr(module, function)(sys.modules[theirs], channel)
         self._sampler = channels["lines"].shared["sampler"]
@@ -79,7 +79,7 @@ class Hooks:
     @staticmethod
     def _functions() -> Iterator[tuple[tuple[type, str], FunctionType]]:
         """Every function of a class of the modules that hooks are for."""
-        for name in {theirs for theirs, _ in hooks.HOOKS} & set(sys.modules):
+        for name in {theirs for theirs, _ in registry.HOOKS} & set(sys.modules):
             for owner in vars(sys.modules[name]).values():
                 if isinstance(owner, type):
                     for key, value in vars(owner).items():

@@ -9,7 +9,7 @@ import pytest
 
 import vanidl
 from vanidl.readers.steps.journal import DEVICE, read_journal
-from vanidl.record.injected.vanidl_steps import device, hooks, journal
+from vanidl.record.injected.vanidl_steps import device, journal, registry
 
 MS = 1_000_000
 
@@ -58,7 +58,7 @@ class Cuda:
 def train(folder: Path, cuda: Cuda, steps: int, *, batches: int = 1) -> list[int]:
     """Steps of 1, 2, 3... ms on the device; what was recorded of them, in ms."""
     events = journal.Journal(str(folder))
-    own = device.Device(hooks.Channel("device", events), cuda)
+    own = device.Device(registry.Channel("device", events), cuda)
     for step in range(1, steps + 1):
         for _ in range(batches):
             own.before_wait()

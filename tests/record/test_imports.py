@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from vanidl.record.injected.vanidl_steps.imports import after, wraps
+from vanidl.record.injected.vanidl_steps.registry import after, wraps
 
 
 @pytest.fixture

@@ -104,9 +104,9 @@ def test_marking_imports_nothing_else() -> None:
 
 def test_functions_that_are_awaited_are_marked_until_they_end(tmp_path: Path) -> None:
     from vanidl.readers.steps.journal import OTHER_STEP, read_journal
-    from vanidl.record.injected.vanidl_steps.hooks import Channel
     from vanidl.record.injected.vanidl_steps.journal import Journal
     from vanidl.record.injected.vanidl_steps.marks import Marks
+    from vanidl.record.injected.vanidl_steps.registry import Channel
 
     journal = Journal(str(tmp_path))
     marks = Marks(Channel("marks", journal))

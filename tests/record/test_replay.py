@@ -14,13 +14,13 @@ import pytest
 from vanidl.readers.steps.journal import REPLAY, Journal, read_journal
 from vanidl.record.injected.vanidl_steps import (
     CEILING_VARIABLE,
-    hooks,
     journal,
-    loaders,
+    registry,
     replay,
     replay_pytorch,
+    waits,
 )
-from vanidl.record.injected.vanidl_steps.batches import copied, nbytes
+from vanidl.record.injected.vanidl_steps.replay import copied, nbytes
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
@@ -63,7 +63,7 @@ class Hooked:
 
     def __init__(self, module: ModuleType, folder: Path) -> None:
         self.DataLoader = module.DataLoader
-        self.channel = hooks.Channel("replay_pytorch", journal.Journal(str(folder)))
+        self.channel = registry.Channel("replay_pytorch", journal.Journal(str(folder)))
         replay_pytorch.watch_loaders(module, self.channel)
         self._folder = folder
 
@@ -164,7 +164,7 @@ def test_its_length_is_what_keras_counts(hook: Hook) -> None:
     owner, hooked, data = EpochIterator(), hook(), Stream(10**6)
     for _ in range(2):  # it makes a loader for each pass, and never asks for the end
         loader = hooked.DataLoader(data, batch_size=BATCH)
-        loaders.in_place_of(owner, loader)
+        waits.in_place_of(owner, loader)
         assert len(list(islice(loader, BATCHES))) == BATCHES
     assert data.given == WARM_UP * BATCH
 

@@ -15,7 +15,7 @@ from vanidl.commands.sizes import size_of
 from vanidl.errors import UsageError
 from vanidl.readers.steps.journal import REPLAY, WAIT, read_journal
 from vanidl.record import record
-from vanidl.record.injected.vanidl_steps import CEILING_VARIABLE, hooks, journal
+from vanidl.record.injected.vanidl_steps import CEILING_VARIABLE, journal, registry
 from vanidl.record.injected.vanidl_steps.waits import Waits
 from vanidl.record.steps import Replay
 
@@ -42,7 +42,7 @@ class Batches:
 def waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Waits]:
     def make(epoch: str = "") -> Waits:
         monkeypatch.setenv(CEILING_VARIABLE, f"{WARM_UP},1000000,{epoch}")
-        channel = hooks.Channel("named", journal.Journal(str(tmp_path)))
+        channel = registry.Channel("named", journal.Journal(str(tmp_path)))
         return Waits(channel, lambda *_: {"class": "Batches"})
 
     return make

@@ -13,8 +13,8 @@ from vanidl.ceiling.replayed import kept
 from vanidl.readers.steps.journal import REPLAY, Journal, read_journal
 from vanidl.record.injected.vanidl_steps import (
     CEILING_VARIABLE,
-    hooks,
     journal,
+    registry,
     replay_tensorflow,
 )
 
@@ -110,7 +110,7 @@ class Begun:
     """`__iter__` under the hook, and its journal."""
 
     def __init__(self, folder: Path, original: Any) -> None:
-        self.channel = hooks.Channel("tensorflow", journal.Journal(str(folder)))
+        self.channel = registry.Channel("tensorflow", journal.Journal(str(folder)))
         self.iter = replay_tensorflow.from_memory(original, self.channel)
         self._folder = folder
 

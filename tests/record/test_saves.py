@@ -14,8 +14,8 @@ import pytest
 from vanidl.readers.steps.journal import CHECKPOINT, LOAD, read_journal
 from vanidl.readers.steps.journal import Journal as Read
 from vanidl.record import life
-from vanidl.record.injected.vanidl_steps import hooks, journal, saves
-from vanidl.record.injected.vanidl_steps.present import SAVE
+from vanidl.record.injected.vanidl_steps import journal, registry, saves
+from vanidl.record.injected.vanidl_steps.journal import SAVE
 
 SAVING = {
     "torch.serialization": ("save", "load"),
@@ -33,7 +33,7 @@ SAVING = {
 }
 
 
-def library(channel: hooks.Channel) -> SimpleNamespace:
+def library(channel: registry.Channel) -> SimpleNamespace:
     """A library as PyTorch's, whose saves are watched."""
 
     def save(content: bytes, f: str | IO[bytes]) -> None:
@@ -49,7 +49,7 @@ def library(channel: hooks.Channel) -> SimpleNamespace:
     return module
 
 
-def read(folder: Path, channel: hooks.Channel) -> Read:
+def read(folder: Path, channel: registry.Channel) -> Read:
     channel.journal.close()
     assert not list(folder.glob("*-error"))
     (path,) = folder.glob("*.steps")
@@ -57,14 +57,14 @@ def read(folder: Path, channel: hooks.Channel) -> Read:
 
 
 @pytest.fixture
-def channel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> hooks.Channel:
+def channel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> registry.Channel:
     for name in ("rename", "replace"):  # programs call the ones that are there
         monkeypatch.setattr(os, name, getattr(os, name))
     monkeypatch.setattr(saves, "_is_following", False)
-    return hooks.Channel("saves", journal.Journal(str(tmp_path)))
+    return registry.Channel("saves", journal.Journal(str(tmp_path)))
 
 
-def test_a_save_is_said_while_it_goes_on(channel: hooks.Channel) -> None:
+def test_a_save_is_said_while_it_goes_on(channel: registry.Channel) -> None:
     present, seen = channel.journal.present, []
 
     def save(target: str) -> str:
@@ -85,7 +85,9 @@ def test_a_save_is_said_while_it_goes_on(channel: hooks.Channel) -> None:
     assert present._doing == (0, 0)
 
 
-def test_saves_have_their_last_name_and_their_size(tmp_path: Path, channel: hooks.Channel) -> None:
+def test_saves_have_their_last_name_and_their_size(
+    tmp_path: Path, channel: registry.Channel
+) -> None:
     torch = library(channel)
     files = tmp_path / "files"
     files.mkdir()
@@ -109,7 +111,7 @@ def test_saves_have_their_last_name_and_their_size(tmp_path: Path, channel: hook
 
 @pytest.mark.parametrize(("nbytes", "saved"), [((1 << 20) - 1, False), (1 << 20, True)])
 def test_what_is_pickled_in_memory_is_no_checkpoint_unless_large(
-    tmp_path: Path, channel: hooks.Channel, nbytes: int, saved: bool
+    tmp_path: Path, channel: registry.Channel, nbytes: int, saved: bool
 ) -> None:
     library(channel).save(bytes(nbytes), io.BytesIO())
     channel.journal.close()
@@ -117,7 +119,7 @@ def test_what_is_pickled_in_memory_is_no_checkpoint_unless_large(
 
 
 def test_the_outermost_call_counts_with_all_that_it_saved(
-    tmp_path: Path, channel: hooks.Channel
+    tmp_path: Path, channel: registry.Channel
 ) -> None:
     torch = library(channel)
 
@@ -137,7 +139,7 @@ def test_the_outermost_call_counts_with_all_that_it_saved(
     assert name["call"] == "Trainer.save_checkpoint"
 
 
-def test_a_program_that_saves_nothing_keeps_its_own_rename(channel: hooks.Channel) -> None:
+def test_a_program_that_saves_nothing_keeps_its_own_rename(channel: registry.Channel) -> None:
     before = os.rename
     torch = library(channel)
     with pytest.raises(FileNotFoundError):
@@ -146,16 +148,14 @@ def test_a_program_that_saves_nothing_keeps_its_own_rename(channel: hooks.Channe
 
 
 def test_who_reads_the_page_knows_its_words() -> None:
-    from vanidl.record.injected.vanidl_steps import present
-
-    assert life.SAVE == present.SAVE
-    assert present.NAME in life._LINK
-    assert life._PAGE.size == present.SIZE
+    assert life.SAVE == journal.SAVE
+    assert journal.NAME in life._LINK
+    assert life._PAGE.size == journal.SIZE
 
 
 @pytest.mark.parametrize("name", SAVING)
 def test_frameworks_have_what_is_watched(name: str) -> None:
-    assert name in {theirs for theirs, ours in hooks.HOOKS if ours.startswith("saves.")}
+    assert name in {theirs for theirs, ours in registry.HOOKS if ours.startswith("saves.")}
     package, *inner = name.split(".")
     spec = find_spec(package)
     if spec is None or not spec.submodule_search_locations:

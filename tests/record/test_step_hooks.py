@@ -18,14 +18,14 @@ from vanidl.readers.steps import FORMAT
 from vanidl.readers.steps.journal import WAIT, read_journal
 from vanidl.readers.steps.loop import profile
 from vanidl.record import record
-from vanidl.record.injected.vanidl_steps import hooks, journal, pytorch
+from vanidl.record.injected.vanidl_steps import journal, pytorch, registry
 
 DONE = 3
 HOOKED = ("pytorch", "waits")
 
 
-def watched(folder: Path, **members: object) -> tuple[type, hooks.Channel]:
-    """A loader of three batches under the hooks, its iterator with these members."""
+def watched(folder: Path, **members: object) -> tuple[type, registry.Channel]:
+    """A loader of three batches under the registry, its iterator with these members."""
 
     def __next__(self: object) -> int:
         taken.append(len(taken))
@@ -36,7 +36,7 @@ def watched(folder: Path, **members: object) -> tuple[type, hooks.Channel]:
     taken: list[int] = []
     iterator = type("Iterator", (), {"__next__": __next__, "__iter__": lambda self: self} | members)
     loader = type("Loader", (), {"__iter__": lambda self: iterator()})
-    channel = hooks.Channel("pytorch", journal.Journal(str(folder)))
+    channel = registry.Channel("pytorch", journal.Journal(str(folder)))
     module = SimpleNamespace(DataLoader=loader, _BaseDataLoaderIter=iterator)
     pytorch.watch_loaders(module, channel)
     return loader, channel
@@ -77,11 +77,11 @@ def test_a_hook_that_cannot_be_set_leaves_the_others(tmp_path: Path) -> None:
     script = f"""
 import sys
 sys.path.insert(0, {str(theirs)!r})
-from vanidl.record.injected.vanidl_steps import hooks, journal
+from vanidl.record.injected.vanidl_steps import journal, registry
 seen = []
 both = (("theirs_a", "pytorch.watch_loaders"), ("theirs_a", "waits.not_there"),
         ("theirs_b", "pytorch.watch_optimizers"))
-hooks.install(journal.Journal({str(tmp_path)!r}), both)
+registry.install(journal.Journal({str(tmp_path)!r}), both)
 import theirs_a, theirs_b
 print(theirs_a.__name__, theirs_b.__name__)
 """
@@ -92,9 +92,9 @@ print(theirs_a.__name__, theirs_b.__name__)
 
 
 def test_every_hook_is_there() -> None:
-    for _, ours in hooks.HOOKS:
+    for _, ours in registry.HOOKS:
         module, _, function = ours.partition(".")
-        assert callable(getattr(import_module(f"{hooks.__package__}.{module}"), function))
+        assert callable(getattr(import_module(f"{registry.__package__}.{module}"), function))
 
 
 def test_a_full_disk_ends_the_recording_and_not_the_program(tmp_path: Path) -> None:

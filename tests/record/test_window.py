@@ -16,7 +16,7 @@ from vanidl.model.trace import SpanKind
 from vanidl.readers.pytorch.trace import read_trace
 from vanidl.readers.steps.journal import read_journal
 from vanidl.record import Recorded, record
-from vanidl.record.injected.vanidl_steps import hooks, journal, window
+from vanidl.record.injected.vanidl_steps import journal, registry, window
 
 PROGRAM = Path(__file__).with_name("profiled_training.py")
 STEPS = 4
@@ -41,7 +41,7 @@ def fake(
     monkeypatch.setattr(window, "_profiler", lambda: Profiler(calls))
     monkeypatch.setattr(window, "_path", lambda: "")
     events = journal.Journal(str(tmp_path))
-    return window.Window(hooks.Channel("window", events), STEPS), calls, events
+    return window.Window(registry.Channel("window", events), STEPS), calls, events
 
 
 def train(own: window.Window, steps: int, batches: int | None = None, a_step: int = 1) -> None:

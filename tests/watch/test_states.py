@@ -26,7 +26,7 @@ PROGRAM = """
 import sys
 from time import time_ns
 from vanidl.record.injected.vanidl_steps import journal as j
-from vanidl.record.injected.vanidl_steps.present import SAVE
+from vanidl.record.injected.vanidl_steps.journal import SAVE
 events = j.Journal(sys.argv[1])
 events.describe({"loader": 0, "class": "Loader", "dataset": "Train", "role": "training"})
 events.describe({"loader": 1, "class": "Loader", "dataset": "Test"})

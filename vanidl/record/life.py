@@ -1,7 +1,7 @@
 """Whether a recorded process lives on this host, and what it is doing at this moment.
 
 Its recorder keeps that in a page of memory, which is read here through `/proc/PID/fd`:
-`vanidl/record/injected/vanidl_steps/present.py` writes it. Times in it are of the monotonic clock,
+`vanidl/record/injected/vanidl_steps/journal.py` writes it. Times in it are of the monotonic clock,
 which all processes of a host share, and which does not jump.
 """
 

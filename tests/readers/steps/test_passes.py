@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -73,6 +74,14 @@ def test_a_pass_before_all_training_is_skipped(tmp_path: Path) -> None:
     assert numbers(found) == (12, 1, 0, 1)
 
 
+def test_another_loader_of_the_same_data_before_training_is_skipped(tmp_path: Path) -> None:
+    """As a state is taken from one that is thrown away; an evaluation before training is none."""
+    first, trained = epoch(1, 0, 5), epoch(0, 0, 3, "o")
+    assert numbers(profile(recorded(tmp_path, [*first, *trained]))) == (3, 1, 0, 1)
+    assert numbers(profile(recorded(tmp_path, [("m", 0, 0), *first, *trained]))) == (3, 1, 1, 0)
+    assert numbers(profile(recorded(tmp_path, [*trained, *first]))) == (3, 1, 1, 0)
+
+
 @pytest.mark.parametrize(("thrown", "windows"), [(20, 1), (4, 1), (3, 1), (2, 0)])
 def test_batches_of_a_resumed_run_are_in_no_step(tmp_path: Path, thrown: int, windows: int) -> None:
     calls = epoch(0, 0, thrown)[:-1] + epoch(0, 0, 12, "b", "o")[1:]
@@ -135,11 +144,13 @@ def test_without_gradients_nothing_trains(tmp_path: Path, process: dict, purpose
 
 def test_loops_of_other_threads_are_counted(tmp_path: Path) -> None:
     journal = recorded(tmp_path, epoch(0, 0, 12, "b", "o"))
-    assert other_loops(journal.events) == []
+    assert other_loops(journal) == []
     thread = journal.events.thread.copy()
     thread[-10:] = 3  # three steps, and the end
     events = type(journal.events)(
         *(thread if name == "thread" else getattr(journal.events, name)
           for name in journal.events.__slots__)
     )  # fmt: skip
-    assert other_loops(events) == [3]
+    (other,) = other_loops(replace(journal, events=events))
+    assert (other.steps, other.waited_ns) == (3, 3 * 5 * MS)
+    assert other.took_ns == 3 * 3 * GAP * MS

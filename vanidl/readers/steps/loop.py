@@ -135,14 +135,37 @@ def _frameworks(process: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(n for n in found if isinstance(n, str)) if isinstance(found, list) else ()
 
 
-def other_loops(events: Events) -> list[int]:
-    """Steps of each thread that trains beside the one that the numbers are of."""
+@dataclass(frozen=True, slots=True)
+class OtherLoop:
+    """What a thread did that trains beside the one that the numbers are of."""
+
+    steps: int
+    took_ns: int  # from the begin of its first step to the end of its last
+    waited_ns: int  # of that, for input
+
+
+def other_loops(journal: Journal) -> list[OtherLoop]:
+    """The loop of each further thread that trains, kept apart from all others."""
+    events = journal.events
     counts = spans.count_threads(events)
     thread = spans.training_thread(counts)
     if thread.number < 0 or thread.is_marked:
         return []
-    steps = np.maximum(counts[OPTIMIZER], 0 if counts[OPTIMIZER].any() else counts[BACKWARD])
-    return [int(n) for k, n in enumerate(steps) if n and k != thread.number]
+    trained = np.maximum(counts[OPTIMIZER], 0 if counts[OPTIMIZER].any() else counts[BACKWARD])
+    found = []
+    for number in np.flatnonzero(trained).tolist():
+        if number == thread.number:
+            continue
+        own = spans.outermost(
+            spans.of_training(events, replace(thread, number=number, is_bare=False))
+        )
+        steps = spans.find_steps(own, Loaders.of(own, roles_of(journal.loaders)))
+        waits = spans.find_waits(own)
+        begin, end = (steps.start.min(), steps.end.max()) if len(steps.start) else (0, 0)
+        inside = (waits.start >= begin) & (waits.end <= end)
+        waited = int((waits.end - waits.start)[inside].sum())
+        found.append(OtherLoop(len(steps.start), int(end - begin), waited))
+    return found
 
 
 def _dataset_kind(loader: Mapping[str, Any]) -> str:

@@ -3,8 +3,9 @@
 One loader may give its batches to training and to an evaluation (a generator function that serves
 both, statistics of the data, a batch that is looked at before). A pass in which no step was made is
 one of an evaluation. A run that is resumed takes the batches that it trained on before, and throws
-them away: these are skipped, as are passes before all training. What is told apart gets a loader
-of its own, next to the one that trains.
+them away: these are skipped, as are passes before all training, of another loader of the same data
+as well unless the model was switched to evaluation. What is told apart gets a loader of its own,
+next to the one that trains.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.readers.steps.journal import BACKWARD, END, WAIT, Events, Int64Array, Journal
+from vanidl.readers.steps.journal import BACKWARD, END, MODE, WAIT, Events, Int64Array, Journal
 from vanidl.readers.steps.loaders import EVALUATION, SKIPPED, TOLD_APART, closes_step, is_call
 from vanidl.readers.steps.spans import Thread, count_threads, of_training, training_thread
 
@@ -30,7 +31,7 @@ Rules = Mapping[tuple[int, int], tuple[tuple[int, int], ...]]
 def told_apart(journal: Journal) -> Journal:
     """A journal whose training loaders gave only batches that were trained on."""
     thread = training_thread(count_threads(journal.events))
-    rules = find_rules(journal.events, thread)
+    rules = find_rules(journal.events, thread, journal.loaders)
     if not rules:
         return journal
     events = apply(rules, journal.events, thread)
@@ -47,8 +48,16 @@ def described(number: int, loaders: Mapping[int, Mapping[str, object]]) -> dict[
     return found
 
 
-def find_rules(events: Events, thread: Thread) -> Rules:
-    """Which batches of the thread that trains are to be told apart; none where no step was seen."""
+def find_rules(
+    events: Events, thread: Thread, loaders: Mapping[int, Mapping[str, object]]
+) -> Rules:
+    """Which batches of the thread that trains are to be told apart; none where no step was seen.
+
+    Args:
+        events: those of the process.
+        thread: the one that trains.
+        loaders: what is known of each.
+    """
     loop = of_training(events, thread)
     steps = np.flatnonzero(closes_step(loop))
     waits = np.flatnonzero(loop.kind == WAIT)
@@ -62,11 +71,25 @@ def find_rules(events: Events, thread: Thread) -> Rules:
         key: _WHOLE if is_early else () for key, is_early in zip(keys, early, strict=True)
     }
     own = events.thread == thread.number
+    evaluates = own & (events.kind == MODE) & (events.number % 2 == 0)
+    if not (events.begin[evaluates] < loop.begin[steps[0]]).any():
+        alike = {_kind_of(loaders.get(int(k), {})) for k in np.unique(loader[trains])}
+        for number in np.unique(loader[~np.isin(loader, loader[trains])]).tolist():
+            mine = loader == number
+            kind = _kind_of(loaders.get(number, {}))
+            if kind and kind in alike and (last[mine] < steps[0]).all():
+                rules |= {(number, int(each)): _WHOLE for each in epoch[mine]}
     gradients = np.sort(events.end[own & (events.kind == BACKWARD)])
     for key, left in _left_out(loop, waits, steps, gradients).items():
         if key not in rules:
             rules[key] = left
     return rules
+
+
+def _kind_of(loader: Mapping[str, object]) -> tuple[object, ...]:
+    """What is alike of two loaders of the same data; unlike any where a framework says its use."""
+    said = (loader.get("class"), loader.get("dataset"), loader.get("data"), loader.get("batches"))
+    return said if "role" not in loader else ()
 
 
 def apply(rules: Rules, events: Events, thread: Thread) -> Events:

@@ -10,7 +10,7 @@ import numpy as np
 
 from vanidl.encoding.budget import read_whole
 from vanidl.errors import InputError
-from vanidl.formatting.units import plural
+from vanidl.formatting.units import plural, seconds
 from vanidl.model.trace import INFERENCE, UNSURE
 from vanidl.model.warnings import Notice
 from vanidl.readers.format import Reading, Records, unused
@@ -33,6 +33,7 @@ from vanidl.readers.steps.unseen import notices
 
 _MOST_REASON = 4000  # characters of a file
 _MOST_FAILURES = 8
+_MOST_LOOPS = 4  # of other threads, that are told of
 
 
 def read(
@@ -129,13 +130,19 @@ def _marked(journal: Journal) -> Iterator[Notice]:
 def _loops(journal: Journal, found: ProfileTrace) -> Iterator[Notice]:
     """What of a process's loops is in no number, or is not what it looks like."""
     settles = "vanidl record --train MODULE:FUNCTION, or vanidl.step() in the program, settles it"
-    if others := other_loops(journal.events):
-        steps = plural(sum(others), "step")
+    if others := other_loops(journal):
+        steps = plural(sum(other.steps for other in others), "step")
+        each = "; ".join(
+            f"{plural(other.steps, 'step')} in {seconds(other.took_ns / 1e9)}, of which it waited "
+            f"{seconds(other.waited_ns / 1e9)} for input"
+            for other in others[:_MOST_LOOPS]
+        )
         yield Notice(
             "loops_in_threads",
             f"{journal.path}: expected one thread that trains, found {len(others) + 1}. The "
             f"numbers are those of the thread with most steps; {steps} of "
-            f"{plural(len(others), 'other thread')}, and the batches they took, are in none.",
+            f"{plural(len(others), 'other thread')}, and the batches they took, are in none: "
+            f"{each}{'; and more' if len(others) > _MOST_LOOPS else ''}.",
         )
     if found.purpose == INFERENCE:
         yield Notice(

@@ -25,16 +25,16 @@ def start() -> None:
     folder = os.environ.get(FOLDER_VARIABLE)
     if not folder:
         return
-    from . import endings, hooks, journal
+    from . import endings, journal, registry
 
     endings.watch(folder)
     events = journal.Journal(folder)
-    profiling = hooks.PROFILE_HOOKS if os.environ.get(PROFILE_VARIABLE) else ()
-    always = hooks.replaying() if os.environ.get(CEILING_VARIABLE) else hooks.HOOKS
+    profiling = registry.PROFILE_HOOKS if os.environ.get(PROFILE_VARIABLE) else ()
+    always = registry.replaying() if os.environ.get(CEILING_VARIABLE) else registry.HOOKS
     if not (os.environ.get(NAMED_VARIABLE) or os.environ.get(TRAINS_VARIABLE)):
-        hooks.install(events, (*always, *profiling))
+        registry.install(events, (*always, *profiling))
         return
     from . import named
 
-    hooks.install(events, (*always, *named.hooks(), *profiling))
-    named.watch_main(hooks.Channel("named", events))
+    registry.install(events, (*always, *named.hooks(), *profiling))
+    named.watch_main(registry.Channel("named", events))

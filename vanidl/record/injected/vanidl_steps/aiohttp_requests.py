@@ -10,17 +10,16 @@ from contextvars import ContextVar
 from time import time_ns
 from weakref import WeakSet
 
-from .exchange import PLAIN, UNKNOWN, answered, begun, known
-from .imports import wraps
+from .object_requests import PLAIN, UNKNOWN, Request, answered, begun, known
 from .operations import INCOMPLETE, Operation, Operations, error_without_text, operations
-from .targets import Request
+from .registry import wraps
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import ModuleType
     from typing import Any
 
-    from .hooks import Channel
+    from .registry import Channel
 
 _OPERATION = "_vanidl_operation"
 _call: ContextVar[_Call | None] = ContextVar("vanidl_call", default=None)

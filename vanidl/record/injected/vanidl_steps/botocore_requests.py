@@ -5,16 +5,16 @@ The requests themselves are recorded where they are sent: `urllib3_requests`, `a
 
 from __future__ import annotations
 
-from .exchange import OTHER_SERVICE, known
-from .imports import wraps
+from .object_requests import OTHER_SERVICE, known
 from .operations import error_without_text
+from .registry import wraps
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import ModuleType
     from typing import Any
 
-    from .hooks import Channel
+    from .registry import Channel
 
 
 def watch(module: ModuleType, channel: Channel) -> None:

@@ -14,15 +14,15 @@ import threading
 from collections import deque
 from time import time_ns
 
-from .imports import wraps
 from .journal import DEVICE
+from .registry import wraps
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import ModuleType
     from typing import Any
 
-    from .hooks import Channel
+    from .registry import Channel
 
 MOST_PENDING = 64
 """Pairs that the device has not reached yet; steps beyond are left out."""

@@ -1,6 +1,7 @@
-"""The error that ends this process, left for the recorder: it knows the exit status alone.
+"""How this process ends: what is written before, and the error that ends it.
 
-Python keeps an error that nobody caught until its end, so nothing of the program is replaced.
+That is left for the recorder, which knows the exit status alone. Python keeps an error that nobody
+caught until its end. Ends that run no `atexit` are caught in `os`.
 """
 
 from __future__ import annotations
@@ -10,8 +11,35 @@ import os
 import sys
 from time import time_ns
 
+from .registry import wraps
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
 SUFFIX = ".last-error"
 _MOST_TEXT = 2000
+_ENDS = ("_exit", "execv", "execve")  # all others of `os` call these
+_calls: list[Callable[[], None]] = []
+
+
+def before(call: Callable[[], None]) -> None:
+    """Has a function called, which raises nothing, and may be called more than once."""
+    if not _calls:
+        for name in _ENDS:
+            setattr(os, name, _calling(getattr(os, name)))
+    _calls.append(call)
+
+
+def _calling(original: Any) -> Any:  # noqa: ANN401
+    @wraps(original)
+    def end(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        for call in _calls:
+            call()
+        return original(*args, **kwargs)
+
+    return end
 
 
 def watch(folder: str) -> None:

@@ -17,7 +17,6 @@ from inspect import signature
 from itertools import count
 from time import time_ns
 
-from .imports import wraps
 from .journal import (
     COLLATE,
     EPOCH_SHIFT,
@@ -28,13 +27,14 @@ from .journal import (
     WORKERS_START,
     WORKERS_STOP,
 )
+from .registry import wraps
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import ModuleType
     from typing import Any
 
-    from .hooks import Channel
+    from .registry import Channel
 
 _STATE = "_vanidl_taken"
 _IDLE_S = 0.02  # without a task for so long, a worker writes what it has: it may be ended any time

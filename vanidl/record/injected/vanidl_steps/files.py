@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import os
 
-from .imports import wraps
+from .registry import wraps
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import ModuleType
     from typing import Any
 
-    from .hooks import Channel
+    from .registry import Channel
 
 _MOST_FILES = 1000  # of one process; a bound on memory
 _IN_MEMORY = ("/dev/", "/memfd:", "/proc/", "/SYSV")

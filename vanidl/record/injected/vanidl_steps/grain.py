@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from types import ModuleType
     from typing import Any
 
-    from .hooks import Channel
+    from .registry import Channel
 
 
 def watch_datasets(module: ModuleType, channel: Channel) -> None:

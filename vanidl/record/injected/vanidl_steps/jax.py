@@ -12,10 +12,10 @@ from collections import Counter
 from threading import local
 from time import time_ns
 
-from . import imports
-from .imports import wraps
+from . import registry
 from .journal import OPTIMIZER
-from .loaders import reference, trains
+from .registry import wraps
+from .waits import reference, trains
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from types import ModuleType
     from typing import Any
 
-    from .hooks import Channel
+    from .registry import Channel
 
 _KEPT = 4096  # signatures of arguments: as many as JAX keeps
 _now = local()
@@ -51,7 +51,7 @@ def watch_functions(module: Any, channel: Channel) -> None:  # noqa: ANN401
     that there is no such code, so that it sees each call, and calls a second function made in C++,
     which has it: 1.4 us a call of 2 arrays, 17 us in place of 75 with 50.
     """
-    for file in (__file__, imports.__file__):  # JAX leaves their frames out of its tracebacks
+    for file in (__file__, registry.__file__):  # JAX leaves their frames out of its tracebacks
         sys.modules["jax._src.traceback_util"].register_exclusion(file)
     library = module._jax if hasattr(module, "_jax") else module.xc._xla
     make, new_cache = library.pjit, library.PjitFunctionCache

@@ -5,18 +5,17 @@ from __future__ import annotations
 import sys
 from time import time_ns
 
-from .imports import wraps
 from .journal import OPTIMIZER
-from .loaders import as_role, in_place_of
+from .registry import wraps
 from .replay_tensorflow import DATA, INFINITE, LENGTH
-from .waits import Waits
+from .waits import Waits, as_role, in_place_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import ModuleType
     from typing import Any
 
-    from .hooks import Channel
+    from .registry import Channel
 
 _ROLES = {
     "fit": "training",

@@ -20,8 +20,8 @@ from inspect import signature
 from threading import get_ident
 from time import monotonic_ns, perf_counter_ns, thread_time_ns
 
-from . import sudden_ends
-from .imports import wraps
+from . import endings
+from .registry import wraps
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from types import CodeType, FrameType, ModuleType
     from typing import Any
 
-    from .hooks import Channel
+    from .registry import Channel
 
 FETCH, LOOP = "fetch", "loop"
 SHARE = 0.002  # of wall time: with many processes on few cores that is a larger share of a core's
@@ -200,7 +200,7 @@ class Sampler:
         )
         self._begin()
         atexit.register(self.write)
-        sudden_ends.before(self.write)
+        endings.before(self.write)
         os.register_at_fork(after_in_child=self._forked)
 
     def _forked(self) -> None:

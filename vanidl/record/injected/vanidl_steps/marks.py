@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from time import time_ns
 
-from .imports import wraps
-from .journal import END, EPOCH_SHIFT, OTHER_STEP, PHASE, STEP, WAIT
-from .loaders import Position, in_worker
+from .journal import END, EPOCH_SHIFT, OTHER_STEP, PHASE, SAVE, STEP, WAIT
 from .phases import Phase
-from .present import SAVE
+from .registry import wraps
+from .waits import Position, in_worker
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from .hooks import Channel
+    from .registry import Channel
 
 _TRAINING = "training"
 _SAVING = ("checkpoint", "save", "saving")

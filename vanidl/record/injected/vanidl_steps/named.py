@@ -14,8 +14,8 @@ import sys
 from time import time_ns
 
 from . import NAMED_VARIABLE, TRAINS_VARIABLE
-from .imports import wraps
 from .journal import OPTIMIZER
+from .registry import wraps
 from .waits import Waits
 
 TYPE_CHECKING = False
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from types import FrameType, ModuleType
     from typing import Any
 
-    from .hooks import Channel
+    from .registry import Channel
 
-_KNOWN = ("torchdata.nodes.loader:Loader",)  # each has its line in `hooks.HOOKS`
+_KNOWN = ("torchdata.nodes.loader:Loader",)  # each has its line in `registry.HOOKS`
 
 _MAIN = ("__main__", "__mp_main__")  # and in a spawned process
 FOUND = "named-"
@@ -34,7 +34,7 @@ FOUND = "named-"
 
 
 def hooks() -> Iterator[tuple[str, str]]:
-    """Lines as those of `hooks.HOOKS`, one for each module that is named."""
+    """Lines as those of `registry.HOOKS`, one for each module that is named."""
     known = {module for module, _ in _split(_KNOWN)}
     for module in {module for module, _ in (*_waits(), *_trains())} - known - set(_MAIN):
         yield module, "named.watch"

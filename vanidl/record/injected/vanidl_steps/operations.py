@@ -19,7 +19,7 @@ from struct import Struct
 from threading import Lock, get_ident
 from time import time_ns
 
-from . import sudden_ends
+from . import endings
 from .journal import process_description
 from .own_file import OwnFile, is_stopped
 
@@ -27,7 +27,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from .hooks import Channel
+    from .registry import Channel
 
 MAGIC = b"vanidl-objects 1".ljust(47) + b"\n"
 TEXT, NAME, READ, WRITE, STAT, LIST, OTHER = range(7)
@@ -64,7 +64,7 @@ class Operations:
         self._closed = False
         self._begin()
         atexit.register(self._last)
-        sudden_ends.before(self._last)
+        endings.before(self._last)
         os.register_at_fork(after_in_child=self._forked)
 
     def _begin(self) -> None:

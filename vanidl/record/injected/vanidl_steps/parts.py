@@ -14,16 +14,16 @@ from __future__ import annotations
 from threading import local
 from time import time_ns
 
-from .imports import without_own_frames, wraps
 from .journal import BACKWARD, FORWARD
-from .loaders import in_worker
+from .registry import without_own_frames, wraps
+from .waits import in_worker
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import ModuleType
     from typing import Any
 
-    from .hooks import Channel
+    from .registry import Channel
 
 _FIRST = 3  # backward passes until it is taken as known which modules are called
 _MOST_CLASSES = 4

@@ -9,16 +9,16 @@ from __future__ import annotations
 from threading import local
 from time import time_ns
 
-from .imports import wraps
 from .journal import LOADER_SHIFT, MODE, PHASE
-from .loaders import in_worker
+from .registry import wraps
+from .waits import in_worker
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import ModuleType
     from typing import Any
 
-    from .hooks import Channel
+    from .registry import Channel
 
 VALIDATION, COMPILE = "validation", "compile"
 _JAX_COMPILES = "/jax/core/compile/"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from time import time_ns
 
-from .imports import wraps
 from .journal import OPTIMIZER
 from .parts import optimizer_began, optimizer_begins
+from .registry import wraps
 from .waits import Waits
 
 TYPE_CHECKING = False
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from types import ModuleType
     from typing import Any
 
-    from .hooks import Channel
+    from .registry import Channel
 
 
 _KINDS: dict[object, str] = {0: "map", 1: "iterable"}

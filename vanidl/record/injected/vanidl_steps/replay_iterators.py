@@ -5,16 +5,16 @@ from __future__ import annotations
 from threading import local
 from types import GeneratorType
 
-from .imports import wraps
-from .loaders import in_worker
+from .registry import wraps
 from .replay import Pass, Replays
+from .waits import in_worker
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from .hooks import Channel
+    from .registry import Channel
 
 _EQUAL = (str, bytes, int, float, bool, type(None))
 

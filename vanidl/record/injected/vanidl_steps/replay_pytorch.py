@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from .imports import wraps
-from .loaders import in_worker, stands_for
+from .registry import wraps
 from .replay import PASS, Pass, Replays
+from .waits import in_worker, stands_for
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import ModuleType
     from typing import Any
 
-    from .hooks import Channel
+    from .registry import Channel
 
 
 def watch_loaders(module: ModuleType, channel: Channel) -> None:

@@ -12,8 +12,8 @@ from __future__ import annotations
 import sys
 from time import time_ns
 
-from .imports import wraps
 from .journal import REPLAY
+from .registry import wraps
 from .replay import Replays
 
 TYPE_CHECKING = False
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from .hooks import Channel
+    from .registry import Channel
 
 MEMORY = "_vanidl_memory"
 LENGTH, DATA = "_vanidl_length", "_vanidl_data"

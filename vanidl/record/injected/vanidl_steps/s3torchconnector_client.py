@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from time import time_ns
 
-from .imports import wraps
 from .operations import (
     LIST,
     OTHER,
@@ -21,13 +20,14 @@ from .operations import (
     error_without_text,
     operations,
 )
+from .registry import wraps
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import ModuleType
     from typing import Any
 
-    from .hooks import Channel
+    from .registry import Channel
 
 _OK = 200  # a call that returns had an answer; which is not told
 

@@ -12,10 +12,9 @@ from io import BytesIO
 from threading import local
 from time import time_ns
 
-from .imports import wraps
-from .journal import CHECKPOINT, LOAD, LOADER_SHIFT
-from .loaders import in_worker
-from .present import SAVE
+from .journal import CHECKPOINT, LOAD, LOADER_SHIFT, SAVE
+from .registry import wraps
+from .waits import in_worker
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from types import ModuleType
     from typing import Any
 
-    from .hooks import Channel
+    from .registry import Channel
 
 _MOST_NAMES = 10_000  # of one process; a bound on memory, later ones have none
 _SMALL = 1 << 20

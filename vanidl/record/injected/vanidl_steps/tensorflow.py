@@ -8,19 +8,18 @@ from threading import get_ident
 from time import time_ns
 
 from . import CEILING_VARIABLE
-from .imports import wraps
 from .journal import END, WAIT
-from .loaders import STATE, Position, current_role, trains
+from .registry import wraps
 from .replay import stays_real
 from .replay_tensorflow import MEMORY, Memory, from_memory
-from .waits import Waits
+from .waits import STATE, Position, Waits, current_role, trains
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import ModuleType
     from typing import Any
 
-    from .hooks import Channel
+    from .registry import Channel
 
 
 _REAL = "its iterator was not made of a dataset of tf.data in Python"

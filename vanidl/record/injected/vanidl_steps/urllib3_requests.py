@@ -9,17 +9,16 @@ from __future__ import annotations
 from contextvars import ContextVar
 from time import time_ns
 
-from .exchange import answered, begun
-from .imports import wraps
+from .object_requests import Request, answered, begun
 from .operations import INCOMPLETE, UNSIZED, Operation, Operations, error_without_text, operations
-from .targets import Request
+from .registry import wraps
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import ModuleType
     from typing import Any
 
-    from .hooks import Channel
+    from .registry import Channel
 
 _OPERATION = "_vanidl_operation"
 _sending: ContextVar[Operation | None] = ContextVar("vanidl_sending", default=None)

@@ -14,14 +14,14 @@ import os
 import threading
 from time import time_ns
 
-from .imports import wraps
+from .registry import wraps
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import ModuleType
     from typing import Any
 
-    from .hooks import Channel
+    from .registry import Channel
 
 STEPS_VARIABLE = "VANIDL_PROFILE"
 RUN_VARIABLE = "VANIDL_RUN"

@@ -4,21 +4,27 @@ What is recorded of one more framework is one more module here, and its lines in
 module is imported only once the program has imported what it is for. Its functions take the
 program's module and a `Channel` to write events to. They and all that they leave behind in the
 program catch their own errors: `Channel.fail` ends the recording of that module, and of no other.
+`wraps` puts functions in the place of the program's, so that nobody sees them who does not look.
 """
 
 from __future__ import annotations
 
 import atexit
-
-from .imports import after
+import functools
+import os
+import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-    from types import ModuleType
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from importlib.abc import Loader
+    from importlib.machinery import ModuleSpec
+    from types import ModuleType, TracebackType
     from typing import Any
 
     from .journal import Journal
+
+    Calls = Sequence[Callable[[ModuleType], None]]
 
 HOOKS = (
     ("torch.utils.data.dataloader", "pytorch.watch_loaders"),
@@ -90,8 +96,8 @@ HOOKS = (
     ("aiohttp.client", "aiohttp_requests.watch"),
     ("s3torchconnector._s3client._s3client", "s3torchconnector_client.watch"),
     ("fsspec.implementations.http", "aiohttp_requests.watch_file_system"),
-    ("dftracer.dftracer", "own_tracing.keep_preloaded"),
-    ("dftracer.dftracer_dbg", "own_tracing.keep_preloaded"),
+    ("dftracer.dftracer", "registry.keep_preloaded"),
+    ("dftracer.dftracer_dbg", "registry.keep_preloaded"),
 )
 """(module of the program, module here and its function); several may be for one module."""
 
@@ -172,3 +178,121 @@ def _hook(name: str, function: str, channel: Channel) -> Callable[[ModuleType], 
             channel.fail(error)
 
     return call
+
+
+_COROUTINE = 0x80  # of the flags of a function's code
+
+
+def wraps(original: Any) -> Callable[[Any], Any]:  # noqa: ANN401
+    """As `functools.wraps`; errors that pass through are left without the recorder's frames."""
+
+    def decorate(function: Any) -> Any:  # noqa: ANN401
+        @functools.wraps(original)
+        def run(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+            try:
+                return function(*args, **kwargs)
+            except BaseException as error:
+                error.__traceback__ = without_own_frames(error.__traceback__)
+                raise
+
+        @functools.wraps(original)
+        async def awaited(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+            try:
+                return await function(*args, **kwargs)
+            except BaseException as error:
+                error.__traceback__ = without_own_frames(error.__traceback__)
+                raise
+
+        return awaited if function.__code__.co_flags & _COROUTINE else run
+
+    return decorate
+
+
+def without_own_frames(traceback: TracebackType | None) -> TracebackType | None:
+    """What is behind the recorder's frames at the head of a traceback."""
+    while traceback is not None and _is_own(traceback):
+        traceback = traceback.tb_next
+    return traceback
+
+
+def _is_own(traceback: TracebackType) -> bool:
+    return traceback.tb_frame.f_globals.get("__package__") == __package__
+
+
+def after(hooks: Mapping[str, Calls]) -> Callable[[], list[str]]:
+    """Calls each hook with its module, right after that has run; the hooks raise nothing.
+
+    A module that is there already, as a `.pth` file of the site may import it, has run.
+
+    Returns:
+        Which modules are there and were not seen: the program has replaced `sys.meta_path`, or
+        finds them by itself.
+    """
+    here = {name: sys.modules[name] for name in hooks if name in sys.modules}
+    finder = _Finder({name: hooks[name] for name in hooks if name not in here})
+    sys.meta_path.insert(0, finder)
+    for name, module in here.items():
+        for hook in hooks[name]:
+            hook(module)
+    return finder.passed_by
+
+
+class _Finder:
+    """Finds nothing itself: it has the others find a module, and is called when that has run."""
+
+    def __init__(self, hooks: Mapping[str, Calls]) -> None:
+        self._hooks = dict(hooks)
+
+    def passed_by(self) -> list[str]:
+        """The modules that were imported and whose hooks were not called."""
+        return [name for name in self._hooks if sys.modules.get(name) is not None]
+
+    def find_spec(
+        self,
+        name: str,
+        path: Sequence[str] | None = None,
+        target: ModuleType | None = None,
+    ) -> ModuleSpec | None:
+        """The spec that the other finders have for a module that a hook is for."""
+        if name not in self._hooks:
+            return None
+        others = [other for other in sys.meta_path if other is not self]
+        found = (other.find_spec(name, path, target) for other in others)
+        spec = next((spec for spec in found if spec is not None), None)
+        if spec is not None and spec.loader is not None:
+            self._follow(name, spec.loader)
+        return spec
+
+    def _follow(self, name: str, loader: Loader) -> None:
+        """Has a loader call the hooks when it has run its module, once.
+
+        Who only asks whether there is such a module gets a loader as well, and never runs it. The
+        loader stays what it is, so that nobody who looks at the module sees another.
+        """
+        try:
+            kept = vars(loader)
+        except TypeError:  # nothing can be kept in it
+            return
+        run = loader.exec_module
+
+        def exec_module(module: ModuleType) -> None:
+            kept.pop("exec_module", None)
+            run(module)
+            for hook in self._hooks.pop(name, ()):
+                hook(module)
+
+        kept["exec_module"] = exec_module
+
+
+_PRELOADED = "libdftracer_preload"
+
+
+def keep_preloaded(module: ModuleType, _channel: Channel) -> None:
+    """Takes starting and ending the tracer from the program."""
+    if _PRELOADED in os.environ.get("LD_PRELOAD", ""):
+        for name in ("initialize", "finalize"):
+            setattr(module, name, _nothing)
+
+
+def _nothing(*_: object, **__: object) -> None:
+    """In place of both."""
