@@ -51,6 +51,18 @@ def ddp(timers: Timers) -> None:
     train(timers, trainer)
 
 
+def averaged(timers: Timers) -> None:
+    """The program averages gradients itself, by a collective in each step."""
+
+    class Averaging(Trainer):
+        def backward(self, batch: torch.Tensor, seconds: float = COMPUTE_S) -> None:
+            super().backward(batch, seconds)
+            for parameter in self.net.parameters():
+                dist.all_reduce(parameter.grad)
+
+    train(timers, Averaging(timers))
+
+
 def fsdp(timers: Timers) -> None:
     """Parameters in shards, by fully_shard."""
     from torch.distributed.fsdp import fully_shard
@@ -93,6 +105,7 @@ def accelerated(timers: Timers) -> None:
 
 LOOPS: dict[str, Callable[[Timers], None]] = {
     "ddp": ddp,
+    "averaged": averaged,
     "fsdp": fsdp,
     "accelerate": accelerated,
 }

@@ -138,6 +138,7 @@ LOOPS = (
     Loop("keras_loops", ("tensorflow", "own"), ("keras", "tensorflow")),
     *_ranks("ddp"),
     *_ranks("ddp", "slow"),
+    *_ranks("averaged", "slow"),
     *_ranks("fsdp"),
     *_ranks("accelerate", needs=("accelerate",)),
     *_ranks("accelerate", "slow", needs=("accelerate",)),

@@ -18,6 +18,7 @@ CODES = {
     "k": written.WORKER, "t": written.TAKEN, "C": written.CHECKPOINT, "L": written.LOAD,
     "P": written.PHASE, "m": written.MODE, "F": written.FORWARD, "b": written.BACKWARD,
     "B": written.BACKWARD, "u": written.WORKERS_START, "d": written.WORKERS_STOP,
+    "x": written.COLLECTIVE,
 }  # fmt: skip
 
 

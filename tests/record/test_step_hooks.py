@@ -15,10 +15,10 @@ import pytest
 from vanidl.model.trace import ITERABLE, MAP
 from vanidl.readers.format import Reading
 from vanidl.readers.steps import FORMAT
-from vanidl.readers.steps.journal import WAIT, read_journal
+from vanidl.readers.steps.journal import COLLECTIVE, WAIT, read_journal
 from vanidl.readers.steps.loop import profile
 from vanidl.record import record
-from vanidl.record.injected.vanidl_steps import journal, pytorch, registry
+from vanidl.record.injected.vanidl_steps import journal, parts, pytorch, registry
 
 DONE = 3
 HOOKED = ("pytorch", "waits")
@@ -159,3 +159,33 @@ def test_a_venvs_own_sitecustomize_and_usercustomize_both_run(
         found.append(capfd.readouterr().out.splitlines())
     own = ["sitecustomize", "usercustomize"]
     assert found == [[*own, str(own)], [*own, str([*own, "vanidl_steps"])]]
+
+
+def test_collectives_that_return_once_every_rank_has_come_are_recorded(tmp_path: Path) -> None:
+    """Not what they call themselves, nor those of a device, or that give something to wait for."""
+
+    def all_gather(*_: object, later: object = None) -> object:
+        return later
+
+    def all_gather_object(*_: object) -> None:
+        module.all_gather()
+
+    def barrier() -> None:
+        raise RuntimeError("a rank is gone")
+
+    module = SimpleNamespace(
+        all_gather=all_gather, all_gather_object=all_gather_object, barrier=barrier
+    )
+    channel = registry.Channel("parts", journal.Journal(str(tmp_path)))
+    parts.watch_collectives(module, channel)
+    module.all_gather()
+    module.all_gather_object([], 1)
+    module.all_gather(SimpleNamespace(is_cuda=True))
+    work = SimpleNamespace(wait=None)
+    assert module.all_gather(later=work) is work
+    with pytest.raises(RuntimeError, match="gone"):
+        module.barrier()
+    assert channel.on
+    channel.journal.close()
+    (path,) = tmp_path.glob("*.steps")
+    assert (read_journal(path).events.kind == COLLECTIVE).sum() == 2

@@ -140,6 +140,16 @@ def test_saves_and_loads_are_windows_of_the_thread_that_trains(tmp_path: Path) -
     }  # fmt: skip
 
 
+def test_collectives_are_those_of_the_thread_that_trains(tmp_path: Path) -> None:
+    path = journal_of(tmp_path, "w0:0-5 x:6-9 o:10 w0:11-12 o:15 x:15-16")
+    other = 1 << written.THREAD_SHIFT | written.COLLECTIVE
+    with path.open("ab") as file:
+        file.write(np.array([(other, 0, START, START + 3 * MS)], "<i8").tobytes())
+    found = profile(read_journal(path))
+    assert spans(found, SpanKind.COMMUNICATION) == [(6, 9), (15, 16)]
+    assert spans(found, SpanKind.STEP) == [(0, 11), (11, 15)]
+
+
 def test_a_cut_file_is_used_up_to_the_cut(tmp_path: Path) -> None:
     path = journal_of(tmp_path, "w0:0-1 o:5 w0:10-11 o:15")
     content = path.read_bytes()

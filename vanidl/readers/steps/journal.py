@@ -23,7 +23,7 @@ from CHECKPOINT on."""
 
 (TEXT, WAIT, END, ITER, OPTIMIZER, COLLATE, FETCH, WORKER, TAKEN, DEVICE, REPLAY,
  STEP, OTHER_STEP, CHECKPOINT, LOAD, PHASE, MODE, FORWARD, BACKWARD,
- WORKERS_START, WORKERS_STOP) = range(21)  # fmt: skip
+ WORKERS_START, WORKERS_STOP, COLLECTIVE) = range(22)  # fmt: skip
 
 ROW_BYTES = 32
 KIND = 0xFF  # of a code: the kind of its event
@@ -168,7 +168,7 @@ def sound_events(rows: Int64Array) -> tuple[Events, int]:
     """The events that make sense, and how many do not."""
     code, number, begin, end = (np.ascontiguousarray(column, np.int64) for column in rows.T)
     kind = code & KIND
-    sound = (kind >= WAIT) & (kind <= WORKERS_STOP) & (begin > 0) & (begin <= end)
+    sound = (kind >= WAIT) & (kind <= COLLECTIVE) & (begin > 0) & (begin <= end)
     events = Events(
         kind=kind,
         thread=(code >> _THREAD_SHIFT) & 0xFF,

@@ -24,6 +24,7 @@ from vanidl.readers.steps import spans
 from vanidl.readers.steps.journal import (
     BACKWARD,
     CHECKPOINT,
+    COLLECTIVE,
     DEVICE,
     FORWARD,
     LOAD,
@@ -87,7 +88,8 @@ def profile(journal: Journal) -> ProfileTrace:
         _beside([w for w in windows if w.label == VALIDATION], SpanKind.VALIDATION),
         _beside([w for w in windows if w.label not in _OWN_KIND], SpanKind.PHASE),
     )
-    start, end, step, kind, name, names = _joined((*blocks, *_parts(own), _workers(own)))
+    beside = (*_parts(own), _workers(own), _collectives(own))
+    start, end, step, kind, name, names = _joined((*blocks, *beside))
     process = journal.process
     return ProfileTrace(
         path=journal.path,
@@ -243,6 +245,13 @@ def _workers(events: Events) -> _Block:
     stops = (mine.kind == WORKERS_STOP).astype(np.int64)
     names = ("start of workers", "stop of workers")
     return _Block(SpanKind.WORKERS, mine.begin, mine.end, np.full(len(mine), -1), stops, names)
+
+
+def _collectives(events: Events) -> _Block:
+    """Calls of the program that returned once every rank had come."""
+    mine = events.pick(events.kind == COLLECTIVE)
+    rows = np.zeros(len(mine), np.int64)
+    return _Block(SpanKind.COMMUNICATION, mine.begin, mine.end, rows - 1, rows, ("collective",))
 
 
 def _parts(events: Events) -> Iterator[_Block]:

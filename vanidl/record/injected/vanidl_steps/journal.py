@@ -91,7 +91,7 @@ class Present:
 MAGIC = b"vanidl-steps 4".ljust(31) + b"\n"
 (TEXT, WAIT, END, ITER, OPTIMIZER, COLLATE, FETCH, WORKER, TAKEN, DEVICE, REPLAY,
  STEP, OTHER_STEP, CHECKPOINT, LOAD, PHASE, MODE, FORWARD, BACKWARD,
- WORKERS_START, WORKERS_STOP) = range(21)  # fmt: skip
+ WORKERS_START, WORKERS_STOP, COLLECTIVE) = range(22)  # fmt: skip
 """Kinds of events: text; a `__next__` with a batch, one without; an `__iter__`; a step; what
 `fetches` says of a batch's samples, of the workers that fetch them, and of who takes them; what
 `device` says of a step: from begin to end on the device, `number` ns on the host; a batch that
@@ -99,7 +99,8 @@ MAGIC = b"vanidl-steps 4".ljust(31) + b"\n"
 (`marks`); a save and a load of `number` bytes, the number of its name in place of a loader
 (`saves`); a window beside training, likewise, and a switch of a model, its number and whether to
 training (`phases`); the forward and the backward pass of a model (`parts`); the
-starting and stopping of `number` workers, the iterator's number in place of a loader."""
+starting and stopping of `number` workers, the iterator's number in place of a loader; a call that
+returns once every rank has come (`parts`)."""
 
 _DIFFERENTIATE = ("torch", "jax", "tensorflow")  # whose gradients are looked for
 _FRAMEWORKS = (

@@ -1,5 +1,8 @@
 """Parts of a step: where the model is called first, its backward pass, the optimizer's step.
 
+And collectives of torch.distributed that the program calls, on the processor likewise. Those within
+a backward pass (DistributedDataParallel) are made in C++, and are in its time.
+
 Only on the processor: on a device these calls return before their work is done, and times of the
 host would say nothing of it. There a backward pass is a moment, which tells that the loop trains.
 
@@ -14,7 +17,7 @@ from __future__ import annotations
 from threading import local
 from time import time_ns
 
-from .journal import BACKWARD, FORWARD
+from .journal import BACKWARD, COLLECTIVE, FORWARD
 from .registry import without_own_frames, wraps
 from .waits import in_worker
 
@@ -27,6 +30,12 @@ if TYPE_CHECKING:
 
 _FIRST = 3  # backward passes until it is taken as known which modules are called
 _MOST_CLASSES = 4
+_COLLECTIVES = (
+    "all_reduce", "all_gather", "all_gather_into_tensor", "all_gather_object", "all_to_all",
+    "all_to_all_single", "barrier", "broadcast", "broadcast_object_list", "gather", "gather_object",
+    "monitored_barrier", "reduce", "reduce_scatter", "reduce_scatter_tensor", "scatter",
+    "scatter_object_list",
+)  # fmt: skip
 _COMPILERS = ("optimize", "_optimize", "optimize_assert", "export")
 
 
@@ -35,6 +44,7 @@ class _Now(local):
 
     inside = False  # a call at the outermost level
     backward = False
+    meeting = False  # a collective, which may call others
     called = 0  # when a model was called first for this batch
     batch: object = None
     optimizer = 0  # when its step began
@@ -196,6 +206,37 @@ def _note_pass(channel: Channel, of: Any, begin: int) -> None:  # noqa: ANN401
                 _settle()
     except Exception as error:
         channel.fail(error)
+
+
+def watch_collectives(module: ModuleType, channel: Channel) -> None:
+    """Calls that return once every rank has come: not those that give something to wait for."""
+    for name in _COLLECTIVES:
+        if hasattr(module, name):
+            setattr(module, name, _meeting(getattr(module, name), channel))
+
+
+def _meeting(original: Any, channel: Channel) -> Any:  # noqa: ANN401
+    @wraps(original)
+    def meet(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        if _now.meeting or not channel.on:
+            return original(*args, **kwargs)
+        _now.meeting = True
+        begin = time_ns()
+        try:
+            result = original(*args, **kwargs)
+        finally:
+            _now.meeting = False
+        try:
+            returns_before = hasattr(result, "wait") or getattr(
+                args[0] if args else 0, "is_cuda", 0
+            )
+            if not returns_before and not _is_worker(channel):
+                channel.add(COLLECTIVE, 0, begin, time_ns())
+        except Exception as error:
+            channel.fail(error)
+        return result
+
+    return meet
 
 
 def _is_worker(channel: Channel) -> bool:

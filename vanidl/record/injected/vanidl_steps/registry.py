@@ -82,6 +82,7 @@ HOOKS = (
     ("torch.nn.modules.module", "parts.watch_modules"),
     ("torch.autograd", "parts.watch_backward"),
     ("torch._dynamo.eval_frame", "parts.watch_compilers"),
+    ("torch.distributed.distributed_c10d", "parts.watch_collectives"),
     ("lightning.pytorch.loops.evaluation_loop", "phases.watch_lightning"),
     ("pytorch_lightning.loops.evaluation_loop", "phases.watch_lightning"),
     ("transformers.trainer", "phases.watch_transformers"),
