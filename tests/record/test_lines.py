@@ -9,6 +9,8 @@ import sys
 import textwrap
 from collections import defaultdict
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -18,8 +20,8 @@ from vanidl.analyses.lines import PartLines
 from vanidl.readers.steps.journal import read_journal
 from vanidl.record import record
 from vanidl.record.injected.vanidl_steps import lines as sampled
-from vanidl.record.injected.vanidl_steps.hooks import Channel
 from vanidl.record.injected.vanidl_steps.journal import Journal
+from vanidl.record.injected.vanidl_steps.registry import Channel
 from vanidl.record.source_lines import NAME, keep_source_lines
 
 PROGRAM = Path(__file__).with_name("made_lines.py")
@@ -265,3 +267,47 @@ class TestSourceLines:
         folder = self.journal(tmp_path / "steps", file)
         keep_source_lines(folder, 1 << 62)
         assert [path.name for path in folder.iterdir()] == ["host-1.steps"]
+
+
+FRAMEWORK = """
+class Loop:
+    def run(self, batches):
+        for batch in batches:
+            self.step(batch)
+    def step(self, batch):
+        self.trainer.lightning_module.training_step(batch)
+"""
+
+
+@pytest.mark.parametrize("folder", ["site-packages", "mine"])
+def test_of_a_loop_of_a_framework_what_it_calls_is_sampled(tmp_path: Path, folder: str) -> None:
+    """The line of the program that calls it would have all of the time."""
+
+    class Module:
+        def training_step(self, batch):
+            return batch + 1
+
+    class Batches:
+        def __init__(self):
+            self.left = 3
+
+        def __iter__(self):
+            return self
+
+        def __next__(self):
+            self.left -= 1
+            if self.left < 0:
+                raise StopIteration
+            return self.left
+
+    there: dict[str, Any] = {}
+    exec(compile(FRAMEWORK, f"/x/{folder}/loops.py", "exec"), there)
+    loop = there["Loop"]()
+    loop.trainer = SimpleNamespace(lightning_module=Module())
+    channel = Channel("lines", Journal(str(tmp_path)))
+    sampled.watch_loops(SimpleNamespace(_BaseDataLoaderIter=Batches), channel)
+    loop.run(Batches())
+    (part,) = channel.shared["sampler"].parts.values()
+    first = next(iter(part.functions))
+    is_framework = folder == "site-packages"
+    assert first is (Module.training_step if is_framework else there["Loop"].run).__code__

@@ -676,14 +676,47 @@ def watch_loops(module: ModuleType, channel: Channel) -> None:
 
 
 def _begin_step(sampler: Sampler) -> bool:
-    """Begins a sample where a function of the program itself has the loop; whether it did."""
+    """Begins a sample where a function of the program has the loop, or one that a framework calls.
+
+    Where a framework has it, the line of the program that called that would have all of the time.
+
+    Returns:
+        Whether one has begun.
+    """
     try:
         frame: FrameType | None = sys._getframe(3)
+        is_framework = False
         while frame is not None and (
             is_library(frame.f_code) or frame.f_code.co_flags & _GENERATOR
         ):
+            if not frame.f_code.co_flags & _GENERATOR:
+                is_framework = True
+                if codes := _called_in_step(frame):
+                    return sampler.start(LOOP, codes)
             frame = frame.f_back
-        return frame is not None and sampler.start(LOOP, (frame.f_code,), frame)
+        if frame is None or is_framework:
+            return False
+        return sampler.start(LOOP, (frame.f_code,), frame)
     except Exception as error:
         sampler.channel.fail(error)
         return False
+
+
+def _called_in_step(frame: FrameType) -> tuple[CodeType, ...]:
+    """The program's functions that the framework calls for a batch, whose loop this frame may be.
+
+    Of Lightning's loops `training_step`, of Hugging Face's Trainer `compute_loss` and `forward`, of
+    fastai's Learner `forward`, of an ignite engine its function.
+    """
+    if frame.f_code.co_varnames[:1] != ("self",):
+        return ()
+    own = frame.f_locals.get("self")
+    module = getattr(getattr(own, "trainer", None), "lightning_module", None)
+    functions = (
+        getattr(module, "training_step", None),
+        getattr(own, "compute_loss", None),
+        getattr(getattr(own, "model", None), "forward", None),
+        getattr(own, "_process_function", None),
+    )
+    codes = (code_of(function) for function in functions if function is not None)
+    return tuple(code for code in codes if code is not None and not is_library(code))

@@ -227,9 +227,8 @@ def _meeting(original: Any, channel: Channel) -> Any:  # noqa: ANN401
         finally:
             _now.meeting = False
         try:
-            returns_before = hasattr(result, "wait") or getattr(
-                args[0] if args else 0, "is_cuda", 0
-            )
+            first = args[0] if args else None
+            returns_before = hasattr(result, "wait") or getattr(first, "is_cuda", False)
             if not returns_before and not _is_worker(channel):
                 channel.add(COLLECTIVE, 0, begin, time_ns())
         except Exception as error:
