@@ -97,13 +97,13 @@ def train(
     losses = []
     for _ in range(EPOCHS):
         timers.counts["epochs"] += 1
-        for batch in timers.batches(make(), every=1):
+        for batch in timers.batches(make, every=1):
             weights = step(weights, batch)
             jax.block_until_ready(weights)
             compute()
             timers.step()
         with timers.time("validation"):
-            for batch in timers.batches(validation(), EVALUATION):
+            for batch in timers.batches(validation, EVALUATION):
                 losses.append(evaluate(weights, batch).block_until_ready())
                 compute(COMPUTE_S / 2)
     tell(*losses)

@@ -146,8 +146,9 @@ def own(timers: Timers) -> None:
             losses.append(step(batch))
             compute()
             timers.step()
+        validation = dataset(VALIDATIONS)
         with timers.time("validation"):
-            for batch in timers.batches(dataset(VALIDATIONS), EVALUATION):
+            for batch in timers.batches(validation, EVALUATION):
                 losses.append(tf.reduce_sum(batch @ weights))
                 compute(COMPUTE_S / 2)
     tell(*losses)

@@ -13,7 +13,7 @@ import json
 import os
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
@@ -108,10 +108,15 @@ class Timers:
             self.spans["step"].append((self._open, self._end() if at is None else at))
         self._open = None
 
-    def batches(self, loader: Iterable[T], name: str = WAIT, every: int = 0) -> Iterator[T]:
-        """One pass over a loader, its end included; a step is so many batches, if it says that."""
+    def batches(
+        self, loader: Iterable[T] | Callable[[], Iterable[T]], name: str = WAIT, every: int = 0
+    ) -> Iterator[T]:
+        """One pass over a loader, or what makes one, its end included.
+
+        A step is so many batches, if it says that.
+        """
         begin = self.now()
-        iterator = iter(loader)
+        iterator = iter(loader() if callable(loader) else loader)
         count = 0
         while True:
             try:
