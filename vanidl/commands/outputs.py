@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
 
+from vanidl.commands import console
 from vanidl.errors import InputError, UsageError
 from vanidl.files.names import AB_FILE
 from vanidl.formatting.names import printable
@@ -21,7 +22,7 @@ def refuse_input(
 ) -> None:
     """Nothing where the output is none of the files that belong to the runs and their data.
 
-    A run may be PATH:TAG, as of --steps.
+    One that is there already is named: it will be replaced. A run may be PATH:TAG, as of --steps.
 
     Raises:
         UsageError: it is one of them, under this name or another.
@@ -37,6 +38,7 @@ def refuse_input(
             f"-o {printable(str(output))}: expected a file to make or to replace, found one that "
             "is read here; choose another name."
         )
+    console.tell(f"vanidl: replaces {printable(str(output))}, which was there\n")
 
 
 def _is_input(target: Path, run: Path) -> bool:
