@@ -15,7 +15,7 @@ from vanidl.record.recorder import TRACERS
 from vanidl.record.steps import PROFILED_STEPS, WARM_UP
 
 SHELLS = ("bash", "zsh", "fish")
-SCHEMAS = ("summary", "compare", "check", "export", "survey", "ab", "run", "ceiling")
+SCHEMAS = ("summary", "compare", "check", "export", "frames", "survey", "ab", "run", "ceiling")
 """JSON outputs whose schema can be printed."""
 
 WORSE = "worse"
