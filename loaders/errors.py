@@ -12,10 +12,9 @@ Each message says what was expected, what was found and what to do. Only
 from __future__ import annotations
 
 from types import TracebackType
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar, TypeVar
 
-if TYPE_CHECKING:
-    from typing_extensions import Self
+T = TypeVar("T", bound="Caught")
 
 
 class LoadersError(Exception):
@@ -51,7 +50,7 @@ class Caught:
     def __init__(self) -> None:
         self.error: BaseException | None = None
 
-    def __enter__(self) -> Self:
+    def __enter__(self: T) -> T:
         return self
 
     def __exit__(

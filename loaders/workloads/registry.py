@@ -6,16 +6,17 @@ Imported when asked for: making data needs no PyTorch.
 from __future__ import annotations
 
 from importlib import import_module
-from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, cast
 
-from ..data.readers import Arrays
-from ..data.samples import SampleSet
 from ..errors import UsageError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from torch import Tensor, nn
 
+    from ..data.readers import Arrays
+    from ..data.samples import SampleSet
     from ..loader.loader import Batch
 
 

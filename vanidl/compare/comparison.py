@@ -22,7 +22,7 @@ from vanidl.compare.metrics import (
     steps_a_rank,
 )
 from vanidl.compare.sides import Sample, Side
-from vanidl.compare.statistics import ALPHA, Estimate
+from vanidl.compare.statistics import ALPHA
 from vanidl.formatting.units import percent
 from vanidl.wording.basis import compute_name
 
@@ -183,47 +183,52 @@ def _choose_primary(sides: Sequence[Side]) -> str:
 
 
 def _compare_sides(a: Side, b: Side) -> Pairing:
+    # Runs are pairs where both sides number them alike.
     numbers = [[s.pair for s in side.samples] for side in (a, b)]
     paired = None not in numbers[0] and numbers[0] == numbers[1]
+
+    # Where sums over steps cannot be compared, they are per step.
     doubts = _find_doubts(a, b)
-    metrics = [m for metric in METRICS for m in _list_variants(metric, doubts)]
-    changes = tuple(_measure_change(metric, a, b, paired, doubts) for metric in metrics)
-    # Of results of a benchmark nothing else is expected, and of other runs no results.
+    metrics = []
+    for metric in METRICS:
+        metrics.append(metric)
+        if metric.a_step and "a_step" in doubts:
+            metrics.append(per_step(metric))
+    changes = [_measure_change(metric, a, b, paired, doubts) for metric in metrics]
+
+    # Of results of a benchmark nothing else is expected, and of other runs no results. Wall times
+    # are known to vanidl ab alone.
     sums = all(s.results is not None and s.results.benchmarks for s in (*a.samples, *b.samples))
     expected = [not sums and m.name != "wall_time_s" and m.rests_on != RESULT for m in metrics]
-    seen = [
+    shown = [
         change
         for change, usual in zip(changes, expected, strict=True)
         if usual or change.a is not None or change.b is not None
     ]
-    return Pairing(a, b, paired, tuple(seen), tuple(doubts.values()))
-
-
-def _list_variants(metric: Metric, doubts: dict[str, str]) -> tuple[Metric, ...]:
-    return (metric, per_step(metric)) if metric.a_step and "a_step" in doubts else (metric,)
+    return Pairing(a, b, paired, tuple(shown), tuple(doubts.values()))
 
 
 def _find_doubts(a: Side, b: Side) -> dict[str, str]:
     """What makes sides unlike each other: kind of evidence -> sentence."""
     samples = (*a.samples, *b.samples)
-    found = {}
+    doubts = {}
     steps = {n for n in map(steps_a_rank, samples) if n is not None}
     if len(steps) > 1:
         low, high = min(steps), max(steps)
-        found["a_step"] = (
+        doubts["a_step"] = (
             f"The runs hold {low:g} to {high:g} profiled steps per rank, so sums over steps are "
             "not compared; the same per step is."
         )
     bases = {kind for kind in map(basis, samples) if kind is not None}
     if len(bases) > 1:
         names = [compute_name(basis) for basis in sorted(bases)]
-        found["compute"] = (
+        doubts["compute"] = (
             f"What counts as compute differs between the runs ({'; '.join(names)}), so hidden and "
             "exposed mean different things."
         )
     if unseen := _find_unseen(samples):
-        found["io"] = unseen
-    return found
+        doubts["io"] = unseen
+    return doubts
 
 
 def _find_unseen(samples: Sequence[Sample]) -> str:
@@ -257,38 +262,40 @@ def _measure_change(
     metric: Metric, a: Side, b: Side, paired: bool, doubts: dict[str, str]
 ) -> Change:
     """The metric on both sides, not yet corrected for the number of metrics."""
-    all_a, all_b = _read_values(metric, a.samples), _read_values(metric, b.samples)
-    known_a, known_b = _find_gap(all_a, all_b, paired)
-    mean_a = statistics.middle(known_a or _keep_recorded(all_a))
-    mean_b = statistics.middle(known_b or _keep_recorded(all_b))
+    # The means are over what the test takes, or over all where that is nothing.
+    all_a, all_b = (tuple(metric.read(sample) for sample in side.samples) for side in (a, b))
+    tested_a, tested_b = _select_tested(all_a, all_b, paired)
+    mean_a = statistics.middle(tested_a or _keep_recorded(all_a))
+    mean_b = statistics.middle(tested_b or _keep_recorded(all_b))
     empty = Change(
         metric, mean_a, mean_b, None, None, None, None, None, None, NOT_RECORDED, "", all_a, all_b
     )
+
+    # Nothing to compare, or not alike.
     if mean_a is None or mean_b is None:
         missing = [s.letter for s, mean in ((a, mean_a), (b, mean_b)) if mean is None]
         return replace(empty, note=f"not recorded in {' and '.join(missing)}")
     doubt = _find_doubt(metric, doubts)
     if doubt:
         return replace(empty, verdict=NOT_COMPARABLE, note=doubt)
+
+    # The change, with an interval where there are two runs of each.
     ratio = mean_b / mean_a if mean_a > 0 else None
-    found = (statistics.paired if paired else statistics.unpaired)(known_a, known_b)
-    if found is None:
-        note = _explain_too_few(len(known_a), len(known_b))
+    estimate = (statistics.paired if paired else statistics.unpaired)(tested_a, tested_b)
+    if estimate is None:
+        runs_a, runs_b = len(tested_a), len(tested_b)
+        note = f"{runs_a} and {runs_b} runs give no interval: at least two of each are needed"
+        if runs_a == runs_b == 1:
+            note = "one run each gives no interval"
         return replace(empty, ratio=ratio, verdict=NO_INTERVAL, note=note)
-    return _add_estimate(replace(empty, ratio=ratio, verdict=NO_DIFFERENCE), found)
+    low, high = estimate.low, estimate.high
+    change = replace(empty, ratio=ratio, verdict=NO_DIFFERENCE, p=estimate.p)
+    if estimate.scale == "ratio":
+        return replace(change, ratio=estimate.value, low=low, high=high)
+    return replace(change, difference=(estimate.value, low, high))
 
 
-def _add_estimate(change: Change, found: Estimate) -> Change:
-    if found.scale == "ratio":
-        return replace(change, ratio=found.value, low=found.low, high=found.high, p=found.p)
-    return replace(change, difference=(found.value, found.low, found.high), p=found.p)
-
-
-def _read_values(metric: Metric, samples: Sequence[Sample]) -> tuple[float | None, ...]:
-    return tuple(metric.read(sample) for sample in samples)
-
-
-def _find_gap(
+def _select_tested(
     a: Sequence[float | None], b: Sequence[float | None], paired: bool
 ) -> tuple[list[float], list[float]]:
     """The recorded values; of pairs only those that both sides recorded."""
@@ -302,14 +309,9 @@ def _keep_recorded(values: Sequence[float | None]) -> list[float]:
     return [v for v in values if v is not None]
 
 
-def _explain_too_few(runs_a: int, runs_b: int) -> str:
-    if runs_a == runs_b == 1:
-        return "one run each gives no interval"
-    return f"{runs_a} and {runs_b} runs give no interval: at least two of each are needed"
-
-
 def _judge(pairings: Sequence[Pairing], primary: str) -> tuple[Pairing, ...]:
     """Corrects values of p in two families, then says what each change means."""
+    # A family is the question that was asked, on all sides; the other is all else.
     tested = [
         (i, k)
         for i, pairing in enumerate(pairings)
