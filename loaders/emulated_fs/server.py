@@ -149,6 +149,37 @@ class PassThrough(mfusepy.Operations):
         return {name: getattr(found, name) for name in _SPACE}
 
 
+class Clients:
+    """Looks up the client of a thread.
+
+    A client is a process, or, with `variable`, all processes whose environment (at their start)
+    holds the same value of it: `RANK` makes a torchrun rank and its forked DataLoader workers
+    one client, any other name an emulated node of several ranks.
+    """
+
+    def __init__(self, variable: str | None = None) -> None:
+        self._variable = variable
+        self._known: dict[int, tuple[float, int, str]] = {}
+
+    def find(self, thread: int) -> tuple[int, str]:
+        """Process number and name of the client of a thread number."""
+        now = time.monotonic()
+        known = self._known.get(thread)
+        if known is None or now - known[0] > TRUSTED_S:
+            process = _find_process(thread)
+            known = self._known[thread] = (now, process, self._client(process))
+        return known[1], known[2]
+
+    def _client(self, process: int) -> str:
+        if self._variable is None:
+            return str(process)
+        prefix = f"{self._variable}=".encode()
+        for entry in _read_proc(Path(f"/proc/{process}/environ")).split(b"\0"):
+            if entry.startswith(prefix):
+                return entry.decode(errors="replace")
+        return str(process)
+
+
 class SlowStorage(PassThrough):
     """A folder passed through, whose operations take the time of the model and are logged."""
 
@@ -364,41 +395,6 @@ def _watch(target: Path) -> None:
     os._exit(0)
 
 
-if __name__ == "__main__":
-    main()
-
-
-class Clients:
-    """Looks up the client of a thread.
-
-    A client is a process, or, with `variable`, all processes whose environment (at their start)
-    holds the same value of it: `RANK` makes a torchrun rank and its forked DataLoader workers
-    one client, any other name an emulated node of several ranks.
-    """
-
-    def __init__(self, variable: str | None = None) -> None:
-        self._variable = variable
-        self._known: dict[int, tuple[float, int, str]] = {}
-
-    def find(self, thread: int) -> tuple[int, str]:
-        """Process number and name of the client of a thread number."""
-        now = time.monotonic()
-        known = self._known.get(thread)
-        if known is None or now - known[0] > TRUSTED_S:
-            process = _find_process(thread)
-            known = self._known[thread] = (now, process, self._client(process))
-        return known[1], known[2]
-
-    def _client(self, process: int) -> str:
-        if self._variable is None:
-            return str(process)
-        prefix = f"{self._variable}=".encode()
-        for entry in _read_proc(Path(f"/proc/{process}/environ")).split(b"\0"):
-            if entry.startswith(prefix):
-                return entry.decode(errors="replace")
-        return str(process)
-
-
 def _find_process(thread: int) -> int:
     for line in _read_proc(Path(f"/proc/{thread}/status")).splitlines():
         if line.startswith(b"Tgid:"):
@@ -412,3 +408,7 @@ def _read_proc(path: Path) -> bytes:
         return path.read_bytes()
     except OSError:
         return b""
+
+
+if __name__ == "__main__":
+    main()
