@@ -21,7 +21,7 @@ from werkzeug.test import Client
 
 from vanidl.readers import runs_below as runs
 from vanidl.tensorboard import plugin as plugin_module
-from vanidl.tensorboard.plugin import IoPlugin, hashes
+from vanidl.tensorboard.plugin import IoPlugin, hash_scripts
 
 PREPARING = 202
 
@@ -102,7 +102,7 @@ def test_the_report_runs_its_own_scripts_alone(plugin: IoPlugin) -> None:
     answer = asked(plugin, "/report", "experiments/workers0")
     page = answer.get_data()
     assert b"Training waited" in page
-    named = hashes(page)
+    named = hash_scripts(page)
     policy = answer.headers["Content-Security-Policy"]
     assert named
     assert all(f"'sha256-{one}'" in policy and f"sha256-{one}".encode() in page for one in named)

@@ -1,6 +1,7 @@
 """TensorBoard's plugin: which addresses there are, and what each answers.
 
-The protocol is that of TensorBoard's dynamic plugins (`tensorboard.plugins.base_plugin`).
+The protocol is that of TensorBoard's dynamic plugins (`tensorboard.plugins.base_plugin`). Pages are
+made off the thread that answers, one at a time, and kept while their runs stay the same (`Pages`).
 """
 
 from __future__ import annotations
@@ -9,7 +10,10 @@ import base64
 import hashlib
 import math
 import re
+import tempfile
+from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from time import monotonic
@@ -19,16 +23,23 @@ from tensorboard.backend import http_util
 from tensorboard.plugins import base_plugin
 from werkzeug.wrappers import Request
 
+from vanidl.compare.page import render_comparison
+from vanidl.compare.runs import compare_runs
 from vanidl.errors import InputError, VanidlError
+from vanidl.export import export
 from vanidl.readers.runs_below import lies_within, runs_below, signature
-from vanidl.tensorboard.pages import Pages, Result
+from vanidl.report.html import render_html
+from vanidl.run import open_run
 
 _SCRIPT = re.compile(rb"<script>(.*?)</script>", re.DOTALL)
 _FRONT = Path(__file__).with_name("index.js")
 _PREPARING, _UNUSABLE = 202, 422
 FRESH_S = 1.0
 """How old a listing of the log folder may be, in seconds from its end."""
+MOST_KEPT = 16
+"""Results that are kept; the one that was asked for longest ago goes first."""
 
+Result = bytes | VanidlError
 Answer = Callable[..., Any]
 
 
@@ -81,7 +92,7 @@ class IoPlugin(base_plugin.TBPlugin):  # type: ignore[misc]  # TensorBoard has n
         try:
             state = [signature(run) for run in self._asked(request, (1, 2))]
         except VanidlError as error:
-            return _refused(request, error)
+            return _refuse(request, error)
         digest = hashlib.sha256(repr(state).encode("utf-8", "backslashreplace")).hexdigest()
         return http_util.Respond(request, digest, "text/plain")
 
@@ -90,7 +101,7 @@ class IoPlugin(base_plugin.TBPlugin):  # type: ignore[misc]  # TensorBoard has n
         try:
             result = self._pages.get(kind, self._asked(request, (count,)))
         except VanidlError as error:
-            return _refused(request, error)
+            return _refuse(request, error)
         return _respond(request, result, "application/json" if kind == "timeline" else "text/html")
 
     def _asked(self, request: Request, counts: Sequence[int]) -> list[Path]:
@@ -108,7 +119,7 @@ class IoPlugin(base_plugin.TBPlugin):  # type: ignore[misc]  # TensorBoard has n
         return [known[name] for name in names]
 
 
-def _refused(request: Request, error: VanidlError) -> Any:  # noqa: ANN401 - a response
+def _refuse(request: Request, error: VanidlError) -> Any:  # noqa: ANN401 - a response
     """Also for a run that is gone since it was listed."""
     return http_util.Respond(request, str(error), "text/plain", 404)
 
@@ -118,11 +129,67 @@ def _respond(request: Request, result: Result | None, content_type: str) -> Any:
         return http_util.Respond(request, "being prepared", "text/plain", _PREPARING)
     if isinstance(result, VanidlError):
         return http_util.Respond(request, str(result), "text/plain", _UNUSABLE)
-    policy = hashes(result) if content_type == "text/html" else None
+    policy = hash_scripts(result) if content_type == "text/html" else None
     return http_util.Respond(request, result, content_type, csp_scripts_sha256s=policy)
 
 
-def hashes(page: bytes) -> list[str]:
+def hash_scripts(page: bytes) -> list[str]:
     """Base64 SHA-256 of every inline script, as a content security policy names them."""
     digests = (hashlib.sha256(script).digest() for script in _SCRIPT.findall(page))
     return [base64.b64encode(digest).decode() for digest in digests]
+
+
+class Pages:
+    """Results of `render`ing runs, by what their files were when it began."""
+
+    def __init__(self) -> None:
+        self._worker = ThreadPoolExecutor(1, thread_name_prefix="vanidl")
+        self._kept: OrderedDict[object, Future[Result]] = OrderedDict()
+
+    def get(self, kind: str, runs: Sequence[Path]) -> Result | None:
+        """The result for these runs as they are now; None while it is being made.
+
+        Raises:
+            InputError: a run is gone.
+        """
+        key = (kind, tuple(signature(run) for run in runs))
+        future = self._kept.pop(key, None) or self._worker.submit(
+            _render_or_error, RENDER[kind], runs
+        )
+        self._kept[key] = future
+        while len(self._kept) > MOST_KEPT:
+            self._kept.popitem(last=False)[1].cancel()
+        return future.result() if future.done() else None
+
+
+def _render_or_error(render: Callable[[Sequence[Path]], bytes], runs: Sequence[Path]) -> Result:
+    try:
+        return render(runs)
+    except VanidlError as error:
+        return error
+
+
+def _render_report(runs: Sequence[Path]) -> bytes:
+    return _encode(render_html(open_run(runs[0])))
+
+
+def _render_comparison(runs: Sequence[Path]) -> bytes:
+    return _encode(render_comparison(compare_runs(*runs).comparison))
+
+
+def _render_timeline(runs: Sequence[Path]) -> bytes:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "timeline.json"
+        export(open_run(runs[0]), "chrome", path)
+        return path.read_bytes()
+
+
+def _encode(page: str) -> bytes:
+    return page.encode("utf-8", errors="backslashreplace")
+
+
+RENDER: dict[str, Callable[[Sequence[Path]], bytes]] = {
+    "report": _render_report,
+    "comparison": _render_comparison,
+    "timeline": _render_timeline,
+}
