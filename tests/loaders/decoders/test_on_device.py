@@ -38,10 +38,10 @@ class LateCopy:
     def __init__(self, host, of):
         self.bytes, self._host, self._of = torch.full_like(host, 0xEE), host, of
 
-    def order(self):
+    def wait_for_copy(self):
         self._end()
 
-    def wait(self):
+    def synchronize(self):
         self._of.waited += 1
         self._end()
 
