@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.makers.step_journals import journal_bytes
-from tests.watch.test_run import Recording, steps
+from tests.watch.test_watched import Recording, steps
 from vanidl.cli import main
 from vanidl.commands import watch
 from vanidl.model.ending import Ending

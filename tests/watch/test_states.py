@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.makers.step_journals import MS, START
-from tests.watch.test_run import SECOND, Recording, steps
+from tests.watch.test_watched import SECOND, Recording, steps
 from vanidl.record import alive
 from vanidl.record.alive import NAME, Recorder, place_of_processes, read_recorder, sign_of_life
 from vanidl.record.watch import process_started
