@@ -95,22 +95,35 @@ class Hooks:
         self._optimizer.update(self._of_steps if there else {})
 
 
+class Net(torch.nn.Module):
+    """As deep as it is told: a step is one forward and one backward pass, however long it takes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = torch.nn.Sequential(*[torch.nn.Linear(256, 256) for _ in range(4)])
+        self.repeats = 1
+
+    def forward(self, batch: torch.Tensor) -> torch.Tensor:
+        """The layers so many times, one behind the other."""
+        for _ in range(self.repeats):
+            batch = self.layers(batch)
+        return batch
+
+
 def training(step_ms: float = STEP_MS) -> Iterator[None]:
     """A loop of steps of about so many milliseconds."""
-    net = torch.nn.Sequential(*[torch.nn.Linear(256, 256) for _ in range(4)])
+    net = Net()
     optimizer = torch.optim.SGD(net.parameters(), 1e-9)
     batches = DataLoader(Rows(), batch_size=32)
-    repeats = 1
     while True:
         for batch in batches:
             begin = time.thread_time()
-            for _ in range(repeats):
-                net(batch).sum().backward()
+            net(batch).sum().backward()
             optimizer.step()
             optimizer.zero_grad()
             spent_ms = (time.thread_time() - begin) * 1e3
-            if repeats == 1 and spent_ms < step_ms / 2:
-                repeats = max(1, round(step_ms / max(spent_ms, 0.1)))
+            if net.repeats == 1 and spent_ms < step_ms / 2:
+                net.repeats = max(1, round(step_ms / max(spent_ms, 0.1)))
             yield
 
 
