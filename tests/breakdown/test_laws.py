@@ -16,7 +16,7 @@ from vanidl.breakdown import Windows, assumptions, divide_rank
 from vanidl.breakdown.account import find_serial_processes
 from vanidl.breakdown.causes import COMPUTE, STORAGE
 from vanidl.model.fetches import NO_FETCHES
-from vanidl.model.trace import LogState, Trace
+from vanidl.model.trace import LogState, SpanKind, Trace
 
 
 @pytest.mark.parametrize("name", ["torch_fetches", "torch_pfs_workers4", "torch_late_workers"])
@@ -48,10 +48,15 @@ def test_calls_beside_workers_are_felt_only_where_waits_are_marked(
 
 
 def test_calls_of_other_threads_leave_no_more_to_compute_than_operators_took() -> None:
+    """Reads go on behind waits for 10 ms, before the first operator of the step."""
     trace = trace_of(replace(RECIPE, workers=0, delivery_us=0))
+    spans = trace.spans
+    late = np.where(spans.kind == SpanKind.OP, (spans.end - spans.start) // 2, 0)
+    trace = replace(trace, spans=replace(spans, start=spans.start + late))
     crossing = replace(trace, io=[part.shifted(10_000_000) for part in trace.io])
     found, without_calls = windows_of(crossing), windows_of(replace(trace, io=[]))
     assert found.low[STORAGE].sum() == 0
+    assert found.high[STORAGE].sum() > 0
     assert (found.high[COMPUTE] <= without_calls.high[COMPUTE]).all()
 
 

@@ -239,12 +239,14 @@ def _shares(pipeline: Pipeline, of_process: Mapping[int, Served]) -> dict[str, S
                 sums.setdefault(name, []).append(Sum(mine, known, known + served.slack_ns))
     storage = least[STORAGE]
     nothing = np.broadcast_to(np.int64(0), len(f))
+    # One array for all of which nothing is known.
+    slack = length if np.array_equal(slack, length) else slack
     shares = {}
     for name, own in least.items():
-        high = np.minimum(most[name] + slack, length)
-        low, high = (own, high) if most[name].any() else (nothing, slack)
+        called = most[name].any()
+        low, high = (own, np.minimum(most[name] + slack, length)) if called else (nothing, slack)
         shares[name] = Share(low, high, sums=sums.get(name, ()))
-    left = np.maximum(length - storage, 0)
+    left = np.maximum(length - storage, 0) if storage.any() else length
     for cause in _OF_FETCHES:
         shares[cause] = Share(nothing, left)
     if f.workers:
