@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
@@ -11,7 +11,8 @@ from tests.analyses.test_batches import END, random_run
 from vanidl.analyses.calls import of_trace
 from vanidl.analyses.reducing import reduce_parts
 from vanidl.breakdown.causes import DELIVERY, INPUT_CPU, STORAGE, WORKERS
-from vanidl.breakdown.input_wait import divide_waits, served
+from vanidl.breakdown.input_wait import divide_waits, is_complete, served
+from vanidl.model.fetches import Fetches
 from vanidl.model.trace import SpanKind, Trace
 
 
@@ -123,3 +124,21 @@ def pipeline(reading: int, decoding: int, step: int, batches: int, ahead: int) -
         base.spans.pick(base.spans.kind == SpanKind.INPUT_WAIT).pick(np.zeros(0, np.int64))
     )
     return replace(base, fetches=fetches, io=(reads,), spans=spans, metadata_calls={})
+
+
+@pytest.mark.parametrize(
+    ("batches", "complete"),
+    [
+        ([(0, 0, 0), (0, 0, 1), (0, 0, 2)], True),
+        ([(0, 0, 2), (0, 0, 0), (0, 0, 1), (0, 0, 1)], True),  # in any order, one twice
+        ([(0, 0, 0), (0, 0, 2)], False),
+        ([(0, 0, 0), (0, 1, 2), (1, 0, 5)], True),  # other epochs and loaders
+        ([(0, 0, 0), (0, 0, -1), (0, 0, 1)], True),  # of one it is not known
+        ([(0, 0, 0), (0, 0, 1), (0, 1, 0), (0, 1, 3)], False),
+    ],
+)
+def test_a_number_that_is_missing_is_seen(batches, complete):
+    rows = np.array(batches, np.int64).T
+    columns = {f.name: np.zeros(len(batches), np.int64) for f in fields(Fetches)[:-1]}
+    columns |= dict(zip(("name", "epoch", "batch"), rows, strict=True))
+    assert is_complete(Fetches(**columns)) is complete
