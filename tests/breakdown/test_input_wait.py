@@ -6,12 +6,15 @@ from dataclasses import fields, replace
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.analyses.test_batches import END, random_run
 from vanidl.analyses.calls import of_trace
 from vanidl.analyses.reducing import reduce_parts
 from vanidl.breakdown.causes import DELIVERY, INPUT_CPU, STORAGE, WORKERS
-from vanidl.breakdown.input_wait import divide_waits, is_complete, served
+from vanidl.breakdown.input_wait import Served, divide_waits, is_complete, served
+from vanidl.model import intervals
 from vanidl.model.fetches import Fetches
 from vanidl.model.trace import SpanKind, Trace
 
@@ -142,3 +145,24 @@ def test_a_number_that_is_missing_is_seen(batches, complete):
     columns = {f.name: np.zeros(len(batches), np.int64) for f in fields(Fetches)[:-1]}
     columns |= dict(zip(("name", "epoch", "batch"), rows, strict=True))
     assert is_complete(Fetches(**columns)) is complete
+
+
+PAIRS = st.lists(st.tuples(st.integers(0, 200), st.integers(1, 40)), min_size=1, max_size=8)
+
+
+@given(PAIRS, PAIRS, st.integers(-30, 0), st.integers(0, 30))
+def test_calls_within_windows_are_bounded_whatever_the_clocks(calls, windows, early, late):
+    """Each shift that may be gives something between both bounds, and no window holds more."""
+
+    def united(pairs, by=0):
+        start, length = np.array(pairs, np.int64).T
+        return intervals.union(1000 + start + by, 1000 + start + length + by)
+
+    none, window = intervals.EMPTY, united(windows)
+    every = Served(united(calls), none, none, none, False, 0, early, late)
+    low, high = every.within(every.reads, window.start, window.end)
+    assert (high <= window.end - window.start).all()
+    for shift in (early, 0, late):
+        spent = intervals.covered_within(united(calls, shift), window.start, window.end)
+        assert (low <= spent).all()
+        assert (spent <= high).all()
