@@ -78,7 +78,7 @@ def fastai(timers: Timers) -> None:
 
     data = DataLoaders(Asked(Both(), bs=2), Fast(Both(2 * VALIDATIONS), bs=2))
     learner = Learner(data, Net(), loss_func=torch.nn.MSELoss(), cbs=[Counts()])
-    with learner.no_bar(), learner.no_logging():
+    with learner.no_logging():
         learner.fit(EPOCHS, 1e-3)
     tell(*(value for row in learner.recorder.values for value in row))
 

@@ -131,7 +131,7 @@ LOOPS = (
     Loop("lightning_loops", ("1",), ("torch", "lightning"), has_borders=False),
     Loop("lightning_loops", ("2",), ("torch", "lightning"), has_borders=False),
     Loop("framework_loops", ("ignite",), ("torch", "ignite"), has_borders=False),
-    Loop("framework_loops", ("fastai",), ("torch", "fastai")),
+    Loop("framework_loops", ("fastai",), ("torch", "fastai"), has_borders=False),
     Loop("keras_loops", ("torch",), ("keras", "torch"), has_borders=False),
     Loop("keras_loops", ("jax",), ("keras", "jax"), has_borders=False),
     Loop("keras_loops", ("tensorflow",), ("keras", "tensorflow"), has_borders=False),
