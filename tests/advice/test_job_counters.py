@@ -83,6 +83,24 @@ def test_a_trigger_keeps_its_own_threshold(small, is_said):
     assert (RULE["job_small_reads"].find(facts_of(counters, 50.0, "read")) is not None) == is_said
 
 
+@pytest.mark.parametrize(
+    ("small", "mean_nbytes", "is_said"),
+    [
+        (100_000, 512 * 1024, False),
+        (100_000, 512 * 1024 - 1, True),
+        (99_000, 512 * 1024, False),
+        (98_999, 512 * 1024, True),  # the others may have most of the bytes
+    ],
+)
+def test_requests_of_half_a_mib_are_not_small(small, mean_nbytes, is_said):
+    counters = {
+        "POSIX_READS": 100_000,
+        "POSIX_SIZE_READ_100K_1M": small,
+        "POSIX_BYTES_READ": 100_000 * mean_nbytes,
+    }
+    assert (RULE["job_small_reads"].find(facts_of(counters, 50.0, "read")) is not None) == is_said
+
+
 @pytest.mark.parametrize(("read", "is_said"), [(1110, False), (1112, True)])
 def test_reading_again_is_what_lies_beyond_the_length_of_a_file(read, is_said):
     counters = {"POSIX_BYTES_READ": read, "POSIX_MAX_BYTE_READ": 999}
