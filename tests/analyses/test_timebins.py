@@ -47,12 +47,12 @@ def exact_shares(start, end, nbytes, bounds) -> dict[tuple[int, int], int]:
 def test_shares_follow_the_rule_exactly(largest: int, longest: int) -> None:
     bounds = timebins.edges(START, START + 60 * 10**9 + 7, 512)
     rng = np.random.default_rng(0)
-    start = START + rng.integers(-(10**9), 61 * 10**9, 1500)
+    start = START + rng.integers(-(10**9), 61 * 10**9, 300)
     width = int(bounds[1] - bounds[0])
     end = start + np.where(
-        rng.random(1500) < 0.5, rng.integers(0, longest * width, 1500), longest * width // 2
+        rng.random(300) < 0.5, rng.integers(0, longest * width, 300), longest * width // 2
     )
-    nbytes = rng.integers(0, largest, 1500)
+    nbytes = rng.integers(0, largest, 300)
     found: dict[tuple[int, int], int] = {}
     for owner, at, share in timebins.shares(start, end, nbytes, bounds):
         for key in zip(owner.tolist(), at.tolist(), share.tolist(), strict=True):

@@ -18,6 +18,7 @@ from tests.makers import (
     event_files,
     object_files,
     pytorch_traces,
+    rocprof_profiles,
     states_files,
     step_journals,
     xplane_files,
@@ -237,6 +238,20 @@ def sampled_states(secret: Secrets, folder: Path) -> None:
     (folder / "node-7.states").write_bytes(states.content())
 
 
+def rocprof_profile(secret: Secrets, folder: Path) -> None:
+    """Names of kernels, ranges and devices, the host and the command."""
+    process = rocprof_profiles.process(
+        [rocprof_profiles.dispatch(10 * i, 10 * i + 5, i) for i in range(2)],
+        ranges=[("ProfilerStep#1", 1, 60), (f"{secret()} {secret()}", 2, 40), (secret(), 3, 9)],
+        host=secret(),
+        kernels=[f"void {secret()}<{secret()}>(float)", secret()],
+    )
+    process["metadata"] |= {"command": secret.command(), secret(): secret()}
+    for agent in process["agents"]:
+        agent["product_name"] = secret()
+    (folder / f"{secret()}_results.json").write_bytes(rocprof_profiles.profile(process))
+
+
 def plant(secret: Secrets, root: Path, data: Path | None) -> list[Path]:
     """RUN folders that between them hold every format."""
     first, second, third, fourth, fifth = (root / f"{secret()} {secret()}" for _ in range(5))
@@ -257,6 +272,7 @@ def plant(secret: Secrets, root: Path, data: Path | None) -> list[Path]:
     recorded(secret, fourth)
     recorded_calls(secret, fifth)
     sampled_states(secret, fifth)
+    rocprof_profile(secret, fifth)
     return [first, second, third, fourth, fifth, benchmark_result(secret, root)]
 
 

@@ -114,8 +114,10 @@ def test_a_small_disk_is_one_line_and_keeps_what_was_there(capsys, small_disk, l
     assert main(writing(name, log, target)) == 1
     out, err = capsys.readouterr()
     assert out == ""
-    assert len(err.splitlines()) == 1
-    assert "No space left on device" in err
+    *before, error = err.splitlines()
+    assert "No space left on device" in error
+    assert len(before) == (name == "report")
+    assert all("will be replaced" in line for line in before)
     assert [p.read_text() for p in small_disk.iterdir()] == (
         ["the report of yesterday"] if name == "report" else []
     )

@@ -144,6 +144,7 @@ def test_a_full_disk_is_named_in_the_words_of_the_system(tmp_path: Path) -> None
 def test_an_output_that_was_there_is_named(capsys, run: Path, tmp_path: Path) -> None:
     words = ["export", str(run), "--to", "json", "-o", str(tmp_path / "out.json")]
     assert main(words) == 0
-    assert "replaces" not in capsys.readouterr().err
+    assert "replaced" not in capsys.readouterr().err
     assert main(words) == 0
-    assert f"replaces {tmp_path / 'out.json'}, which was there\n" in capsys.readouterr().err
+    named = f"{tmp_path / 'out.json'} is there already, and will be replaced\n"
+    assert named in capsys.readouterr().err

@@ -7,7 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.makers.canaries import NAMES, Canaries
 from vanidl.formatting import masking
+from vanidl.formatting.from_logs import clean_path
 from vanidl.formatting.secret_hints import MASK
 from vanidl.formatting.secrets import is_secret_name, masked, masked_path, masked_text
 
@@ -110,3 +112,13 @@ def test_a_glance_tells_most_texts_apart_without_the_patterns() -> None:
         "sys.exit('vanidl.formatting.masking' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize("first", sorted(NAMES))
+@pytest.mark.parametrize("second", sorted(NAMES))
+def test_two_secrets_in_one_name_are_both_masked(first: str, second: str) -> None:
+    """As Darshan's logs are named: USER_PROGRAM_id."""
+    canaries = Canaries(7)
+    name = f"{NAMES[first](canaries)}_{NAMES[second](canaries)}_id4711-100_1-1-1-1_1.darshan"
+    shown = clean_path(f"/logs/{name}").lower()
+    assert not [word for word in canaries.words if word.lower() in shown]

@@ -38,7 +38,7 @@ def refuse_input(
             f"-o {printable(str(output))}: expected a file to make or to replace, found one that "
             "is read here; choose another name."
         )
-    console.tell(f"vanidl: replaces {printable(str(output))}, which was there\n")
+    console.tell(f"vanidl: {printable(str(output))} is there already, and will be replaced\n")
 
 
 def _is_input(target: Path, run: Path) -> bool:

@@ -83,13 +83,14 @@ _URL_CUT = re.compile(  # before the @: what is no number is no port
 )
 _USER = re.compile(r"(?<![\w.\-/:+])([\w.\-+]{1,64}:)(?!/|\*\*\*)[^\s:@/\"']{3,}@(?=[\w.\-])")
 
+# With hyphens, too: in a name the next token may follow behind an underscore (ghp_..._sk-...).
 _SHAPES = re.compile(
-    r"(?<![A-Za-z0-9])(?:sk-[\w\-]{16,}|[sr]k_(?:live|test)_\w{10,}|gh[pousr]_\w{20,}|"
-    r"github_pat_\w{20,}|gl(?:pat|dt|rt|ptt)-[\w\-]{16,}|xox[abeoprs]-[\w\-]{10,}|xapp-[\w\-]{16,}|"
-    r"(?:AKIA|ASIA|AROA|AIDA)[A-Z0-9]{16}|hf_\w{20,}|AIza[\w\-]{30,}|npm_\w{20,}|pypi-[\w\-]{20,}|"
-    r"dop_v1_\w{20,}|dckr_pat_[\w\-]{16,}|hvs\.[\w\-]{16,}|ya29\.[\w\-]{20,}|r8_\w{20,}|"
+    r"(?<![A-Za-z0-9])(?:sk-[\w\-]{16,}|[sr]k_(?:live|test)_[\w\-]{10,}|gh[pousr]_[\w\-]{20,}|"
+    r"github_pat_[\w\-]{20,}|gl(?:pat|dt|rt|ptt)-[\w\-]{16,}|xox[abeoprs]-[\w\-]{10,}|xapp-[\w\-]{16,}|"
+    r"(?:AKIA|ASIA|AROA|AIDA)[A-Z0-9]{16}|hf_[\w\-]{20,}|AIza[\w\-]{30,}|npm_[\w\-]{20,}|pypi-[\w\-]{20,}|"
+    r"dop_v1_[\w\-]{20,}|dckr_pat_[\w\-]{16,}|hvs\.[\w\-]{16,}|ya29\.[\w\-]{20,}|r8_[\w\-]{20,}|"
     r"SG\.[\w\-]{16,64}\.[\w\-]{16,}|eyJ[\w\-]{8,}(?:\.[\w\-]*){0,2}|"
-    r"AGE-SECRET-KEY-[0-9A-Z]{20,}|wandb_v1_\w{16,}|nvapi-[\w\-]{16,})"
+    r"AGE-SECRET-KEY-[0-9A-Z]{20,}|wandb_v1_[\w\-]{16,}|nvapi-[\w\-]{16,})"
 )
 _WEBHOOK = re.compile(r"(hooks\.slack\.com/(?:services|workflows)/)[^\s\"']+", re.IGNORECASE)
 _PRIVATE_KEY = "PRIVATE KEY-----"
