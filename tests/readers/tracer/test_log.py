@@ -295,3 +295,26 @@ def test_bytes_that_the_tracer_did_not_see_are_said(tmp_path, kernel_nbytes, sai
     found = list(tracer_log.notices([tracer_log.recorded(tmp_path / calls.name)]))
     assert [n.code for n in found] == said[:1]
     assert all(n.message.startswith(said[1]) for n in found)
+
+
+@pytest.mark.parametrize(
+    ("of_child", "said"),
+    [
+        ((0, 8 << 20), ["At least 99.9 % of the bytes that calls read from files are traced"]),
+        ((-1, -1), []),  # then nothing is known of the parent either
+    ],
+)
+def test_what_a_child_read_is_its_own_though_its_parents_count_has_it(tmp_path, of_child, said):
+    """Linux adds the count of a child to that of the parent that waits for it."""
+    reads = [Call(maker.READ, 20 + i, 1, 0, 1 << 20, 1, 1 << 20) for i in range(8)]
+    names = {1: b"/data/a.bin"}
+    child = Calls({11: reads}, names, pid=11, parent_pid=10, rchar=of_child)
+    parent = Calls({10: reads}, names, pid=10, rchar=(0, (16 << 20) + 9000))
+    found = []
+    for calls in (child, parent):
+        (tmp_path / calls.name).write_bytes(calls_file(calls))
+        found.append(tracer_log.recorded(tmp_path / calls.name))
+    messages = [notice.message for notice in tracer_log.notices(found)]
+    assert [message.startswith(text) for message, text in zip(messages, said, strict=True)] == [
+        True for _ in said
+    ]

@@ -230,14 +230,28 @@ def _unseen(found: Sequence[Recorded]) -> Iterator[Notice]:
     taken off, and all that remains beside its calls on files is taken for files it did not see.
     Streams may get less than they read ahead, which makes the bound lower, never higher.
     """
-    counted = [one for one in found if one.header.kernel_read_nbytes is not None]
-    moved = sum(one.header.kernel_read_nbytes or 0 for one in counted)
-    elsewhere = sum(one.header.other_read_nbytes for one in counted)
-    traced = sum(
-        int(t.counters[f"{t.layer}_BYTES_READ"].sum()) for one in counted
-        for t in one.counters.layers
-    )  # fmt: skip
-    of_files = max(moved - elsewhere, traced)
+    # A parent's count has that of each child that it waited for (wait_task_zombie in Linux).
+    of_children: dict[tuple[str, int], int] = {}
+    unknown = set()
+    for header in (one.header for one in found):
+        parent = header.host, header.parent_pid
+        if header.kernel_read_nbytes is None:
+            unknown.add(parent)
+        of_children[parent] = of_children.get(parent, 0) + (header.kernel_read_nbytes or 0)
+    counted = [
+        one for one in found
+        if one.header.kernel_read_nbytes is not None
+        and (one.header.host, one.header.pid) not in unknown
+    ]  # fmt: skip
+    of_files = traced = 0
+    for one in counted:
+        seen = sum(
+            int(t.counters[f"{t.layer}_BYTES_READ"].sum()) for t in one.counters.layers
+        )  # fmt: skip
+        own = (one.header.kernel_read_nbytes or 0) - one.header.other_read_nbytes
+        own -= of_children.get((one.header.host, one.header.pid), 0)
+        traced += seen
+        of_files += max(own, seen)
     if of_files < _TOLD_NBYTES:
         return
     missing = of_files - traced
