@@ -23,7 +23,7 @@ from vanidl.model.intervals import Intervals
 from vanidl.model.trace import FROM_WAITS, SpanKind
 from vanidl.model.warnings import Notice
 from vanidl.readers.operator_names import BACKWARD, SAMPLING
-from vanidl.readers.records import ProfileTrace
+from vanidl.readers.records import ProfileTrace, freeze
 
 Int64Array = NDArray[np.int64]
 Mask = NDArray[np.bool_]
@@ -161,7 +161,7 @@ def without_validation(profile: ProfileTrace) -> ProfileTrace:
     step[rows[~trains]] = -1
     if profile.steps_from:
         step[rows[trains]] = np.arange(trains.sum())
-    return replace(profile, kind=_frozen(kind), step=_frozen(step))
+    return replace(profile, kind=freeze(kind), step=freeze(step))
 
 
 def _notices(found: Sequence[ProfileTrace], trained: Sequence[ProfileTrace]) -> Iterator[Notice]:
@@ -211,10 +211,5 @@ def _with(
     profile: ProfileTrace, columns: Mapping[str, NDArray[Any]], rows: Int64Array
 ) -> ProfileTrace:
     """The profile with these rows of these columns."""
-    picked: dict[str, Any] = {name: _frozen(column[rows]) for name, column in columns.items()}
+    picked: dict[str, Any] = {name: freeze(column[rows]) for name, column in columns.items()}
     return replace(profile, **picked)
-
-
-def _frozen(array: NDArray[Any]) -> NDArray[Any]:
-    array.flags.writeable = False
-    return array

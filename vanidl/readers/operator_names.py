@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
+from vanidl.errors import UsageError
 from vanidl.model.trace import SpanKind
 
 BACKWARD = re.compile(r"autograd::engine::evaluate_function")
@@ -41,3 +43,19 @@ def device_kind(name: str) -> SpanKind:
     if _DEVICE_COPY.match(name):
         return SpanKind.COPY
     return SpanKind.COMMUNICATION if _DEVICE_COLLECTIVE.search(name) else SpanKind.KERNEL
+
+
+def compile_wait_names(own: Sequence[str], known: Sequence[str] = ()) -> list[re.Pattern[str]]:
+    """Patterns for names of input waits: `known`, for whole names, and the user's `own`.
+
+    Raises:
+        UsageError: One of `own` is no regular expression.
+    """
+    try:
+        searched = [re.compile(name) for name in own]
+    except re.error as error:
+        raise UsageError(
+            f"a name of input waits must be a regular expression, found {error.pattern!r} "
+            f"({error}); put a backslash before characters that stand for themselves"
+        ) from error
+    return [re.compile(rf"(?:{name})\Z") for name in known] + searched

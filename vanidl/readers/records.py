@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +24,14 @@ from vanidl.formatting.from_logs import (
 from vanidl.model.intervals import Intervals
 from vanidl.model.lines import SampledPart
 from vanidl.model.trace import CheckpointCall, DeviceTime
+
+_Number = TypeVar("_Number", bound=np.generic)
+
+
+def freeze(array: NDArray[_Number]) -> NDArray[_Number]:
+    """The array itself, from now on read-only."""
+    array.flags.writeable = False
+    return array
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,6 @@ older DLIO "loop.iter") is a wait for input, the block that follows it ("fetch.b
 
 from __future__ import annotations
 
-from typing import TypeVar
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -17,7 +15,7 @@ from vanidl.model.trace import FROM_COMPUTE, SpanKind
 from vanidl.readers.dftracer.lines import ABSENT
 from vanidl.readers.dftracer.processes import TracedProcess
 from vanidl.readers.dftracer.trace_file import Events
-from vanidl.readers.records import ProfileTrace
+from vanidl.readers.records import ProfileTrace, freeze
 
 Int64Array = NDArray[np.int64]
 
@@ -30,8 +28,6 @@ _EPOCHS = ("epoch", "epoch.block")
 _OLD_EPOCH = "DLIOBenchmark._train"  # one call an epoch, in traces without "epoch.block"
 _CHECKPOINTS = ("capture", "restart", "checkpoint", "save_checkpoint", "load_checkpoint")
 _OF_A_TRAINER = (SpanKind.STEP, SpanKind.INPUT_WAIT, SpanKind.OP)
-
-_Number = TypeVar("_Number", np.int64, np.int32, np.uint8)
 
 
 def profile(process: TracedProcess) -> ProfileTrace | None:
@@ -50,12 +46,12 @@ def profile(process: TracedProcess) -> ProfileTrace | None:
         rank=process.rank,
         world_size=process.ranks,
         devices=(),
-        start_ns=_frozen(spans["start"]),
-        end_ns=_frozen(spans["end"]),
-        step=_frozen(spans["step"].astype(np.int32)),
-        kind=_frozen(spans["kind"].astype(np.uint8)),
-        thread=_frozen(spans["thread"].astype(np.int32)),
-        name=_frozen(spans["name"].astype(np.int32)),
+        start_ns=freeze(spans["start"]),
+        end_ns=freeze(spans["end"]),
+        step=freeze(spans["step"].astype(np.int32)),
+        kind=freeze(spans["kind"].astype(np.uint8)),
+        thread=freeze(spans["thread"].astype(np.int32)),
+        name=freeze(spans["name"].astype(np.int32)),
         names=(*(name for _, name in process.events.names), "step"),
         losses=(),
         steps_from="" if _marks_steps(process.events) else FROM_COMPUTE,
@@ -155,8 +151,3 @@ def _numbers(events: Events, kind: Int64Array, rows: Int64Array) -> Int64Array:
     given = events.columns["epoch"][rows][epochs]
     numbers[epochs] = np.where(given == ABSENT, np.arange(len(given)), given)
     return numbers
-
-
-def _frozen(array: NDArray[_Number]) -> NDArray[_Number]:
-    array.flags.writeable = False
-    return array

@@ -11,7 +11,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,17 +18,17 @@ from numpy.typing import NDArray
 from vanidl.encoding import json_stream
 from vanidl.encoding.budget import bounded_name, whole_number
 from vanidl.encoding.text_stream import TextStream
-from vanidl.errors import InputError, UsageError
+from vanidl.errors import InputError
 from vanidl.formatting.names import elided
 from vanidl.model.ordering import stable_order
 from vanidl.model.trace import SpanKind
 from vanidl.readers.file_names import ProfilerName, profiler_name
+from vanidl.readers.format import refuse_unreadable
+from vanidl.readers.operator_names import compile_wait_names
 from vanidl.readers.pytorch import loops
 from vanidl.readers.pytorch.columns import EventColumns, EventTable
 from vanidl.readers.pytorch.span_kinds import NONE, kinds, steps
-from vanidl.readers.records import ProfileTrace
-
-_Number = TypeVar("_Number", bound=np.generic)
+from vanidl.readers.records import ProfileTrace, freeze
 
 SOURCE = "pytorch-profiler"
 
@@ -73,7 +72,7 @@ def read_traces(path: str | Path, *, wait_names: Sequence[str] = ()) -> tuple[Pr
     Raises:
         InputError, UsageError: as `read_trace`.
     """
-    waits = _compiled(wait_names)
+    waits = compile_wait_names(wait_names, WAIT_NAMES)
     content = _Content(Path(path))
     content.read()
     table = content.events.table()
@@ -81,17 +80,6 @@ def read_traces(path: str | Path, *, wait_names: Sequence[str] = ()) -> tuple[Pr
     if not len(table):
         raise InputError(f"{path}: {_EXPECTED}, found {content.instead()}; {_REMEDY}")
     return _profile_traces(content, table, waits)
-
-
-def _compiled(wait_names: Sequence[str]) -> list[re.Pattern[str]]:
-    try:
-        own = [re.compile(name) for name in wait_names]
-    except re.error as error:
-        raise UsageError(
-            f"a name of input waits must be a regular expression, found {error.pattern!r} "
-            f"({error}); put a backslash before characters that stand for themselves"
-        ) from error
-    return [re.compile(rf"(?:{name})\Z") for name in WAIT_NAMES] + own
 
 
 class _Content:
@@ -112,14 +100,9 @@ class _Content:
     def read(self) -> None:
         text = TextStream(self.path)
         try:
-            for item in json_stream.members(text, array_key="traceEvents", budget=text.budget):
-                self._take(item)
-        except OSError as error:
-            why = f"{self.path}: {_EXPECTED}, found no readable file ({error.strerror})"
-            raise InputError(f"{why}; check the path and its permissions") from error
-        except json_stream.NotJson as error:
-            what = f"{error}, {text.damage}" if text.damage else str(error)
-            raise InputError(f"{self.path}: {_EXPECTED}, found {what}; {_REMEDY}") from error
+            with refuse_unreadable(self.path, text, _EXPECTED, _REMEDY):
+                for item in json_stream.members(text, array_key="traceEvents", budget=text.budget):
+                    self._take(item)
         except json_stream.TextBehind as error:
             self.losses.append(f"{error}, as of another trace that was written to this file")
         except json_stream.CutJson as error:
@@ -241,12 +224,12 @@ def _profile_traces(
             rank=_count(content.distributed.get("rank")) if len(pids) == 1 else None,
             world_size=_count(content.distributed.get("world_size")),
             devices=_devices(content.devices, [table.lanes[i] for i in lanes]),
-            start_ns=_frozen(start[keep]),
-            end_ns=_frozen(start[keep] + table.duration_ns[keep]),
-            step=_frozen(np.where(kind[keep] == SpanKind.EVALUATION, -1, step[keep])),
-            kind=_frozen(kind[keep]),
-            thread=_frozen(thread),
-            name=_frozen(name),
+            start_ns=freeze(start[keep]),
+            end_ns=freeze(start[keep] + table.duration_ns[keep]),
+            step=freeze(np.where(kind[keep] == SpanKind.EVALUATION, -1, step[keep])),
+            kind=freeze(kind[keep]),
+            thread=freeze(thread),
+            name=freeze(name),
             names=tuple(_printable(table.labels[i][1]) for i in labels),
             losses=tuple(content.losses) if not found else (),
             slight=tuple(content.slight) if not found else (),
@@ -334,8 +317,3 @@ def _count(value: object) -> int | None:
 def _printable(name: str) -> str:
     """The name without lone surrogates, which no file can hold."""
     return bounded_name(name.encode("utf-8", "replace").decode("utf-8"))
-
-
-def _frozen(array: NDArray[_Number]) -> NDArray[_Number]:
-    array.flags.writeable = False
-    return array

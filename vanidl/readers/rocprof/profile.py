@@ -14,22 +14,20 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from vanidl.encoding import json_stream
 from vanidl.encoding.budget import bounded_name
 from vanidl.encoding.text_stream import TextStream
-from vanidl.errors import InputError, UsageError
+from vanidl.errors import InputError
 from vanidl.formatting.units import count
 from vanidl.model.ordering import stable_order
 from vanidl.model.trace import SpanKind
-from vanidl.readers.operator_names import device_kind
-from vanidl.readers.records import ProfileTrace
-
-_Code = TypeVar("_Code", np.int64, np.int32, np.uint8)
+from vanidl.readers.format import refuse_unreadable
+from vanidl.readers.operator_names import compile_wait_names, device_kind
+from vanidl.readers.records import ProfileTrace, freeze
 
 SOURCE = "rocprofv3"
 
@@ -57,24 +55,13 @@ def read_profiles(path: str | Path, *, wait_names: Sequence[str] = ()) -> tuple[
         InputError: The file cannot be read, or is none of rocprofv3's.
         UsageError: One of `wait_names` is no regular expression.
     """
-    try:
-        waits = [re.compile(name) for name in wait_names]
-    except re.error as error:
-        raise UsageError(
-            f"a name of input waits must be a regular expression, found {error.pattern!r} "
-            f"({error}); put a backslash before characters that stand for themselves"
-        ) from error
+    waits = compile_wait_names(wait_names)
     content, losses = _Content(), []
     text = TextStream(Path(path))
     try:
-        for item in json_stream.members(text, budget=text.budget, enter=_ENTER):
-            content.take(item)
-    except OSError as error:
-        why = f"{path}: {_EXPECTED}, found no readable file ({error.strerror})"
-        raise InputError(f"{why}; check the path and its permissions") from error
-    except json_stream.NotJson as error:
-        what = f"{error}, {text.damage}" if text.damage else str(error)
-        raise InputError(f"{path}: {_EXPECTED}, found {what}; {_REMEDY}") from error
+        with refuse_unreadable(path, text, _EXPECTED, _REMEDY):
+            for item in json_stream.members(text, budget=text.budget, enter=_ENTER):
+                content.take(item)
     except json_stream.TextBehind as error:
         losses.append(str(error))
     except json_stream.CutJson as error:
@@ -246,12 +233,12 @@ class _Process:
             rank=None,
             world_size=None,
             devices=tuple(self.devices[device] for device in used if device in self.devices),
-            start_ns=_frozen(start[order]),
-            end_ns=_frozen(end[order]),
-            step=_frozen(np.array(steps, np.int32)[order]),
-            kind=_frozen(np.array(kinds, np.uint8)[order]),
-            thread=_frozen(np.array(lane, np.int32)[order]),
-            name=_frozen(np.array(code, np.int32)[order]),
+            start_ns=freeze(start[order]),
+            end_ns=freeze(end[order]),
+            step=freeze(np.array(steps, np.int32)[order]),
+            kind=freeze(np.array(kinds, np.uint8)[order]),
+            thread=freeze(np.array(lane, np.int32)[order]),
+            name=freeze(np.array(code, np.int32)[order]),
             names=tuple(codes),
             losses=losses + (lost if left_out else ()),
         )
@@ -260,11 +247,6 @@ class _Process:
 def _number(value: object) -> int:
     """A number as a key; -1 for what is none."""
     return value if type(value) is int else -1
-
-
-def _frozen(column: NDArray[_Code]) -> NDArray[_Code]:
-    column.flags.writeable = False
-    return column
 
 
 def _handle(record: dict[str, Any], key: str) -> int:

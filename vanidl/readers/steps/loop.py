@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from vanidl.encoding.budget import bounded_name
 from vanidl.model.trace import (
@@ -19,7 +18,7 @@ from vanidl.model.trace import (
     DeviceTime,
     SpanKind,
 )
-from vanidl.readers.records import ProfileTrace
+from vanidl.readers.records import ProfileTrace, freeze
 from vanidl.readers.steps import spans
 from vanidl.readers.steps.journal import (
     BACKWARD,
@@ -99,12 +98,12 @@ def profile(journal: Journal) -> ProfileTrace:
         rank=_count(process.get("rank")),
         world_size=_count(process.get("world_size")),
         devices=(),
-        start_ns=_frozen(start),
-        end_ns=_frozen(end),
-        step=_frozen(step.astype(np.int32)),
-        kind=_frozen(kind.astype(np.uint8)),
-        thread=_frozen(np.zeros(len(start), np.int32)),
-        name=_frozen(name.astype(np.int32)),
+        start_ns=freeze(start),
+        end_ns=freeze(end),
+        step=freeze(step.astype(np.int32)),
+        kind=freeze(kind.astype(np.uint8)),
+        thread=freeze(np.zeros(len(start), np.int32)),
+        name=freeze(name.astype(np.int32)),
         names=names,
         losses=journal.losses,
         marks_loop=True,
@@ -379,8 +378,3 @@ def _joined(
 
 def _count(value: object) -> int | None:
     return value if type(value) is int and value >= 0 else None
-
-
-def _frozen(array: NDArray[Any]) -> NDArray[Any]:
-    array.flags.writeable = False
-    return array

@@ -11,16 +11,15 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.errors import InputError, UsageError
+from vanidl.errors import InputError
 from vanidl.model.trace import SpanKind
-from vanidl.readers.records import ProfileTrace
+from vanidl.readers.records import ProfileTrace, freeze
 from vanidl.readers.xprof import span_kinds
 from vanidl.readers.xprof.events import NO_STEP, SessionEvents
 from vanidl.readers.xprof.span_kinds import NONE, Label
 from vanidl.readers.xprof.start_time import Placed
 
 Int64Array = NDArray[np.int64]
-_Number = TypeVar("_Number", bound=np.generic)
 _Key = TypeVar("_Key")
 
 _LARGEST_STEP = 2**31 - 1
@@ -35,22 +34,6 @@ class Writer:
     host: str
     pid: int | None
     losses: tuple[str, ...] = ()
-
-
-def compiled(names: Sequence[str]) -> list[re.Pattern[str]]:
-    """Patterns of input waits: those known, and the user's.
-
-    Raises:
-        UsageError: One of `names` is no regular expression.
-    """
-    try:
-        own = [re.compile(name) for name in names]
-    except re.error as error:
-        raise UsageError(
-            f"a name of input waits must be a regular expression, found {error.pattern!r} "
-            f"({error}); put a backslash before characters that stand for themselves"
-        ) from error
-    return [re.compile(rf"(?:{name})\Z") for name in span_kinds.WAIT_NAMES] + own
 
 
 def profile_trace(
@@ -81,12 +64,12 @@ def profile_trace(
         rank=None,
         world_size=None,
         devices=tuple(sorted({x.plane for x in labels if span_kinds.is_device(x.plane)})),
-        start_ns=_frozen(events.start_ns[keep] + placed.zero_ns),
-        end_ns=_frozen(events.end_ns[keep] + placed.zero_ns),
-        step=_frozen(_steps(events.step[keep], kind[keep], labels, label)),
-        kind=_frozen(kind[keep]),
-        thread=_frozen(thread_of[label]),
-        name=_frozen(name_of[label]),
+        start_ns=freeze(events.start_ns[keep] + placed.zero_ns),
+        end_ns=freeze(events.end_ns[keep] + placed.zero_ns),
+        step=freeze(_steps(events.step[keep], kind[keep], labels, label)),
+        kind=freeze(kind[keep]),
+        thread=freeze(thread_of[label]),
+        name=freeze(name_of[label]),
         names=tuple(map(_printable, names)),
         losses=writer.losses,
         clock_method=placed.method,
@@ -120,8 +103,3 @@ def _numbered(values: Sequence[_Key]) -> tuple[NDArray[np.int32], tuple[_Key, ..
 def _printable(name: str) -> str:
     """The name without lone surrogates, which no file can hold."""
     return name.encode("utf-8", "replace").decode("utf-8")
-
-
-def _frozen(array: NDArray[_Number]) -> NDArray[_Number]:
-    array.flags.writeable = False
-    return array

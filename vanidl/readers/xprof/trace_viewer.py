@@ -17,11 +17,13 @@ from vanidl.encoding.budget import whole_number
 from vanidl.encoding.text_stream import TextStream
 from vanidl.errors import InputError
 from vanidl.readers.file_names import session_name
+from vanidl.readers.format import refuse_unreadable
+from vanidl.readers.operator_names import compile_wait_names
 from vanidl.readers.records import ProfileTrace
 from vanidl.readers.xprof import start_time
 from vanidl.readers.xprof.events import NO_STEP, SessionEvents
-from vanidl.readers.xprof.profile import Writer, compiled, profile_trace
-from vanidl.readers.xprof.span_kinds import Label
+from vanidl.readers.xprof.profile import Writer, profile_trace
+from vanidl.readers.xprof.span_kinds import WAIT_NAMES, Label
 
 SOURCE = "trace-viewer"
 
@@ -47,7 +49,7 @@ def read_profile(
         InputError: The file cannot be read, is no such trace, or holds nothing of use.
         UsageError: One of `wait_names` is no regular expression.
     """
-    waits = compiled(wait_names)
+    waits = compile_wait_names(wait_names, WAIT_NAMES)
     content = _Content()
     losses = content.read(Path(path))
     if not content.rows:
@@ -73,16 +75,11 @@ class _Content:
         """Take everything in; a sentence for each loss."""
         text = TextStream(path)
         try:
-            for item in json_stream.members(text, array_key="traceEvents", budget=text.budget):
-                if item.key == "traceEvents" and isinstance(item, json_stream.Elements):
-                    self.has_events = True
-                    self._take(item.values)
-        except OSError as error:
-            why = f"{path}: {_EXPECTED}, found no readable file ({error.strerror})"
-            raise InputError(f"{why}; check the path and its permissions") from error
-        except json_stream.NotJson as error:
-            what = f"{error}, {text.damage}" if text.damage else str(error)
-            raise InputError(f"{path}: {_EXPECTED}, found {what}; {_REMEDY}") from error
+            with refuse_unreadable(path, text, _EXPECTED, _REMEDY):
+                for item in json_stream.members(text, array_key="traceEvents", budget=text.budget):
+                    if item.key == "traceEvents" and isinstance(item, json_stream.Elements):
+                        self.has_events = True
+                        self._take(item.values)
         except json_stream.CutJson as error:
             return (text.damage or error.loss,)
         return (text.damage,) if text.damage else ()

@@ -18,10 +18,11 @@ from vanidl.encoding.budget import read_whole
 from vanidl.encoding.protobuf import NotProtobuf
 from vanidl.errors import InputError
 from vanidl.readers.file_names import session_name
+from vanidl.readers.operator_names import compile_wait_names
 from vanidl.readers.records import ProfileTrace
 from vanidl.readers.xprof import span_kinds, start_time, xspace
 from vanidl.readers.xprof.events import NO_STEP, SessionEvents
-from vanidl.readers.xprof.profile import Writer, compiled, profile_trace
+from vanidl.readers.xprof.profile import Writer, profile_trace
 from vanidl.readers.xprof.span_kinds import NONE, Label
 from vanidl.readers.xprof.start_time import Placed
 from vanidl.readers.xprof.xspace import ABSENT, Int64Array, Line, Plane, Space
@@ -55,7 +56,7 @@ def read_profile(
         InputError: The file cannot be read, is no such profile, or holds nothing of use.
         UsageError: One of `wait_names` is no regular expression.
     """
-    waits = compiled(wait_names)
+    waits = compile_wait_names(wait_names, span_kinds.WAIT_NAMES)
     try:
         space = xspace.space(memoryview(read_whole(path)))
         collected = _collect(space, waits)
