@@ -96,6 +96,15 @@ def test_a_cut_file_gives_what_came_before(file: Path) -> None:
     assert "cut" in one.losses[0]
 
 
+def test_damage_behind_the_end_of_a_packed_file_is_said(tmp_path: Path) -> None:
+    path = tmp_path / "r.json.gz"
+    packed = gzip.compress(profile(process(DISPATCHES)), mtime=0)
+    path.write_bytes(packed[:-4])  # without all of what checks it
+    (one,) = read_profiles(path)
+    assert len(one.start_ns) == len(DISPATCHES)
+    assert one.losses == ("the gzip data is cut, after the end of the profile",)
+
+
 @pytest.mark.parametrize(
     "content",
     [b"{}", b"[1]", b"text", b"", profile(), profile(process()), b'{"rocprofiler-sdk-tool": 1}'],

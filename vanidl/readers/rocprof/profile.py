@@ -66,6 +66,9 @@ def read_profiles(path: str | Path, *, wait_names: Sequence[str] = ()) -> tuple[
         losses.append(str(error))
     except json_stream.CutJson as error:
         losses.append(f"{text.damage or error.loss}; what came before was read")
+    else:
+        if text.damage:
+            losses.append(f"{text.damage}, after the end of the profile")
     profiles = tuple(
         profile
         for process in content.processes
