@@ -228,7 +228,8 @@ def _unseen(found: Sequence[Recorded]) -> Iterator[Notice]:
 
     The kernel counts what calls read, of pipes and sockets as well; what the tracer saw of these is
     taken off, and all that remains beside its calls on files is taken for files it did not see.
-    Streams may get less than they read ahead, which makes the bound lower, never higher.
+    Streams may get less than they read ahead, which makes the bound lower. A child for which nobody
+    waited is not in its parent's count, though it is taken off: there the bound may be too high.
     """
     # A parent's count has that of each child that it waited for (wait_task_zombie in Linux).
     of_children: dict[tuple[str, int], int] = {}
