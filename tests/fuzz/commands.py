@@ -28,7 +28,7 @@ import numpy as np
 
 from tests.fuzz import forks
 from tests.fuzz.readers import READERS
-from tests.fuzz.values import WAYS, Rng
+from tests.fuzz.values import RESULTS, WAYS, Rng, files_of
 from vanidl import commands as vanidl_commands
 from vanidl.cli import main as vanidl
 
@@ -121,13 +121,15 @@ def _case(folder: Path, rng: Rng) -> tuple[str, str, list[str]]:
     (folder / "out").mkdir()
     if rng.random() < 0.12:
         return INSPECT, *_inspected(folder, rng)
-    way = list(WAYS)[int(rng.integers(0, len(WAYS)))]
+    ways = [*WAYS, *RESULTS, *RESULTS]  # a result holds files of four kinds
+    way = ways[int(rng.integers(0, len(ways)))]
     name = list(COMMANDS)[int(rng.integers(0, len(COMMANDS)))]
-    _put(folder / "run", *WAYS[way](rng))
+    for of_way, content in files_of(way, rng).items():
+        _put(folder / "run", of_way, content)
     for whole in ("darshan", "dftracer", "kineto"):
-        if rng.random() < 0.3:
+        if rng.random() < (0.05 if way in RESULTS else 0.3):
             _put(folder / "run", f"whole_{READERS[whole].name}", READERS[whole].content)
-    if rng.random() < 0.4:  # a RUN as it is left, but for that file
+    if way not in RESULTS and rng.random() < 0.4:  # a RUN as it is left, but for that file
         for whole in ("steps", "objects", "calls", "states", "run record"):
             place = folder / "run" / READERS[whole].name
             if not place.exists() and rng.random() < 0.8:

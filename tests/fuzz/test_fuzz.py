@@ -13,7 +13,7 @@ import pytest
 from tests.fuzz import forks
 from tests.fuzz.mutants import KINDS, seeds
 from tests.fuzz.readers import READERS
-from tests.fuzz.values import WAYS
+from tests.fuzz.values import files_of
 from tests.fuzz.verdicts import (
     APART,
     CRASHED,
@@ -109,7 +109,9 @@ def test_a_fork_ends_and_answers_as_the_interpreter_that_it_stands_for(end: str)
     assert ends[0][0][0] == b"cba\n"
 
 
-OF_A_RUN = ("objects", "calls", "calls gzip", "states", "steps", "dlio", "dlio times", "run record")
+OF_A_RUN = (
+    "objects", "calls", "calls gzip", "states", "steps", "dlio", "dlio times", "mlperf", "run record",
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("way", OF_A_RUN)
@@ -119,9 +121,9 @@ def test_odd_numbers_in_what_a_run_holds_are_an_answer_or_a_refusal(
     """All that is computed of it; `python -m tests.fuzz.commands` tries thousands, and exports."""
     for seed in range(4):
         folder = tmp_path / f"{seed}"
-        name, content = WAYS[way](np.random.default_rng((5, seed)))
-        (folder / name).parent.mkdir(parents=True)
-        (folder / name).write_bytes(content)
+        for name, content in files_of(way, np.random.default_rng((5, seed))).items():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_bytes(content)
         if way == "run record":
             (folder / "x.pfw").write_bytes(READERS["dftracer"].content)
         status = main(["summary", str(folder), "--json"])

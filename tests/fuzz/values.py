@@ -1,7 +1,8 @@
 """Whole files around hostile values: a format's own writer writes what no program would.
 
 Checksums, lengths and compression are right, so that what is wrong reaches the code behind them.
-A way is a function of random numbers that gives (name of the file, content).
+A way is a function of random numbers that gives (name of the file, content), or, where files of a
+result only mean something together, all of them.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ import math
 import struct
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -27,6 +30,8 @@ from tests.makers.darshan_logs import (
     log_bytes,
     random_records,
 )
+from tests.makers.dlio_results import GIB, Plan
+from tests.makers.dlio_results import write as write_result
 from tests.makers.event_files import Event, event_body, event_file, record
 
 Rng = np.random.Generator
@@ -100,13 +105,18 @@ _DARSHAN = (_job, _times, _texts, _segments, _counters)
 
 def _json(reader: str, name: str) -> Callable[[Rng], Written]:
     def written(rng: Rng) -> Written:
-        value = json.loads(READERS[reader].content)
-        for _ in range(int(rng.integers(1, 4))):
-            value = replaced(value, int(rng.integers(0, count(value))), _of(rng, HOSTILE_VALUES))
-        content = json.dumps(value).encode()
+        content = _with_hostile_values(READERS[reader].content, rng)
         return name, gzip.compress(content) if name.endswith(".gz") else content
 
     return written
+
+
+def _with_hostile_values(content: bytes, rng: Rng) -> bytes:
+    """A JSON text with odd values in one to three of its places."""
+    value = json.loads(content)
+    for _ in range(int(rng.integers(1, 4))):
+        value = replaced(value, int(rng.integers(0, count(value))), _of(rng, HOSTILE_VALUES))
+    return json.dumps(value).encode()
 
 
 def dftracer(rng: Rng) -> Written:
@@ -216,6 +226,79 @@ def _numbers(reader: str, name: str, widths: tuple[int, ...] = (8,)) -> Callable
     return made
 
 
+_METRICS = {
+    "train_au_percentage": (96.1, 97.2, 0.0, 1e9),
+    "train_au_meet_expectation": ("success", "fail", "maybe"),
+    "train_throughput_samples_per_second": (12.5, 0.0, 1e300),
+    "train_io_mean_MB_per_second": (1500.0, 0.0, -1.0),
+    "save_checkpoint_io_mean_GB_per_second": (2.5, 0.0, 1e300),
+    "load_checkpoint_io_mean_GB_per_second": (4.5, 1e-300),
+    "checkpoint_size_GB": (105.0, 0.0, 1e12),
+}
+"""Figures that MLPerf Storage's `summary.json` holds, of training and of checkpoints."""
+
+
+def mlperf(rng: Rng) -> dict[str, bytes]:
+    """A result of MLPerf Storage with odd values in one or two of its files.
+
+    At times one of two results in a folder, as submissions hold them, at times one of checkpoints
+    alone, of which nothing but the summary and the configuration is left.
+    """
+    later = bool(rng.random() < 0.6)
+    plan = Plan(
+        ranks=int(rng.integers(1, 4)),
+        epochs=int(rng.integers(1, 4)),
+        steps=int(rng.integers(1, 7)),
+        blocks=int(rng.integers(1, 3)),
+        later=later,
+        counts_alike=later and bool(rng.random() < 0.5),
+        evaluation=bool(rng.random() < 0.3),
+        sample_nbytes=int(_of(rng, (GIB // 16, 0, 1, 2**62))),
+        seed=int(rng.integers(0, 99)),
+    )
+    with TemporaryDirectory() as folder:
+        root = write_result(Path(folder), plan)
+        whole = {
+            path.relative_to(root).as_posix(): path.read_bytes()
+            for path in sorted(root.rglob("*"))
+            if path.is_file()
+        }
+    summary = json.loads(whole["summary.json"])
+    for name, values in _METRICS.items():
+        if rng.random() < 0.5:
+            value = _of(rng, values)
+            each_epoch = name.endswith(("percentage", "samples_per_second"))
+            summary["metric"][name] = [value] * plan.epochs if each_epoch else value
+    whole["summary.json"] = json.dumps(summary).encode()
+    (config,) = (name for name in whole if name.endswith(".yaml"))
+    if rng.random() < 0.15:
+        whole = {name: whole[name] for name in ("summary.json", config)}
+    changed = dict(whole)
+    for _ in range(int(rng.integers(1, 3))):
+        name = _of(rng, ("summary.json", config, *whole))
+        is_config = name == config
+        changed[name] = (_odd_config if is_config else _with_hostile_values)(whole[name], rng)
+    if rng.random() < 0.4:
+        pair = {"unet3d/run_1": changed, "unet3d/run_2": whole}
+        return {f"{at}/{name}": each for at, files in pair.items() for name, each in files.items()}
+    return changed
+
+
+def _odd_config(content: bytes, rng: Rng) -> bytes:
+    """A configuration of Hydra's with odd values, names or depths in one to three of its lines."""
+    lines = content.decode().splitlines()
+    for _ in range(int(rng.integers(1, 4))):
+        i = int(rng.integers(0, len(lines)))
+        name, colon, _ = lines[i].partition(":")
+        odd = _of(rng, HOSTILE_VALUES)
+        text = odd if isinstance(odd, str) else json.dumps(odd)
+        lines[i] = _of(
+            rng,
+            (f"{name}{colon} {text}", f"{name}{colon}", f"{text}{colon} 1", " " * 40 + lines[i]),
+        )
+    return "\n".join(lines).encode("utf-8", "surrogatepass")
+
+
 WAYS: dict[str, Callable[[Rng], Written]] = {
     "darshan": darshan,
     "kineto": _json("kineto", "n_10.1700000099000.pt.trace.json"),
@@ -238,3 +321,10 @@ WAYS: dict[str, Callable[[Rng], Written]] = {
     "dlio": _json("dlio", "0_output.json"),
     "dlio times": _json("dlio times", "per_epoch_stats.json"),
 }
+
+RESULTS: dict[str, Callable[[Rng], dict[str, bytes]]] = {"mlperf": mlperf}
+
+
+def files_of(way: str, rng: Rng) -> dict[str, bytes]:
+    """Name -> content of what a way writes."""
+    return RESULTS[way](rng) if way in RESULTS else dict([WAYS[way](rng)])
