@@ -30,7 +30,7 @@ SLOT = np.dtype(
      ("file", "<u4"), ("call", "u1"), ("high", "u1"), ("check", "<u2")]
 )  # fmt: skip
 RECORD = struct.Struct("<IB3x20Q20I8x")
-HEADER = struct.Struct("<8sIIIIiiIIQQQQQQQQQQQIIQQqqqqqq64s256s32s")
+HEADER = struct.Struct("<8sIIIIiiIIQQQQQQQQQQQIIQQqqqqqq64s256s32sI")
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,8 @@ class Calls:
     user_id: int = 1000
     host: bytes = b"node01"
     program: bytes = b"/usr/bin/python3.11"
-    ended: int | None = 60_000_000_000  # ns after the start
+    start: int = 0  # ns after the time that all others here count from
+    ended: int | None = 60_000_000_000
     missing_since: int = 0
     missing_reason: int = 0
     names_missing: int = 0
@@ -104,12 +105,13 @@ class Calls:
     )  # of the system's clock, ns off START_REALTIME_NS, chunk by chunk
     other_read: int = 0
     rchar: tuple[int, int] = (-1, -1)  # at the start and at the end
+    children: int = 1  # 0: not known, 1: all that ended were waited for, 2: some were not
     room: int = 0  # bytes of zeros behind the last chunk
 
     @property
     def name(self) -> str:
         """As the tracer names such a file."""
-        return f"{self.pid}-{START_MONOTONIC_NS}.calls"
+        return f"{self.pid}-{START_MONOTONIC_NS + self.start}.calls"
 
 
 def calls_file(calls: Calls) -> bytes:
@@ -148,13 +150,14 @@ def header(calls: Calls, chunks: int, counters: int) -> bytes:
     since = calls.missing_since
     return HEADER.pack(
         b"VANIDLTR", 1, CHUNK, SLOT_BYTES, COUNTER_BYTES, calls.pid, calls.parent_pid,
-        calls.user_id, calls.how, START_MONOTONIC_NS, START_REALTIME_NS, 40,
+        calls.user_id, calls.how, START_MONOTONIC_NS + calls.start,
+        START_REALTIME_NS + calls.start, 40,
         0 if ended is None else START_MONOTONIC_NS + ended,
         0 if ended is None else START_REALTIME_NS + ended,
         2_000_000, 4096, chunks, counters, since and START_MONOTONIC_NS + since,
         sum(one.calls for one in calls.counted), calls.missing_reason, calls.names_missing,
         calls.other_read, 0, calls.rchar[1], -1, -1, -1, calls.rchar[0], -1,
-        calls.host, calls.program, b"0.1.0",
+        calls.host, calls.program, b"0.1.0", calls.children,
     )  # fmt: skip
 
 

@@ -29,11 +29,11 @@ FIRST, *FACTORS = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB, 0x
 HEADER = np.dtype({
     "names": ["magic", "pid", "parent", "how", "start", "start_real", "end", "limit", "chunks",
               "counters", "missing_since", "missing", "reason", "names_missing",
-              "other_read", "other_written", "rchar"],
+              "other_read", "other_written", "rchar", "children"],
     "formats": ["S8", "<i4", "<i4", "<u4", "<u8", "<u8", "<u8", "<u8", "<u8", "<u8", "<u8", "<u8",
-                "<u4", "<u4", "<u8", "<u8", "<i8"],
-    "offsets": [0, 24, 28, 36, 40, 48, 64, 80, 96, 104, 112, 120, 128, 132, 136, 144, 152],
-    "itemsize": 552,
+                "<u4", "<u4", "<u8", "<u8", "<i8", "<u4"],
+    "offsets": [0, 24, 28, 36, 40, 48, 64, 80, 96, 104, 112, 120, 128, 132, 136, 144, 152, 552],
+    "itemsize": 556,
 })  # fmt: skip
 SLOT_TYPE = np.dtype([
     ("start", "<u8"), ("offset", "<i8"), ("result", "<i8"), ("size", "<u4"), ("duration", "<u4"),
@@ -94,7 +94,7 @@ def slots_of(path: Path) -> tuple[np.void, np.ndarray, np.ndarray, np.ndarray]:
     """Header, slots (chunk, place), which of them are whole, and all bytes."""
     data = np.frombuffer(gzip.decompress(path.read_bytes()), np.uint8) if path.suffix == ".gz" \
         else np.memmap(path, np.uint8, "r")  # fmt: skip
-    header = np.frombuffer(data[:552].tobytes(), HEADER)[0]
+    header = np.frombuffer(data[:556].tobytes(), HEADER)[0]
     n = int(header["chunks"]) - 1
     if data[8] == 2:  # by the bytes of the slots: put back
         data = data.copy()

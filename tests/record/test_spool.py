@@ -81,6 +81,14 @@ def test_a_command_that_cannot_be_started_leaves_nothing(mounted, tmp_path, capf
     assert left(tmp_path) == []
 
 
+@pytest.mark.parametrize("options", [{"tracer": "none", "calls_on": "/tmp"}, {"waits": ["a b"]}])
+def test_what_is_refused_leaves_nothing(mounted, tmp_path, options) -> None:
+    with pytest.raises(UsageError):
+        record(["true"], mounted / "RUN", **options)
+    assert not (mounted / "RUN").exists()
+    assert left(tmp_path) == []
+
+
 def test_storage_that_does_not_answer_at_first_is_refused(mounted, tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(storage, "ANSWER_S", 0.1)
     monkeypatch.setattr(spool, "_make_new", lambda *_: time.sleep(600))

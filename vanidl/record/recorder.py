@@ -31,6 +31,7 @@ class Tracer:
     environment: Mapping[str, str | None]
     found: Callable[[Mapping[int, int | None]], Mapping[int, str]]
     remarks: tuple[str, ...] = ()  # sentences for the record: what it was told to leave out
+    drop: Callable[[], None] = lambda: None  # takes back what it made beside RUN: it is not used
     stop: Callable[[], None] = lambda: None  # has it stop in processes that go on
     goes_on: str = ""  # a sentence: what of it cannot be stopped, "" for nothing
     harm: str = ""  # a sentence: what it can do to the program, "" for nothing that is known

@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from vanidl.errors import CommandError, UsageError, VanidlError
+from vanidl.errors import UsageError, VanidlError
 from vanidl.model.ending import Ending
 from vanidl.readers.run_json import NAME, RunRecord, write_record
 from vanidl.record import darshan, dftracer, no_tracer, steps, unheard
@@ -90,36 +90,44 @@ def record(
         CommandError: the command cannot be started.
         VanidlError: the storage of `folder` does not answer.
     """
+    # Where it is recorded, and by what: whatever is refused from here on leaves no folder.
     _refuse_misuse(command, profile_steps, events, with_steps=with_steps)
     whole = Path(os.path.abspath(folder))  # noqa: PTH100 - resolving would look it up
     spool = Spool.of(whole, command, in_place=in_place)
     root = spool.folder
-    chosen = _tracer(tracer, root, darshan_lib)
-    if calls_on is not None:
-        if chosen.name != own.NAME:
-            raise UsageError(f"--calls-on {calls_on}: makes no sense with --tracer {chosen.name}.")
-        chosen = own.tracer(root, Path(calls_on))
+    with _without_traces(spool.drop):
+        chosen = _choose_tracer(tracer, root, darshan_lib, calls_on)
     if events is not None:
         chosen = replace(chosen, environment={**chosen.environment, own.EVENTS: str(events)})
+    with _without_traces(spool.drop, chosen.drop):
+        more = steps.environment(root, waits, profile_steps, replay, trains) if with_steps else {}
+
+    # What looks at the run from outside.
     journals = root / steps.FOLDER if with_steps else None
     memory = MemoryLooks(root)
     space = FreeSpace(root, keep_free_nbytes, journals, chosen.stop)
     if space.first_look():
+        chosen.drop()
         chosen = no_tracer.tracer(root)
         memory.stop()
     if chosen.harm and tell is not None:
         tell(chosen.harm)
+    environment = _environment(chosen, root, more)
+
     with (
-        _without_traces_of_none(spool),
         sampling(root, wanted=with_steps and not space.stopped_ns) as sampler,
         passed_on() as signals,
         sign_of_life(root, lambda: _look(space, sampler, memory)),
     ):
-        more = steps.environment(root, waits, profile_steps, replay, trains) if with_steps else {}
-        environment = _environment(chosen, root, more)
+        # The command, from its start to its end.
         killed_before = memory_kills()
-        ended = run(command, environment, signals, lambda watch: _sample(watch, sampler, memory))
+        with _without_traces(spool.drop, chosen.drop):
+            ended = run(
+                command, environment, signals, lambda watch: _sample(watch, sampler, memory)
+            )
         memory.close()
+
+        # What is known of it: the tracer's logs, what its processes left, what they did not.
         if journals is not None:
             keep_source_lines(journals, ended.start_ns)
         result = replace(
@@ -138,6 +146,8 @@ def record(
     said = (result.stopped, *said) if result.stopped else said
     if tracer == AUTO and chosen.name == no_tracer.NAME:
         said = (*said, *chosen.remarks)
+
+    # RUN, where that is not where it was recorded.
     not_moved = spool.hand_over()
     return Recorded(
         root if not_moved else spool.run,
@@ -218,27 +228,35 @@ def _kept(path: Path, result: RunRecord) -> str:
 
 
 @contextmanager
-def _without_traces_of_none(spool: Spool) -> Iterator[None]:
-    """Where the command cannot be started, nothing stays: the folder is empty, or gone."""
+def _without_traces(*drops: Callable[[], None]) -> Iterator[None]:
+    """Where the command does not start, nothing stays of what was made for it."""
     try:
         yield
-    except CommandError:
-        spool.drop()
+    except VanidlError:
+        for drop in drops:
+            drop()
         raise
 
 
-def _tracer(name: str, root: Path, darshan_lib: str | None) -> Tracer:
+def _choose_tracer(
+    name: str, root: Path, darshan_lib: str | None, calls_on: str | Path | None
+) -> Tracer:
     if name not in TRACERS:
         raise UsageError(f"--tracer {name}: expected one of {', '.join(TRACERS)}.")
     if name == AUTO:
         ours = (own.RECORDER,) if darshan_lib is None else ()
         known = [*ours, darshan.RECORDER]
         chosen = next((recorder for recorder in known if recorder.is_here(darshan_lib)), None)
-        return chosen.prepare(root, darshan_lib) if chosen else no_tracer.none_here()
-    chosen = next(one for one in (*RECORDERS, no_tracer.RECORDER) if one.name == name)
-    if darshan_lib is not None and not chosen.takes_library:
-        raise UsageError(f"--darshan-lib {darshan_lib}: makes no sense with --tracer {name}.")
-    return chosen.prepare(root, darshan_lib)
+    else:
+        chosen = next(one for one in (*RECORDERS, no_tracer.RECORDER) if one.name == name)
+        if darshan_lib is not None and not chosen.takes_library:
+            raise UsageError(f"--darshan-lib {darshan_lib}: makes no sense with --tracer {name}.")
+    if calls_on is not None:
+        if chosen is not own.RECORDER:
+            used = chosen.name if chosen else no_tracer.NAME
+            raise UsageError(f"--calls-on {calls_on}: makes no sense with --tracer {used}.")
+        return own.tracer(root, Path(calls_on))
+    return chosen.prepare(root, darshan_lib) if chosen else no_tracer.none_here()
 
 
 def _environment(tracer: Tracer, root: Path, more: Mapping[str, str]) -> Mapping[str, str]:

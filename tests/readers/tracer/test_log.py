@@ -318,3 +318,54 @@ def test_what_a_child_read_is_its_own_though_its_parents_count_has_it(tmp_path, 
     assert [message.startswith(text) for message, text in zip(messages, said, strict=True)] == [
         True for _ in said
     ]
+
+
+@pytest.mark.parametrize(
+    ("children", "ends_later", "said"),
+    [
+        # 8 of its own 10 MiB were not seen, and 8 of its child's 8 were: 10 of 18.
+        (1, True, "At least 55.5 % of the bytes that calls read from files are traced"),
+        (2, True, "At least 55.5 % of the bytes that calls read from files are traced"),
+        # Whether its count has that of the child is not known: of the child alone it is.
+        (2, False, "At least 100 % of the bytes that calls read from files are, in 1 of 2"),
+        (0, False, "At least 100 % of the bytes that calls read from files are, in 1 of 2"),
+    ],
+)
+def test_a_child_that_nobody_waited_for_is_not_in_its_parents_count(
+    tmp_path, children, ends_later, said
+):
+    reads = [Call(maker.READ, 20 + i, 1, 0, 1 << 20, 1, 1 << 20) for i in range(8)]
+    names = {1: b"/data/a.bin"}
+    second = 1_000_000_000
+    child = Calls(
+        {11: reads}, names, pid=11, parent_pid=10, rchar=(0, 8 << 20),
+        ended=(3 if ends_later else 1) * second,
+    )  # fmt: skip
+    parent = Calls(
+        {10: reads[:2]}, names, pid=10, rchar=(0, 10 << 20), ended=2 * second, children=children
+    )
+    found = []
+    for calls in (child, parent):
+        (tmp_path / calls.name).write_bytes(calls_file(calls))
+        found.append(tracer_log.recorded(tmp_path / calls.name))
+    (notice,) = tracer_log.notices(found)
+    assert notice.message.startswith(said)
+
+
+def test_a_child_is_in_the_count_of_the_program_that_waited_for_it_alone(tmp_path):
+    """A shell that waits for a command, then becomes another program, which reads 4 MiB unseen."""
+    reads = [Call(maker.READ, 20 + i, 1, 0, 1 << 20, 1, 1 << 20) for i in range(8)]
+    names = {1: b"/data/a.bin"}
+    second = 1_000_000_000
+    child = Calls({11: reads}, names, pid=11, parent_pid=10, rchar=(0, 8 << 20), ended=second)
+    shell = Calls({10: []}, {}, pid=10, rchar=(0, 8 << 20), ended=2 * second)
+    later = [replace(read, start=2 * second + read.start) for read in reads[:4]]
+    after = Calls(
+        {10: later}, names, pid=10, rchar=(8 << 20, 16 << 20), start=2 * second, ended=3 * second
+    )
+    found = []
+    for calls in (child, shell, after):
+        (tmp_path / calls.name).write_bytes(calls_file(calls))
+        found.append(tracer_log.recorded(tmp_path / calls.name))
+    (notice,) = tracer_log.notices(found)
+    assert notice.message.startswith("At least 75 % of the bytes that calls read from files are")

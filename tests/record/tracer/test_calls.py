@@ -5,7 +5,9 @@ from __future__ import annotations
 import shutil
 import sys
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,7 +19,7 @@ from tests.makers.recorded_calls import (
     read_calls,
     run_traced,
 )
-from vanidl.errors import InputError, UsageError
+from vanidl.errors import CommandError, InputError, UsageError
 from vanidl.record import record
 
 
@@ -59,6 +61,30 @@ def test_a_child_that_moves_a_shared_position_is_seen_by_its_parent(tmp_path: Pa
     assert [(c.path, c.offset) for c in child.calls if c.name == "read"] == [(path, 100)]
     assert child.header["parent"] == parent.header["pid"]
     assert child.header["how"] == 1
+
+
+@pytest.mark.parametrize(
+    ("code", "children"),
+    [
+        ("", 1),
+        ("os.waitpid(child(), 0)", 1),
+        ("os.waitpid(child(), 0); child()", 2),
+        ("import signal; signal.signal(signal.SIGCHLD, signal.SIG_IGN); child()", 2),
+    ],
+)
+def test_a_process_says_whether_children_were_left_to_wait_for(tmp_path, code, children) -> None:
+    # The pipe is closed by the end of the child alone, which then is one to wait for.
+    parent, *_ = traced(
+        tmp_path,
+        "def child():\n"
+        "    read, write = os.pipe(); pid = os.fork()\n"
+        "    if not pid: os._exit(0)\n"
+        "    os.close(write); os.read(read, 1)\n"
+        "    try: os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)\n"
+        "    except ChildProcessError: pass\n"
+        "    return pid\n" + code,
+    )
+    assert parent.header["children"] == children
 
 
 def test_wide_characters_count_as_the_bytes_of_the_file(tmp_path: Path) -> None:
@@ -157,3 +183,24 @@ def test_a_folder_for_calls_that_is_none_is_refused(tmp_path: Path) -> None:
     for tracer, error in (("vanidl", InputError), ("none", UsageError)):
         with pytest.raises(error, match="--calls-on"):
             record(["true"], tmp_path / f"RUN-{tracer}", tracer=tracer, calls_on="/nothing/there")
+        assert not (tmp_path / f"RUN-{tracer}").exists()
+
+
+@pytest.mark.parametrize(
+    ("command", "options"),
+    [
+        (["/no/such/program"], {}),
+        (["true"], {"waits": ["not a name"]}),
+        (["true"], {"keep_free_nbytes": 1 << 62}),  # nothing is recorded from the beginning
+    ],
+)
+def test_where_the_tracer_does_not_run_no_folder_for_its_calls_stays(
+    tmp_path: Path, command: list[str], options: dict[str, Any]
+) -> None:
+    library()
+    (tmp_path / "local").mkdir()
+    with suppress(CommandError, UsageError):
+        record(command, tmp_path / "RUN", tracer="vanidl", calls_on=tmp_path / "local", **options)
+    assert not list((tmp_path / "local").iterdir())
+    assert (tmp_path / "RUN" / "run.json").exists() == ("keep_free_nbytes" in options)
+    assert (tmp_path / "RUN").exists() == ("keep_free_nbytes" in options)

@@ -24,7 +24,7 @@ SLOTS = CHUNK_BYTES // SLOT_BYTES
 COUNTER_BYTES = 256
 FIRST_COUNTERS = (CHUNK_BYTES - PAGE_BYTES) // COUNTER_BYTES  # records before the first chunk
 
-_HEADER = struct.Struct("<8s4I2i2I11Q2I2Q6q64s256s32s")
+_HEADER = struct.Struct("<8s4I2i2I11Q2I2Q6q64s256s32sI")
 
 
 NAME, NAME_MORE, THREAD, COUNTERS = 1, 2, 3, 4  # slots that are no calls
@@ -65,6 +65,10 @@ FIRST_MOVE, BEHIND_MOVES = 16, 80  # reads and writes, of descriptors, then of s
 FIRST_STREAM_MOVE = 48
 STREAM_CLASSES, SYNC_CLASS = (3, 4, 7), 8
 
+CHILDREN_WAITED = 1
+"""In `Header.children`: no child that had ended was left to wait for. Else some were, or (0, as in
+files of older libraries) it is not known."""
+
 COUNTER = np.dtype(
     [("file", "<u4"), ("layer", "u1"), ("unused", "u1", 3)]
     + [(name, "<u8") for name in
@@ -101,6 +105,7 @@ class Header:
     host: str
     program: str
     tracer: str
+    children: int  # whether `kernel_read_nbytes` has that of each child that ended before
 
 
 def read_header(data: bytes, path: Path) -> Header:
@@ -142,11 +147,11 @@ def read_header(data: bytes, path: Path) -> Header:
     reason, names_missing, other_read = rest[11:14]
     read_at_end, read_at_start = rest[15], rest[19]
     read = read_at_end - read_at_start if 0 <= read_at_start <= read_at_end else None
-    host, program, tracer = (_text(raw) for raw in rest[-3:])
+    host, program, tracer = (_text(raw) for raw in rest[-4:-1])
     return Header(
         version == VERSION_BY_BYTES, pid, parent, user, how == 1, start, real, error, end, limit,
         chunks, counters, since, missing, reason, names_missing, other_read, read, host, program,
-        tracer,
+        tracer, rest[-1],
     )  # fmt: skip
 
 

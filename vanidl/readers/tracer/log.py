@@ -21,7 +21,7 @@ from vanidl.model.intervals import Intervals
 from vanidl.model.warnings import Notice
 from vanidl.readers.records import CounterFile, OperationTable, TracerLog
 from vanidl.readers.tracer.calls_file import CallsFile, Clock, read_calls
-from vanidl.readers.tracer.layout import FIRST_STREAM_MOVE, Call, Header
+from vanidl.readers.tracer.layout import CHILDREN_WAITED, FIRST_STREAM_MOVE, Call, Header
 from vanidl.readers.tracer.slots import Moves, numbered
 from vanidl.readers.tracer.totals import totals
 
@@ -223,34 +223,59 @@ def notices(found: Sequence[Recorded]) -> Iterator[Notice]:
         )
 
 
+def _read_by_children(found: Sequence[Recorded]) -> list[int | None]:
+    """Bytes that are in the kernel's count of each file's process, as its children read them.
+
+    Linux adds the count of a child to that of the parent that waits for it (`wait_task_zombie`).
+    None: the process has no count, or of some child it is not known whether it is in it.
+    """
+    # A process that becomes other programs has a file of each; its parent waits for the last one.
+    files_of: dict[tuple[str, int, int], list[Header]] = {}
+    for one in found:
+        header = one.header
+        files_of.setdefault((header.host, header.parent_pid, header.pid), []).append(header)
+    children_of: dict[tuple[str, int], list[list[Header]]] = {}
+    for (host, parent_pid, _), files in files_of.items():
+        children_of.setdefault((host, parent_pid), []).append(files)
+
+    def read_by_children(parent: Header) -> int | None:
+        nbytes = 0
+        for files in children_of.get((parent.host, parent.pid), ()):
+            counts = [child.kernel_read_nbytes for child in files]
+            if None in counts:  # it was killed, nobody knows when
+                return None
+            end_ns = max(child.end_monotonic_ns for child in files)
+            # One that ended later was not waited for by then; one that ended before this program
+            # began is in the count of the program that its parent was before.
+            if parent.start_monotonic_ns < end_ns <= parent.end_monotonic_ns:
+                if parent.children != CHILDREN_WAITED:
+                    return None
+                nbytes += sum(count or 0 for count in counts)
+        return nbytes
+
+    return [
+        None if one.header.kernel_read_nbytes is None else read_by_children(one.header)
+        for one in found
+    ]
+
+
 def _unseen(found: Sequence[Recorded]) -> Iterator[Notice]:
     """How much of what was read from files the tracer saw, at least, by the kernel's count.
 
     The kernel counts what calls read, of pipes and sockets as well; what the tracer saw of these is
     taken off, and all that remains beside its calls on files is taken for files it did not see.
-    Streams may get less than they read ahead, which makes the bound lower. A child for which nobody
-    waited is not in its parent's count, though it is taken off: there the bound may be too high.
+    Streams may get less than they read ahead, which makes the bound lower, never higher.
     """
-    # A parent's count has that of each child that it waited for (wait_task_zombie in Linux).
-    of_children: dict[tuple[str, int], int] = {}
-    unknown = set()
-    for header in (one.header for one in found):
-        parent = header.host, header.parent_pid
-        if header.kernel_read_nbytes is None:
-            unknown.add(parent)
-        of_children[parent] = of_children.get(parent, 0) + (header.kernel_read_nbytes or 0)
-    counted = [
-        one for one in found
-        if one.header.kernel_read_nbytes is not None
-        and (one.header.host, one.header.pid) not in unknown
-    ]  # fmt: skip
+    of_children = _read_by_children(found)
+    counted = [one for one, nbytes in zip(found, of_children, strict=True) if nbytes is not None]
     of_files = traced = 0
-    for one in counted:
+    for one, children_nbytes in zip(found, of_children, strict=True):
+        if children_nbytes is None:
+            continue
         seen = sum(
             int(t.counters[f"{t.layer}_BYTES_READ"].sum()) for t in one.counters.layers
         )  # fmt: skip
-        own = (one.header.kernel_read_nbytes or 0) - one.header.other_read_nbytes
-        own -= of_children.get((one.header.host, one.header.pid), 0)
+        own = (one.header.kernel_read_nbytes or 0) - one.header.other_read_nbytes - children_nbytes
         traced += seen
         of_files += max(own, seen)
     if of_files < _TOLD_NBYTES:

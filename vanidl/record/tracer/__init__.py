@@ -64,9 +64,9 @@ def tracer(run: Path, calls_on: Path | None = None) -> Tracer:
             "compiler; install one and vanidl anew, or record with --tracer darshan"
         )
     folder = run / FOLDER
+    beside = _made_in(calls_on.absolute()) if calls_on is not None else None
     folder.mkdir(parents=True, exist_ok=True)
     environment: dict[str, str | None] = {PRELOAD: preloaded(preload), _PLACE: str(folder)}
-    beside = _made_in(calls_on.absolute()) if calls_on is not None else None
     if beside is not None:
         environment |= {_PLACE: str(beside), _OTHERWISE: str(folder)}
     return Tracer(
@@ -78,8 +78,14 @@ def tracer(run: Path, calls_on: Path | None = None) -> Tracer:
             "The tracer leaves out libraries, Python modules, the system's own files, pseudo file "
             "systems and RUN itself: their I/O is in no number.",
         ),
+        drop=lambda: _remove_empty(beside) if beside is not None else None,
         stop=lambda: stop(beside or folder),
     )
+
+
+def _remove_empty(folder: Path) -> None:
+    with suppress(OSError):
+        folder.rmdir()
 
 
 def _made_in(place: Path) -> Path:
@@ -98,8 +104,7 @@ def gathered(beside: Path, folder: Path) -> Mapping[int, str]:
     Those of processes that go on stay, and are none of the run; so do those that have no room.
     """
     here, there = found(beside, folder), found(folder)
-    with suppress(OSError):
-        beside.rmdir()
+    _remove_empty(beside)
     return {**there, **here}
 
 

@@ -179,6 +179,13 @@ struct vt_counters {
 #define VT_SIZE_BORDERS                                                                              \
     { 100, 1024, 10240, 102400, 1048576, 4194304, 10485760, 104857600, 1073741824 }
 
+/* Linux adds what a child read to the count of the parent that waits for it (wait_task_zombie). */
+enum vt_children {
+    VT_CHILDREN_UNKNOWN = 0,
+    VT_CHILDREN_WAITED = 1,  /* at the end every child that had ended was waited for, or none was there */
+    VT_CHILDREN_REMAIN = 2,  /* some were not, or nobody need wait for them (SIGCHLD is ignored) */
+};
+
 enum vt_reason {
     VT_NOTHING_MISSING = 0,
     VT_LIMIT = 1,   /* as many calls as were allowed are recorded one by one */
@@ -212,6 +219,7 @@ struct vt_header {
     char host[64];  /* NUL-terminated, as the rest */
     char program[256]; /* /proc/self/exe; arguments are in no file */
     char tracer[32];   /* version of the library */
+    uint32_t children; /* enum vt_children; 0 in files of older libraries */
 };
 
 /* The check of a slot that lies `position` bytes after the beginning of its file: the upper 16 bits
