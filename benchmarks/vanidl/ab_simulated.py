@@ -4,7 +4,7 @@
 
 Runs are simulated from recorded step times (`tests/makers/simulated_runs.py`). "Seen" means
 that the interval of the primary metric leaves out 1 and the change is at least 1 %, whatever the
-number of pairs; `vanidl compare` gives a verdict from 5 pairs on.
+number of pairs; `vanidl compare` gives a verdict from 3 pairs on.
 """
 
 from __future__ import annotations

@@ -12,7 +12,13 @@ from vanidl.compare.comparison import BETTER, NO_DIFFERENCE, TOO_FEW, WORSE
 
 @pytest.mark.parametrize(
     ("name", "verdict"),
-    [("slower", WORSE), ("alike", NO_DIFFERENCE), ("wall_time_only", TOO_FEW), ("three", BETTER)],
+    [
+        ("slower", WORSE),
+        ("alike", NO_DIFFERENCE),
+        ("wall_time_only", WORSE),
+        ("two_pairs", TOO_FEW),
+        ("three", BETTER),
+    ],
 )
 def test_the_status_follows_the_first_metric(monkeypatch, capsys, name, verdict):
     comparison = EXAMPLE_COMPARISONS[name]()

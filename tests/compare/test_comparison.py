@@ -11,7 +11,6 @@ from vanidl.compare import METRICS, Side, compare
 from vanidl.compare.comparison import (
     BETTER,
     LESS,
-    MIN_RUNS,
     MORE,
     NO_DIFFERENCE,
     NO_INTERVAL,
@@ -26,6 +25,7 @@ from vanidl.compare.metrics import RESULT, stdio_share
 from vanidl.compare.page import make_tiles
 from vanidl.compare.statistics import ALPHA
 from vanidl.compare.wording import write_headline
+from vanidl.formatting.units import relative
 from vanidl.model.warnings import Notice
 
 JUDGED = {BETTER, WORSE, MORE, LESS}
@@ -100,12 +100,36 @@ def test_verdict_of_the_wall_time(b, verdict):
     assert found.verdict == verdict
 
 
+@pytest.mark.parametrize("runs", [(3, 2), (2, 3), (3, 3), (3, 4), (9, 2), (2, 9), (9, 3)])
+def test_the_side_with_fewer_runs_decides_whether_there_is_a_verdict(runs):
+    a, b = (np.resize([1.0, 1.001, 0.999], n) * mean for n, mean in zip(runs, (1, 2), strict=True))
+    change = changes(timed("A", a, paired=False), timed("B", b, paired=False))["wall_time_s"]
+    assert change.verdict == (WORSE if min(runs) >= 3 else TOO_FEW)
+
+
+def test_runs_that_a_side_did_not_record_do_not_count_for_a_verdict():
+    a, b = timed("A", [1.0, 1.001, 0.999]), timed("B", [2.0, 2.001, None])
+    assert changes(a, b)["wall_time_s"].verdict == TOO_FEW
+
+
+def test_three_runs_that_show_no_difference_say_how_large_one_they_would_show():
+    a, b = [1.0, 1.05, 0.95], [1.02, 0.98, 1.06]
+    for paired, runs in ((True, "3 pairs"), (False, "3 runs each")):
+        comparison = compare([timed("A", a, paired=paired), timed("B", b, paired=paired)])
+        change = comparison.pairings[0].change("wall_time_s")
+        assert change.verdict == NO_DIFFERENCE
+        reach = relative(change.high / change.ratio)
+        assert f"{runs} as noisy as these show a change of {reach} " in str(
+            write_headline(comparison)
+        )
+
+
 @pytest.mark.parametrize("pairs", [2, 3, 4, 5, 6])
 def test_few_runs_get_no_verdict_however_large_the_change(pairs):
     a, b = [1.0, 1.01, 0.99, 1.02, 0.98, 1.0][:pairs], [2.0, 2.03, 1.97, 2.05, 1.96, 2.0][:pairs]
     for paired in (True, False):
         change = changes(timed("A", a, paired=paired), timed("B", b, paired=paired))["wall_time_s"]
-        assert change.verdict == (WORSE if pairs >= MIN_RUNS else TOO_FEW)
+        assert change.verdict == (WORSE if pairs >= 3 else TOO_FEW)
         assert change.low < change.ratio < change.high  # what was seen is shown
 
 

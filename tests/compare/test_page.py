@@ -90,9 +90,10 @@ def test_hostile_names_arrive_as_text():
         ("slower", ["98 % interval", "5 pairs): worse."]),
         ("alike", ["No difference in throughput shown", "not proof of none"]),
         ("steps_not_recorded", ["B has 31.5 times the run time of A (one run each"]),
+        ("wall_time_only", ["times the wall time of A (98 %", "3 pairs): worse."]),
         (
-            "wall_time_only",
-            ["3 pairs, too few for a verdict; seen: B had 1.9", " times the wall time of A (98 %"],
+            "two_pairs",
+            ["2 pairs, too few for a verdict; seen: B had 1.9", " times the wall time of A (98 %"],
         ),
         ("wait_not_recorded", ["input wait and lost to input were not recorded in B"]),
         ("unlike", ["recorded in part (truncated)", "device kernels", "40 to 300 profiled steps"]),

@@ -7,27 +7,33 @@ from hypothesis import settings
 
 from tests.makers import simulated_runs
 from tests.makers.simulated_runs import CASES
-from vanidl.compare.comparison import MIN_RUNS, NO_DIFFERENCE, WORSE
+from vanidl.compare.comparison import NO_DIFFERENCE, WORSE
 
 TRIALS = 200 if settings.default.derandomize else 2_000  # the latter in `make fuzz`
 
 
-def share(wanted: str, name: str, length: int, slowdown: float) -> float:
+def share(wanted: str, name: str, length: int, slowdown: float, pairs: int) -> float:
     found = [
-        simulated_runs.change(name, length, slowdown, seed, MIN_RUNS).verdict
-        for seed in range(TRIALS)
+        simulated_runs.change(name, length, slowdown, seed, pairs).verdict for seed in range(TRIALS)
     ]
     return found.count(wanted) / TRIALS
 
 
+@pytest.mark.parametrize("pairs", [3, 5])
 @pytest.mark.parametrize(("name", "length"), CASES)
-def test_like_with_like_shows_no_difference(name, length):
-    assert share(NO_DIFFERENCE, name, length, 1.0) >= 0.95
+def test_like_with_like_shows_no_difference(name, length, pairs):
+    assert share(NO_DIFFERENCE, name, length, 1.0, pairs) >= 0.95
 
 
 @pytest.mark.parametrize(
-    ("case", "slowdown", "least"),
-    list(zip(CASES, (1.1, 1.3, 1.1), (0.8, 0.6, 0.9), strict=True)),
+    ("case", "slowdown", "pairs", "least"),
+    [
+        (CASES[0], 1.1, 5, 0.8),
+        (CASES[1], 1.3, 5, 0.6),
+        (CASES[2], 1.1, 5, 0.9),
+        (CASES[0], 1.3, 3, 0.9),
+        (CASES[2], 1.3, 3, 0.95),
+    ],
 )
-def test_slower_is_called_worse(case, slowdown, least):
-    assert share(WORSE, *case, slowdown) >= least
+def test_slower_is_called_worse(case, slowdown, pairs, least):
+    assert share(WORSE, *case, slowdown, pairs) >= least

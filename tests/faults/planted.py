@@ -306,7 +306,9 @@ COMPARE = (
         "vanidl/compare/statistics.py", "min(x.min(), y.min()) > 0", "min(x.min(), y.min()) >= 0"
     ),
     Fault(
-        "vanidl/compare/comparison.py", "_fewest(change) < MIN_RUNS", "_fewest(change) <= MIN_RUNS"
+        "vanidl/compare/comparison.py",
+        "_count_fewest(change) < MIN_RUNS",
+        "_count_fewest(change) <= MIN_RUNS",
     ),
     Fault("vanidl/compare/comparison.py", "p > ALPHA or", "p >= ALPHA or"),
     Fault("vanidl/compare/comparison.py", "< MIN_CHANGE * max(", "< MIN_CHANGE * min("),

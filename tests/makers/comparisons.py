@@ -68,6 +68,7 @@ _COMPARISONS: dict[str, Callable[[], Comparison]] = {
     "profile_only": lambda: compare([one("profile_only", "A"), one("full", "B")]),
     "nothing": lambda: compare([one("nothing", "A"), one("nothing", "B")]),
     "wall_time_only": lambda: compare([timed("A", [1.0, 1.01, 0.99]), timed("B", [2, 2.01, 1.99])]),
+    "two_pairs": lambda: compare([timed("A", [1.0, 1.01]), timed("B", [2, 2.01])]),
     "unlike": unlike,
     "untraced": lambda: compare([one("full", "A"), one("untraced", "B")]),
     "undated_steps": lambda: compare([one("undated_steps", "A"), one("full", "B")]),

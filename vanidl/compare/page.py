@@ -170,8 +170,8 @@ TERMS: tuple[tuple[str, str], ...] = (
     ),
     (
         "Too few runs",
-        f"With fewer than {MIN_RUNS} runs of each side even large changes mostly go unproved, so "
-        "no verdict is given: what was seen is shown, with its interval.",
+        f"With fewer than {MIN_RUNS} runs of each side even large changes go unproved, so no "
+        "verdict is given: what was seen is shown, with its interval.",
     ),
     (
         "Throughput",

@@ -240,7 +240,11 @@ def _capitalize(text: str) -> str:
 
 
 def _phrase_resolution(pairing: Pairing, primary: str) -> str:
-    """How small a change such runs can show, where they showed none."""
+    """How small a change such runs can show, where they showed none.
+
+    A change as large as half of the interval is shown by every second repetition of the whole
+    comparison, for 3 runs a side as for 5 (tests/compare/test_statistics.py).
+    """
     change = pairing.change(primary)
     if change is None or change.verdict != NO_DIFFERENCE:
         return ""
@@ -248,8 +252,8 @@ def _phrase_resolution(pairing: Pairing, primary: str) -> str:
         return ""
     reach = max(change.high / change.ratio - 1, MIN_CHANGE)
     return (
-        f"That is not proof of none: runs as noisy as these show a change from about "
-        f"{percent(reach)} on."
+        f"That is not proof of none: {count_runs(pairing)} as noisy as these show a change of "
+        f"{relative(1 + reach)} about every second time."
     )
 
 
