@@ -110,7 +110,8 @@ def test_a_fork_ends_and_answers_as_the_interpreter_that_it_stands_for(end: str)
 
 
 OF_A_RUN = (
-    "objects", "calls", "calls gzip", "states", "steps", "dlio", "dlio times", "mlperf", "run record",
+    "objects", "calls", "calls gzip", "states", "steps", "dlio", "dlio times", "mlperf",
+    "run record",
 )  # fmt: skip
 
 
