@@ -159,7 +159,7 @@ def test_benchmarks_share_makers_and_no_test(path) -> None:
     ("changed", "tests"),
     [
         (["vanidl/readers/darshan/log.py"], ["tests/readers/darshan"]),
-        (["vanidl/merge/load.py", "vanidl/merge/clocks/shared.py"], ["tests/merge"]),
+        (["vanidl/merge/pipeline.py", "vanidl/merge/clocks/shared.py"], ["tests/merge"]),
         (["loaders/pls/exchange.py"], ["tests/loaders/pls"]),
         (["loaders/cli.py"], ["tests/loaders/test_cli.py"]),
         (["vanidl/errors.py", "LICENSE", "tests/conftest.py"], []),

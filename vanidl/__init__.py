@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from vanidl.errors import InputError, SeveralJobsError, UsageError, VanidlError
     from vanidl.interactive.run import Run, from_darshan, open_run, table
     from vanidl.marks import phase, step, wait
-    from vanidl.merge.load import Inputs
+    from vanidl.merge.pipeline import Inputs
     from vanidl.model.selection import Selection
     from vanidl.readers.darshan.report import darshan_frames
 
@@ -48,7 +48,7 @@ _MODULES = {
     "SeveralJobsError": "errors",
     "UsageError": "errors",
     "VanidlError": "errors",
-    "Inputs": "merge.load",
+    "Inputs": "merge.pipeline",
     "darshan_frames": "readers.darshan.report",
     "from_darshan": "interactive.run",
     "Run": "interactive.run",

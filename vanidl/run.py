@@ -43,7 +43,7 @@ from vanidl.errors import UsageError
 from vanidl.files.arrow import require_arrow
 from vanidl.formatting.from_logs import clean_path
 from vanidl.frames import FrameName
-from vanidl.merge.load import Inputs, read_trace
+from vanidl.merge.pipeline import Inputs, read_trace
 from vanidl.model.ceiling import Ceiling
 from vanidl.model.selection import Selection, fitted, of_ranks, select
 from vanidl.model.trace import Trace

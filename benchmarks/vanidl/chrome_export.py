@@ -28,7 +28,7 @@ from dataclasses import replace
 import numpy as np
 from tests.makers.records import Io, darshan_log
 from vanidl.analyses import analyse
-from vanidl.merge.assemble import assemble
+from vanidl.merge.pipeline import assemble
 from vanidl.export import export
 from vanidl.merge.jobs import Group
 from vanidl.run import Run

@@ -46,7 +46,7 @@ from vanidl import Run, open_run
 from vanidl.compare.statistics import paired
 from vanidl.dataset.locate import DataOptions
 from vanidl.export import export
-from vanidl.merge.load import Inputs
+from vanidl.merge.pipeline import Inputs
 from vanidl.record import record
 from vanidl_loaders.dlio.plugin import ARRAY
 from vanidl_loaders.emulated_fs.model import Cost

@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 
 from tests.makers.records import Io, Span, darshan_log, profile
-from vanidl.merge.assemble import assemble
 from vanidl.merge.jobs import Group
+from vanidl.merge.pipeline import assemble
 from vanidl.model.spill import Store
 from vanidl.model.trace import READ, Files, Part, Process, SpanKind, Trace
 

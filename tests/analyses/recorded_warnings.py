@@ -12,7 +12,7 @@ import vanidl
 from tests.makers.darshan_logs import Log, Record, log_bytes, random_records
 from tests.makers.dftracer_traces import EPOCH_US, PfwTrace, Summed
 from vanidl.dataset.locate import DataOptions
-from vanidl.merge.load import Inputs
+from vanidl.merge.pipeline import Inputs
 from vanidl.model.warnings import Notice
 from vanidl.readers.run_json import ProcessRecord, RunRecord, write_record
 

@@ -10,8 +10,8 @@ import pytest
 from tests.makers.records import JOB_START_NS, Io, darshan_log
 from vanidl.analyses import analyse
 from vanidl.errors import UsageError
-from vanidl.merge.assemble import assemble
 from vanidl.merge.jobs import Group
+from vanidl.merge.pipeline import assemble
 from vanidl.model.selection import Selection
 from vanidl.readers.records import CounterFile, CounterRecords, HeatmapRecord, StripeRecord
 

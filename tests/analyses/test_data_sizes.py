@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import vanidl
 from tests.makers.dftracer_traces import PfwTrace
 from vanidl.dataset.locate import DataOptions
-from vanidl.merge.load import Inputs
+from vanidl.merge.pipeline import Inputs
 
 FILES = 20
 

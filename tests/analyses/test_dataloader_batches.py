@@ -15,8 +15,8 @@ from tests import DATA
 from tests.makers.records import JOB_START_NS, Io, Span, darshan_log, profile
 from vanidl.analyses import dataloader_batches
 from vanidl.analyses.dataloader_batches import deliveries, guessed, recorded
-from vanidl.merge.assemble import assemble
 from vanidl.merge.jobs import Group
+from vanidl.merge.pipeline import assemble
 from vanidl.model.trace import READ, SpanKind, Spans, Trace, concatenate_spans
 
 RUNS = DATA

@@ -14,8 +14,8 @@ from tests.makers.records import Io, darshan_log
 from tests.makers.sameness import same
 from vanidl.analyses import analyse, byte_ranges
 from vanidl.analyses.visits import inversions
-from vanidl.merge.assemble import assemble
 from vanidl.merge.jobs import Group
+from vanidl.merge.pipeline import assemble
 
 REACH = 80_000  # bytes that synthetic operations touch at most
 

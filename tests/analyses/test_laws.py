@@ -24,8 +24,8 @@ from tests.makers.sources_matrix import IO_WAYS, PAIRS, SPAN_WAYS, Made, Way
 from vanidl.analyses import REDUCTIONS, analyse, reduce_parts, timebins
 from vanidl.analyses.rows import rows_of
 from vanidl.breakdown import attribute_time
-from vanidl.merge.assemble import Options, assemble
 from vanidl.merge.jobs import Group
+from vanidl.merge.pipeline import Options, assemble
 from vanidl.model.intervals import Intervals
 from vanidl.model.trace import SpanKind
 from vanidl.report.json import summary_object

@@ -9,9 +9,9 @@ import pytest
 
 from tests.makers.records import Io, Span, darshan_log, profile
 from tests.makers.runs import analysed
-from vanidl.merge.assemble import assemble
 from vanidl.merge.jobs import Group
-from vanidl.merge.profiles import without_bare_loops
+from vanidl.merge.pipeline import assemble
+from vanidl.merge.profiles import drop_bare_loops
 from vanidl.model.trace import SpanKind, Trace
 from vanidl.readers.records import ProfileTrace
 from vanidl.run import Run
@@ -84,11 +84,11 @@ def profiled() -> ProfileTrace:
 
 def test_a_loop_of_an_unknown_loader_gives_way_to_a_profile_with_waits() -> None:
     bare, own = loop(waits=False), profiled()
-    assert without_bare_loops([bare, own]) == [own]
-    assert without_bare_loops([bare]) == [bare]  # it is all there is
-    assert without_bare_loops([loop(), own])[1] is own
-    assert len(without_bare_loops([loop(), own])) == 2
-    assert len(without_bare_loops([bare, replace(own, pid=7)])) == 2
+    assert drop_bare_loops([bare, own]) == [own]
+    assert drop_bare_loops([bare]) == [bare]  # it is all there is
+    assert drop_bare_loops([loop(), own])[1] is own
+    assert len(drop_bare_loops([loop(), own])) == 2
+    assert len(drop_bare_loops([bare, replace(own, pid=7)])) == 2
 
 
 def test_a_profiler_says_more_inside_its_window_only() -> None:

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from tests.makers.records import Io, darshan_log
 from vanidl.analyses import analyse
-from vanidl.merge.assemble import assemble
 from vanidl.merge.jobs import Group
+from vanidl.merge.pipeline import assemble
 
 OPERATIONS = st.lists(st.tuples(st.integers(0, 1 << 24), st.integers(1, 10**7)), min_size=1)
 

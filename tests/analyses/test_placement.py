@@ -13,8 +13,8 @@ from tests.makers.records import Io, darshan_log
 from vanidl.analyses import analyse, placement
 from vanidl.analyses.placement import EXPOSED, HIDDEN, NOT_DETERMINED, Placement
 from vanidl.cli import main
-from vanidl.merge.assemble import assemble
 from vanidl.merge.jobs import Group
+from vanidl.merge.pipeline import assemble
 from vanidl.readers.records import StepDurations
 from vanidl.report.json import summary_object
 

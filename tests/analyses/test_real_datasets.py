@@ -9,7 +9,7 @@ import pytest
 
 import vanidl
 from vanidl.dataset.locate import DataOptions
-from vanidl.merge.load import Inputs
+from vanidl.merge.pipeline import Inputs
 from vanidl.report.json import summary_object
 
 

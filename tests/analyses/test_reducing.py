@@ -21,8 +21,8 @@ from tests.makers.records import Io, Span, darshan_log
 from tests.makers.sameness import same
 from vanidl.analyses import REDUCTIONS, analyse, coverage, reducing, reductions_of, timeline
 from vanidl.analyses.rows import rows_of, small_parts_together
-from vanidl.merge.assemble import assemble
 from vanidl.merge.jobs import Group
+from vanidl.merge.pipeline import assemble
 from vanidl.model import intervals
 from vanidl.model.selection import Selection, select
 from vanidl.model.trace import SpanKind

@@ -7,8 +7,8 @@ import pytest
 
 from tests.makers.records import Io, darshan_log
 from vanidl.analyses import analyse
-from vanidl.merge.assemble import assemble
 from vanidl.merge.jobs import Group
+from vanidl.merge.pipeline import assemble
 from vanidl.model.selection import Selection
 from vanidl.readers.records import CounterFile, CounterRecords
 from vanidl.report.html import render_html

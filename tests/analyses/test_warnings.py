@@ -29,8 +29,8 @@ from tests.readers.steps.test_passes import Call, epoch, recorded
 from tests.readers.test_ceiling_json import CEILING
 from vanidl.analyses import analyse
 from vanidl.dataset.locate import DataOptions, read_user_data
-from vanidl.merge.assemble import assemble
 from vanidl.merge.jobs import Group
+from vanidl.merge.pipeline import assemble
 from vanidl.model.trace import WRITE, SpanKind
 from vanidl.model.warnings import Notice
 from vanidl.readers import ceiling_json

@@ -14,7 +14,7 @@ from vanidl.anonymize.pseudonyms import Pseudonyms
 from vanidl.cli import main
 from vanidl.dataset.locate import DataOptions
 from vanidl.export import FORMATS, export
-from vanidl.merge.load import Inputs
+from vanidl.merge.pipeline import Inputs
 from vanidl.model.trace import OBJECT
 from vanidl.report.html import write_html
 from vanidl.report.json import summary_json

@@ -193,8 +193,8 @@ def test_what_is_kept_of_a_path(path: str, public: str) -> None:
 def test_order_by_name_is_kept_though_names_are_not() -> None:
     from vanidl.analyses import analyse
     from vanidl.anonymize.trace import anonymous, anonymous_selection
-    from vanidl.merge.assemble import assemble
     from vanidl.merge.jobs import Group
+    from vanidl.merge.pipeline import assemble
 
     names = {i: f"/d/{'b' if i % 2 else 'a'}/part-{i}.h5" for i in range(1, 13)}
     rows = [Io(10 * i, 10 * i + 5, 0, 4096, file=i) for i in (3, 1, 12, 2, 10, 9, 4, 7)]

@@ -10,7 +10,7 @@ import pytest
 
 from tests import ROOT
 from vanidl.breakdown.sources.counters import ALL, bound_storage
-from vanidl.merge.load import Inputs, read_trace
+from vanidl.merge.pipeline import Inputs, read_trace
 
 PUBLIC = ROOT.parent / "shared" / "data" / "public" / "darshan_logs"
 OWN = sorted((ROOT / "tests" / "data").glob("*/darshan/*.darshan"))

@@ -18,8 +18,8 @@ from tests.makers.training_jobs import Recipe, trace_of
 from vanidl.breakdown.account import WAIT
 from vanidl.breakdown.causes import STORAGE
 from vanidl.breakdown.overlap import Overlap, SlowestWaits
-from vanidl.merge.assemble import assemble
 from vanidl.merge.jobs import Group
+from vanidl.merge.pipeline import assemble
 from vanidl.model.trace import SpanKind
 from vanidl.readers.dftracer.run import combine
 from vanidl.readers.dftracer.trace_file import read_file

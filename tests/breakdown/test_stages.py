@@ -11,8 +11,8 @@ from hypothesis import given
 from tests.analyses.test_laws import operations, spans, trace_of
 from tests.makers.records import JOB_START_NS, Io, Span, darshan_log, profile
 from tests.makers.runs import analysed
-from vanidl.merge.assemble import assemble
 from vanidl.merge.jobs import Group
+from vanidl.merge.pipeline import assemble
 from vanidl.model.trace import SpanKind
 
 MS = 1_000_000

@@ -17,8 +17,8 @@ from vanidl.analyses.rows import rows_of
 from vanidl.analyses.steps import StepTable
 from vanidl.breakdown.stages import Phase, Phases
 from vanidl.breakdown.step_records import kinds_of, mean_by_kind
-from vanidl.merge.assemble import assemble
 from vanidl.merge.jobs import Group
+from vanidl.merge.pipeline import assemble
 from vanidl.model.trace import SpanKind
 
 MS, SECOND = 1_000_000, 1_000_000_000

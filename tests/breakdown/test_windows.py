@@ -13,8 +13,8 @@ from tests.makers.records import JOB_START_NS, Span, darshan_log, profile
 from tests.makers.step_journals import MS, START, journal_of
 from vanidl.breakdown import assumptions
 from vanidl.breakdown.windows import NO_PART, PART_NAMES, TRAINING, UNOBSERVED, Tiles, tile_rank
-from vanidl.merge.assemble import Options, assemble
 from vanidl.merge.jobs import Group
+from vanidl.merge.pipeline import Options, assemble
 from vanidl.model.selection import select
 from vanidl.model.trace import SpanKind
 from vanidl.run import open_run

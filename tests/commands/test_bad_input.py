@@ -15,7 +15,7 @@ from tests import DATA
 from tests.makers.records import JOB_START_NS, Io, Span, darshan_log, profile
 from vanidl.cli import main
 from vanidl.errors import SeveralJobsError
-from vanidl.merge.jobs import choose, group
+from vanidl.merge.jobs import choose_run, group_runs
 from vanidl.model.trace import SpanKind
 
 RUN = DATA / "torch_pfs_workers0"
@@ -189,7 +189,7 @@ def test_unrelated_pieces_are_several_groups():
     early = darshan_log([Io(0, 10)], pid=1, job_id="1", command="a")
     late = darshan_log([Io(0, 10)], pid=2, job_id="2", command="b")
     with pytest.raises(SeveralJobsError, match="2 unrelated groups"):
-        choose(group([early, late], []))
+        choose_run(group_runs([early, late], []))
 
 
 def test_a_profile_of_another_time_claims_no_overlap(capsys, folder):
@@ -208,8 +208,8 @@ def test_a_profile_of_another_time_claims_no_overlap(capsys, folder):
 
 def test_a_profile_without_steps_gives_no_overlap():
     from tests.makers.runs import analysed
-    from vanidl.merge.assemble import assemble
     from vanidl.merge.jobs import Group
+    from vanidl.merge.pipeline import assemble
 
     log = darshan_log([Io(0, 10, 0, 5)])
     seen = profile([Span(SpanKind.OP, 0, 5)], base_ns=JOB_START_NS)
@@ -256,8 +256,8 @@ def test_wrong_usage_exits_2(capsys):
 
 def test_control_characters_in_names_never_reach_the_terminal():
     from vanidl.analyses import analyse
-    from vanidl.merge.assemble import assemble
     from vanidl.merge.jobs import Group
+    from vanidl.merge.pipeline import assemble
     from vanidl.report.text import summary_text
     from vanidl.run import Run
 

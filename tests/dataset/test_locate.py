@@ -13,8 +13,8 @@ from vanidl.analyses import analyse
 from vanidl.dataset import locate
 from vanidl.dataset.locate import DataOptions, read_user_data
 from vanidl.errors import UsageError
-from vanidl.merge.assemble import assemble
 from vanidl.merge.jobs import Group
+from vanidl.merge.pipeline import assemble
 from vanidl.model.trace import Trace
 
 

@@ -202,7 +202,7 @@ def test_a_sparse_file_is_refused(tmp_path: Path, monkeypatch) -> None:
 
 
 def test_many_unreadable_logs_give_few_warnings(tmp_path: Path) -> None:
-    from vanidl.merge.load import Inputs, read_trace
+    from vanidl.merge.pipeline import Inputs, read_trace
 
     (tmp_path / "x.pfw").write_bytes(READERS["dftracer"].content)
     for i in range(130):
@@ -214,7 +214,7 @@ def test_many_unreadable_logs_give_few_warnings(tmp_path: Path) -> None:
 
 
 def test_many_unreadable_logs_are_counted(tmp_path: Path) -> None:
-    from vanidl.merge.load import Inputs, read_trace
+    from vanidl.merge.pipeline import Inputs, read_trace
 
     for i in range(130):
         (tmp_path / f"{i}.darshan").touch()

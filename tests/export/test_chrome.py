@@ -28,8 +28,8 @@ from vanidl.errors import UsageError
 from vanidl.export import export
 from vanidl.export.chrome import lanes as lanes_module
 from vanidl.export.chrome.lanes import NestedLanes, _ManyLanes
-from vanidl.merge.assemble import assemble
 from vanidl.merge.jobs import Group
+from vanidl.merge.pipeline import assemble
 from vanidl.model.selection import Selection
 from vanidl.model.trace import SpanKind
 from vanidl.run import Run

@@ -37,8 +37,8 @@ from vanidl.errors import UsageError
 from vanidl.export import darshan as darshan_export
 from vanidl.export import export
 from vanidl.export.darshan.counters import FileCounters
-from vanidl.merge.assemble import Options, assemble
 from vanidl.merge.jobs import Group
+from vanidl.merge.pipeline import Options, assemble
 from vanidl.model.selection import Selection
 from vanidl.model.trace import MPIIO, OBJECT, POSIX, READ, STDIO, WRITE, Part, Trace
 from vanidl.readers.darshan.counter_names import NAMES

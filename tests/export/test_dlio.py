@@ -26,8 +26,8 @@ from vanidl.export.dlio.entries import (
     rendered,
     unknown,
 )
-from vanidl.merge.assemble import assemble
 from vanidl.merge.jobs import Group
+from vanidl.merge.pipeline import assemble
 from vanidl.model.fetches import COLUMNS, Fetches, of_columns
 from vanidl.model.selection import Selection
 from vanidl.model.trace import SpanKind, Trace

@@ -19,8 +19,8 @@ from vanidl.cli import main
 from vanidl.errors import UsageError, VanidlError
 from vanidl.export import FORMATS, export, tables
 from vanidl.frames import FRAMES
-from vanidl.merge.assemble import Options, assemble
 from vanidl.merge.jobs import Group
+from vanidl.merge.pipeline import Options, assemble
 from vanidl.model.selection import Selection
 from vanidl.run import Run
 

@@ -18,8 +18,8 @@ from vanidl.cli import main
 from vanidl.errors import UsageError
 from vanidl.export import export
 from vanidl.export.scalars import _folder_name
-from vanidl.merge.assemble import assemble
 from vanidl.merge.jobs import Group
+from vanidl.merge.pipeline import assemble
 from vanidl.run import Run
 
 needed("tensorboard", reason="TensorBoard is not installed")

@@ -118,27 +118,27 @@ MERGE = (
         "len(evidence.offsets.start) == 1",
         "len(evidence.offsets.start) >= 1",
     ),
-    Fault("vanidl/merge/clocks/log_order.py", "[rows] + waits.late)", "[rows])"),
-    Fault("vanidl/merge/clocks/log_order.py", "[rows] - waits.early)", "[rows])"),
+    Fault("vanidl/merge/clocks/late_logs.py", "[rows] + waits.late)", "[rows])"),
+    Fault("vanidl/merge/clocks/late_logs.py", "[rows] - waits.early)", "[rows])"),
     Fault("vanidl/merge/clocks/align.py", "int(left.end[0]) - 1", "int(left.end[0])"),
     Fault(
         "vanidl/merge/clocks/align.py",
         "if usual and high - low > usual:",
         "if usual and high - low > 2 * usual:",
     ),
-    Fault("vanidl/merge/clocks/absolute.py", "-coarse - exact - own", "-coarse - own"),
-    Fault("vanidl/merge/clocks/absolute.py", "interval(-half - own", "interval(-half"),
+    Fault("vanidl/merge/clocks/align.py", "-coarse - exact - own", "-coarse - own"),
+    Fault("vanidl/merge/clocks/align.py", "interval(-half - own", "interval(-half"),
     Fault(
         "vanidl/merge/clocks/known_files.py",
         "interval(shortest - _PROMPT_NS, shortest)",
         "interval(shortest - _PROMPT_NS, shortest + _PROMPT_NS)",
     ),
     Fault(
-        "vanidl/merge/clocks/input_waits.py",
+        "vanidl/merge/clocks/reads_in_waits.py",
         "others > _WORKERS_SHARE",
         "others > 20 * _WORKERS_SHARE",
     ),
-    Fault("vanidl/merge/clocks/input_waits.py", "used >= _USED_WAITS and ", ""),
+    Fault("vanidl/merge/clocks/reads_in_waits.py", "used >= _USED_WAITS and ", ""),
     Fault("vanidl/merge/jobs.py", "if logs[i].start_ns < reach:", "if logs[i].start_ns <= reach:"),
     Fault(
         "vanidl/merge/jobs.py", "inner.start_ns < outer.end_ns", "inner.start_ns <= outer.end_ns"
@@ -158,7 +158,7 @@ MERGE = (
         "log.nprocs <= 1 and len(table.op) <= most",
         "len(table.op) <= most",
     ),
-    Fault("vanidl/merge/roles.py", "around[0] if len(around) == 1", "around[0] if around"),
+    Fault("vanidl/merge/processes.py", "around[0] if len(around) == 1", "around[0] if around"),
     Fault(
         "vanidl/merge/training_steps.py",
         "operations >= _NO_WORK * usual",
@@ -170,7 +170,11 @@ MERGE = (
         "len(rows) < _FEWEST_STEPS",
     ),
     Fault("vanidl/merge/training_steps.py", "after[:1])", "after[:0])"),
-    Fault("vanidl/merge/steps.py", "int(steps.min()) <= end + _HOUR_NS", "int(steps.min()) <= end"),
+    Fault(
+        "vanidl/merge/training_steps.py",
+        "int(steps.min()) <= end + _HOUR_NS",
+        "int(steps.min()) <= end",
+    ),
 )
 
 OVERLAP = (

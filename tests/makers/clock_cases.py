@@ -15,18 +15,16 @@ import numpy as np
 
 from tests.makers.records import JOB_START_NS, Io, Span, darshan_log, profile
 from vanidl.merge import operations
-from vanidl.merge.clocks import (
+from vanidl.merge.clocks.align import Clock, align_profile
+from vanidl.merge.clocks.evidence import (
     AlignmentInputs,
-    Clock,
-    align,
-    alignment_inputs,
-    clocks_of_logs,
-    traced_processes,
+    TracedProcess,
+    find_traced_processes,
+    gather_inputs,
 )
-from vanidl.merge.clocks.inputs import TracedProcess
-from vanidl.merge.files import file_codes
-from vanidl.merge.process_table import ProcessTable
-from vanidl.merge.processes import identify
+from vanidl.merge.clocks.late_logs import choose_log_clocks
+from vanidl.merge.files import number_files
+from vanidl.merge.processes import ProcessTable, identify_processes
 from vanidl.model.trace import MAX_PART_ROWS, SpanKind
 from vanidl.readers.records import ProfileTrace, TracerLog
 
@@ -287,15 +285,17 @@ def outcomes(case: str, draws: int, seed: int = 0) -> list[Outcome | None]:
         random = np.random.default_rng([seed, sorted(CASES).index(case), number])
         draw = CASES[case](random)
         every = inputs_of(draw.logs, draw.profiles)
-        found += [outcome(align(i), truth) for i, truth in zip(every, draw.truth_ns, strict=True)]
+        found += [
+            outcome(align_profile(i), truth) for i, truth in zip(every, draw.truth_ns, strict=True)
+        ]
     return found
 
 
 def log_outcomes(draw: Draw) -> list[Outcome]:
     """What is found of the workers' logs of one run."""
     processes, traced, inputs = merged(draw.logs, draw.profiles)
-    aligned = [(each, align(each)) for each in inputs]
-    clocks = clocks_of_logs(traced, aligned)
+    aligned = [(each, align_profile(each)) for each in inputs]
+    clocks = choose_log_clocks(traced, aligned)
     found = []
     for (i, _), number in processes.of_log.items():
         clock, truth = clocks[number], draw.of_logs_ns[draw.logs[i].path]
@@ -317,10 +317,10 @@ def merged(
     logs, profiles, events=()
 ) -> tuple[ProcessTable, dict[int, TracedProcess], list[AlignmentInputs]]:
     """Processes, what was traced of each, and what each profile's clock is aligned by."""
-    processes, codes = identify(logs, profiles), file_codes(logs, {})
-    io = operations.parts(logs, processes, codes, MAX_PART_ROWS)
-    traced = traced_processes(logs, processes, io, codes, {})
-    return processes, traced, alignment_inputs(profiles, processes, logs, traced, events)
+    processes, codes = identify_processes(logs, profiles), number_files(logs, {})
+    io = operations.merge_operations(logs, processes, codes, MAX_PART_ROWS)
+    traced = find_traced_processes(logs, processes, io, codes, {})
+    return processes, traced, gather_inputs(profiles, processes, logs, traced, events)
 
 
 def outcome(clock: Clock, truth_ns: int) -> Outcome | None:

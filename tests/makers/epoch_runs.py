@@ -7,8 +7,8 @@ from collections import defaultdict
 from dataclasses import dataclass
 
 from tests.makers.records import JOB_START_NS, Io, darshan_log
-from vanidl.merge.assemble import assemble
 from vanidl.merge.jobs import Group
+from vanidl.merge.pipeline import assemble
 from vanidl.model.trace import Trace
 from vanidl.readers.records import TracerLog
 

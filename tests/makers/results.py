@@ -27,8 +27,8 @@ from vanidl.breakdown import Breakdown, attribute_time
 from vanidl.breakdown.overlap import Overlap, RankOverlap
 from vanidl.breakdown.stages import Phases
 from vanidl.breakdown.step_records import StepRecords
-from vanidl.merge.assemble import assemble
 from vanidl.merge.jobs import Group
+from vanidl.merge.pipeline import assemble
 from vanidl.model.intervals import Intervals
 from vanidl.model.trace import Files, Job, LogState, Process, Profile, SpanKind, Spans, Trace
 from vanidl.model.warnings import Notice

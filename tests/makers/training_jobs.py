@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from tests.makers.records import JOB_START_NS, Io, Span, darshan_log, profile
-from vanidl.merge.assemble import assemble
 from vanidl.merge.jobs import Group
+from vanidl.merge.pipeline import assemble
 from vanidl.model.benchmark import Benchmark, EpochTimes
 from vanidl.model.file_facts import ArrayFacts, Block, FileFacts
 from vanidl.model.intervals import union

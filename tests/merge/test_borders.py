@@ -10,8 +10,8 @@ from tests.makers.records import JOB_START_NS, Io, Span, darshan_log, profile
 from tests.merge.test_processes import SPAWN
 from vanidl.errors import SeveralJobsError
 from vanidl.merge.copies import _is_version, _log_completeness
-from vanidl.merge.jobs import choose, contains, group
-from vanidl.merge.steps import CountedSteps
+from vanidl.merge.jobs import choose_run, contains, group_runs
+from vanidl.merge.training_steps import CountedSteps
 from vanidl.model.trace import SpanKind
 
 SECOND = 1_000_000_000
@@ -28,9 +28,9 @@ def log_at(start_ns: int, length_ns: int = 10 * SECOND, *, pid: int, **how):
 @pytest.mark.parametrize(("apart_ns", "runs"), [(-1, 1), (0, 2), (1, 2)])
 def test_logs_of_one_command_are_one_run_where_their_lives_overlap(apart_ns, runs):
     first = log_at(0, pid=1)
-    assert len(group([first, log_at(10 * SECOND + apart_ns, pid=2)], [])) == runs
+    assert len(group_runs([first, log_at(10 * SECOND + apart_ns, pid=2)], [])) == runs
     longer = log_at(0, 20 * SECOND, pid=3)  # what ends sooner does not cut short what goes on
-    assert len(group([longer, log_at(1, pid=1), log_at(19 * SECOND, pid=2)], [])) == 1
+    assert len(group_runs([longer, log_at(1, pid=1), log_at(19 * SECOND, pid=2)], [])) == 1
 
 
 @pytest.mark.parametrize(("born_ns", "inside"), [(-1, False), (0, True), (10, True)])
@@ -53,7 +53,7 @@ def test_sessions_of_two_hosts_that_end_within_two_minutes_are_one_capture(apart
         )
         for i in range(2)
     ]
-    assert len(group([], seen)) == runs
+    assert len(group_runs([], seen)) == runs
 
 
 @pytest.mark.parametrize(("ranks", "refused"), [(1, False), (2, True), (3, True)])
@@ -61,19 +61,19 @@ def test_executions_of_several_ranks_each_are_not_added_up(ranks, refused):
     """One rank and one more of the same job may be two ranks of one program."""
     logs = [log_at(0, pid=None, job_id="7", nprocs=ranks, command=f"app{i}") for i in range(2)]
     logs[1] = replace(logs[1], start_ns=logs[1].start_ns + 20 * SECOND, path="other.darshan")
-    groups = group(logs, [])
+    groups = group_runs(logs, [])
     if refused:
         with pytest.raises(SeveralJobsError, match="2 executions"):
-            choose(groups)
+            choose_run(groups)
     else:
-        assert len(choose(groups).logs) == 2
+        assert len(choose_run(groups).logs) == 2
 
 
 @pytest.mark.parametrize("around", [1, 2])
 def test_a_spawned_process_joins_the_only_run_around_it(around):
     mains = [log_at(0, pid=i + 1, command=f"python train{i}.py") for i in range(around)]
     child = log_at(SECOND, SECOND, pid=9, command=SPAWN)
-    groups = group([*mains, child], [])
+    groups = group_runs([*mains, child], [])
     assert len(groups) == (1 if around == 1 else 3)
 
 
@@ -103,5 +103,5 @@ def test_an_event_file_counts_the_steps_of_a_profile_within_an_hour(early_ns, mi
     first = profile(STEP)
     bounds = (JOB_START_NS, JOB_START_NS + 5 * SECOND)
     counted = CountedSteps(first, 10, bounds)
-    assert counted.of(profile(STEP, base_ns=bounds[0] - early_ns)) == mine
-    assert counted.of(profile(STEP, base_ns=bounds[1] + early_ns)) == mine
+    assert counted.is_of(profile(STEP, base_ns=bounds[0] - early_ns)) == mine
+    assert counted.is_of(profile(STEP, base_ns=bounds[1] + early_ns)) == mine

@@ -247,11 +247,11 @@ def test_only_files_of_one_size_and_beginning_are_read_whole(tmp_path, monkeypat
     for pid in range(40):
         name = f"u_python_id7-{pid}_11-14-80000-{pid}_1.darshan"
         (tmp_path / name).write_bytes(b"%04d of one size" % pid)
-    copies.distinct(discover.find(tmp_path))
+    copies.drop_copies(discover.find(tmp_path))
     assert not opened
     again = tmp_path / "u_python_id7-99_11-14-80000-99_1.darshan"
     again.write_bytes(b"0007 of one size")
-    copies.distinct(discover.find(tmp_path))
+    copies.drop_copies(discover.find(tmp_path))
     assert sorted(path.name[13:15] for path in opened) == ["7_", "99"]
 
 

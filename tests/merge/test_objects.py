@@ -8,8 +8,8 @@ from pathlib import Path
 from tests.makers.object_files import objects_of
 from tests.makers.records import JOB_START_NS, Io, Span, darshan_log, operation_table, profile
 from vanidl.analyses import analyse
-from vanidl.merge.assemble import assemble
-from vanidl.merge.jobs import Group, group
+from vanidl.merge.jobs import Group, group_runs
+from vanidl.merge.pipeline import assemble
 from vanidl.model.selection import Selection
 from vanidl.model.trace import OBJECT, POSIX, SpanKind, Trace
 from vanidl.readers.records import TracerLog
@@ -40,7 +40,7 @@ def objects_log(
 def trace_of(*logs: TracerLog) -> Trace:
     steps = [Span(SpanKind.STEP, k * 10_000_000, (k + 1) * 10_000_000, k) for k in range(3)]
     profiles = (profile(steps),)
-    (found,) = group(logs, profiles)
+    (found,) = group_runs(logs, profiles)
     return assemble(Group(found.logs, found.profiles), {})
 
 

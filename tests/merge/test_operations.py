@@ -10,11 +10,25 @@ import pytest
 from hypothesis import given
 
 from tests.makers.records import Io, darshan_log
-from vanidl.merge.files import file_codes, path_of
-from vanidl.merge.operations import parts
-from vanidl.merge.processes import identify
+from vanidl.merge.files import FileCodes, number_files, path_of
+from vanidl.merge.operations import merge_operations
+from vanidl.merge.processes import identify_processes
 from vanidl.model.trace import MPIIO
 from vanidl.readers.records import OperationTable, TracerLog
+
+# File codes: of logs that share their names, as of others, those of the paths one by one.
+
+
+def test_codes_of_ids_are_those_of_their_paths() -> None:
+    shared = {id_: f"/data/{id_ % 7}" for id_ in range(20)}
+    others = [{id_: f"/data/{(id_ + i) % 7}" for id_ in range(20)} for i in range(80)]
+    logs = [darshan_log([], names=names) for names in (shared, shared, *others)]
+    codes = FileCodes(sorted(set(shared.values())))
+    rng = np.random.default_rng(0)
+    for log in [*logs, *logs]:
+        ids = rng.integers(0, 20, 5).astype(np.uint64)
+        assert codes.of_ids(log, ids).tolist() == [codes[path_of(log, i)] for i in ids.tolist()]
+
 
 OPERATIONS = st.builds(
     Io,
@@ -65,10 +79,10 @@ def test_parts_hold_the_rows_of_each_process_and_layer_by_start(
 ) -> None:
     """However many logs are merged at once, and where parts are cut."""
     logs = logs_of(processes, threads=threads)
-    table, codes = identify(logs, []), file_codes(logs, {})
+    table, codes = identify_processes(logs, []), number_files(logs, {})
     paths = list(codes)
     found: dict[tuple[int, str], list[tuple[object, ...]]] = {}
-    for part in parts(logs, table, codes, max_rows, spilled=False):
+    for part in merge_operations(logs, table, codes, max_rows, spilled=False):
         assert 0 < len(part) <= max_rows
         assert not part.start.flags.writeable
         columns = (part.start, part.end, part.offset, part.nbytes, part.file, part.op)
@@ -100,8 +114,8 @@ def test_a_log_of_several_ranks_beside_small_ones_has_the_parts_of_each_rank(alo
         darshan_log(of_ranks, pid=None, nprocs=2, start_ns=1000, job_id="9"),
         darshan_log(alone, pid=102, start_ns=1000),
     ]
-    table, codes = identify(logs, []), file_codes(logs, {})
-    found = parts(logs, table, codes, 8_000_000, spilled=False)
+    table, codes = identify_processes(logs, []), number_files(logs, {})
+    found = merge_operations(logs, table, codes, 8_000_000, spilled=False)
     rows = {part.process: len(part) for part in found}
     wanted = {table.of_log[i, 0]: len(alone) for i in (0, 2)}
     for rank in (0, 1):

@@ -7,9 +7,9 @@ import pytest
 
 from tests.makers.records import JOB_START_NS, Io, Span, darshan_log, profile
 from vanidl.analyses import analyse
-from vanidl.merge.assemble import assemble
-from vanidl.merge.jobs import Group, choose, group
-from vanidl.merge.processes import identify
+from vanidl.merge.jobs import Group, choose_run, group_runs
+from vanidl.merge.pipeline import assemble
+from vanidl.merge.processes import identify_processes
 from vanidl.model.trace import SpanKind
 
 SECOND = 1_000_000_000
@@ -22,7 +22,7 @@ STEP = [Span(SpanKind.STEP, 0, SECOND, 1)]
 
 def roles(logs, profiles=()):
     """(role, pid of its trainer) of each process by pid."""
-    processes = identify(logs, profiles).rows
+    processes = identify_processes(logs, profiles).rows
     trainers = [None if p.trainer is None else processes[p.trainer].pid for p in processes]
     return {p.pid: (p.role, trainer) for p, trainer in zip(processes, trainers, strict=True)}
 
@@ -57,7 +57,7 @@ def test_spawned_children_belong_to_the_only_trainer_around_them():
         length_ns=SECOND,
     )
     assert roles([main, child])[7] == ("worker", 1)
-    assert len(group([main, child], [])) == 1
+    assert len(group_runs([main, child], [])) == 1
 
 
 def test_a_spawned_child_of_two_possible_trainers_is_unassigned_but_counted():
@@ -84,7 +84,7 @@ def test_families_of_unassigned_children_are_told_apart_by_their_pipe():
     ]  # fmt: skip
     tracker = darshan_log([Io(0, 1)], pid=9, job_id="1", command=TRACKER, length_ns=SECOND,
                           start_ns=JOB_START_NS + SECOND)  # fmt: skip
-    processes = identify([*mains, *children, tracker], [])
+    processes = identify_processes([*mains, *children, tracker], [])
     (notice,) = processes.notices
     assert "6 of 9 processes" in notice.message
     assert "2 families of 3" in notice.message
@@ -93,14 +93,14 @@ def test_families_of_unassigned_children_are_told_apart_by_their_pipe():
 
 def test_a_profile_that_no_rank_of_a_shared_log_claims_is_no_rank():
     log = darshan_log([Io(0, 10, rank=2)], nprocs=4, pid=None)
-    processes = identify([log], [profile(STEP, pid=7, host="node09")]).rows
+    processes = identify_processes([log], [profile(STEP, pid=7, host="node09")]).rows
     assert sorted(p.role for p in processes) == ["trainer"] * 4 + ["unassigned"]
 
 
 def test_a_profile_belongs_to_the_only_rank_of_its_host():
     log = darshan_log([Io(0, 10, rank=0)], nprocs=1, pid=None)
     others = [profile(STEP, pid=None, host="node01"), profile(STEP, pid=None, host="node02")]
-    assert len(identify([log], others).rows) == 2
+    assert len(identify_processes([log], others).rows) == 2
 
 
 def test_the_resource_tracker_is_auxiliary():
@@ -118,7 +118,7 @@ def test_the_worker_of_torch_compile_is_auxiliary_and_of_the_run():
         darshan_log([], pid=8, job_id="8", command=command, start_ns=JOB_START_NS + 5, length_ns=9),
     ]
     assert roles(logs)[8] == ("auxiliary", 1)
-    assert len(group(logs, [])) == 1
+    assert len(group_runs(logs, [])) == 1
 
 
 @pytest.mark.parametrize(
@@ -135,7 +135,7 @@ def test_a_launcher_is_known_by_the_end_of_its_command(launcher, launched):
     inner = darshan_log(
         [Io(0, 10)], pid=2, job_id="2", command=launched, start_ns=JOB_START_NS + 5, length_ns=99
     )
-    assert len(group([inner, outer], [])) == 1
+    assert len(group_runs([inner, outer], [])) == 1
     assert roles([inner, outer]) == {1: ("auxiliary", None), 2: ("trainer", 2)}
 
 
@@ -144,8 +144,8 @@ def test_other_scripts_and_programs_not_wholly_inside_stay_apart():
     start = {"start_ns": JOB_START_NS + 5}
     other = darshan_log([Io(0, 10)], pid=2, job_id="2", command="python a.py", length_ns=9, **start)
     outlives = darshan_log([Io(0, 10)], pid=3, job_id="3", command="./server", **start)
-    assert len(group([main, other], [])) == 2
-    assert len(group([main, outlives], [])) == 2
+    assert len(group_runs([main, other], [])) == 2
+    assert len(group_runs([main, outlives], [])) == 2
 
 
 def test_torchrun_is_no_rank():
@@ -157,14 +157,14 @@ def test_torchrun_is_no_rank():
 
 def test_ranks_of_a_shared_log():
     log = darshan_log([Io(0, 10, rank=2)], nprocs=4, pid=None)
-    processes = identify([log], []).rows
+    processes = identify_processes([log], []).rows
     assert [(p.rank, p.role) for p in processes] == [(r, "trainer") for r in range(4)]
 
 
 def test_a_profile_finds_its_process_by_pid_and_host_and_brings_the_rank():
     logs = [darshan_log([Io(0, 10)], pid=pid, job_id=str(pid)) for pid in (5, 6)]
     seen = [profile(STEP, pid=6, rank=0, world_size=2), profile(STEP, pid=5, rank=1, world_size=2)]
-    processes = identify(logs, seen)
+    processes = identify_processes(logs, seen)
     assert [(p.pid, p.rank) for p in processes.rows] == [(6, 0), (5, 1)]
     assert processes.of_profile == (0, 1)
 
@@ -182,28 +182,30 @@ def test_a_result_that_names_a_rank_finds_its_process_beside_what_that_ran(order
         logs += [replace(log, rank=rank) for log in (main, tool)]
         result = profile(STEP, pid=None, rank=rank, world_size=2)
         seen += [replace(result, recording="results"), profile(STEP, pid=pid, rank=rank)]
-    processes = identify(logs, [seen[k] for k in order]).rows
+    processes = identify_processes(logs, [seen[k] for k in order]).rows
     trainers = [(p.pid, p.rank) for p in processes if p.role == "trainer"]
     assert trainers == [(200, 0), (300, 1)]
 
 
 def test_a_profile_of_an_unknown_process_is_a_rank_without_io():
-    processes = identify([darshan_log([Io(0, 10)], pid=5)], [profile(STEP, pid=77, host="other")])
+    processes = identify_processes(
+        [darshan_log([Io(0, 10)], pid=5)], [profile(STEP, pid=77, host="other")]
+    )
     assert {p.pid for p in processes.rows} == {5, 77}
 
 
 def test_logs_of_one_command_at_one_time_are_one_run():
     logs = [darshan_log([Io(0, 10)], pid=pid, job_id=str(pid)) for pid in (1, 2, 3)]
-    assert len(group(logs, [])) == 1
+    assert len(group_runs(logs, [])) == 1
     later = darshan_log([Io(0, 10)], pid=9, job_id="9", start_ns=JOB_START_NS + 100 * SECOND)
-    assert len(group([*logs, later], [])) == 2
+    assert len(group_runs([*logs, later], [])) == 2
 
 
 def test_ranks_of_one_world_are_one_run():
     seen = [profile(STEP, pid=p, rank=p, world_size=2, host=f"h{p}") for p in (0, 1)]
-    assert len(group([], seen)) == 1
+    assert len(group_runs([], seen)) == 1
     alone = [profile(STEP, pid=p, host=f"h{p}") for p in (0, 1)]
-    assert len(group([], alone)) == 2
+    assert len(group_runs([], alone)) == 2
 
 
 @pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
@@ -213,6 +215,6 @@ def test_groups_do_not_depend_on_the_order_of_logs(order):
         darshan_log([Io(0, 10)], pid=2, parent=1, job_id="1", start_ns=JOB_START_NS + 1),
         darshan_log([Io(0, 10)], pid=3, job_id="3", command="other"),
     ]
-    groups = group([logs[i] for i in order], [])
+    groups = group_runs([logs[i] for i in order], [])
     assert sorted(g.job_ids for g in groups) == [("1",), ("3",)]
-    assert len(choose(groups, ["1"]).logs) == 2
+    assert len(choose_run(groups, ["1"]).logs) == 2

@@ -15,7 +15,7 @@ from tests import DATA
 from tests.makers import pytorch_traces
 from tests.makers.darshan_logs import Log, Record, log_bytes
 from vanidl import Run, open_run
-from vanidl.merge.jobs import group
+from vanidl.merge.jobs import group_runs
 from vanidl.readers import discover
 from vanidl.readers.darshan import log as darshan_log
 from vanidl.readers.pytorch import trace
@@ -184,7 +184,7 @@ def test_the_logs_are_one_run_in_any_order(case, reverse, tmp_path):
         map(darshan_log.read_log, found.files["darshan"]), key=lambda log: log.pid, reverse=reverse
     )
     profiles = [trace.read_trace(path) for path in found.files.get("profiler", ())]
-    assert len(group(logs, profiles)) == 1
+    assert len(group_runs(logs, profiles)) == 1
 
 
 def test_two_launches_of_different_scripts_stay_two_runs(tmp_path):
@@ -200,4 +200,4 @@ def test_two_launches_of_different_scripts_stay_two_runs(tmp_path):
         path = tmp_path / "other" / f"user_python_id{shifted['job']}-{shifted['pid']}_1.darshan"
         path.write_bytes(log_bytes(other))
         logs.append(darshan_log.read_log(path))
-    assert sorted(len(g.logs) for g in group(logs, [])) == [3, 3]
+    assert sorted(len(g.logs) for g in group_runs(logs, [])) == [3, 3]

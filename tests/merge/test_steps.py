@@ -12,8 +12,8 @@ import vanidl
 from tests import DATA
 from tests.makers.event_files import Event, event_file, step_table
 from vanidl.cli import main
-from vanidl.merge.load import Inputs
-from vanidl.merge.steps import split_tag
+from vanidl.merge.pipeline import Inputs
+from vanidl.merge.training_steps import split_tag
 
 RUN = DATA / "torch_pfs_workers0"
 LOG = next((RUN / "darshan").glob("*.darshan"))

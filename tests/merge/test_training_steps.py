@@ -13,9 +13,14 @@ from tests.makers.records import JOB_START_NS, Io, Span, darshan_log, profile
 from tests.makers.runs import analysed
 from tests.makers.training_loops import loop, marked
 from vanidl.breakdown.account import EPOCH_END, WAIT
-from vanidl.merge.assemble import assemble
 from vanidl.merge.jobs import Group
-from vanidl.merge.training_steps import from_waits, got_batch, without_stub, without_validation
+from vanidl.merge.pipeline import assemble
+from vanidl.merge.training_steps import (
+    derive_from_waits,
+    drop_stub,
+    got_batch,
+    set_validation_apart,
+)
 from vanidl.model.trace import SpanKind
 from vanidl.readers.records import ProfileTrace
 
@@ -31,14 +36,14 @@ def test_a_loop_has_as_many_steps_as_batches(epochs):
     """However many epochs: waits that end a loader are not for a batch."""
     seen = loop([["train"] * n for n in epochs])
     assert int((seen.kind == SpanKind.INPUT_WAIT).sum()) == sum(epochs) + len(epochs)
-    found = without_validation(without_stub(from_waits(seen)))
+    found = set_validation_apart(drop_stub(derive_from_waits(seen)))
     assert steps_of(found) == list(range(sum(epochs)))
 
 
 def test_steps_run_from_one_waits_end_to_the_next():
     seen = loop([["train"] * 3])
     waits = seen.end_ns[seen.kind == SpanKind.INPUT_WAIT].tolist()
-    found = from_waits(seen)
+    found = derive_from_waits(seen)
     mine = found.kind == SpanKind.STEP
     assert found.start_ns[mine].tolist() == waits[:-1]
     assert found.end_ns[mine].tolist() == waits[1:]
@@ -48,13 +53,13 @@ def test_steps_run_from_one_waits_end_to_the_next():
 
 def test_validation_between_epochs_is_not_counted():
     seen = loop([["train"] * 4, ["test"] * 2, ["train"] * 4, ["test"] * 2])
-    found = without_validation(from_waits(seen))
+    found = set_validation_apart(derive_from_waits(seen))
     assert steps_of(found) == list(range(8))
     assert int((found.kind == SpanKind.EVALUATION).sum()) == 4
 
 
 def test_a_run_that_only_infers_has_steps():
-    found = without_validation(from_waits(loop([["test"] * 5])))
+    found = set_validation_apart(derive_from_waits(loop([["test"] * 5])))
     assert steps_of(found) == list(range(5))
 
 
@@ -70,13 +75,13 @@ def test_a_run_that_only_infers_has_steps():
 )
 def test_a_last_mark_without_work_is_no_step(last, work, steps):
     seen = marked([*[100.0] * 5, last], [*[20.0] * 5, work])
-    assert len(steps_of(without_stub(seen))) == steps
+    assert len(steps_of(drop_stub(seen))) == steps
 
 
 @pytest.mark.parametrize(("steps", "left"), [(3, 3), (4, 3)])
 def test_of_three_steps_the_last_says_nothing(steps, left):
     seen = marked([*[100.0] * (steps - 1), 0.3], [*[20.0] * (steps - 1), 0])
-    assert len(steps_of(without_stub(seen))) == left
+    assert len(steps_of(drop_stub(seen))) == left
 
 
 @pytest.mark.parametrize(("operations", "is_batch"), [(0, False), (1, False), (2, True)])
@@ -97,7 +102,7 @@ def test_durations_alone_say_nothing_of_the_last_step():
     """An event file has nothing beside its steps."""
     spans = [Span(SpanKind.STEP, k * 100 * MS, (k + 1) * 100 * MS, k) for k in range(6)]
     spans.append(Span(SpanKind.STEP, 600 * MS, 601 * MS, 6))
-    assert len(steps_of(without_stub(profile(spans)))) == 7
+    assert len(steps_of(drop_stub(profile(spans)))) == 7
 
 
 def recorded(seen: ProfileTrace, *more: ProfileTrace):

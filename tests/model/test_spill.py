@@ -12,8 +12,8 @@ import pytest
 from tests.makers.large_logs import Workload, write_log
 from tests.makers.sameness import same
 from vanidl.analyses import analyse, reducing
-from vanidl.merge.assemble import Options, assemble
-from vanidl.merge.jobs import choose, group
+from vanidl.merge.jobs import choose_run, group_runs
+from vanidl.merge.pipeline import Options, assemble
 from vanidl.model import spill
 from vanidl.model.selection import Selection
 from vanidl.model.spill import Parts
@@ -36,7 +36,9 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def trace(path: Path, *, spilled: bool, rows: int) -> Trace:
     logs = [read_log(path)]
     options = Options(max_part_rows=rows, spilled=spilled)
-    return assemble(choose(group(logs, [])), {log.path: log.counters for log in logs}, (), options)
+    return assemble(
+        choose_run(group_runs(logs, [])), {log.path: log.counters for log in logs}, (), options
+    )
 
 
 @pytest.mark.parametrize("rows", [500, 8_000_000])

@@ -19,7 +19,7 @@ from tests.makers.sameness import same
 from tests.parallel.work import squares, within_limits
 from vanidl.analyses import analyse, reducing
 from vanidl.cli import main
-from vanidl.merge.load import Inputs, read_trace
+from vanidl.merge.pipeline import Inputs, read_trace
 from vanidl.parallel.executors import (
     ExecutorOptions,
     dask_executor,

@@ -18,7 +18,7 @@ import pytest
 from tests.makers.large_logs import Workload, write_logs
 from tests.makers.sameness import same
 from vanidl.errors import InputError
-from vanidl.merge.load import Inputs, read_trace
+from vanidl.merge.pipeline import Inputs, read_trace
 from vanidl.parallel import children
 from vanidl.parallel.workers import LocalWorkers, local_workers
 from vanidl.readers.darshan import run as darshan_run

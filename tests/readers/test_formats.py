@@ -12,7 +12,7 @@ import pytest
 from vanidl import readers
 from vanidl.cli import main
 from vanidl.errors import InputError
-from vanidl.merge.load import Inputs, read_trace
+from vanidl.merge.pipeline import Inputs, read_trace
 from vanidl.model.trace import READ
 from vanidl.readers.format import FileKind, Files, Format, Reading, Records, check_by_reading
 from vanidl.readers.records import OperationTable, TracerLog

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tests.makers.records import Io, darshan_log
 from vanidl.analyses import analyse
-from vanidl.merge.assemble import assemble
 from vanidl.merge.jobs import Group
+from vanidl.merge.pipeline import assemble
 from vanidl.model.trace import WRITE
 from vanidl.report.html import render_html
 from vanidl.run import Run

@@ -28,7 +28,7 @@ from vanidl.anonymize.pseudonyms import Pseudonyms
 from vanidl.cli import main
 from vanidl.commands import COMMANDS
 from vanidl.commands.schema import output_schema
-from vanidl.merge.jobs import group
+from vanidl.merge.jobs import group_runs
 from vanidl.parallel.executors import ExecutorOptions
 from vanidl.parallel.limits import Limits
 from vanidl.parallel.workers import LocalWorkers, local_workers
@@ -287,7 +287,7 @@ def test_jobs_of_logs_that_come_and_go_by_night_are_those_of_all_logs(
         kept = KnownLogs(tmp_path, "", listing, kept=True)
         found = kept.grouped(lambda some: [logs[path] for path in some])
         jobs = list(kept.jobs([*found.new, *found.settled]))
-        expected = group([logs[path] for path in sorted(there)], ()) if there else ()
+        expected = group_runs([logs[path] for path in sorted(there)], ()) if there else ()
         assert sorted(job.paths for job in jobs) == sorted(
             tuple(sorted(log.path for log in one.logs)) for one in expected
         )

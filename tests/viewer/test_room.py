@@ -9,8 +9,8 @@ import pytest
 
 from tests.makers.records import Io, darshan_log
 from vanidl.analyses import analyse
-from vanidl.merge.assemble import assemble
 from vanidl.merge.jobs import Group
+from vanidl.merge.pipeline import assemble
 from vanidl.model.trace import Files
 from vanidl.report import html
 from vanidl.run import Run

@@ -12,7 +12,7 @@ from os import PathLike
 from vanidl.commands import console
 from vanidl.dataset.locate import DataOptions
 from vanidl.formatting.names import printable
-from vanidl.merge.load import Inputs
+from vanidl.merge.pipeline import Inputs
 from vanidl.model.selection import Selection
 from vanidl.parallel.executors import ExecutorOptions, warning_about
 from vanidl.readers.format import Progress

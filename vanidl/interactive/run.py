@@ -17,7 +17,7 @@ from vanidl.formatting.units import plural
 from vanidl.interactive import plots
 from vanidl.interactive.card import card
 from vanidl.interactive.progress import bar_in_notebooks
-from vanidl.merge.load import Inputs, trace_of_logs
+from vanidl.merge.pipeline import Inputs, build_trace_of_logs
 from vanidl.model.selection import Selection
 from vanidl.parallel.executors import ExecutorOptions
 from vanidl.readers.darshan.report import log_of
@@ -143,7 +143,7 @@ def from_darshan(report: Any) -> Run:  # noqa: ANN401 - PyDarshan has no types
         InputError: it holds no log, or records in other forms than arrays.
     """
     log = log_of(report)
-    trace = trace_of_logs([log])
+    trace = build_trace_of_logs([log])
     return Run(trace, analyse(trace), Selection(), Path(log.path).name)
 
 

@@ -1,9 +1,14 @@
-"""What lies in a run twice counts once: copies of a file, and versions of one log or profile.
+"""What was recorded twice counts once: copies, versions of one log, processes of two tracers.
 
 A copy holds the same bytes. A version tells of the same process (or of all ranks of the same
 job) from the same moment on and holds other bytes: a log that was cut while it was copied, one
 that Darshan did not finish beside the finished one, a trace beside its own .gz. Of versions
 the most complete one is used.
+
+Which tracer counts is the same for all such processes of a run, as tracers differ in what they see:
+the first (in the order of the formats) that traced single operations of each and lost nothing; else
+the first that traced any. What only the other one recorded stays, and so do logs that tell of
+something else beside a tracer's.
 """
 
 from __future__ import annotations
@@ -16,30 +21,34 @@ from pathlib import Path
 from typing import TypeVar
 
 from vanidl import readers
+from vanidl.formatting.units import plural
 from vanidl.model.trace import SpanKind
 from vanidl.model.warnings import Notice
+from vanidl.readers.command_lines import arguments
 from vanidl.readers.discover import Found
 from vanidl.readers.file_names import writer_named
 from vanidl.readers.records import ProfileTrace, TracerLog, same_host
 from vanidl.readers.versions import left_out
 
+_MOST_NAMES = 3
+
+
 Item = TypeVar("Item")
 
 _SECOND_NS = 1_000_000_000
-_MOST_NAMES = 3
 _MANY = 512  # logs: on a parallel file system opening each of them once more takes longest
 _BLOCK = 1 << 20
 _START = 4096  # of a log: its header and job, with the time of its start
 _ENDS = (".darshan_partial", ".darshan")
 
 
-def many_logs(found: Found) -> frozenset[str]:
+def kinds_with_many_logs(found: Found) -> frozenset[str]:
     """Kinds of which there are so many logs that copies are looked for once they are read."""
     files = (pair for known in readers.FORMATS for pair in found.of(known).items())
     return frozenset(kind.name for kind, some in files if kind.is_log and len(some) >= _MANY)
 
 
-def distinct(
+def drop_copies(
     found: Found, before: Sequence[Path] = (), later: frozenset[str] = frozenset()
 ) -> tuple[Found, tuple[Notice, ...]]:
     """The files without copies of one another, and a warning that names these.
@@ -58,10 +67,10 @@ def distinct(
         for kind, some in found.files.items()
     }
     kept = {kind: some for kind, some in kept.items() if some}
-    return replace(found, files=kept), (_said(copies),)
+    return replace(found, files=kept), (_tell_copies(copies),)
 
 
-def distinct_logs(
+def drop_copied_logs(
     logs: Sequence[TracerLog], found: Found, kinds: frozenset[str]
 ) -> tuple[list[TracerLog], tuple[Notice, ...]]:
     """The logs without copies among those of some kinds of files, and a warning that names these.
@@ -76,19 +85,9 @@ def distinct_logs(
     alike = [list(map(Path, paths)) for paths in by_process.values() if len(paths) > 1]
     copies = {copy: of for some in alike for copy, of in _copies_among(some, found, ()).items()}
     left_out = set(map(str, copies))
-    return [log for log in logs if log.path not in left_out], (_said(copies),) if copies else ()
-
-
-def most_complete_logs(logs: Sequence[TracerLog]) -> tuple[list[TracerLog], list[Notice]]:
-    """One log of each process or job, and a warning that names the others."""
-    return _most_complete(logs, _log_key, _is_version, _log_completeness)
-
-
-def most_complete_profiles(
-    profiles: Sequence[ProfileTrace],
-) -> tuple[list[ProfileTrace], list[Notice]]:
-    """One profile of each process and time, and a warning that names the others."""
-    return _most_complete(profiles, _profile_key, _is_same_window, _profile_completeness)
+    return [log for log in logs if log.path not in left_out], (
+        _tell_copies(copies),
+    ) if copies else ()
 
 
 def _copies_among(files: Sequence[Path], found: Found, before: Sequence[Path]) -> dict[Path, Path]:
@@ -170,7 +169,7 @@ def _digest(path: Path) -> bytes | None:
     return digest.digest()
 
 
-def _said(copies: dict[Path, Path]) -> Notice:
+def _tell_copies(copies: dict[Path, Path]) -> Notice:
     pairs = [f"{copy} of {kept}" for copy, kept in list(copies.items())[:_MOST_NAMES]]
     more = "; ..." if len(copies) > _MOST_NAMES else ""
     many = "1 file is a copy" if len(copies) == 1 else f"{len(copies):,} files are copies"
@@ -179,6 +178,21 @@ def _said(copies: dict[Path, Path]) -> Notice:
         f"{many} of others, byte for byte, and counted once ({'; '.join(pairs)}{more}). Remove "
         "them, or give a narrower path.",
     )
+
+
+# Versions of one log or profile.
+
+
+def most_complete_logs(logs: Sequence[TracerLog]) -> tuple[list[TracerLog], list[Notice]]:
+    """One log of each process or job, and a warning that names the others."""
+    return _most_complete(logs, _log_key, _is_version, _log_completeness)
+
+
+def most_complete_profiles(
+    profiles: Sequence[ProfileTrace],
+) -> tuple[list[ProfileTrace], list[Notice]]:
+    """One profile of each process and time, and a warning that names the others."""
+    return _most_complete(profiles, _profile_key, _is_same_window, _profile_completeness)
 
 
 def _most_complete(
@@ -254,3 +268,89 @@ def _is_same_window(a: ProfileTrace, b: ProfileTrace) -> bool:
 def _profile_completeness(profile: ProfileTrace) -> tuple[object, ...]:
     steps = int((profile.kind == SpanKind.STEP).sum())
     return bool(profile.losses), -steps, -len(profile.kind), profile.path
+
+
+# Processes that two tracers recorded.
+
+
+def count_processes_once(logs: Sequence[TracerLog]) -> tuple[tuple[TracerLog, ...], list[Notice]]:
+    """The logs without those of processes that the tracer in use recorded, and a remark."""
+    pairs = [*pair_tracers(logs), *_pair_ranks(logs)]
+    if not pairs:
+        return tuple(logs), []
+    used = _choose_tracer([logs[i] for pair in pairs for i in pair])
+    left_out = {i for pair in pairs for i in pair if logs[i].tracer != used}
+    kept = tuple(log for i, log in enumerate(logs) if i not in left_out)
+    return kept, [_tell_left_out([logs[i] for i in sorted(left_out)], used)]
+
+
+def pair_tracers(logs: Sequence[TracerLog]) -> Iterator[tuple[int, int]]:
+    """Pairs of logs by two tracers about one process: its number, on one host at one time."""
+    if len({log.tracer for log in logs if not log.beside}) < 2:
+        return
+    by_pid: dict[int, dict[str, list[int]]] = {}
+    for i, log in enumerate(logs):
+        if log.pid is None or log.beside:
+            continue
+        known = by_pid.setdefault(log.pid, {})
+        others = (j for name, some in known.items() if name != log.tracer for j in some)
+        yield from ((j, i) for j in others if _is_same(logs[j], log))
+        known.setdefault(log.tracer, []).append(i)
+
+
+def _is_same(a: TracerLog, b: TracerLog) -> bool:
+    return same_host(a.host, b.host) and _at_one_time(a, b)
+
+
+def _pair_ranks(logs: Sequence[TracerLog]) -> Iterator[tuple[int, int]]:
+    """A log of all ranks of an MPI job, and one of a process that is one of them."""
+    shared = [i for i, log in enumerate(logs) if log.nprocs > 1]
+    forking = {(log.tracer, log.pid, log.command) for log in logs}
+    for i, log in enumerate(logs):
+        if log.beside or log.pid is None:
+            continue
+        if (log.tracer, log.parent_pid, log.command) not in forking:
+            yield from ((j, i) for j in shared if _is_rank_of(log, logs[j]))
+
+
+def _is_rank_of(log: TracerLog, shared: TracerLog) -> bool:
+    """Whether a process is one of those that a log of all ranks tells of."""
+    words = arguments(log.command)
+    same_program = bool(words) and words == arguments(shared.command)
+    return log.tracer != shared.tracer and same_program and _at_one_time(log, shared)
+
+
+def _at_one_time(a: TracerLog, b: TracerLog) -> bool:
+    return a.start_ns < b.end_ns and b.start_ns < a.end_ns
+
+
+def _choose_tracer(logs: Sequence[TracerLog]) -> str:
+    """The tracer that counts, of logs of processes that several recorded."""
+    names = [known.name for known in readers.FORMATS if known.traces_io]
+    names = [name for name in names if any(log.tracer == name for log in logs)]
+    by_name = {name: [log for log in logs if log.tracer == name] for name in names}
+    whole = (name for name in names if all(map(_is_whole, by_name[name])))
+    traced = (name for name in names if any(map(_has_operations, by_name[name])))
+    return next(whole, next(traced, names[0]))
+
+
+def _is_whole(log: TracerLog) -> bool:
+    return _has_operations(log) and log.whole and not log.partial_layers
+
+
+def _has_operations(log: TracerLog) -> bool:
+    return any(len(table.op) for table in log.operations)
+
+
+def _tell_left_out(left_out: Sequence[TracerLog], used: str) -> Notice:
+    titles = {known.name: known.title for known in readers.FORMATS}
+    others = " and ".join(sorted({titles[log.tracer] for log in left_out}))
+    paths = ", ".join(log.path for log in left_out[:_MOST_NAMES])
+    more = ", ..." if len(left_out) > _MOST_NAMES else ""
+    return Notice(
+        "two_tracers",
+        f"{plural(len({log.path for log in left_out}), 'process log')} of {others} tell of "
+        f"processes that {titles[used]} tell of, too, and are left out: each process counts once "
+        f"({paths}{more}). Give their folder alone to see what they say.",
+        "info",
+    )

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vanidl.merge.files import FileCodes, path_of
-from vanidl.merge.process_table import ProcessTable
+from vanidl.merge.processes import ProcessTable
 from vanidl.model.counter_tables import CounterTable, Heatmap, MpiTime, Stripes
 from vanidl.readers.records import Columns, CounterFile, CounterRecords, TracerLog
 
@@ -21,19 +21,19 @@ Counters = Mapping[str, CounterFile]
 NO_COUNTERS = CounterFile(())
 
 
-def tables(
+def stack_counters(
     logs: Sequence[TracerLog], counters: Counters, processes: ProcessTable, code: FileCodes
 ) -> dict[str, CounterTable]:
     """Layer -> one table over all logs; `code` gives each path its file code."""
     by_layer: dict[str, list[CounterTable]] = {}
     for i, log in enumerate(logs):
         for records in counters.get(log.path, NO_COUNTERS).layers:
-            table = _table(i, log, records, processes, code)
+            table = _map_table(i, log, records, processes, code)
             by_layer.setdefault(table.layer, []).append(table)
-    return {layer: _stack(layer, by_layer[layer]) for layer in sorted(by_layer)}
+    return {layer: _stack_layer(layer, by_layer[layer]) for layer in sorted(by_layer)}
 
 
-def _table(
+def _map_table(
     i: int,
     log: TracerLog,
     records: CounterRecords,
@@ -42,14 +42,14 @@ def _table(
 ) -> CounterTable:
     return CounterTable(
         records.layer,
-        _processes(i, log, records.rank, processes),
+        _map_processes(i, log, records.rank, processes),
         code.of_ids(log, records.file),
         records.counters,
         records.seconds,
     )
 
 
-def _processes(
+def _map_processes(
     i: int, log: TracerLog, ranks: NDArray[np.int64], processes: ProcessTable
 ) -> NDArray[np.int32]:
     """The process of each record of a log."""
@@ -60,15 +60,15 @@ def _processes(
     return np.array([of_rank[rank] for rank in each], np.int32)
 
 
-def _stack(layer: str, tables: Sequence[CounterTable]) -> CounterTable:
+def _stack_layer(layer: str, stack_counters: Sequence[CounterTable]) -> CounterTable:
     """One table; a counter that some logs lack is -1 there, as Darshan writes "not monitored"."""
-    lengths = [len(t.file) for t in tables]
+    lengths = [len(t.file) for t in stack_counters]
     return CounterTable(
         layer,
-        np.concatenate([t.process for t in tables]),
-        np.concatenate([t.file for t in tables]),
-        _Stacked(_joined([t.counters for t in tables], lengths), np.dtype(np.int64)),
-        _Stacked(_joined([t.seconds for t in tables], lengths), np.dtype(np.float64)),
+        np.concatenate([t.process for t in stack_counters]),
+        np.concatenate([t.file for t in stack_counters]),
+        _Stacked(_join_slices([t.counters for t in stack_counters], lengths), np.dtype(np.int64)),
+        _Stacked(_join_slices([t.seconds for t in stack_counters], lengths), np.dtype(np.float64)),
     )
 
 
@@ -106,23 +106,27 @@ class _Stacked(_Table):
         return len(self._names)
 
 
-def _joined(tables: Sequence[_Table], lengths: Sequence[int]) -> Iterator[_Piece]:
+def _join_slices(stack_counters: Sequence[_Table], lengths: Sequence[int]) -> Iterator[_Piece]:
     """The tables, of those that follow each other in the same rows one of all."""
-    edges = [i for i in range(1, len(tables)) if not _continues(*tables[i - 1 : i + 1])]
-    for low, high in pairwise([0, *edges, len(tables)]):
-        first, last = tables[low], tables[high - 1]
+    edges = [
+        i
+        for i in range(1, len(stack_counters))
+        if not _is_continued(*stack_counters[i - 1 : i + 1])
+    ]
+    for low, high in pairwise([0, *edges, len(stack_counters)]):
+        first, last = stack_counters[low], stack_counters[high - 1]
         if isinstance(first, Columns) and isinstance(last, Columns):
             first = replace(first, behind=last.behind)
         yield first, sum(lengths[low:high])
 
 
-def _continues(before: _Table, table: _Table) -> bool:
+def _is_continued(before: _Table, table: _Table) -> bool:
     if not (isinstance(before, Columns) and isinstance(table, Columns)):
         return False
     return before.rows is table.rows and before.behind == table.first
 
 
-def stripes(
+def collect_stripes(
     logs: Sequence[TracerLog], counters: Counters, code: Mapping[str, int]
 ) -> tuple[Stripes, ...]:
     """The layout of every file on Lustre that a layer recorded, each once, sorted by file."""
@@ -138,7 +142,7 @@ def stripes(
     return tuple(part for file in sorted(found) for part in found[file])
 
 
-def heatmaps(
+def collect_heatmaps(
     logs: Sequence[TracerLog], counters: Counters, processes: ProcessTable
 ) -> tuple[Heatmap, ...]:
     """Every heat map, in the order of layer and process."""
@@ -157,7 +161,7 @@ def heatmaps(
     return tuple(sorted(found, key=lambda h: (h.layer, h.process, h.start_ns)))
 
 
-def mpi_times(logs: Sequence[TracerLog], processes: ProcessTable) -> tuple[MpiTime, ...]:
+def collect_mpi_times(logs: Sequence[TracerLog], processes: ProcessTable) -> tuple[MpiTime, ...]:
     """MPI time of every process that recorded it, in the order of processes."""
     found = [
         MpiTime(processes.of_record(i, log, record.rank), record.total_s, record.sync_s)

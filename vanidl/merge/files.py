@@ -57,7 +57,7 @@ class FileCodes(dict[str, int]):
         return self._latest[key][1]
 
 
-def file_codes(logs: Sequence[TracerLog], counters: Mapping[str, CounterFile]) -> FileCodes:
+def number_files(logs: Sequence[TracerLog], counters: Mapping[str, CounterFile]) -> FileCodes:
     """The codes of every file with operations or counters; paths in order.
 
     Args:
@@ -76,7 +76,7 @@ def file_codes(logs: Sequence[TracerLog], counters: Mapping[str, CounterFile]) -
     return FileCodes(sorted(found))
 
 
-def describe(
+def describe_files(
     paths: Sequence[str],
     logs: Sequence[TracerLog],
     tables: Mapping[str, CounterTable],
@@ -85,26 +85,26 @@ def describe(
     profiles: Sequence[ProfileTrace] = (),
 ) -> Files:
     """Kind and mount point of each file, by its name and by what was read, written and saved."""
-    read, written = _traffic(len(paths), tables, io)
+    read, written = _sum_traffic(len(paths), tables, io)
     outputs = log_paths(known.outputs for known in readers.FORMATS)
-    saved = _saved(paths, profiles)
+    saved = _find_saved(paths, profiles)
     kinds = [
         kind_of(path, r, w, rules, outputs, s)
         for path, r, w, s in zip(paths, read.tolist(), written.tolist(), saved, strict=True)
     ]
     mounts = sorted({m for log in logs for m in log.mounts}, key=lambda m: (-len(m[0]), m))
-    found = [_mount_of(path, mounts) for path in paths]
+    found = [_find_mount(path, mounts) for path in paths]
     return Files(
         path=clean_paths(paths),
         kind=tuple(kinds),
         mount=tuple(clean_path(point) for point, _ in found),
         file_system=tuple(clean_text(kind) for _, kind in found),
-        data_kind=data_kind(_by_kind(kinds, read)),
+        data_kind=data_kind(_sum_by_kind(kinds, read)),
         true_path=tuple(paths),
     )
 
 
-def _saved(
+def _find_saved(
     paths: Sequence[str], profiles: Sequence[ProfileTrace]
 ) -> Sequence[bool] | Sequence[None]:
     """Which files are checkpoints that a library saved, or lie in a folder that is one."""
@@ -123,14 +123,14 @@ def _saved(
     return [is_saved(path) for path in clean_paths(paths)]
 
 
-def _by_kind(kinds: Sequence[str], nbytes: Int64Array) -> dict[str, int]:
+def _sum_by_kind(kinds: Sequence[str], nbytes: Int64Array) -> dict[str, int]:
     found: dict[str, int] = {}
     for kind, n in zip(kinds, nbytes.tolist(), strict=True):
         found[kind] = found.get(kind, 0) + n
     return found
 
 
-def _traffic(
+def _sum_traffic(
     files: int, tables: Mapping[str, CounterTable], io: Sequence[Part]
 ) -> tuple[Int64Array, Int64Array]:
     """Bytes read and written of each file over the storage layers, from counters and trace."""
@@ -143,13 +143,13 @@ def _traffic(
     traced = np.zeros_like(sums)
     for some in batches(io, len, _TOGETHER_ROWS):
         columns = (np.concatenate([getattr(p, n) for p in some]) for n in ("op", "file", "nbytes"))
-        ops, codes, nbytes = _by_runs(*columns)
+        ops, codes, nbytes = _add_runs(*columns)
         np.add.at(traced, (ops, codes), nbytes)
     sums = np.maximum(sums, traced)
     return sums[0], sums[1]
 
 
-def _by_runs(
+def _add_runs(
     op: NDArray[np.uint8], file: NDArray[np.int32], nbytes: Int64Array
 ) -> tuple[NDArray[np.uint8], NDArray[np.int32], Int64Array]:
     """Op, file and bytes of neighbours that have both in common: mostly there are many."""
@@ -160,7 +160,7 @@ def _by_runs(
     return op[first], file[first], np.add.reduceat(nbytes, first)
 
 
-def _mount_of(path: str, mounts: Sequence[tuple[str, str]]) -> tuple[str, str]:
+def _find_mount(path: str, mounts: Sequence[tuple[str, str]]) -> tuple[str, str]:
     if "://" in path:
         scheme, _, rest = path.partition("://")
         return f"{scheme}://{rest.partition('/')[0]}", "object storage"

@@ -20,7 +20,7 @@ from pathlib import Path
 from vanidl.errors import InputError, SeveralJobsError
 from vanidl.formatting.names import elided
 from vanidl.formatting.units import seconds
-from vanidl.merge.tracers import of_one_process
+from vanidl.merge.copies import pair_tracers
 from vanidl.readers.command_lines import HELPER, arguments, runs_another
 from vanidl.readers.file_names import log_folder
 from vanidl.readers.records import ProfileTrace, TracerLog, same_host
@@ -41,25 +41,25 @@ class Group:
         return tuple(sorted({log.job_id for log in self.logs}))
 
 
-def group(logs: Sequence[TracerLog], profiles: Sequence[ProfileTrace]) -> tuple[Group, ...]:
+def group_runs(logs: Sequence[TracerLog], profiles: Sequence[ProfileTrace]) -> tuple[Group, ...]:
     """The runs among the logs and profiles, earliest first.
 
     A profile that fits no log joins the run where there is only one.
     """
     links = Links(len(logs) + len(profiles))
-    for i, j in (*_log_links(logs), *launches(logs), *_profile_links(logs, profiles)):
+    for i, j in (*_link_logs(logs), *find_launches(logs), *_link_profiles(logs, profiles)):
         links.join(i, j)
     _adopt_started(logs, links)
     with_logs = {links.root(i) for i in range(len(logs))}
     if len(with_logs) == 1:
         for i in range(len(profiles)):
             links.join(0, len(logs) + i)
-    sets = [part for members in links.sets() for part in _apart(members, logs, profiles)]
-    groups = [_group(members, logs, profiles) for members in sets]
+    sets = [part for members in links.sets() for part in _split_executions(members, logs, profiles)]
+    groups = [_pick_group(members, logs, profiles) for members in sets]
     return tuple(sorted(groups, key=_start_ns))
 
 
-def choose(groups: Sequence[Group], job_ids: Sequence[str] = ()) -> Group:
+def choose_run(groups: Sequence[Group], job_ids: Sequence[str] = ()) -> Group:
     """The only group, or the ones that hold the wanted job ids, as one.
 
     Raises:
@@ -71,15 +71,15 @@ def choose(groups: Sequence[Group], job_ids: Sequence[str] = ()) -> Group:
         groups = [g for i, g in enumerate(groups, 1) if {*g.job_ids, f"{PLACE}{i}"} & set(job_ids)]
         if not groups:
             raise InputError(f"--job {', '.join(job_ids)}: no log of that job here.")
-    _refuse_executions_of_one_job(groups)
+    _refuse_several_executions(groups)
     if len(groups) > 1 and not job_ids:
-        apart = hosts_apart([log for g in groups for log in g.logs])
+        apart = find_hosts_apart([log for g in groups for log in g.logs])
         hint = f" {apart}: if they are one run, take them all." if apart else ""
         raise SeveralJobsError(
             f"expected the logs of one run, found {len(groups)} unrelated groups: choose with "
             f"--job ID or --job {PLACE}NUMBER (repeatable to take several as one run), or give a "
             f"narrower path.{hint}",
-            _table(every),
+            _make_table(every),
         )
     return Group(
         tuple(log for g in groups for log in g.logs),
@@ -87,7 +87,7 @@ def choose(groups: Sequence[Group], job_ids: Sequence[str] = ()) -> Group:
     )
 
 
-def hosts_apart(logs: Sequence[TracerLog]) -> str:
+def find_hosts_apart(logs: Sequence[TracerLog]) -> str:
     """Which hosts have no moment in common, as of nodes whose clocks differ; "" for none."""
     spans: dict[str, tuple[int, int]] = {}
     for log in logs:
@@ -114,7 +114,7 @@ def _holds_all_ranks(log: TracerLog) -> bool:
     return log.nprocs > 1
 
 
-def _refuse_executions_of_one_job(groups: Sequence[Group]) -> None:
+def _refuse_several_executions(groups: Sequence[Group]) -> None:
     executions = [g for g in groups if any(map(_holds_all_ranks, g.logs))]
     ids = [job_id for g in executions for job_id in g.job_ids]
     if len(set(ids)) == len(ids):
@@ -124,11 +124,11 @@ def _refuse_executions_of_one_job(groups: Sequence[Group]) -> None:
         f"expected the logs of one run, found {len(executions)} executions of MPI programs in one "
         f"job, each with all its ranks: they are not added up. Name one of their logs ("
         f"{', '.join(logs[:3])}{', ...' if len(logs) > 3 else ''}).",
-        _table(groups),
+        _make_table(groups),
     )
 
 
-def _apart(
+def _split_executions(
     members: list[int], logs: Sequence[TracerLog], profiles: Sequence[ProfileTrace]
 ) -> list[list[int]]:
     """The members as one run, or one for each execution of an MPI program among them.
@@ -145,7 +145,7 @@ def _apart(
     if len(parts) < 2:
         return [members]
     for i in sorted({*members} - {*whole}):
-        began_ns = _start_ns(_group([i], logs, profiles))[0]
+        began_ns = _start_ns(_pick_group([i], logs, profiles))[0]
         around = (p for p in parts if logs[p[0]].start_ns <= began_ns < logs[p[0]].end_ns)
         next(around, parts[0]).append(i)
     return parts
@@ -180,7 +180,7 @@ class Links:
         return list(found.values())
 
 
-def _log_links(logs: Sequence[TracerLog]) -> Iterable[tuple[int, int]]:
+def _link_logs(logs: Sequence[TracerLog]) -> Iterable[tuple[int, int]]:
     by_job: dict[tuple[int, str], int] = {}
     by_pid: dict[tuple[int, str], list[int]] = {}
     by_command: dict[tuple[int, str], list[int]] = {}
@@ -195,10 +195,10 @@ def _log_links(logs: Sequence[TracerLog]) -> Iterable[tuple[int, int]]:
         if log.beside:
             same = by_pid.get((log.user_id, str(log.pid)), ())
             yield from ((i, j) for j in same if contains(logs[j], log) or contains(log, logs[j]))
-    yield from of_one_process(logs)
+    yield from pair_tracers(logs)
     for (_, command), members in by_command.items():
         if command and not HELPER.search(command):
-            yield from _overlapping(members, logs)
+            yield from _link_overlapping(members, logs)
 
 
 def run_of(log: TracerLog) -> str:
@@ -206,7 +206,7 @@ def run_of(log: TracerLog) -> str:
     return log.job_id or str(Path(log.path).parent)
 
 
-def _overlapping(members: list[int], logs: Sequence[TracerLog]) -> Iterable[tuple[int, int]]:
+def _link_overlapping(members: list[int], logs: Sequence[TracerLog]) -> Iterable[tuple[int, int]]:
     """Neighbours in time whose lifetimes overlap what came before."""
     members = sorted(members, key=lambda i: logs[i].start_ns)
     reach, owner = logs[members[0]].end_ns, members[0]
@@ -217,7 +217,7 @@ def _overlapping(members: list[int], logs: Sequence[TracerLog]) -> Iterable[tupl
             reach, owner = logs[i].end_ns, i
 
 
-def _profile_links(
+def _link_profiles(
     logs: Sequence[TracerLog], profiles: Sequence[ProfileTrace]
 ) -> Iterable[tuple[int, int]]:
     by_pid: dict[int | None, list[int]] = {}
@@ -267,7 +267,7 @@ def _same_session(a: ProfileTrace, b: ProfileTrace) -> bool:
     return abs(int(a.end_ns.max()) - int(b.end_ns.max())) <= _SESSION_NS
 
 
-def launches(logs: Sequence[TracerLog]) -> Iterator[tuple[int, int]]:
+def find_launches(logs: Sequence[TracerLog]) -> Iterator[tuple[int, int]]:
     """(launcher, launched): logs where the first's command ends with the second's.
 
     So does that of `torchrun --nproc-per-node 2 train.py` with that of `python -u train.py`.
@@ -318,7 +318,7 @@ def contains(outer: TracerLog, inner: TracerLog) -> bool:
     return began and same_host(outer.host, inner.host)
 
 
-def _group(
+def _pick_group(
     members: list[int], logs: Sequence[TracerLog], profiles: Sequence[ProfileTrace]
 ) -> Group:
     return Group(
@@ -327,17 +327,17 @@ def _group(
     )
 
 
-def _start_ns(group: Group) -> tuple[int, str]:
-    starts = [log.start_ns for log in group.logs]
-    starts += [int(p.start_ns.min()) for p in group.profiles if len(p.start_ns)]
-    paths = [log.path for log in group.logs] + [p.path for p in group.profiles]
+def _start_ns(group_runs: Group) -> tuple[int, str]:
+    starts = [log.start_ns for log in group_runs.logs]
+    starts += [int(p.start_ns.min()) for p in group_runs.profiles if len(p.start_ns)]
+    paths = [log.path for log in group_runs.logs] + [p.path for p in group_runs.profiles]
     return min(starts, default=0), min(paths)
 
 
-def _table(groups: Sequence[Group]) -> str:
+def _make_table(groups: Sequence[Group]) -> str:
     head = ("choose", "job", "start (UTC)", "logs", "profiles", "where", "command")
     common = _common_folder([path for g in groups for path in _paths(g)])
-    rows = [head, *(_row(f"{PLACE}{i}", g, common) for i, g in enumerate(groups, 1))]
+    rows = [head, *(_make_row(f"{PLACE}{i}", g, common) for i, g in enumerate(groups, 1))]
     widths = [max(len(r[i]) for r in rows) for i in range(6)]
     return "\n".join(
         "  ".join([*(cell.ljust(w) for cell, w in zip(r, widths, strict=False)), r[6]]).rstrip()
@@ -345,8 +345,8 @@ def _table(groups: Sequence[Group]) -> str:
     )
 
 
-def _paths(group: Group) -> list[str]:
-    return [log.path for log in group.logs] + [p.path for p in group.profiles]
+def _paths(group_runs: Group) -> list[str]:
+    return [log.path for log in group_runs.logs] + [p.path for p in group_runs.profiles]
 
 
 def _common_folder(paths: Sequence[str]) -> str:
@@ -357,16 +357,16 @@ def _common_folder(paths: Sequence[str]) -> str:
         return ""
 
 
-def _row(place: str, group: Group, common: str) -> tuple[str, ...]:
-    start = datetime.fromtimestamp(_start_ns(group)[0] / 1e9, tz=timezone.utc)
-    first = min(_paths(group))
+def _make_row(place: str, group_runs: Group, common: str) -> tuple[str, ...]:
+    start = datetime.fromtimestamp(_start_ns(group_runs)[0] / 1e9, tz=timezone.utc)
+    first = min(_paths(group_runs))
     where = os.path.relpath(first, common) if common else first
     return (
         place,
-        elided(", ".join(group.job_ids), limit=24) or "-",
+        elided(", ".join(group_runs.job_ids), limit=24) or "-",
         start.strftime("%Y-%m-%d %H:%M:%S"),
-        str(len(group.logs)),
-        str(len(group.profiles)),
+        str(len(group_runs.logs)),
+        str(len(group_runs.profiles)),
         elided(where, limit=40),
-        elided(group.logs[0].command, limit=60) if group.logs else "",
+        elided(group_runs.logs[0].command, limit=60) if group_runs.logs else "",
     )

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vanidl.merge.files import FileCodes
-from vanidl.merge.process_table import ProcessTable
+from vanidl.merge.processes import ProcessTable
 from vanidl.model import intervals
 from vanidl.model.intervals import Intervals
 from vanidl.model.ordering import stable_order
@@ -29,7 +29,7 @@ Rows = Int64Array | slice
 Columns = dict[str, NDArray[Any]]
 
 
-def parts(
+def merge_operations(
     logs: Sequence[TracerLog],
     processes: ProcessTable,
     code: FileCodes,
@@ -51,19 +51,19 @@ def parts(
     store = Store.for_rows(rows, spilled=spilled)
     most = min(_SMALL_ROWS, max_rows)
     tables = ((i, log, table) for i, log in enumerate(logs) for table in log.operations)
-    for some in batches(tables, lambda one: _weight(*one[1:], most), _TOGETHER_ROWS):
+    for some in batches(tables, lambda one: _weigh_table(*one[1:], most), _TOGETHER_ROWS):
         if len(some) > 1:
-            for part in _small_parts(some, processes, code):
+            for part in _merge_small_parts(some, processes, code):
                 store.add(part)
             continue
         ((i, log, table),) = some
-        for process, columns in _of_table(i, log, table, processes, code):
-            for piece in _sliced(columns, max_rows):
+        for process, columns in _split_by_process(i, log, table, processes, code):
+            for piece in _slice_columns(columns, max_rows):
                 store.add(packed(process, table.layer, piece))
     return store.finished()
 
 
-def _weight(log: TracerLog, table: OperationTable, most: int) -> int:
+def _weigh_table(log: TracerLog, table: OperationTable, most: int) -> int:
     """The operations of a small log of one process; what is to be taken alone weighs too much."""
     return len(table.op) if log.nprocs <= 1 and len(table.op) <= most else _TOGETHER_ROWS + 1
 
@@ -71,7 +71,7 @@ def _weight(log: TracerLog, table: OperationTable, most: int) -> int:
 _Table = tuple[int, TracerLog, OperationTable]  # of a log and its number
 
 
-def _small_parts(
+def _merge_small_parts(
     some: Sequence[_Table], processes: ProcessTable, code: FileCodes
 ) -> Iterator[Part]:
     """The parts of small logs of one process each: a few calls of numpy for thousands of them."""
@@ -80,7 +80,7 @@ def _small_parts(
         if len(table.op) and (i, 0) in processes.of_log:
             by_layer.setdefault(table.layer, []).append((i, log, table))
     for layer, tables in by_layer.items():
-        columns = _columns_together(tables, processes, code)
+        columns = _join_columns(tables, processes, code)
         for column in columns:
             column.flags.writeable = False
         pairs = pairwise(accumulate((len(table.op) for _, _, table in tables), initial=0))
@@ -88,7 +88,7 @@ def _small_parts(
             yield Part(processes.of_log[i, 0], layer, *[column[rows] for column in columns])
 
 
-def _columns_together(
+def _join_columns(
     tables: Sequence[_Table], processes: ProcessTable, code: FileCodes
 ) -> list[NDArray[Any]]:
     """Columns as in `Part` of tables behind one another, each by start."""
@@ -105,12 +105,12 @@ def _columns_together(
     record += np.repeat([0, *accumulate(map(len, codes))][:-1], lengths)
     thread = np.concatenate(
         [
-            _threads(table, slice(None), processes.threads.get(processes.of_log[i, 0], ()))
+            _code_threads(table, slice(None), processes.threads.get(processes.of_log[i, 0], ()))
             for i, _, table in tables
         ]
     )
     columns = [start, end, offset, nbytes, thread, np.concatenate(codes)[record], op]
-    _put_in_time(columns, lengths)
+    _sort_each(columns, lengths)
     return columns
 
 
@@ -123,7 +123,7 @@ _READ_AS: dict[str, type[np.integer]] = {
 }
 
 
-def _put_in_time(columns: Sequence[NDArray[Any]], lengths: Sequence[int]) -> None:
+def _sort_each(columns: Sequence[NDArray[Any]], lengths: Sequence[int]) -> None:
     """Puts the rows of each table by start where they are not."""
     start, _, offset, nbytes, _, file, _ = columns
     first = np.array([0, *accumulate(lengths)])
@@ -131,12 +131,12 @@ def _put_in_time(columns: Sequence[NDArray[Any]], lengths: Sequence[int]) -> Non
     late[first[:-1]] = False
     for i in np.unique(np.searchsorted(first, np.flatnonzero(late), "right") - 1).tolist():
         rows = slice(first[i], first[i + 1])
-        order = _in_time(start[rows], (file[rows], offset[rows], nbytes[rows]))
+        order = _order_by_start(start[rows], (file[rows], offset[rows], nbytes[rows]))
         for column in columns:
             column[rows] = column[rows][order]
 
 
-def metadata_calls(
+def collect_metadata_calls(
     logs: Sequence[TracerLog], processes: ProcessTable, *, beside: bool
 ) -> dict[int, Intervals]:
     """Process -> when it was in metadata calls, for logs of one process that time each of them.
@@ -156,7 +156,7 @@ def metadata_calls(
     return found
 
 
-def calls_by_kind(
+def collect_calls_by_kind(
     logs: Sequence[TracerLog], processes: ProcessTable
 ) -> dict[int, dict[str, Intervals]]:
     """Process -> kind -> when it was in calls that move no data, for logs that tell kinds apart."""
@@ -170,7 +170,7 @@ def calls_by_kind(
     return found
 
 
-def _of_table(
+def _split_by_process(
     i: int, log: TracerLog, table: OperationTable, processes: ProcessTable, code: FileCodes
 ) -> Iterator[tuple[int, Columns]]:
     """(process, its operations)."""
@@ -179,12 +179,12 @@ def _of_table(
     for rank in np.unique(table.record_rank).tolist() if shared else [0]:
         process = processes.of_log.get((i, rank))
         if process is not None:
-            rows = _rows_of(table, rank) if shared else slice(None)
-            threads = _threads(table, rows, processes.threads.get(process, ()))
-            yield process, _columns(log.start_ns, table, rows, (threads, file_code))
+            rows = _find_rows(table, rank) if shared else slice(None)
+            threads = _code_threads(table, rows, processes.threads.get(process, ()))
+            yield process, _make_columns(log.start_ns, table, rows, (threads, file_code))
 
 
-def _rows_of(table: OperationTable, rank: int) -> Rows:
+def _find_rows(table: OperationTable, rank: int) -> Rows:
     """The rows of one rank: where its records follow each other, as they do, a slice."""
     # Of the rows' own type: else numpy would convert all rows for every rank.
     records = np.flatnonzero(table.record_rank == rank).astype(table.record.dtype)
@@ -195,7 +195,7 @@ def _rows_of(table: OperationTable, rank: int) -> Rows:
     return np.concatenate([np.arange(a, b) for a, b in zip(low, high, strict=True)])
 
 
-def _columns(
+def _make_columns(
     since_ns: int,
     table: OperationTable,
     rows: Rows,
@@ -208,12 +208,12 @@ def _columns(
     columns: list[NDArray[Any]]
     columns = [start, end, offset, nbytes, threads, file, table.op[rows]]
     if (start[1:] <= start[:-1]).any():
-        order = _in_time(start, (file, offset, nbytes))
+        order = _order_by_start(start, (file, offset, nbytes))
         columns = [column[order] for column in columns]
     return dict(zip(COLUMNS, columns, strict=True))
 
 
-def _in_time(start: Int64Array, place: Sequence[NDArray[np.integer]]) -> Int64Array:
+def _order_by_start(start: Int64Array, place: Sequence[NDArray[np.integer]]) -> Int64Array:
     """Rows by start, equal starts by file, offset and size: so parts may be cut anywhere."""
     order = stable_order(start)
     in_order = start[order]
@@ -225,7 +225,7 @@ def _in_time(start: Int64Array, place: Sequence[NDArray[np.integer]]) -> Int64Ar
     return order
 
 
-def _threads(
+def _code_threads(
     table: OperationTable, rows: Rows, training: AbstractSet[int] | tuple[()]
 ) -> NDArray[np.int32]:
     """Codes by number of the thread, 0 of the one that trains, if its numbers are known.
@@ -242,7 +242,7 @@ def _threads(
     return np.repeat(codes.astype(np.int32), np.diff(first, append=len(thread)))
 
 
-def _sliced(columns: Columns, max_rows: int) -> Iterator[Columns]:
+def _slice_columns(columns: Columns, max_rows: int) -> Iterator[Columns]:
     for low in range(0, len(columns["start"]), max_rows):
         rows = slice(low, low + max_rows)
         yield {name: column[rows] for name, column in columns.items()}

@@ -1,31 +1,37 @@
-"""Profiles and their clocks -> spans on the trace's clock, and steps that have no place on it."""
+"""Profiles, fetches and sampled states -> the same on the trace's clock, with its processes."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.merge.clocks import Clock
-from vanidl.merge.process_table import ProcessTable
+from vanidl.merge.clocks.align import Clock
+from vanidl.merge.processes import ProcessTable
 from vanidl.model import intervals
+from vanidl.model.fetches import COLUMNS, NO_FETCHES, Fetches, Int64Array, of_columns
 from vanidl.model.intervals import Intervals
+from vanidl.model.states import SampledThread, States
 from vanidl.model.trace import (
     CheckpointCall,
     Process,
     Profile,
     SpanKind,
     Spans,
+    Trace,
     UndatedSteps,
     concatenate_spans,
 )
 from vanidl.model.warnings import Notice
-from vanidl.readers.records import ProfileTrace, StepDurations, same_host
+from vanidl.readers.records import FetchTable, ProfileTrace, StepDurations, TracerLog, same_host
+
+_TIMES = ("begin", "collate", "end", "wait_begin", "wait_end")
+_AS_READ = ("epoch", "batch", "samples")
 
 
-def without_bare_loops(profiles: Sequence[ProfileTrace]) -> list[ProfileTrace]:
+def drop_bare_loops(profiles: Sequence[ProfileTrace]) -> list[ProfileTrace]:
     """The profiles without recorded loops whose loader is unknown, where another has the steps.
 
     Of a loader that is no DataLoader the recorder sees optimizer steps and no wait.
@@ -43,7 +49,7 @@ def without_bare_loops(profiles: Sequence[ProfileTrace]) -> list[ProfileTrace]:
     return [profile for profile in profiles if not gives_way(profile)]
 
 
-def spans(
+def lay_spans(
     profiles: Sequence[ProfileTrace], processes: ProcessTable, clocks: Sequence[Clock]
 ) -> Spans:
     """All spans on one clock; those of a profile that is not aligned are left out."""
@@ -52,7 +58,7 @@ def spans(
     aligned = [k for k in range(len(profiles)) if clocks[k].aligned]
     looped = {processes.of_profile[k] for k in aligned if profiles[k].marks_loop}
     blocks = [
-        _shifted(p, k, processes.of_profile[k], clocks[k].offset_ns, code).pick(
+        _shift_profile(p, k, processes.of_profile[k], clocks[k].offset_ns, code).pick(
             _not_repeated(p, within=processes.of_profile[k] in looped)
         )
         for k, p in ((k, profiles[k]) for k in aligned)
@@ -68,7 +74,7 @@ def _not_repeated(profile: ProfileTrace, *, within: bool) -> NDArray[np.bool_]:
     return ~np.isin(profile.kind, (SpanKind.STEP, SpanKind.INPUT_WAIT))
 
 
-def _shifted(
+def _shift_profile(
     profile: ProfileTrace, source: int, process: int, offset_ns: int, code: Mapping[str, int]
 ) -> Spans:
     n = len(profile.start_ns)
@@ -86,7 +92,7 @@ def _shifted(
     )
 
 
-def describe(
+def describe_profiles(
     profiles: Sequence[ProfileTrace], processes: ProcessTable, clocks: Sequence[Clock]
 ) -> tuple[Profile, ...]:
     """Where each profile came from, and how it was put on the clock."""
@@ -116,7 +122,7 @@ def describe(
     )
 
 
-def checkpoint_calls(
+def lay_checkpoint_calls(
     profiles: Sequence[ProfileTrace], processes: ProcessTable, clocks: Sequence[Clock]
 ) -> tuple[CheckpointCall, ...]:
     """Saves and loads on the one clock, by start."""
@@ -134,7 +140,7 @@ def checkpoint_calls(
     return tuple(sorted(found, key=lambda call: (call.start, call.end, call.process)))
 
 
-def queued(
+def lay_queued_times(
     profiles: Sequence[ProfileTrace], processes: ProcessTable, clocks: Sequence[Clock]
 ) -> dict[int, Intervals]:
     """When devices of a process did nothing though work had been handed to them."""
@@ -147,24 +153,24 @@ def queued(
     return found
 
 
-def unplaced_steps(
+def keep_unplaced_steps(
     profiles: Sequence[ProfileTrace], processes: ProcessTable, clocks: Sequence[Clock]
 ) -> list[UndatedSteps]:
     """The steps of profiles that are not aligned: how long they took is known all the same."""
     return [
-        _durations(p, processes.of_profile[k])
+        _measure_steps(p, processes.of_profile[k])
         for k, p in enumerate(profiles)
         if not clocks[k].aligned
     ]
 
 
-def _durations(profile: ProfileTrace, process: int) -> UndatedSteps:
+def _measure_steps(profile: ProfileTrace, process: int) -> UndatedSteps:
     steps = profile.step >= 0
     duration = profile.end_ns[steps] - profile.start_ns[steps]
     return UndatedSteps(process, profile.source, profile.step[steps], duration)
 
 
-def undated_steps(
+def match_undated_steps(
     tables: Sequence[StepDurations], processes: Sequence[Process]
 ) -> tuple[list[UndatedSteps], list[Notice]]:
     """Step tables with their process, the only trainer of their host; and what has none."""
@@ -186,3 +192,133 @@ def undated_steps(
         f"given to one (first: {lost[0]}): they are not in the report."
     )
     return found, [Notice("steps_unmatched", message)]
+
+
+# Fetches of loaders, and what they tell of their workers.
+
+
+def lay_fetches(
+    found: Sequence[ProfileTrace], processes: Sequence[Process], profiles: Sequence[Profile]
+) -> Fetches:
+    """All fetches of the training processes of the trace whose clock is that of their steps.
+
+    Args:
+        found: what was read, with the tables of fetches.
+        processes: those of the trace.
+        profiles: those of the trace, with their clocks.
+    """
+    tables = _fetch_tables(found)
+    names = tuple(sorted({name for table in tables for name in table.loaders.values()}))
+    blocks = []
+    for table in sorted(tables, key=lambda table: (table.host, table.pid or -1)):
+        trainer = _find_process(table.host, table.pid, processes)
+        offset_ns = loop_offset_ns(trainer, profiles)
+        if trainer is not None and offset_ns is not None:
+            blocks.append(_fetch_columns(table, trainer, processes, names, offset_ns))
+    if not blocks:
+        return NO_FETCHES
+    return of_columns({c: np.concatenate([b[c] for b in blocks]) for c in COLUMNS}, names)
+
+
+def _fetch_tables(profiles: Sequence[ProfileTrace]) -> list[FetchTable]:
+    return [p.fetches for p in profiles if p.fetches is not None]
+
+
+def _find_process(host: str, pid: int | None, processes: Sequence[Process]) -> int | None:
+    """The process of a pid, the training process before others that had it."""
+    fits = [i for i, p in enumerate(processes) if p.pid == pid and same_host(p.host, host)]
+    return min(fits, key=lambda i: (processes[i].role != "trainer", i)) if fits else None
+
+
+def loop_offset_ns(trainer: int | None, profiles: Sequence[Profile]) -> int | None:
+    """What was added to the times of the trainer's recorded loop; None where it has none."""
+    mine = [p for p in profiles if p.process == trainer and p.marks_loop and p.aligned]
+    return mine[0].clock_offset_ns if mine else None
+
+
+def _fetch_columns(
+    table: FetchTable,
+    trainer: int,
+    processes: Sequence[Process],
+    names: Sequence[str],
+    offset_ns: int,
+) -> dict[str, Int64Array]:
+    who = np.array(list(_members(table, trainer, processes)), np.int64).reshape(-1, 2)[table.member]
+    loaders = {number: names.index(name) for number, name in table.loaders.items()}
+    columns = {c: getattr(table, c) for c in _AS_READ}
+    for column in _TIMES:
+        times = getattr(table, column)
+        columns[column] = np.where(times >= 0, times + offset_ns, -1)
+    columns["trainer"] = np.full(len(table.begin), trainer, np.int64)
+    columns["process"], columns["worker"] = who.T
+    columns["pid"] = np.array([pid for pid, _ in table.by], np.int64)[table.member]
+    used, place = np.unique(table.loader, return_inverse=True)
+    codes = np.array([loaders.get(number, -1) for number in used.tolist()] or [-1], np.int64)
+    columns["name"] = codes[place.ravel()]
+    ahead = [table.ahead.get(number, (-1, -1)) for number in used.tolist()]
+    of_loader = np.array(ahead, np.int64).reshape(-1, 2)
+    columns["ahead"], columns["in_order"] = of_loader[place.ravel()].T
+    return columns
+
+
+def _members(
+    table: FetchTable, trainer: int, processes: Sequence[Process]
+) -> Iterator[tuple[int, int]]:
+    """(process, worker) of all that fetched."""
+    yield trainer, -1
+    for pid, worker in table.by[1:]:
+        found = _find_process(table.host, pid, processes)
+        yield -1 if found is None else found, worker
+
+
+def adopt_workers(logs: Sequence[TracerLog], profiles: Sequence[ProfileTrace]) -> list[TracerLog]:
+    """The logs, those of workers with the process that they fetched for as their parent.
+
+    Tracers know the parent of a forked process only, not that of a spawned one.
+    """
+    tables = _fetch_tables(profiles)
+    return [_adopt_worker(log, tables) for log in logs]
+
+
+def _adopt_worker(log: TracerLog, tables: Sequence[FetchTable]) -> TracerLog:
+    if log.parent_pid is not None or log.pid is None or log.nprocs > 1:
+        return log
+    fits = [t.pid for t in tables if same_host(t.host, log.host) and _worked(log, t)]
+    return replace(log, parent_pid=fits[0]) if len(fits) == 1 else log
+
+
+def _worked(log: TracerLog, table: FetchTable) -> bool:
+    """Whether a log is of a worker of a training process, by what it fetched in its life."""
+    members = [m for m, (pid, worker) in enumerate(table.by) if pid == log.pid and worker >= 0]
+    mine = np.isin(table.member, members)
+    late_ns = log.start_uncertainty_ns
+    inside = (table.end > log.start_ns - late_ns) & (table.begin < log.end_ns + late_ns)
+    return bool((mine & inside).any())
+
+
+# Sampled states.
+
+
+def lay_states(states: States, trace: Trace) -> States:
+    """The states on the clock of the trace, where that moved what the same host recorded.
+
+    Recorders and the loops that they record have one clock, that of their host.
+    """
+    if not len(states):
+        return states
+    offsets = [
+        (trace.processes[rank].host, offset_ns)
+        for rank in trace.ranks
+        if (offset_ns := loop_offset_ns(rank, trace.profiles))
+    ]
+    moved = tuple(_shift_thread(thread, offsets) for thread in states.threads)
+    return replace(states, threads=moved)
+
+
+def _shift_thread(thread: SampledThread, offsets: list[tuple[str, int]]) -> SampledThread:
+    by_ns = next((ns for host, ns in offsets if same_host(host, thread.host)), 0)
+    if not by_ns:
+        return thread
+    shift = np.array([by_ns, 0, 0], np.int64)
+    samples = replace(thread.samples, time=thread.samples.time + by_ns)
+    return replace(thread, samples=samples, ticks=thread.ticks + shift, moved=thread.moved + shift)

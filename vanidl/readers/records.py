@@ -1,6 +1,6 @@
 """What one file says, before anybody knows how it fits with the others.
 
-Readers make records, `vanidl.merge.assemble` turns records into a `Trace`. Arrays are read-only.
+Readers make records, `vanidl.merge.pipeline` turns records into a `Trace`. Arrays are read-only.
 Texts pass `vanidl.formatting.from_logs` as a record is made; paths and mount points stay true.
 """
 

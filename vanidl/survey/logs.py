@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from vanidl.errors import InputError
 from vanidl.files.checked_json import checked_fields
-from vanidl.merge.jobs import Links, group, run_of
+from vanidl.merge.jobs import Links, group_runs, run_of
 from vanidl.readers.records import TracerLog
 from vanidl.survey.rows import Job
 from vanidl.survey.store import MOST_ROWS, read_table, write_table
@@ -176,7 +176,7 @@ class KnownLogs:
                                   np.searchsorted(last, first, "right"))])  # fmt: skip
             logs = self._logs(lines.take(order[first:behind]))
             places = {log.path: place for log, place in zip(logs, order[first:behind], strict=True)}
-            for found in group(sorted(logs, key=lambda log: log.path), ()):
+            for found in group_runs(sorted(logs, key=lambda log: log.path), ()):
                 keys[[places[log.path] for log in found.logs]] = self._job(found.logs).key
             first = behind
         return pyarrow.array(keys, "string")

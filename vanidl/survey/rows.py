@@ -18,7 +18,7 @@ from vanidl.errors import VanidlError
 from vanidl.formatting.from_logs import clean_path, clean_text
 from vanidl.formatting.units import nbytes
 from vanidl.merge import copies
-from vanidl.merge.load import Inputs, trace_of
+from vanidl.merge.pipeline import Inputs, build_trace
 from vanidl.parallel.limits import Limits, TimeLimit, limited
 from vanidl.readers import run_json
 from vanidl.readers.darshan.log import read_identity
@@ -225,8 +225,8 @@ def found_of(job: Job) -> Found:
 
 def _read(job: Job) -> Row:
     found = found_of(job)
-    trace = trace_of(found, Inputs())
-    once, _ = copies.distinct(found)
+    trace = build_trace(found, Inputs())
+    once, _ = copies.drop_copies(found)
     read = row_of_run(Run(trace, analyse(trace)))
     return read | _place(job) | {"logs": sum(map(len, once.files.values()))}
 

@@ -22,7 +22,7 @@ from vanidl.encoding.one_file import read_one
 from vanidl.errors import InputError, UsageError, VanidlError
 from vanidl.files.arrow import require_arrow
 from vanidl.formatting.names import printable
-from vanidl.merge.load import Inputs, trace_of
+from vanidl.merge.pipeline import Inputs, build_trace
 from vanidl.parallel.executors import ExecutorOptions, open_executor, run_batches
 from vanidl.parallel.limits import Limits, TimeLimit, limited
 from vanidl.readers import darshan, discover, dlio
@@ -264,7 +264,7 @@ def report_texts(
 
 def _text(job: Job, limits: Limits, names: Pseudonyms | None) -> str:
     def rendered(_: str) -> str:
-        trace = trace_of(found_of(job), Inputs())
+        trace = build_trace(found_of(job), Inputs())
         trace = trace if names is None else anonymous(trace, names)
         name = "" if names is not None else Path(job.paths[0]).name
         return render_html(Run(trace, analyse(trace), name=name))

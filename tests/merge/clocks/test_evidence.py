@@ -9,13 +9,12 @@ import pytest
 
 from tests.makers.clock_cases import CASES, MS, SECOND, Loop, alone, drawn, inputs_of, with_workers
 from tests.makers.records import JOB_START_NS, Io, Span, darshan_log, profile
-from vanidl.merge import clocks
-from vanidl.merge.clocks import absolute, input_waits, known_files, worker_order
-from vanidl.merge.clocks.inputs import AlignmentInputs, interval
+from vanidl.merge.clocks import align, known_files, reads_in_waits, worker_order
+from vanidl.merge.clocks.evidence import AlignmentInputs, make_interval
 from vanidl.model.trace import SpanKind
 from vanidl.readers.records import EventRecords
 
-ANY = interval(-(2**61), 2**61)
+ANY = make_interval(-(2**61), 2**61)
 
 
 def drawn_inputs(loop=alone, seed: int = 5, **how) -> tuple[AlignmentInputs, int]:
@@ -29,25 +28,25 @@ def holds(offsets, truth: int) -> bool:
 
 def test_an_absolute_clock_is_known_by_the_error_of_the_logs_start():
     inputs, truth = drawn_inputs(hidden=False)
-    found = absolute.find(inputs)
-    assert found.offsets == interval(-MS, MS)
+    found = align.find_absolute(inputs)
+    assert found.offsets == make_interval(-MS, MS)
     assert holds(found.offsets, truth)
     under_mpi = replace(inputs.own.log, start_error_ns=10 * MS)
     wider = replace(inputs, own=replace(inputs.own, log=under_mpi))
-    assert absolute.find(wider).offsets == interval(-10 * MS, 10 * MS)
+    assert align.find_absolute(wider).offsets == make_interval(-10 * MS, 10 * MS)
     whole = replace(inputs.own.log, start_resolution_ns=SECOND)
     coarse = replace(inputs, own=replace(inputs.own, log=whole))
-    assert absolute.find(coarse).offsets == interval(-SECOND - MS, MS)
+    assert align.find_absolute(coarse).offsets == make_interval(-SECOND - MS, MS)
 
 
 def test_a_clock_that_counts_from_elsewhere_is_not_absolute():
     inputs, _ = drawn_inputs()
-    assert absolute.find(inputs) is None
+    assert align.find_absolute(inputs) is None
 
 
 def test_reads_of_the_waiting_process_give_the_offset():
     inputs, truth = drawn_inputs()
-    found = input_waits.find(inputs, inputs.lifetime)
+    found = reads_in_waits.find_reads_in_waits(inputs, inputs.lifetime)
     assert holds(found.offsets, truth)
     assert "lies in its" in found.reason
 
@@ -55,7 +54,7 @@ def test_reads_of_the_waiting_process_give_the_offset():
 def test_reads_of_workers_are_never_matched_to_waits():
     inputs, _ = drawn_inputs(with_workers)
     assert inputs.workers
-    assert input_waits.find(inputs, inputs.lifetime) is None
+    assert reads_in_waits.find_reads_in_waits(inputs, inputs.lifetime) is None
 
 
 def test_reads_beside_the_waits_are_no_evidence():
@@ -67,27 +66,27 @@ def test_reads_beside_the_waits_are_no_evidence():
     logs = (darshan_log(inside),), (darshan_log([*inside, *beside]),)
     seen = (profile(spans),)
     (clean,), (mixed,) = (inputs_of(log, seen) for log in logs)
-    assert holds(input_waits.find(clean, clean.lifetime).offsets, 0)
-    assert input_waits.find(mixed, mixed.lifetime) is None
+    assert holds(reads_in_waits.find_reads_in_waits(clean, clean.lifetime).offsets, 0)
+    assert reads_in_waits.find_reads_in_waits(mixed, mixed.lifetime) is None
 
 
 def test_the_order_of_worker_reads_gives_the_offset():
     inputs, truth = drawn_inputs(with_workers)
-    assert holds(worker_order.find(inputs, inputs.lifetime).offsets, truth)
+    assert holds(worker_order.find_worker_order(inputs, inputs.lifetime).offsets, truth)
 
 
 def test_a_wrong_mapping_leaves_no_offset_open():
     """With one call of `__next__` missing in the middle, nothing fits any more."""
     for seed in range(12):
         inputs, truth = drawn_inputs(with_workers, seed)
-        before = worker_order.find(inputs, inputs.lifetime)
+        before = worker_order.find_worker_order(inputs, inputs.lifetime)
         if before is None or len(before.offsets.start) != 1:
             continue
         rows = np.flatnonzero(inputs.profile.kind == SpanKind.INPUT_WAIT)
         kept = np.delete(np.arange(len(inputs.profile.kind)), rows[len(rows) // 2])
         columns = ("start_ns", "end_ns", "step", "kind", "thread", "name")
         cut = {name: getattr(inputs.profile, name)[kept] for name in columns}
-        after = worker_order.find(
+        after = worker_order.find_worker_order(
             replace(inputs, profile=replace(inputs.profile, **cut)), inputs.lifetime
         )
         assert after is None or holds(after.offsets, truth)
@@ -109,17 +108,17 @@ def test_a_loop_that_counts_its_batches_contradicts_no_clock(workers):
     known = 0
     for seed in range(12):
         inputs, truth = drawn_inputs(counted_loop(workers), seed, hidden=False)
-        found = worker_order.find(inputs, inputs.lifetime)
+        found = worker_order.find_worker_order(inputs, inputs.lifetime)
         assert found is None or holds(found.offsets, truth)
         known += found is not None
-        assert clocks.align(inputs).notices == ()
+        assert align.align_profile(inputs).notices == ()
     assert known >= 8
 
 
 def test_logs_in_whole_seconds_of_several_processes_share_no_axis():
     inputs, _ = drawn_inputs(with_workers, coarse=True, hidden=False)
     assert not inputs.one_axis
-    clock = clocks.align(inputs)
+    clock = align.align_profile(inputs)
     assert clock.method == "absolute"
     assert (clock.low_ns, clock.high_ns) == (-SECOND - MS, MS)
 
@@ -140,16 +139,16 @@ def events_of(inputs: AlignmentInputs, lags_ns, sizes=None) -> tuple[AlignmentIn
 
 def test_no_record_was_written_before_its_time():
     inputs, records = events_of(None, [3 * MS, *[9 * MS] * 11, 400 * MS])
-    found = known_files.by_events(inputs, inputs.lifetime)
-    assert found.offsets == interval(-2 * MS, 3 * MS)
+    found = known_files.find_by_events(inputs, inputs.lifetime)
+    assert found.offsets == make_interval(-2 * MS, 3 * MS)
     start = inputs.own.operations(1).start
-    lags = known_files.record_lags(records, start, np.full(13, 42, np.int64))
+    lags = known_files.measure_record_lags(records, start, np.full(13, 42, np.int64))
     assert lags.min() == 3 * MS
 
 
 def test_records_and_writes_of_other_sizes_are_no_evidence():
     inputs, _ = events_of(None, [3 * MS] * 12, [42] * 11 + [43])
-    assert known_files.by_events(inputs, inputs.lifetime) is None
+    assert known_files.find_by_events(inputs, inputs.lifetime) is None
 
 
 def test_records_in_blocks_only_bound_the_offset_from_above():
@@ -160,7 +159,7 @@ def test_records_in_blocks_only_bound_the_offset_from_above():
         wall_ns=np.repeat(records.wall_ns, 2),
         nbytes=np.repeat(records.nbytes // 2, 2),
     )
-    found = known_files.by_events(replace(inputs, events=(halves,)), ANY)
+    found = known_files.find_by_events(replace(inputs, events=(halves,)), ANY)
     assert int(found.offsets.end[-1]) - 1 == 3 * MS
     assert int(found.offsets.start[0]) < -(2**60)
 
@@ -170,7 +169,7 @@ def test_the_profile_is_written_after_its_last_step():
     seen = replace(seen, written_as="/tmp/x/trace.json")
     log = darshan_log([Io(4 * SECOND, 4 * SECOND + 9, 0, 9, 3, 1)], names={3: "/tmp/y/trace.json"})
     (inputs,) = inputs_of((log,), (seen,))
-    found = known_files.by_profile(inputs, ANY)
+    found = known_files.find_by_profile(inputs, ANY)
     assert int(found.offsets.end[-1]) - 1 == SECOND
 
 
@@ -181,7 +180,7 @@ def test_what_was_observed_wins_over_what_the_clocks_claim_and_that_is_said():
         start_ns=inputs.profile.start_ns + 700 * MS,
         end_ns=inputs.profile.end_ns + 700 * MS,
     )
-    clock = clocks.align(replace(inputs, profile=skewed))
+    clock = align.align_profile(replace(inputs, profile=skewed))
     assert clock.low_ns <= truth - 700 * MS <= clock.high_ns
     assert "absolute" not in clock.method
     assert [n.code for n in clock.notices] == ["clock_contradiction"]
@@ -191,14 +190,14 @@ def test_a_profile_of_an_unknown_process_is_not_moved_onto_a_look_alike():
     inputs, _ = drawn_inputs(hidden=False)
     skewed = replace(inputs.profile, pid=None, start_ns=inputs.profile.start_ns + 5 * MS,
                      end_ns=inputs.profile.end_ns + 5 * MS)  # fmt: skip
-    clock = clocks.align(replace(inputs, profile=skewed))
+    clock = align.align_profile(replace(inputs, profile=skewed))
     assert -MS <= clock.low_ns <= clock.high_ns <= MS or not clock.aligned
 
 
 def test_nothing_to_go_by_is_not_aligned():
     inputs, _ = drawn_inputs()
     no_waits = replace(inputs.profile, kind=np.full_like(inputs.profile.kind, SpanKind.STEP))
-    clock = clocks.align(replace(inputs, profile=no_waits))
+    clock = align.align_profile(replace(inputs, profile=no_waits))
     assert not clock.aligned
     assert [n.code for n in clock.notices] == ["clock_unverified"]
 
@@ -208,16 +207,16 @@ def test_a_loop_that_repeats_itself_exactly_fits_in_several_places():
     ios = [Io(k * 100 * MS + 5 * MS, k * 100 * MS + 14 * MS, 0, 9) for k in range(5, 60)]
     seen = profile(spans, base_ns=0)
     (inputs,) = inputs_of((darshan_log(ios),), (seen,))
-    clock = clocks.align(inputs)
+    clock = align.align_profile(inputs)
     assert not clock.aligned
     assert "places fit" in clock.notices[0].message
 
 
 def test_a_given_offset_overrides():
     inputs, truth = drawn_inputs()
-    clock = clocks.align(inputs, truth + 30 * MS)
+    clock = align.align_profile(inputs, truth + 30 * MS)
     assert (clock.method, clock.offset_ns) == ("given offset", truth + 30 * MS)
-    assert not clocks.align(inputs, truth + 10**12).aligned
+    assert not align.align_profile(inputs, truth + 10**12).aligned
 
 
 def test_hosts_of_a_shared_log_may_differ():
@@ -235,7 +234,7 @@ def test_hosts_of_a_shared_log_may_differ():
     log = replace(darshan_log(rows, pid=None, nprocs=2), host="")
     tables = tuple(replace(t, record_host=("node00", "node01")) for t in log.operations)
     log = replace(log, operations=tables)
-    found = [clocks.align(i) for i in inputs_of((log,), tuple(profiles))]
+    found = [align.align_profile(i) for i in inputs_of((log,), tuple(profiles))]
     assert found[0].low_ns <= 0 <= found[0].high_ns
     assert found[1].low_ns <= -400 * MS <= found[1].high_ns
     assert [n.code for n in found[1].notices] == ["clock_contradiction"]

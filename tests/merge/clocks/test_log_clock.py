@@ -42,7 +42,7 @@ def late_log(first_ns=20 * MS, last_ns=5 * SECOND, length_ns=10 * SECOND):
 
 
 def recorded_alone(log, counted=None):
-    (clock,) = log_clock.recorded([log], {log.path: counted} if counted else {})
+    (clock,) = log_clock.read_log_clocks([log], {log.path: counted} if counted else {})
     return clock
 
 
@@ -77,7 +77,7 @@ def test_many_logs_leave_open_what_each_does(rows, monkeypatch):
     silent = replace(late_log(), operations=())
     logs = [late_log(), silent, replace(late_log(), start_late_ns=0), late_log(first_ns=3 * MS)]
     each = [recorded_alone(log) for log in logs]
-    assert log_clock.recorded(logs, {}) == each
+    assert log_clock.read_log_clocks(logs, {}) == each
     assert len({clock.low_ns for clock in each}) == 4
 
 

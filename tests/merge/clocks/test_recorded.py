@@ -10,8 +10,8 @@ import pytest
 
 import vanidl
 from tests.makers.clock_cases import inputs_of
-from vanidl.merge import clocks
-from vanidl.merge.clocks import AlignmentInputs, Clock
+from vanidl.merge.clocks.align import Clock, align_profile
+from vanidl.merge.clocks.evidence import AlignmentInputs
 from vanidl.model.trace import SpanKind
 from vanidl.readers.darshan import log
 from vanidl.readers.pytorch import trace
@@ -42,7 +42,7 @@ def hidden(run: Path) -> list[tuple[Clock, int]]:
     found = []
     for inputs in inputs_of_run(run):
         seen, base = relative(inputs.profile)
-        found.append((clocks.align(replace(inputs, profile=seen)), base))
+        found.append((align_profile(replace(inputs, profile=seen)), base))
     return found
 
 
@@ -74,7 +74,7 @@ def test_a_few_steps_of_a_run_never_give_a_wrong_offset(shared, name):
             first = int(random.integers(0, len(steps[0]) - count + 1))
             low, high = steps[0][first], steps[1][first + count - 1]
             seen, base = relative(within(inputs.profile, low, high))
-            clock = clocks.align(replace(inputs, profile=seen))
+            clock = align_profile(replace(inputs, profile=seen))
             assert not clock.aligned or clock.low_ns - LATE <= base <= clock.high_ns + LATE
 
 

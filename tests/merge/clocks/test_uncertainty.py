@@ -22,11 +22,11 @@ from tests.makers.clock_cases import (
 )
 from tests.makers.examples import OFTEN
 from tests.makers.records import Io, Span, darshan_log, profile
-from vanidl.merge.clocks import absolute, align, input_waits, log_order
+from vanidl.merge.clocks import align, late_logs
 from vanidl.merge.clocks.align import Clock
-from vanidl.merge.clocks.evidence import Evidence
-from vanidl.merge.clocks.inputs import interval
+from vanidl.merge.clocks.evidence import Evidence, make_interval
 from vanidl.merge.clocks.log_clock import LogClock
+from vanidl.merge.clocks.reads_in_waits import find_reads_in_waits
 from vanidl.model import intervals
 from vanidl.model.trace import SpanKind
 
@@ -53,7 +53,9 @@ def test_workers_logs_are_placed_right_by_a_profile_that_is_itself_uncertain(off
         (truth,) = draw.truth_ns
         early, late = max(off, 0) * MS, max(-off, 0) * MS
         laid = truth + off * MS
-        placed = log_order.find(inputs, Clock("known", laid, laid - early, laid + late, ()))
+        placed = late_logs.find_by_order(
+            inputs, Clock("known", laid, laid - early, laid + late, ())
+        )
         for (i, _), number in processes.of_log.items():
             if number in placed:
                 found += 1
@@ -84,9 +86,9 @@ def test_only_evidence_of_a_single_place_contradicts_the_clocks(places, method, 
     (inputs,) = inputs_of(draw.logs, draw.profiles)
     assert inputs.identified
     assert inputs.one_axis
-    claimed = absolute.find(inputs)
+    claimed = align.find_absolute(inputs)
     assert claimed is not None
-    clock = align(inputs)
+    clock = align.align_profile(inputs)
     assert clock.method == method
     assert [notice.code for notice in clock.notices] == ([code] if code else [])
     if method == "seen":  # intervals are half open, and the ends of a clock are not
@@ -108,7 +110,7 @@ def test_a_clock_is_coarse_where_more_than_a_step_is_open_and_none_beyond_two_se
         evidence = seen_at((draw.truth_ns[0], draw.truth_ns[0] + open_ns + 1), unit=1)
         module = sys.modules["vanidl.merge.clocks.align"]
         monkeypatch.setattr(module, "EVIDENCE", (lambda inputs, within, e=evidence: e,))
-        clock = align(inputs)
+        clock = align.align_profile(inputs)
         assert [notice.code for notice in clock.notices] == codes
         assert clock.aligned == (codes != ["clock_unverified"])
 
@@ -118,9 +120,9 @@ def test_what_a_profile_says_of_its_own_start_widens_both_sides(own_ns):
     draw = drawn(np.random.default_rng(5), alone(np.random.default_rng(5)), hidden=False)
     (inputs,) = inputs_of(draw.logs, draw.profiles)
     rough = replace(inputs, profile=replace(inputs.profile, clock_uncertainty_ns=own_ns))
-    found = absolute.find(rough)
+    found = align.find_absolute(rough)
     assert found is not None
-    assert found.offsets == interval(-MS - own_ns, MS + own_ns)
+    assert found.offsets == make_interval(-MS - own_ns, MS + own_ns)
 
 
 STARTS = np.cumsum(np.random.default_rng(2).integers(80, 120, 40)) * MS
@@ -138,7 +140,7 @@ def reads_in_waits(count: int, nbytes: int, more: int = 0) -> list[Io]:
 @pytest.mark.parametrize(("used", "tells"), [(40, True), (20, True), (19, False)])
 def test_reads_tell_where_half_of_the_waits_hold_one(used, tells):
     (inputs,) = inputs_of((darshan_log(reads_in_waits(used, 9)),), (profile(WAITS),))
-    found = input_waits.find(inputs, interval(-30 * MS, 30 * MS))
+    found = find_reads_in_waits(inputs, make_interval(-30 * MS, 30 * MS))
     assert (found is not None) == tells
 
 
@@ -148,5 +150,5 @@ def test_reads_tell_nothing_where_workers_read_more_than_a_twentieth(more, tells
     worker = darshan_log(reads_in_waits(2, 100, more), pid=101, parent=100)
     (inputs,) = inputs_of((own, worker), (profile(WAITS),))
     assert len(inputs.workers) == 1
-    found = input_waits.find(inputs, interval(-30 * MS, 30 * MS))
+    found = find_reads_in_waits(inputs, make_interval(-30 * MS, 30 * MS))
     assert (found is not None) == tells

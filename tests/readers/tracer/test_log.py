@@ -17,7 +17,7 @@ import vanidl
 from tests.makers import calls_files as maker
 from tests.makers.calls_files import Call, Calls, Counted, calls_file, read_loop
 from vanidl.cli import main
-from vanidl.merge.load import Inputs, read_trace
+from vanidl.merge.pipeline import Inputs, read_trace
 from vanidl.model.call_kinds import METADATA_KINDS, SYNC
 from vanidl.model.trace import FILES_NOT_RECORDED, POSIX, READ, STDIO, WRITE, Trace
 from vanidl.readers.run_json import ProcessRecord, RunRecord, write_record

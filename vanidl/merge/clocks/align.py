@@ -4,7 +4,7 @@ Offsets that every kind of evidence leaves open are what is known. What was obse
 process itself (files, reads in waits) wins over what two clocks claim where they contradict
 each other, and only for a profile that is surely of the log's process: another run of the same
 program looks alike. The order of workers' reads never does: it rests on other logs, each with
-an error of its own (`log_order`), which no offset of the profile puts right. Where several
+an error of its own (`late_logs`), which no offset of the profile puts right. Where several
 offsets remain, or none, nothing is aligned.
 """
 
@@ -15,25 +15,26 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from vanidl.formatting.units import offset, range_words, seconds
-from vanidl.merge.clocks import absolute, input_waits, known_files, worker_order
-from vanidl.merge.clocks.evidence import Evidence
-from vanidl.merge.clocks.inputs import AlignmentInputs, interval
+from vanidl.formatting.units import border, offset, range_words, seconds
+from vanidl.merge.clocks import known_files, reads_in_waits, worker_order
+from vanidl.merge.clocks.evidence import AlignmentInputs, Evidence, make_interval
 from vanidl.model import intervals
 from vanidl.model.intervals import Intervals
 from vanidl.model.trace import ClockReason, SpanKind
 from vanidl.model.warnings import Notice
+from vanidl.readers.records import TracerLog
 
+ABSOLUTE = "absolute"
 NOT_ALIGNED = "not aligned"
 GIVEN = "given offset"
 
 Observed = Callable[[AlignmentInputs, Intervals], Evidence | None]
 
 EVIDENCE: tuple[Observed, ...] = (
-    known_files.by_events,
-    known_files.by_profile,
-    input_waits.find,
-    worker_order.find,
+    known_files.find_by_events,
+    known_files.find_by_profile,
+    reads_in_waits.find_reads_in_waits,
+    worker_order.find_worker_order,
 )
 """What a run can show beside two absolute clocks, most direct first."""
 
@@ -66,36 +67,73 @@ class Clock:
         return max(self.high_ns - self.offset_ns, self.offset_ns - self.low_ns)
 
 
-def align(inputs: AlignmentInputs, given_ns: int | None = None) -> Clock:
+def align_profile(inputs: AlignmentInputs, given_ns: int | None = None) -> Clock:
     """The clock of one profile; `given_ns` overrides every evidence."""
     if not inputs.logs or not len(inputs.profile.start_ns):
-        alone = (ClockReason(absolute.METHOD, "", "there is no log that it has to agree with"),)
-        return Clock(absolute.METHOD, given_ns or 0, given_ns or 0, given_ns or 0, alone)
+        alone = (ClockReason(ABSOLUTE, "", "there is no log that it has to agree with"),)
+        return Clock(ABSOLUTE, given_ns or 0, given_ns or 0, given_ns or 0, alone)
     if given_ns is not None:
-        return _given(inputs, given_ns)
-    claimed = absolute.find(inputs)
+        return _use_given(inputs, given_ns)
+    claimed = find_absolute(inputs)
     within = inputs.lifetime
     if claimed is not None and not inputs.meets_logs:  # another run, whatever else fits
-        return _unaligned(inputs, (_outside(inputs, 0),), _reasons([claimed]))
+        return _give_up(inputs, (_tell_outside(inputs, 0),), _list_reasons([claimed]))
     if claimed is not None and inputs.identified:
-        return _agreed(inputs, claimed, _observed(inputs, claimed, within))
+        return _reconcile(inputs, claimed, _observe(inputs, claimed, within))
     if claimed is not None:
         inside = intervals.intersect(within, claimed.offsets)
         if not len(inside.start):
-            return _unaligned(inputs, (_outside(inputs, 0),), ())
-        return _agreed(inputs, claimed, _observed(inputs, None, inside))
-    return _agreed(inputs, None, _observed(inputs, None, within))
+            return _give_up(inputs, (_tell_outside(inputs, 0),), ())
+        return _reconcile(inputs, claimed, _observe(inputs, None, inside))
+    return _reconcile(inputs, None, _observe(inputs, None, within))
 
 
-def _given(inputs: AlignmentInputs, given_ns: int) -> Clock:
+def _use_given(inputs: AlignmentInputs, given_ns: int) -> Clock:
     half = max(log.start_uncertainty_ns for log in inputs.logs)
     why = (ClockReason(GIVEN, "", "with --clock-offset"),)
-    if len(intervals.intersect(inputs.lifetime, interval(given_ns, given_ns)).start):
+    if len(intervals.intersect(inputs.lifetime, make_interval(given_ns, given_ns)).start):
         return Clock(GIVEN, given_ns, given_ns - half, given_ns + half, why)
-    return _unaligned(inputs, (_outside(inputs, given_ns),), why)
+    return _give_up(inputs, (_tell_outside(inputs, given_ns),), why)
 
 
-def _observed(
+def find_absolute(inputs: AlignmentInputs) -> Evidence | None:
+    """The offsets that the error of the log's start leaves; None for a clock that is relative."""
+    if not inputs.absolute:
+        return None
+    log = max(_logs_of(inputs), key=lambda log: log.start_uncertainty_ns)
+    coarse, exact = log.start_resolution_ns, log.start_error_ns
+    method, own = inputs.profile.clock_method, inputs.profile.clock_uncertainty_ns
+    if coarse <= exact:
+        half = log.start_uncertainty_ns
+        reason = (
+            f"both clocks count from the epoch, and the log's start is known to {_tell_ms(half)}"
+        )
+        late = -inputs.own.clock.low_ns if inputs.own and inputs.own.clock.late else half
+        if late > half:
+            reason += f", or late by up to {seconds(late / 1e9)} as that of a forked process"
+        return Evidence(
+            method, make_interval(-half - own, late + own), reason + _tell_roughness(own), 0
+        )
+    reason = "both clocks count from the epoch, and the log gives its start in whole seconds"
+    return Evidence(
+        method, make_interval(-coarse - exact - own, exact + own), reason + _tell_roughness(own)
+    )
+
+
+def _logs_of(inputs: AlignmentInputs) -> tuple[TracerLog, ...]:
+    return (inputs.own.log,) if inputs.own else inputs.logs
+
+
+def _tell_roughness(ns: int) -> str:
+    """What to add for a profile that does not give its own start."""
+    return f", the profile's to {_tell_ms(ns)}" if ns else ""
+
+
+def _tell_ms(ns: int) -> str:
+    return f"± {border(ns / 1e9)}"
+
+
+def _observe(
     inputs: AlignmentInputs, claimed: Evidence | None, within: Intervals
 ) -> list[Evidence]:
     """What the run shows; first near the offset that the clocks claim, then anywhere.
@@ -114,64 +152,68 @@ def _observed(
     return found
 
 
-def _agreed(inputs: AlignmentInputs, claimed: Evidence | None, observed: list[Evidence]) -> Clock:
+def _reconcile(
+    inputs: AlignmentInputs, claimed: Evidence | None, observed: list[Evidence]
+) -> Clock:
     if claimed is None and not observed:
         nothing = "it does not count from the epoch, and nothing else shows how they differ"
-        return _unaligned(inputs, (_ambiguous(inputs, nothing),), ())
+        return _give_up(inputs, (_tell_ambiguity(inputs, nothing),), ())
     if claimed is not None:
-        against = [e for e in observed if e.method == worker_order.METHOD and _apart(e, claimed)]
+        against = [
+            e for e in observed if e.method == worker_order.WORKER_ORDER and _is_apart(e, claimed)
+        ]
         if against:
-            clock = _agreed(inputs, claimed, [e for e in observed if e not in against])
-            notice = _contradiction(inputs, [claimed, *against], "what the clocks say is used")
+            clock = _reconcile(inputs, claimed, [e for e in observed if e not in against])
+            notice = _tell_contradiction(inputs, [claimed, *against], "what the clocks say is used")
             return replace(clock, notices=(*clock.notices, notice))
-    observed = [e for e in observed if claimed is None or _tells(e, claimed)]
-    seen = _common(observed, inputs.lifetime)
+    observed = [e for e in observed if claimed is None or _is_telling(e, claimed)]
+    seen = _intersect_all(observed, inputs.lifetime)
     if observed and not len(seen.start):
-        notice = _contradiction(inputs, observed, "so no overlap is claimed")
-        return _unaligned(inputs, (notice,), _reasons(observed))
+        notice = _tell_contradiction(inputs, observed, "so no overlap is claimed")
+        return _give_up(inputs, (notice,), _list_reasons(observed))
     if claimed is None:
-        return _placed(inputs, observed, seen, ())
+        return _place_clock(inputs, observed, seen, ())
     both = intervals.intersect(seen, claimed.offsets)
     if len(both.start):
-        return _placed(inputs, [claimed, *observed], both, ())
+        return _place_clock(inputs, [claimed, *observed], both, ())
     if not observed:
-        return _unaligned(inputs, (_outside(inputs, 0),), _reasons([claimed]))
-    notice = _contradiction(inputs, [claimed, *observed], "what the run shows is used")
-    return _placed(inputs, observed, seen, (notice,))
+        return _give_up(inputs, (_tell_outside(inputs, 0),), _list_reasons([claimed]))
+    notice = _tell_contradiction(inputs, [claimed, *observed], "what the run shows is used")
+    return _place_clock(inputs, observed, seen, (notice,))
 
 
-def _tells(evidence: Evidence, claimed: Evidence) -> bool:
+def _is_telling(evidence: Evidence, claimed: Evidence) -> bool:
     """Whether evidence agrees with what the clocks claim, or is clear enough to contradict it."""
-    return not _apart(evidence, claimed) or len(evidence.offsets.start) == 1
+    return not _is_apart(evidence, claimed) or len(evidence.offsets.start) == 1
 
 
-def _apart(evidence: Evidence, claimed: Evidence) -> bool:
+def _is_apart(evidence: Evidence, claimed: Evidence) -> bool:
     return not len(intervals.intersect(evidence.offsets, claimed.offsets).start)
 
 
-def _common(observed: Iterable[Evidence], within: Intervals) -> Intervals:
+def _intersect_all(observed: Iterable[Evidence], within: Intervals) -> Intervals:
     for evidence in observed:
         within = intervals.intersect(within, evidence.offsets)
     return within
 
 
-def _placed(
+def _place_clock(
     inputs: AlignmentInputs, used: list[Evidence], left: Intervals, notices: tuple[Notice, ...]
 ) -> Clock:
     """The clock where one short interval is left, "not aligned" else."""
     width = int((left.end - left.start).max())
     if len(left.start) > 1 or width > _PLACE_NS + 2 * 10_000_000:
-        many = f"{len(left.start)} places fit" if len(left.start) > 1 else _wide(width)
-        return _unaligned(inputs, (*notices, _ambiguous(inputs, many)), _reasons(used))
+        many = f"{len(left.start)} places fit" if len(left.start) > 1 else _tell_width(width)
+        return _give_up(inputs, (*notices, _tell_ambiguity(inputs, many)), _list_reasons(used))
     low, high = int(left.start[0]), int(left.end[0]) - 1
-    notices = (*notices, *_coarse(inputs, low, high))
+    notices = (*notices, *_warn_of_coarse(inputs, low, high))
     best = [e.best_ns for e in used if e.best_ns is not None and low <= e.best_ns <= high]
     offset = best[0] if best else (low + high) // 2
     method = " + ".join(e.method for e in used)
-    return Clock(method, offset, low, high, _reasons(used), notices)
+    return Clock(method, offset, low, high, _list_reasons(used), notices)
 
 
-def _coarse(inputs: AlignmentInputs, low: int, high: int) -> Iterator[Notice]:
+def _warn_of_coarse(inputs: AlignmentInputs, low: int, high: int) -> Iterator[Notice]:
     """A warning where I/O may be laid over a neighbouring step."""
     start, end = inputs.kind(SpanKind.STEP)
     usual = float(np.median(end - start)) if len(start) else 0.0
@@ -185,15 +227,15 @@ def _coarse(inputs: AlignmentInputs, low: int, high: int) -> Iterator[Notice]:
         )
 
 
-def _wide(width: int) -> str:
+def _tell_width(width: int) -> str:
     return f"what is known leaves {seconds(width / 1e9)} open"
 
 
-def _reasons(evidence: Iterable[Evidence]) -> tuple[ClockReason, ...]:
-    return tuple(ClockReason(e.method, _range(e.offsets), e.reason) for e in evidence)
+def _list_reasons(evidence: Iterable[Evidence]) -> tuple[ClockReason, ...]:
+    return tuple(ClockReason(e.method, _tell_range(e.offsets), e.reason) for e in evidence)
 
 
-def _range(offsets: Intervals) -> str:
+def _tell_range(offsets: Intervals) -> str:
     """The offsets that are left open, in words."""
     low, high = int(offsets.start[0]), int(offsets.end[-1]) - 1
     many = "" if len(offsets.start) == 1 else f" in {len(offsets.start)} intervals"
@@ -202,7 +244,7 @@ def _range(offsets: Intervals) -> str:
     return range_words(low / 1e9, high / 1e9) + many
 
 
-def _unaligned(
+def _give_up(
     inputs: AlignmentInputs, notices: tuple[Notice, ...], evidence: tuple[ClockReason, ...]
 ) -> Clock:
     life = inputs.lifetime
@@ -210,16 +252,16 @@ def _unaligned(
     return Clock(NOT_ALIGNED, 0, low, high, evidence, notices)
 
 
-def _contradiction(inputs: AlignmentInputs, evidence: list[Evidence], result: str) -> Notice:
+def _tell_contradiction(inputs: AlignmentInputs, evidence: list[Evidence], result: str) -> Notice:
     return Notice(
         "clock_contradiction",
         f"{inputs.profile.path}: the evidence on its clock contradicts itself, {result}: "
-        f"{'; '.join(map(str, _reasons(evidence)))}. If you know the difference, give "
+        f"{'; '.join(map(str, _list_reasons(evidence)))}. If you know the difference, give "
         "--clock-offset SECONDS.",
     )
 
 
-def _ambiguous(inputs: AlignmentInputs, why: str) -> Notice:
+def _tell_ambiguity(inputs: AlignmentInputs, why: str) -> Notice:
     return Notice(
         "clock_unverified",
         f"{inputs.profile.path}: its clock could not be put on that of the logs ({why}), so no "
@@ -227,7 +269,7 @@ def _ambiguous(inputs: AlignmentInputs, why: str) -> Notice:
     )
 
 
-def _outside(inputs: AlignmentInputs, offset_ns: int) -> Notice:
+def _tell_outside(inputs: AlignmentInputs, offset_ns: int) -> Notice:
     """A profile outside the time that the logs cover."""
     start = min(log.start_ns for log in inputs.logs)
     end = max(log.end_ns for log in inputs.logs)

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from vanidl.merge.clocks.evidence import Evidence
-from vanidl.merge.clocks.inputs import AlignmentInputs, Int64Array, interval
+from vanidl.merge.clocks.evidence import AlignmentInputs, Evidence, Int64Array, make_interval
 from vanidl.model import intervals
 from vanidl.model.intervals import Intervals
 from vanidl.model.trace import WRITE
@@ -26,7 +25,7 @@ _ONE_BY_ONE = 0.8
 _ANY = -(2**62)
 
 
-def by_events(inputs: AlignmentInputs, within: Intervals) -> Evidence | None:  # noqa: ARG001
+def find_by_events(inputs: AlignmentInputs, within: Intervals) -> Evidence | None:  # noqa: ARG001
     """Offsets by the lag of each record's write: at most the shortest one.
 
     None for a profile that does not count from the epoch, as records do, and where the log
@@ -34,7 +33,7 @@ def by_events(inputs: AlignmentInputs, within: Intervals) -> Evidence | None:  #
     """
     if not inputs.absolute:
         return None
-    known = [found for events in inputs.events if (found := _lag(inputs, events)) is not None]
+    known = [found for events in inputs.events if (found := _bound_lag(inputs, events)) is not None]
     if not known:
         return None
     offsets = known[0][0]
@@ -44,34 +43,38 @@ def by_events(inputs: AlignmentInputs, within: Intervals) -> Evidence | None:  #
     return Evidence(EVENT_FILE, offsets, "; ".join(reason for _, reason in known))
 
 
-def by_profile(inputs: AlignmentInputs, within: Intervals) -> Evidence | None:  # noqa: ARG001
+def find_by_profile(inputs: AlignmentInputs, within: Intervals) -> Evidence | None:  # noqa: ARG001
     """Offsets at which the profile's own file is first written when its last step is over.
 
     None where the log shows no write of it.
     """
     events = {e.path for e in inputs.events}
     names = [n for n in (inputs.profile.written_as, inputs.profile.path) if n and n not in events]
-    starts = [int(start[0]) for start, _ in (_writes(inputs, n) for n in names) if len(start)]
+    starts = [
+        int(start[0]) for start, _ in (_select_writes(inputs, n) for n in names) if len(start)
+    ]
     steps = inputs.profile.end_ns[inputs.profile.step >= 0]
     if not starts or not len(steps):
         return None
-    limits = interval(_ANY, min(starts) - int(steps.max()))
+    limits = make_interval(_ANY, min(starts) - int(steps.max()))
     return Evidence(PROFILE_FILE, limits, "it was written after its last step")
 
 
-def _lag(inputs: AlignmentInputs, events: EventRecords) -> tuple[Intervals, str] | None:
-    start, nbytes = _writes(inputs, events.path)
-    lags = record_lags(events, start, nbytes)
+def _bound_lag(inputs: AlignmentInputs, events: EventRecords) -> tuple[Intervals, str] | None:
+    start, nbytes = _select_writes(inputs, events.path)
+    lags = measure_record_lags(events, start, nbytes)
     if lags is None or len(lags) < _FEWEST_RECORDS:
         return None
     shortest = int(lags.min())
     if len(start) < _ONE_BY_ONE * len(events.nbytes):
-        return interval(_ANY, shortest), "it was written in blocks, none before its records"
+        return make_interval(_ANY, shortest), "it was written in blocks, none before its records"
     reason = f"{len(lags):,} records and the writes that carried them"
-    return interval(shortest - _PROMPT_NS, shortest), reason
+    return make_interval(shortest - _PROMPT_NS, shortest), reason
 
 
-def record_lags(events: EventRecords, start: Int64Array, nbytes: Int64Array) -> Int64Array | None:
+def measure_record_lags(
+    events: EventRecords, start: Int64Array, nbytes: Int64Array
+) -> Int64Array | None:
     """Start of the write that ended each record minus the record's time, ns.
 
     None where the writes hold other bytes than the records. Records without a time are left
@@ -84,14 +87,14 @@ def record_lags(events: EventRecords, start: Int64Array, nbytes: Int64Array) -> 
     return start[write[timed]] - events.wall_ns[timed]
 
 
-def _writes(inputs: AlignmentInputs, path: str) -> tuple[Int64Array, Int64Array]:
+def _select_writes(inputs: AlignmentInputs, path: str) -> tuple[Int64Array, Int64Array]:
     """(starts, sizes) of the writes of the process to a file of that name."""
     none = np.empty(0, np.int64)
     if inputs.own is None:
         return none, none
-    wanted = _name(path)
+    wanted = _base_name(path)
     known = inputs.own.log.names.values()
-    paths = [p for p in known if _name(p).removesuffix(".tmp") == wanted]
+    paths = [p for p in known if _base_name(p).removesuffix(".tmp") == wanted]
     if len(paths) != 1:
         return none, none
     writes = inputs.own.operations(WRITE)
@@ -99,5 +102,5 @@ def _writes(inputs: AlignmentInputs, path: str) -> tuple[Int64Array, Int64Array]
     return writes.start[mine], writes.nbytes[mine]
 
 
-def _name(path: str) -> str:
+def _base_name(path: str) -> str:
     return path.rsplit("/", 1)[-1]

@@ -24,7 +24,7 @@ from vanidl.readers.records import CounterFile, TracerLog
 
 Int64Array = NDArray[np.int64]
 
-METHOD = "own records"
+OWN_RECORDS = "own records"
 
 _COARSE_NS = 100_000_000
 _NONE = 2**62
@@ -48,15 +48,20 @@ class LogClock:
         return max(self.high_ns - self.offset_ns, self.offset_ns - self.low_ns)
 
 
-def recorded(logs: Sequence[TracerLog], counters: Mapping[str, CounterFile]) -> list[LogClock]:
+def read_log_clocks(
+    logs: Sequence[TracerLog], counters: Mapping[str, CounterFile]
+) -> list[LogClock]:
     """What each log leaves open; as logged is used, moved no further than that asks for.
 
     Args:
         logs: what was read.
         counters: path of a log to what Darshan summed up in it.
     """
-    bounds = _bounds_ns([log for log in logs if _may_be_late(log)], counters)
-    return [_late(log, *next(bounds)) if _may_be_late(log) else _as_logged(log) for log in logs]
+    bounds = _find_bounds_ns([log for log in logs if _may_be_late(log)], counters)
+    return [
+        _bound_late_log(log, *next(bounds)) if _may_be_late(log) else _trust_log(log)
+        for log in logs
+    ]
 
 
 def _may_be_late(log: TracerLog) -> bool:
@@ -64,12 +69,12 @@ def _may_be_late(log: TracerLog) -> bool:
     return bool(log.start_late_ns) and exact and log.nprocs <= 1
 
 
-def _as_logged(log: TracerLog) -> LogClock:
+def _trust_log(log: TracerLog) -> LogClock:
     half = log.start_uncertainty_ns
     return LogClock(0, -half, half)
 
 
-def _late(log: TracerLog, first_ns: int, last_ns: int) -> LogClock:
+def _bound_late_log(log: TracerLog, first_ns: int, last_ns: int) -> LogClock:
     """What a log leaves open whose first operation began, and whose last one ended then."""
     half = log.start_uncertainty_ns
     low = -min(log.start_late_ns, first_ns) - half
@@ -82,11 +87,11 @@ def _late(log: TracerLog, first_ns: int, last_ns: int) -> LogClock:
         f"a forked process: its times may be late, by no more than {bound}, and as logged none "
         "may end after the process"
     )
-    why = ClockReason(METHOD, range_words(low / 1e9, high / 1e9), reason)
+    why = ClockReason(OWN_RECORDS, range_words(low / 1e9, high / 1e9), reason)
     return LogClock(min(0, high), low, high, (why,), late=True)
 
 
-def _bounds_ns(
+def _find_bounds_ns(
     logs: Sequence[TracerLog], counters: Mapping[str, CounterFile]
 ) -> Iterator[tuple[int, int]]:
     """(start of the first operation or open, end of the last operation) since each log's zero.
@@ -95,13 +100,15 @@ def _bounds_ns(
     """
     for some in batches(logs, _row_count, _TOGETHER_ROWS):
         started = [[table.start_ns for table in log.operations] for log in some]
-        opened = [list(_opened_s(counters.get(log.path))) for log in some]
+        opened = [list(_pick_opens_s(counters.get(log.path))) for log in some]
         ended = [[table.end_ns for table in log.operations] for log in some]
         first = np.minimum(
-            _of_each(started, _counting, np.minimum, _NONE),
-            _of_each(opened, lambda s: _counting((s * 1e9).astype(np.int64)), np.minimum, _NONE),
+            _reduce_each(started, _mask_unmeasured, np.minimum, _NONE),
+            _reduce_each(
+                opened, lambda s: _mask_unmeasured((s * 1e9).astype(np.int64)), np.minimum, _NONE
+            ),
         )
-        last = _of_each(ended, np.asarray, np.maximum, 0)
+        last = _reduce_each(ended, np.asarray, np.maximum, 0)
         yield from zip(first.tolist(), last.tolist(), strict=True)
 
 
@@ -109,23 +116,23 @@ def _row_count(log: TracerLog) -> int:
     return sum(len(table.op) for table in log.operations)
 
 
-def _opened_s(counted: CounterFile | None) -> Iterator[NDArray[np.float64]]:
+def _pick_opens_s(counted: CounterFile | None) -> Iterator[NDArray[np.float64]]:
     for layer in counted.layers if counted else ():
-        for name in _of_opens(tuple(layer.seconds)):
+        for name in _names_of_opens(tuple(layer.seconds)):
             yield layer.seconds[name]
 
 
 @lru_cache(64)
-def _of_opens(names: tuple[str, ...]) -> tuple[str, ...]:
+def _names_of_opens(names: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(name for name in names if name.endswith(_OPENED))
 
 
-def _counting(since_ns: Int64Array) -> Int64Array:
+def _mask_unmeasured(since_ns: Int64Array) -> Int64Array:
     """Times that were measured as they are, others as a large number."""
     return np.where(since_ns > 0, since_ns, _NONE)
 
 
-def _of_each(
+def _reduce_each(
     columns: Sequence[Sequence[NDArray[Any]]],
     prepared: Callable[[NDArray[Any]], Int64Array],
     reduction: np.ufunc,

@@ -30,14 +30,19 @@ from vanidl.analyses.dataloader_batches import (
     generations,
 )
 from vanidl.formatting.units import plural
-from vanidl.merge.clocks.evidence import Evidence, meeting
-from vanidl.merge.clocks.inputs import AlignmentInputs, Int64Array, TracedProcess
+from vanidl.merge.clocks.evidence import (
+    AlignmentInputs,
+    Evidence,
+    Int64Array,
+    TracedProcess,
+    keep_meeting,
+)
 from vanidl.merge.clocks.log_clock import LogClock
 from vanidl.model import intervals
 from vanidl.model.intervals import Intervals
 from vanidl.model.trace import READ, Part, SpanKind
 
-METHOD = "order of worker reads"
+WORKER_ORDER = "order of worker reads"
 
 _PAUSE = 3.0  # times the first gap between two batches of a worker
 FEWEST_WAITS = 8
@@ -61,7 +66,7 @@ class Calls:
     ahead: int  # batches a worker may be ahead, 0 where that is not known
 
 
-def find(inputs: AlignmentInputs, within: Intervals) -> Evidence | None:
+def find_worker_order(inputs: AlignmentInputs, within: Intervals) -> Evidence | None:
     """Offsets in `within` that keep every read in its order with the waits.
 
     Each worker's log may be late by an amount of its own. None where no worker reads, its
@@ -72,19 +77,21 @@ def find(inputs: AlignmentInputs, within: Intervals) -> Evidence | None:
         return None
     stops = epoch_ends(start, *inputs.kind(SpanKind.STEP))
     clocks = {worker.number: worker.clock for worker in inputs.workers}
-    for (unit, _), every in zip(_UNITS, orders(inputs.workers, len(start), stops), strict=False):
+    for (unit, _), every in zip(
+        _UNITS, deal_batches(inputs.workers, len(start), stops), strict=False
+    ):
         found = [
             (low, high, calls)
             for calls in every
-            for low, high in _open(calls, clocks, (start, end), stops)
+            for low, high in _find_open_offsets(calls, clocks, (start, end), stops)
         ]
-        offsets = meeting(intervals.union(*_columns(found)), within)
+        offsets = keep_meeting(intervals.union(*_join_bounds(found)), within)
         if len(offsets.start):
-            return Evidence(METHOD, offsets, _reason(found[0][2], unit))
+            return Evidence(WORKER_ORDER, offsets, _tell_dealing(found[0][2], unit))
     return None
 
 
-def orders(
+def deal_batches(
     workers: Sequence[TracedProcess], waits: int, stops: Int64Array
 ) -> Iterator[Iterator[Calls]]:
     """For each unit that batches may be counted in: every way to deal reads to waits.
@@ -94,19 +101,19 @@ def orders(
         waits: waits that were recorded.
         stops: those that are known to have found the end of an epoch.
     """
-    epochs = _epochs(workers)
+    epochs = _split_epochs(workers)
     closings = (True,) if len(stops) else (True, False)
     for _, pick in _UNITS:
         borders = [tuple(pick(reads) for reads in generation) for generation in epochs]
-        yield _mappings(borders, waits, closings) if epochs else iter(())
+        yield _try_mappings(borders, waits, closings) if epochs else iter(())
 
 
-def _columns(found: Sequence[tuple[int, int, Calls]]) -> tuple[Int64Array, Int64Array]:
+def _join_bounds(found: Sequence[tuple[int, int, Calls]]) -> tuple[Int64Array, Int64Array]:
     low = np.array([row[0] for row in found], np.int64)
     return low, np.array([row[1] for row in found], np.int64) + 1
 
 
-def _reason(calls: Calls, unit: str) -> str:
+def _tell_dealing(calls: Calls, unit: str) -> str:
     workers = len(np.unique(calls.worker[(calls.epoch == 0) & (calls.worker >= 0)]))
     ahead = calls.ahead * workers
     later = f", and the one {ahead} batches later only after that" if ahead else ""
@@ -116,13 +123,13 @@ def _reason(calls: Calls, unit: str) -> str:
     )
 
 
-def _epochs(workers: Sequence[TracedProcess]) -> list[Generation]:
+def _split_epochs(workers: Sequence[TracedProcess]) -> list[Generation]:
     """What the workers read, epoch by epoch."""
     reading = [(worker.process, worker.operations(READ)) for worker in workers]
     return generations((process, reads) for process, reads in reading if len(reads))
 
 
-def _visits(reads: Part) -> Part:
+def _join_visits(reads: Part) -> Part:
     """One row for all reads of a file in a row: a file a sample."""
     first = np.flatnonzero(np.concatenate([[True], reads.file[1:] != reads.file[:-1]]))
     return replace(reads.rows(first), end=np.maximum.reduceat(reads.end, first))
@@ -130,12 +137,12 @@ def _visits(reads: Part) -> Part:
 
 _UNITS = (
     ("equal reads", equal_reads),
-    ("visits of files", _visits),
+    ("visits of files", _join_visits),
     ("reads", lambda reads: reads),
 )
 
 
-def _mappings(
+def _try_mappings(
     epochs: Sequence[Generation], waits: int, closings: Sequence[bool]
 ) -> Iterator[Calls]:
     """Every number of batches per epoch that deals the reads out evenly.
@@ -146,23 +153,23 @@ def _mappings(
         for closing in closings:
             cells = (len(epochs) * (batches + closing) - waits + 1) * waits
             if 0 < cells <= _MOST_CELLS:
-                yield _calls(epochs, batches, per_batch, closing)
+                yield _deal_calls(epochs, batches, per_batch, closing)
 
 
-def _calls(epochs: Sequence[Generation], batches: int, per_batch: int, closing: bool) -> Calls:
+def _deal_calls(epochs: Sequence[Generation], batches: int, per_batch: int, closing: bool) -> Calls:
     workers = len(epochs[0])
     dealt = [batches_of(generation, batches, per_batch) for generation in epochs]
     begins = np.array([int(e.first_start.min()) for e in dealt] + [NEVER], np.int64)
     ends = [np.append(e.end, [-NEVER] * closing) for e in dealt]
-    ahead = _ahead(dealt, workers)
+    ahead = _measure_read_ahead(dealt, workers)
     before = np.full(batches - 1 + closing, NEVER, np.int64)
     after = [np.append(before, later) for later in begins[1:]]
     return Calls(
         worker=np.concatenate([np.append(e.worker, [-1] * closing) for e in dealt]),
         epoch=np.repeat(np.arange(len(dealt)), batches + closing),
         ends=np.concatenate(ends),
-        asked=_asked(dealt, ahead * workers if ahead else batches, closing=closing),
-        asked_by_default=_asked(dealt, (ahead or PREFETCH_FACTOR) * workers, closing=closing),
+        asked=_find_asked(dealt, ahead * workers if ahead else batches, closing=closing),
+        asked_by_default=_find_asked(dealt, (ahead or PREFETCH_FACTOR) * workers, closing=closing),
         after=np.concatenate(after),
         batches=batches,
         per_batch=per_batch,
@@ -170,7 +177,7 @@ def _calls(epochs: Sequence[Generation], batches: int, per_batch: int, closing: 
     )
 
 
-def _asked(dealt: Sequence[EpochBatches], ahead: int, *, closing: bool) -> Int64Array:
+def _find_asked(dealt: Sequence[EpochBatches], ahead: int, *, closing: bool) -> Int64Array:
     """For each call the start of the reads that were asked for in it: `ahead` batches later."""
     columns = []
     for epoch in dealt:
@@ -180,7 +187,7 @@ def _asked(dealt: Sequence[EpochBatches], ahead: int, *, closing: bool) -> Int64
     return np.concatenate(columns)
 
 
-def _ahead(epochs: Sequence[EpochBatches], workers: int) -> int:
+def _measure_read_ahead(epochs: Sequence[EpochBatches], workers: int) -> int:
     """How many batches a worker reads before it has to be asked for more, 0: not known.
 
     Two workers must agree on it, so that a single stall at the start is not taken for a pause.
@@ -201,7 +208,7 @@ def _ahead(epochs: Sequence[EpochBatches], workers: int) -> int:
     return max(before[min(1, len(before) - 1)], PREFETCH_FACTOR)
 
 
-def _open(
+def _find_open_offsets(
     calls: Calls,
     clocks: Mapping[int, LogClock],
     waits: tuple[Int64Array, Int64Array],
@@ -219,7 +226,7 @@ def _open(
     ended = np.where(calls.ends > -NEVER, calls.ends + low_ns, -NEVER)
     begun = np.where(calls.asked < NEVER, calls.asked + high_ns, NEVER)
     limits = (ended, begun, np.where(calls.after < NEVER, calls.after + latest, NEVER))
-    ends, asked, after = (_sliding(column, len(start)) for column in limits)
+    ends, asked, after = (_slide(column, len(start)) for column in limits)
     low = np.where(ends > -NEVER, ends - end, -NEVER).max(1)
     by_asking = np.where(asked < NEVER, asked - start, NEVER).min(1)
     by_ending = np.where(after < NEVER, after - end, NEVER).min(1)
@@ -230,6 +237,6 @@ def _open(
         yield int(low[i]), int(high[i])
 
 
-def _sliding(column: Int64Array, width: int) -> Int64Array:
+def _slide(column: Int64Array, width: int) -> Int64Array:
     windows: Int64Array = np.lib.stride_tricks.sliding_window_view(column, width)
     return windows

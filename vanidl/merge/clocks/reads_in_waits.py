@@ -13,13 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vanidl.formatting.units import percent
-from vanidl.merge.clocks.evidence import Evidence, meeting
-from vanidl.merge.clocks.inputs import AlignmentInputs, Int64Array
+from vanidl.merge.clocks.evidence import AlignmentInputs, Evidence, Int64Array, keep_meeting
 from vanidl.model import intervals
 from vanidl.model.intervals import Intervals
 from vanidl.model.trace import READ, SpanKind
 
-METHOD = "reads in waits"
+READS_IN_WAITS = "reads in waits"
 
 Floats = NDArray[np.float64]
 
@@ -66,29 +65,29 @@ class _Match:
         return intervals.covered_within(self.reads, low, high)
 
 
-def find(inputs: AlignmentInputs, within: Intervals) -> Evidence | None:
+def find_reads_in_waits(inputs: AlignmentInputs, within: Intervals) -> Evidence | None:
     """Offsets in `within` at which the reads of the waiting process lie in its waits.
 
     None where workers read, too few waits were recorded, or no offset makes 95 % fit.
     """
-    match = _match(inputs)
+    match = _make_match(inputs)
     if match is None or not len(within.start):
         return None
-    found = [_plateau(match, lag, step) for lag, step in _peaks(match, within)]
+    found = [_refine_peak(match, lag, step) for lag, step in _find_peaks(match, within)]
     kept = [f for f in found if f is not None]
     if not kept:
         return None
     low, high = np.array([f[:2] for f in kept], np.int64).T
-    offsets = meeting(intervals.union(low, high + 1), within)
+    offsets = keep_meeting(intervals.union(low, high + 1), within)
     share = max(f[2] for f in kept)
     reason = (
         f"{percent(share)} of the time that the waiting process read lies in its "
         f"{len(match.waits.start):,} input waits"
     )
-    return Evidence(METHOD, offsets, reason) if len(offsets.start) else None
+    return Evidence(READS_IN_WAITS, offsets, reason) if len(offsets.start) else None
 
 
-def _match(inputs: AlignmentInputs) -> _Match | None:
+def _make_match(inputs: AlignmentInputs) -> _Match | None:
     start, end = inputs.kind(SpanKind.INPUT_WAIT)
     waits = intervals.union(start, end)
     if inputs.own is None or len(waits.start) < _FEWEST_WAITS or not len(inputs.lifetime.start):
@@ -106,7 +105,7 @@ def _match(inputs: AlignmentInputs) -> _Match | None:
     return replace(match, enough_ns=int(_LITTLE_IO * match.io_ns(lags).max()))
 
 
-def _peaks(match: _Match, within: Intervals) -> list[tuple[int, int]]:
+def _find_peaks(match: _Match, within: Intervals) -> list[tuple[int, int]]:
     """(offset, width of the coarse grid there) of everything that may be a match."""
     low, high = int(within.start[0]), int(within.end[-1])
     wait = match.waits.length // len(match.waits.start)
@@ -115,11 +114,11 @@ def _peaks(match: _Match, within: Intervals) -> list[tuple[int, int]]:
         lags = np.arange(low, high, step, dtype=np.int64)
         share = match.share(lags)
     else:
-        lags, share, step = _coarse(match, low, high)
-    return [(int(lags[i]), step) for i in _local_maxima(share)]
+        lags, share, step = _scan_coarsely(match, low, high)
+    return [(int(lags[i]), step) for i in _find_maxima(share)]
 
 
-def _coarse(match: _Match, low: int, high: int) -> tuple[Int64Array, Floats, int]:
+def _scan_coarsely(match: _Match, low: int, high: int) -> tuple[Int64Array, Floats, int]:
     """(offsets, share at each, their distance) on a grid, by Fourier transform."""
     waits = match.waits
     first, last = int(waits.start[0]), int(waits.end[-1])
@@ -128,9 +127,11 @@ def _coarse(match: _Match, low: int, high: int) -> tuple[Int64Array, Floats, int
     step = max(wait // _BINS_A_WAIT, (high - low + 2 * span) // _MOST_BINS, 1)
     bins = span // step + 1
     offsets = (high - low) // step + 1
-    waited = _in_bins(waits, first, bins, step)
-    read = _in_bins(match.reads, first + low, bins + offsets, step)
-    size = _fast_size(len(read))  # no offset here moves the waits past the reads: none comes around
+    waited = _fill_bins(waits, first, bins, step)
+    read = _fill_bins(match.reads, first + low, bins + offsets, step)
+    size = _choose_fast_size(
+        len(read)
+    )  # no offset here moves the waits past the reads: none comes around
     product = np.fft.rfft(read, size) * np.conj(np.fft.rfft(waited, size))
     inside = np.fft.irfft(product, size)[:offsets]
     lags = low + step * np.arange(offsets, dtype=np.int64)
@@ -142,18 +143,18 @@ def _coarse(match: _Match, low: int, high: int) -> tuple[Int64Array, Floats, int
     )
 
 
-def _in_bins(spans: Intervals, start: int, bins: int, step: int) -> Floats:
+def _fill_bins(spans: Intervals, start: int, bins: int, step: int) -> Floats:
     """Share of each bin that the spans cover."""
     edges = start + step * np.arange(bins + 1, dtype=np.int64)
     return intervals.covered_between(spans, edges) / step
 
 
-def _fast_size(bins: int) -> int:
+def _choose_fast_size(bins: int) -> int:
     """The next number of bins whose factors are 2, 3 and 5: others are transformed slowly."""
     return min(odd << ((bins - 1) // odd).bit_length() for odd in (1, 3, 5, 9, 15, 25, 27))
 
 
-def _local_maxima(share: Floats) -> list[int]:
+def _find_maxima(share: Floats) -> list[int]:
     """The best of each group of neighbours that may be a match, best first, not too many."""
     good = share >= _LOOSE
     edges = np.flatnonzero(np.diff(np.concatenate([[False], good, [False]])))
@@ -161,7 +162,7 @@ def _local_maxima(share: Floats) -> list[int]:
     return sorted(best, key=lambda i: -share[i])[:_MOST_PEAKS]
 
 
-def _plateau(match: _Match, lag: int, step: int) -> tuple[int, int, float] | None:
+def _refine_peak(match: _Match, lag: int, step: int) -> tuple[int, int, float] | None:
     """(lowest, highest offset, best share) around an offset that fits about as well as any."""
     while True:
         lags = lag + np.linspace(-2 * step, 2 * step, 65).astype(np.int64)
@@ -174,10 +175,10 @@ def _plateau(match: _Match, lag: int, step: int) -> tuple[int, int, float] | Non
     if best < INSIDE or not match.holds(lag):
         return None
     enough = best - _FLAT - 0.1 * (1 - best)
-    return _edge(match, lag, -1, enough), _edge(match, lag, 1, enough), best
+    return _find_edge(match, lag, -1, enough), _find_edge(match, lag, 1, enough), best
 
 
-def _edge(match: _Match, lag: int, sign: int, enough: float) -> int:
+def _find_edge(match: _Match, lag: int, sign: int, enough: float) -> int:
     """The last offset on one side of `lag` at which the share is still enough, to 1 us."""
 
     def fits(distance: int) -> bool:
