@@ -21,8 +21,8 @@ from vanidl.breakdown.overlap import Overlap, SlowestWaits
 from vanidl.merge.jobs import Group
 from vanidl.merge.pipeline import assemble
 from vanidl.model.trace import SpanKind
-from vanidl.readers.dftracer.run import combine
-from vanidl.readers.dftracer.trace_file import read_file
+from vanidl.readers.dftracer.reading import combine_files
+from vanidl.readers.dftracer.trace_file import read_trace_file
 from vanidl.readers.records import CounterFile
 from vanidl.run import Run
 
@@ -100,7 +100,7 @@ def test_calls_timed_singly_are_counted_to_the_microsecond(calls, reads, waits, 
 
 
 def _overlap(path: Path, spans: list[Span]) -> Overlap:
-    run = combine([read_file(path)])
+    run = combine_files([read_trace_file(path)])
     counters = {path: CounterFile(layers) for path, layers in run.counters.items()}
     seen = profile(spans, pid=100, base_ns=EPOCH_US * US)
     return analysed(assemble(Group(run.logs, (seen,)), counters)).overlap

@@ -30,9 +30,8 @@ from vanidl.readers import run_json
 from vanidl.readers.darshan import log
 from vanidl.readers.dftracer import trace_file
 from vanidl.readers.dlio import kinds
-from vanidl.readers.dlio import run as dlio
-from vanidl.readers.dlio.output import read_output
-from vanidl.readers.dlio.times import read_times
+from vanidl.readers.dlio import reading as results as dlio
+from vanidl.readers.dlio.results import read_output, read_times
 from vanidl.readers.format import Reading
 from vanidl.readers.objects.log import counters
 from vanidl.readers.objects.log import log as object_log
@@ -170,7 +169,7 @@ def _read_dlio(path: Path) -> object:
     is_output = path.name.endswith("_output.json")
     file = read_output(path) if is_output else read_times(path)
     kind = kinds.OUTPUT if is_output else kinds.TIMES
-    return file, dlio.read({kind: (path,)}, Reading(lambda *_: None))
+    return file, dlio.read_results({kind: (path,)}, Reading(lambda *_: None))
 
 
 _CALLS = calls_files.Calls(
@@ -215,8 +214,8 @@ READERS: dict[str, Reader] = {
     "calls gzip": Reader(
         f"{_CALLS.name}.gz", gzip.compress(calls_files.calls_file(_CALLS), mtime=0), recorded
     ),
-    "dftracer": Reader("x.pfw", _pfw(), trace_file.read_file),
-    "dftracer gzip": Reader("x.pfw.gz", gzip.compress(_pfw(), mtime=0), trace_file.read_file),
+    "dftracer": Reader("x.pfw", _pfw(), trace_file.read_trace_file),
+    "dftracer gzip": Reader("x.pfw.gz", gzip.compress(_pfw(), mtime=0), trace_file.read_trace_file),
     "run record": Reader("run.json", _run_record(), run_json.read_record, is_json=True),
     "ab record": Reader(
         "ab.json", _ab_record(), lambda path: ab_folder.load(path.parent), is_json=True

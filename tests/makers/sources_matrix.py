@@ -16,7 +16,7 @@ from tests.makers.event_files import Event, event_file
 from tests.makers.records import Io, Span, darshan_log, profile
 from vanidl.model.trace import SpanKind
 from vanidl.readers.darshan.log import read_log
-from vanidl.readers.dftracer import run, trace_file
+from vanidl.readers.dftracer import reading, trace_file
 from vanidl.readers.dftracer import spans as dftracer_spans
 from vanidl.readers.pytorch import trace as pytorch_trace
 from vanidl.readers.records import ProfileTrace, TracerLog
@@ -80,7 +80,7 @@ def dftracer_file(made: Made, folder: Path) -> TracerLog:
     trace.end(made.length_ns)
     kind = "preload" if made.parent is None else "fork"
     path = trace.write(folder / f"trace-{made.pid}-{kind}.pfw")
-    (log,) = run.combine([trace_file.read_file(path)]).logs
+    (log,) = reading.combine_files([trace_file.read_trace_file(path)]).logs
     return log
 
 
@@ -191,7 +191,9 @@ def dftracer_profile(spans: Sequence[Span], base_ns: int, folder: Path) -> Profi
         name, category = DLIO[s.kind]
         trace.event(name, category, s.start, s.end - s.start)
     trace.end(max(s.end for s in spans))
-    (found,) = run.combine([trace_file.read_file(trace.write(folder / "p-0-preload.pfw"))]).profiles
+    (found,) = reading.combine_files(
+        [trace_file.read_trace_file(trace.write(folder / "p-0-preload.pfw"))]
+    ).profiles
     return found
 
 

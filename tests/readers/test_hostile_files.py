@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.fuzz.readers import HOSTILE_VALUES, READERS, Reader, count, hostile_at, replaced
 from vanidl.cli import main
 from vanidl.errors import InputError
-from vanidl.readers.dftracer import run as dftracer_run
+from vanidl.readers.dftracer import reading as dftracer_run
 from vanidl.readers.dftracer.trace_file import TraceFile
 
 AGAIN = 1 if settings.default.derandomize else 3  # `make fuzz` looks for more, and others
@@ -88,7 +88,7 @@ def test_any_value_in_the_place_of_any_other_in_a_line(folder: Path) -> None:
                 changed = json.dumps(replaced(value, place, new)).encode()
                 read = tried(reader, b"\n".join([*lines[:i], changed, *lines[i + 1 :]]), folder)
                 assert isinstance(read, TraceFile)
-                dftracer_run.combine([read])
+                dftracer_run.combine_files([read])
 
 
 @pytest.mark.parametrize("name", ["kineto", "run record"])

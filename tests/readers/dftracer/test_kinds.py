@@ -12,8 +12,8 @@ import vanidl
 from tests.makers.dftracer_traces import EPOCH_US, PfwTrace, Summed
 from vanidl.model.warnings import Notice
 from vanidl.readers.bounds import LARGEST_NBYTES
-from vanidl.readers.dftracer.run import DftracerRun, combine
-from vanidl.readers.dftracer.trace_file import read_file
+from vanidl.readers.dftracer.reading import DftracerRun, combine_files
+from vanidl.readers.dftracer.trace_file import read_trace_file
 from vanidl.record import dftracer as record_dftracer
 from vanidl.sections import figures
 
@@ -39,7 +39,7 @@ def moved(of: Summed) -> int:
 
 
 def combined(*paths: Path) -> DftracerRun:
-    return combine([read_file(path) for path in paths])
+    return combine_files([read_trace_file(path) for path in paths])
 
 
 def totals(run: DftracerRun) -> dict[str, float]:

@@ -8,8 +8,8 @@ import pytest
 
 import vanidl
 from tests.makers.dftracer_traces import PfwTrace
-from vanidl.readers.dftracer.run import combine
-from vanidl.readers.dftracer.trace_file import read_file
+from vanidl.readers.dftracer.reading import combine_files
+from vanidl.readers.dftracer.trace_file import read_trace_file
 
 NBYTES = 4096
 
@@ -74,7 +74,7 @@ def test_a_rank_that_is_none_is_not_used(tmp_path: Path, stated: str) -> None:
     trace = PfwTrace()
     trace.meta("PR", "rank", stated)
     trace.io("read", "/d/x", 1, 1, ret=5)
-    (log,) = combine([read_file(trace.write(tmp_path / "t.pfw"))]).logs
+    (log,) = combine_files([read_trace_file(trace.write(tmp_path / "t.pfw"))]).logs
     assert log.rank is None
 
 
@@ -86,7 +86,7 @@ def test_a_region_that_a_program_calls_like_a_layer_is_no_call_of_it(
     trace.io("read", "/d/x", 1, 1, ret=5)
     trace.event("read", category, 10, 5, type=6, ret=1000, fhash=trace.define("/d/x"))
     trace.end(20)
-    run = combine([read_file(trace.write(tmp_path / "t.pfw"))])
+    run = combine_files([read_trace_file(trace.write(tmp_path / "t.pfw"))])
     (table,) = run.logs[0].operations
     assert table.nbytes.tolist() == [5]
     assert [records.layer for records in run.counters[run.logs[0].path]] == ["POSIX"]

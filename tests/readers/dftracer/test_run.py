@@ -13,10 +13,10 @@ import vanidl
 from tests.makers.dftracer_traces import EPOCH_US, PfwTrace, compressed
 from vanidl.errors import InputError
 from vanidl.model.trace import POSIX, STDIO, WRITE, SpanKind
-from vanidl.readers.dftracer import lines, trace_file
-from vanidl.readers.dftracer import run as dftracer_run
-from vanidl.readers.dftracer.run import DftracerRun
-from vanidl.readers.dftracer.trace_file import read_file
+from vanidl.readers.dftracer import reading as dftracer_run
+from vanidl.readers.dftracer import trace_file
+from vanidl.readers.dftracer.reading import DftracerRun
+from vanidl.readers.dftracer.trace_file import read_trace_file
 from vanidl.readers.records import OperationTable, TracerLog
 from vanidl.record import dftracer
 from vanidl.record.recorder import ENDED
@@ -59,7 +59,7 @@ def trace_of(made: list[Call], **options: object) -> PfwTrace:
 
 
 def combined(*paths: Path) -> DftracerRun:
-    return dftracer_run.combine([read_file(path) for path in paths])
+    return dftracer_run.combine_files([read_trace_file(path) for path in paths])
 
 
 def table(log: TracerLog, layer: str) -> OperationTable | None:
@@ -178,7 +178,7 @@ def test_a_foreign_file_is_an_error(tmp_path: Path) -> None:
     path = tmp_path / "trace.pfw"
     path.write_text("nothing\nof the kind\n")
     with pytest.raises(InputError, match="expected a DFTracer trace"):
-        read_file(path)
+        read_trace_file(path)
 
 
 def test_a_child_uses_names_that_only_its_parent_defines(tmp_path: Path) -> None:
@@ -401,8 +401,8 @@ def test_order_of_the_files_does_not_matter(tmp_path: Path) -> None:
     for pid in (1, 2, 3):
         made = [Call("pread", f"/d/{pid % 2}", at, 1, at) for at in range(5)]
         paths.append(trace_of(made, pid=pid).write(tmp_path / f"t{pid}.pfw"))
-    files = [read_file(path) for path in paths]
-    first, second = dftracer_run.combine(files), dftracer_run.combine(files[::-1])
+    files = [read_trace_file(path) for path in paths]
+    first, second = dftracer_run.combine_files(files), dftracer_run.combine_files(files[::-1])
     assert [log.names for log in first.logs] == [log.names for log in second.logs]
     for a, b in zip(first.logs, second.logs, strict=True):
         for one, other in zip(a.operations, b.operations, strict=True):
@@ -410,17 +410,17 @@ def test_order_of_the_files_does_not_matter(tmp_path: Path) -> None:
 
 
 def test_a_line_without_an_end_is_not_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lines, "_MOST_CHUNKS", 4)
+    monkeypatch.setattr(trace_file, "_MOST_CHUNKS", 4)
     trace = PfwTrace()
     trace.io("read", "/data/a.bin", 10, 5, ret=10, offset=0)
     before = trace.text()
     path = tmp_path / "x.pfw"
     path.write_bytes(before + b'{"name": "' + b"x" * 4_000_000 + b'"}\n' + before)
-    read = trace_file.read_file(path)
+    read = trace_file.read_trace_file(path)
     assert len(read.events) == 2
     assert read.losses == ("lines left out as they are no sound event: 1",)
     path.write_bytes(before + b"x" * 4_000_000)
-    assert trace_file.read_file(path).losses == ("the last line is cut",)
+    assert trace_file.read_trace_file(path).losses == ("the last line is cut",)
 
 
 def test_marked_compute_on_no_known_clock_gives_steps_without_a_place(tmp_path):

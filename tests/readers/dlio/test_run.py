@@ -13,9 +13,9 @@ import vanidl
 from tests.makers.dlio_results import Plan, write
 from vanidl.errors import SeveralJobsError
 from vanidl.model.trace import SpanKind
-from vanidl.readers.dlio.document import read_config
-from vanidl.readers.dlio.kinds import OUTPUT, TIMES
-from vanidl.readers.dlio.run import read
+from vanidl.readers.dlio import OUTPUT, TIMES
+from vanidl.readers.dlio.reading import read_results
+from vanidl.readers.dlio.results import read_config
 from vanidl.readers.format import Reading, Records
 
 SLOW_RANK = Plan(ranks=3, load=lambda rank, epoch, step: 0.3 if rank == 1 and step % 2 else 0.02)
@@ -35,7 +35,7 @@ def records(folder: Path) -> Records:
         OUTPUT: tuple(sorted(folder.glob("*_output.json"))),
         TIMES: tuple(sorted(folder.glob("*per_epoch_stats.json"))),
     }
-    return read(files, Reading(lambda *_: None))
+    return read_results(files, Reading(lambda *_: None))
 
 
 @pytest.mark.parametrize("name", PLANS)

@@ -15,7 +15,7 @@ _TRACE = "dftracer"
 def _read(files: Files, reading: Reading) -> Records:
     from vanidl.readers.dftracer import reading as traces  # where there is one: it takes time
 
-    return traces.read(files.get(_TRACE, ()), reading)
+    return traces.read_traces(files.get(_TRACE, ()), reading)
 
 
 def _check(
@@ -23,7 +23,7 @@ def _check(
 ) -> Sequence[Verdict]:
     from vanidl.readers.dftracer import reading as traces
 
-    return traces.check(files, before_each)
+    return traces.check_traces(files, before_each)
 
 
 def _sniff(opening: Opening) -> str:

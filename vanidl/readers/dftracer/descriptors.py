@@ -27,8 +27,8 @@ from vanidl.model.file_kinds import kind_of
 from vanidl.model.ordering import stable_order
 from vanidl.model.warnings import Notice
 from vanidl.readers.dftracer.calls import CLOSES, OPENS, READS, WRITES, is_call
-from vanidl.readers.dftracer.lines import ABSENT
 from vanidl.readers.dftracer.processes import TracedProcess
+from vanidl.readers.dftracer.trace_file import ABSENT
 
 Int64Array = NDArray[np.int64]
 Mask = NDArray[np.bool_]
@@ -37,17 +37,17 @@ _POSIX = "POSIX"
 _NEVER_DATA = ("code", "system")
 
 
-def descriptors_lost(traced: Sequence[TracedProcess]) -> Iterator[Notice]:
+def warn_of_lost_descriptors(traced: Sequence[TracedProcess]) -> Iterator[Notice]:
     """A warning where opens in several threads lack what should follow them."""
     sure: list[str] = []
     unclear: list[str] = []
     for process in traced:
         names = process.events.files
-        lost, perhaps = _lost(process)
+        lost, perhaps = _find_lost(process)
         sure += [names[code] for code in lost.tolist()]
         unclear += [names[code] for code in perhaps.tolist()]
     if sure or unclear:
-        said = " ".join((*_said_sure(sure), *_said_unclear(unclear)))
+        said = " ".join((*_describe_sure(sure), *_describe_unclear(unclear)))
         yield Notice(
             "descriptors_lost",
             f"{said} Where threads open and close files at the same time, DFTracer forgets "
@@ -57,23 +57,23 @@ def descriptors_lost(traced: Sequence[TracedProcess]) -> Iterator[Notice]:
         )
 
 
-def _said_sure(files: Sequence[str]) -> Iterator[str]:
+def _describe_sure(files: Sequence[str]) -> Iterator[str]:
     if files:
         yield (
-            f"{_opens(files)} followed by no close, and by no or too few reads, in the thread that "
-            "opened."
+            f"{_count_opens(files)} followed by no close, and by no or too few reads, in the "
+            "thread that opened."
         )
 
 
-def _said_unclear(files: Sequence[str]) -> Iterator[str]:
+def _describe_unclear(files: Sequence[str]) -> Iterator[str]:
     if files:
         yield (
-            f"{_opens(files)} followed by nothing at all: they failed, which the trace does not "
-            "say, or were forgotten."
+            f"{_count_opens(files)} followed by nothing at all: they failed, which the trace does "
+            "not say, or were forgotten."
         )
 
 
-def _opens(files: Sequence[str]) -> str:
+def _count_opens(files: Sequence[str]) -> str:
     of_files = plural(len(set(files)), "file")
     verb = "was" if len(files) == 1 else "were"
     return f"{plural(len(files), 'open')} of {of_files} (for example {min(files)}) {verb}"
@@ -97,13 +97,15 @@ class _Calls:
         return ~self.opens & ~self.closes
 
 
-def _calls(process: TracedProcess) -> _Calls:
+def _sort_calls(process: TracedProcess) -> _Calls:
     events = process.events
     columns = events.columns
     opens = is_call(events, _POSIX, OPENS[_POSIX])
     opens &= (columns["ret"] >= 0) | (columns["ret"] == ABSENT)
     closes = is_call(events, _POSIX, CLOSES)
     moves = is_call(events, _POSIX, (*READS[_POSIX], *WRITES[_POSIX]))
+
+    # By thread and start; an open lasts, at most, until its thread calls next.
     order = stable_order(columns["tid"])  # events are sorted by start
     thread, ts = columns["tid"][order], columns["ts"][order]
     following = np.full(len(order), process.end_ns, np.int64)
@@ -137,12 +139,14 @@ class _Visits:
     used: Mask  # something followed another open of the file
 
 
-def _visits(calls: _Calls) -> _Visits:
+def _find_visits(calls: _Calls) -> _Visits:
     opened = np.flatnonzero(calls.opens)
     visit = np.cumsum(calls.opens) - 1  # the open before each call, in its thread
     own = (visit >= 0) & ~calls.opens
     at = opened[visit[own]]
     own[own] = (calls.file[at] == calls.file[own]) & (calls.thread[at] == calls.thread[own])
+
+    # What each visit moved, and when it ended.
     moves, file, number = calls.moves, calls.file[opened], len(opened)
     files = int(calls.file.max()) + 1
     closes = np.bincount(calls.file[calls.closes], minlength=files)
@@ -163,25 +167,29 @@ def _visits(calls: _Calls) -> _Visits:
     )
 
 
-def _lost(process: TracedProcess) -> tuple[Int64Array, Int64Array]:
+def _find_lost(process: TracedProcess) -> tuple[Int64Array, Int64Array]:
     """The file of each open of one process that lost something, surely and perhaps."""
-    calls = _calls(process)
+    calls = _sort_calls(process)
     if len(np.unique(calls.thread[calls.opens])) < 2:
         return np.empty(0, np.int64), np.empty(0, np.int64)
-    visits = _visits(calls)
+
+    # A visit without a close lost something, unless others used the file or it still went on.
+    visits = _find_visits(calls)
     lost = ~visits.closed & visits.less_closed & ~visits.shared
-    lost &= ~_under_way(calls, visits, process.end_ns)
+    lost &= ~_are_under_way(calls, visits, process.end_ns)
     succeeded = visits.used | (calls.ret[visits.opened] >= 0)
-    sure = lost & np.where(visits.followed, _is_short(visits), succeeded)
+    sure = lost & np.where(visits.followed, _are_short(visits), succeeded)
+
+    # An open of which nobody knows whether it succeeded counts only where threads raced.
     unclear = lost & ~visits.followed & ~succeeded
     unclear &= 2 * int(visits.closed.sum()) >= len(visits.closed)
-    unclear[unclear] = _raced(calls, visits.opened[unclear])
+    unclear[unclear] = _have_raced(calls, visits.opened[unclear])
     names = process.events.files
     unclear[unclear] = [kind_of(names[c], 1, 0) not in _NEVER_DATA for c in visits.file[unclear]]
     return visits.file[sure], visits.file[unclear]
 
 
-def _is_short(visits: _Visits) -> Mask:
+def _are_short(visits: _Visits) -> Mask:
     """Visits that moved less than every visit of the same file that was closed, all alike."""
     files = int(visits.file.max()) + 1
     low = np.full(files, np.iinfo(np.int64).max)
@@ -192,7 +200,7 @@ def _is_short(visits: _Visits) -> Mask:
     return short
 
 
-def _under_way(calls: _Calls, visits: _Visits, end_ns: int) -> Mask:
+def _are_under_way(calls: _Calls, visits: _Visits, end_ns: int) -> Mask:
     """The last visit of each thread, where one as long as the longest seen reaches the end."""
     thread, begun = calls.thread[visits.opened], calls.ts[visits.opened]
     last = np.append(thread[1:] != thread[:-1], True)
@@ -201,22 +209,22 @@ def _under_way(calls: _Calls, visits: _Visits, end_ns: int) -> Mask:
     return under_way
 
 
-def _raced(calls: _Calls, opened: Int64Array) -> Mask:
+def _have_raced(calls: _Calls, opened: Int64Array) -> Mask:
     """Opens during which another thread was between a close and its next call."""
     low, high = calls.ts[opened], calls.end[opened]
     thread = calls.thread[opened]
     since, until = np.sort(calls.ts[calls.closes]), np.sort(calls.open_ended[calls.closes])
-    others = _overlapping(since, until, low, high)
+    others = _count_overlaps(since, until, low, high)
     for one in np.unique(thread).tolist():
         mine, rows = calls.closes & (calls.thread == one), thread == one
-        others[rows] -= _overlapping(
+        others[rows] -= _count_overlaps(
             calls.ts[mine], np.sort(calls.open_ended[mine]), low[rows], high[rows]
         )
     raced: Mask = others > 0
     return raced
 
 
-def _overlapping(
+def _count_overlaps(
     since: Int64Array, until: Int64Array, low: Int64Array, high: Int64Array
 ) -> Int64Array:
     """How many of the times from `since` to `until`, both sorted, touch each of the others."""

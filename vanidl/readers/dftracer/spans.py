@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 
 from vanidl.model.ordering import stable_order
 from vanidl.model.trace import FROM_COMPUTE, SpanKind
-from vanidl.readers.dftracer.lines import ABSENT
 from vanidl.readers.dftracer.processes import TracedProcess
-from vanidl.readers.dftracer.trace_file import Events
+from vanidl.readers.dftracer.trace_file import ABSENT, Events
 from vanidl.readers.records import ProfileTrace, freeze
 
 Int64Array = NDArray[np.int64]
@@ -30,12 +29,12 @@ _CHECKPOINTS = ("capture", "restart", "checkpoint", "save_checkpoint", "load_che
 _OF_A_TRAINER = (SpanKind.STEP, SpanKind.INPUT_WAIT, SpanKind.OP)
 
 
-def profile(process: TracedProcess) -> ProfileTrace | None:
+def build_profile(process: TracedProcess) -> ProfileTrace | None:
     """The spans of one process; None for one that marked neither loop nor compute.
 
     A data loader's worker marks what it does as well; it does not train and has no profile.
     """
-    spans = _spans(process.events)
+    spans = _collect_spans(process.events)
     if not np.isin(spans["kind"], _OF_A_TRAINER).any():
         return None
     return ProfileTrace(
@@ -58,18 +57,18 @@ def profile(process: TracedProcess) -> ProfileTrace | None:
     )
 
 
-def _spans(events: Events) -> dict[str, Int64Array]:
+def _collect_spans(events: Events) -> dict[str, Int64Array]:
     """Columns of all spans, those of steps made from fetches and blocks; sorted by start."""
-    kind = _kinds(events)
+    kind = _classify_events(events)
     rows = np.flatnonzero(kind >= 0)
     columns, start = events.columns, events.columns["ts"][rows]
-    step_start, step_end = _steps(events, kind)
+    step_start, step_end = _find_steps(events, kind)
     n = len(step_start)
     threads = np.unique(columns["tid"], return_inverse=True)[1]
     spans = {
         "start": np.concatenate([start, step_start]),
         "end": np.concatenate([start + columns["dur"][rows], step_end]),
-        "step": np.concatenate([_numbers(events, kind, rows), np.arange(n)]),
+        "step": np.concatenate([_number_epochs(events, kind, rows), np.arange(n)]),
         "kind": np.concatenate([kind[rows], np.full(n, SpanKind.STEP)]),
         "thread": np.concatenate([threads[rows], np.full(n, -1)]),
         "name": np.concatenate([columns["name"][rows], np.full(n, len(events.names))]),
@@ -78,10 +77,10 @@ def _spans(events: Events) -> dict[str, Int64Array]:
     return {key: column[order] for key, column in spans.items()}
 
 
-def _kinds(events: Events) -> Int64Array:
+def _classify_events(events: Events) -> Int64Array:
     """SpanKind of each event, -1 for one that is no span of training."""
     names = events.names
-    of_name = [_kind(category, name) for category, name in names]
+    of_name = [_classify_span(category, name) for category, name in names]
     if SpanKind.EPOCH not in of_name:
         of_name = [
             int(SpanKind.EPOCH) if name == _OLD_EPOCH else kind
@@ -90,7 +89,7 @@ def _kinds(events: Events) -> Int64Array:
     return np.array(of_name or [-1], np.int64)[events.columns["name"]]
 
 
-def _kind(category: str, name: str) -> int:
+def _classify_span(category: str, name: str) -> int:
     last = name.rsplit(".", 1)[-1]
     rules = (
         (name in _WAITS, SpanKind.INPUT_WAIT),
@@ -110,7 +109,7 @@ def _marks_steps(events: Events) -> bool:
     return not names.isdisjoint((*_WAITS, *_BLOCKS))
 
 
-def _steps_by_compute(events: Events, kind: Int64Array) -> tuple[Int64Array, Int64Array]:
+def _find_steps_by_compute(events: Events, kind: Int64Array) -> tuple[Int64Array, Int64Array]:
     """Starts and ends: from the end of one compute, or where an epoch begins, to that of the next.
 
     Before the first compute of an epoch lies its first wait, where the epoch is marked.
@@ -129,10 +128,10 @@ def _steps_by_compute(events: Events, kind: Int64Array) -> tuple[Int64Array, Int
     return start[apart], end[apart]
 
 
-def _steps(events: Events, kind: Int64Array) -> tuple[Int64Array, Int64Array]:
+def _find_steps(events: Events, kind: Int64Array) -> tuple[Int64Array, Int64Array]:
     """Starts and ends of steps: from a fetch to the end of the block that follows it."""
     if not _marks_steps(events):
-        return _steps_by_compute(events, kind)
+        return _find_steps_by_compute(events, kind)
     is_block = np.array([name in _BLOCKS for _, name in events.names] or [False])
     blocks = np.flatnonzero(is_block[events.columns["name"]])
     waits = np.flatnonzero(kind == SpanKind.INPUT_WAIT)
@@ -144,7 +143,7 @@ def _steps(events: Events, kind: Int64Array) -> tuple[Int64Array, Int64Array]:
     return wait_start[before[known]], end[known]
 
 
-def _numbers(events: Events, kind: Int64Array, rows: Int64Array) -> Int64Array:
+def _number_epochs(events: Events, kind: Int64Array, rows: Int64Array) -> Int64Array:
     """For an epoch the number that it was given, else its place among them; -1 elsewhere."""
     numbers = np.full(len(rows), -1, np.int64)
     epochs = kind[rows] == SpanKind.EPOCH

@@ -9,29 +9,217 @@ have as well. Nothing is believed: what is no sound event is counted and left ou
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import orjson
 from numpy.typing import NDArray
 
 from vanidl.encoding.budget import OBJECT_BYTES, Budget
 from vanidl.encoding.text_stream import TextStream
 from vanidl.errors import InputError
-from vanidl.readers.dftracer.layers import category
-from vanidl.readers.dftracer.lines import (
-    ABSENT,
-    Event,
-    arguments,
-    decoded,
-    integer,
-    is_json,
-    line_blocks,
-    trimmed,
-)
-from vanidl.readers.dftracer.settings import Settings, likely_tick_ns, version
-from vanidl.readers.dftracer.summed import SUMMED_COLUMNS, is_summed, summed_row
+
+# Lines of a trace -> objects of JSON, and the integers that they hold.
+
+Event = dict[str, Any]
+
+ABSENT = -(2**62)
+"""Stands for an integer that an event does not hold."""
+
+_MOST_CHUNKS = 256  # of one line, 64 MiB: a lost line end must not pull the file into memory
+_TOO_LONG = b"\xff"  # in place of such a line: no JSON
+_NO_ARGUMENTS: Event = {}
+
+
+def to_integer(value: object) -> int:
+    """The integer that a JSON value holds, as number or as text; ABSENT for anything else."""
+    if type(value) is int:
+        return value if -(2**62) < value < 2**62 else ABSENT
+    if isinstance(value, str) and value.removeprefix("-").isdecimal() and len(value) < 19:
+        return int(value)
+    return ABSENT
+
+
+def get_arguments(event: Event) -> Event:
+    """What an event says beside its columns; empty where it says nothing."""
+    found = event.get("args")
+    return found if isinstance(found, dict) else _NO_ARGUMENTS
+
+
+def split_lines(chunks: Iterable[bytes]) -> Iterator[list[bytes]]:
+    """Whole lines, block by block; the last block holds what follows the last line end."""
+    rest: list[bytes] = []
+    for chunk in chunks:
+        lines = chunk.split(b"\n")
+        if len(lines) > 1:
+            lines[0] = b"".join([*rest, lines[0]])
+            rest = [lines.pop()]
+            yield lines
+        elif len(rest) < _MOST_CHUNKS:
+            rest.append(chunk)
+        else:
+            rest[:] = [_TOO_LONG] * _MOST_CHUNKS
+    if any(rest):
+        yield [b"".join(rest)]
+
+
+def strip_line(line: bytes) -> bytes:
+    """The line without the brackets and commas that some versions write around objects."""
+    return line.strip(b" \t\r\n,[]\0")
+
+
+def decode_lines(lines: Sequence[bytes]) -> tuple[list[Event], int]:
+    """The objects of the lines, and how many lines hold none."""
+    try:
+        values = orjson.loads(b"[" + b",".join(lines) + b"]")
+    except orjson.JSONDecodeError:
+        values = []
+    if len(values) != len(lines):  # a broken line, or one that only fits its neighbours
+        values = [orjson.loads(line) for line in lines if is_json(line)]
+    events = [value for value in values if isinstance(value, dict)]
+    return events, len(lines) - len(events)
+
+
+def is_json(line: bytes) -> bool:
+    """Whether a line is JSON."""
+    try:
+        orjson.loads(line)
+    except orjson.JSONDecodeError:
+        return False
+    return True
+
+
+# What DFTracer was told to record: settings of the whole run, as its traces state them.
+#
+# Traces of 2.1 and later state them in the event that ends the process, earlier ones in none or
+# in lines of metadata. Where none states them they are not known.
+
+TICK_NS = {"NS": 1, "US": 1_000, "MS": 1_000_000, "S": 1_000_000_000, "SEC": 1_000_000_000}
+
+_KNOWN = ("io", "posix", "stdio", "trace_all_files", "aggregation_enable", "trace_interval_ms")
+_VERSION = re.compile(r"v?(\d{1,6}(\.\d{1,6}){1,3})")
+_METRIC = "time_metric"
+_MOST_DIGITS = {19: 1, 16: 1_000, 13: 1_000_000, 10: 1_000_000_000}
+"""Digits of a moment between 2001 and 2286 to the unit that it is given in."""
+
+
+class Settings:
+    """The settings that one file states; later ones replace earlier ones."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, int] = {}
+        self.tick_ns: int | None = None
+
+    def take(self, name: str, value: object) -> None:
+        """One setting; what is none that is used here is left out."""
+        if name == _METRIC:
+            self.tick_ns = TICK_NS.get(str(value).upper(), self.tick_ns)
+        elif name in _KNOWN and (number := to_integer(value)) != ABSENT:
+            self.values[name] = number
+
+    def take_all(self, stated: object) -> None:
+        """Those of the end event."""
+        if isinstance(stated, Mapping):
+            for name in (_METRIC, *_KNOWN):
+                if name in stated:
+                    self.take(name, stated[name])
+
+
+def guess_tick_ns(moment: int) -> int:
+    """The unit of a moment, by its size; microseconds, the default, where that tells nothing."""
+    return _MOST_DIGITS.get(len(str(abs(moment))), 1_000)
+
+
+def read_version(stated: object) -> str:
+    """A version as people write it: "2.0.3" of "v2.0.3" and 20003, "1.0.5" of 100005."""
+    number = to_integer(stated)
+    if number < 0:
+        found = _VERSION.match(str(stated))
+        return found[1] if found else ""
+    first = 100_000 if number >= 100_000 else 10_000  # of the major number, until 2.0 and since
+    return f"{number // first}.{number % first // 100}.{number % 100}"
+
+
+# Which layer made an event: by its `type`, which newer traces have, else by its category.
+#
+# A category is free text: a program may call its own regions "POSIX". Where there is a type it
+# decides, and such regions are kept apart.
+
+MPI = "MPI"
+MPI_IO = "MPI-IO"
+HDF5 = "HDF5"
+GPU = "GPU"
+
+ABOVE = (MPI_IO, HDF5)
+"""Layers whose bytes go through POSIX."""
+
+_LIBC_IO = 3
+_OF_TYPE = {4: GPU, 5: HDF5, 10: MPI, 11: GPU, 14: GPU}
+_OF_CATEGORY = {"MPIIO": MPI_IO, "MPI": MPI, "HDF5": HDF5}
+_RESERVED = frozenset({"POSIX", "STDIO", MPI, MPI_IO, HDF5, GPU, "MPIIO"})
+_REGION = "region "
+
+
+def classify_event(event: Event) -> str:
+    """POSIX, STDIO, a layer of this module, or the category that the program gave."""
+    named = str(event.get("cat"))
+    kind = to_integer(event.get("type"))
+    if kind in _OF_TYPE:
+        return MPI_IO if kind == 10 and named == "MPIIO" else _OF_TYPE[kind]
+    if kind == ABSENT:
+        return _OF_CATEGORY.get(named, named)
+    return _REGION + named if kind != _LIBC_IO and named in _RESERVED else named
+
+
+# Lines that stand for many calls: DFTracer sums up where it is told to aggregate.
+#
+# One line holds all calls of one name by one thread in one interval, one second unless set: how
+# many, and the sum, least and largest of each number that they have. Newer versions do not keep
+# the file. A copy of what was not yet written goes into each forked process, under its number.
+
+SUMMED_COLUMNS = (
+    "pid", "tid", "ts", "name", "file", "calls", "dur", "ret", "least", "size", "largest",
+)  # fmt: skip
+"""`dur` and `ret` are sums, `least` the least `ret`, `size` and `largest` bounds of an item."""
+
+_COUNT = "dft_cnt"
+
+
+def is_summed(event: Event) -> bool:
+    """Whether a line stands for calls that were summed up, and not for a sample of a counter."""
+    return _COUNT in get_arguments(event)
+
+
+def read_summed_row(event: Event) -> list[int]:
+    """The numbers of one line: all of SUMMED_COLUMNS but name and file."""
+    found = get_arguments(event)
+    calls = to_integer(found.get(_COUNT))
+    return [
+        *(to_integer(event.get(key)) for key in ("pid", "tid", "ts")),
+        calls,
+        _get_sum(found, "dur", calls),
+        _get_sum(found, "ret", calls),
+        _get_bound(found, "ret", "min"),
+        _get_bound(found, "size", "min"),
+        _get_bound(found, "size", "max"),
+    ]
+
+
+def _get_sum(found: Event, name: str, calls: int) -> int:
+    """The sum over all calls; a number that was the same in all may be given once."""
+    if (total := to_integer(found.get(f"{name}_sum"))) != ABSENT:
+        return total
+    each = to_integer(found.get(name))
+    return ABSENT if each == ABSENT else to_integer(each * calls)
+
+
+def _get_bound(found: Event, name: str, end: str) -> int:
+    return to_integer(found.get(f"{name}_{end}", found.get(name)))
+
 
 Int64Array = NDArray[np.int64]
 
@@ -129,7 +317,7 @@ class TraceFile:
         return not (len(self.events) or len(self.summed) or self.starts or self.samples)
 
 
-def read_file(path: str | Path) -> TraceFile:
+def read_trace_file(path: str | Path) -> TraceFile:
     """One trace file; an empty one has no events.
 
     Raises:
@@ -190,7 +378,7 @@ class _Content:
     def read(self) -> None:
         text = TextStream(self.path)
         self.budget = text.budget
-        for lines in line_blocks(text):
+        for lines in split_lines(text):
             if not self.budget.parse(len(lines)):
                 self.damage = f"its lines are more than {self.budget.values_limit}"
                 return
@@ -201,13 +389,15 @@ class _Content:
         self.damage = text.damage
 
     def _take(self, lines: list[bytes]) -> None:
-        kept = [line for line in map(trimmed, lines) if line]
-        events, broken = decoded(kept)
+        kept = [line for line in map(strip_line, lines) if line]
+        events, broken = decode_lines(kept)
         self.budget.parse(_BROKEN_LINES * broken)
         self.lines += len(kept)
         self.broken += broken
         self.cut = bool(kept) and broken > 0 and not is_json(kept[-1])
-        self.numbers.append(_numbers(events))
+        self.numbers.append(_collect_numbers(events))
+
+        # Names and settings first: calls of the same block may use them.
         rows = [e for e in events if e.get("ph") in _COMPLETE]
         self.sound += len(rows)
         others = [e for e in events if e.get("ph") not in _COMPLETE]
@@ -217,6 +407,8 @@ class _Content:
         for event in rows:
             if event.get("cat") == _TRACER:
                 self._take_mark(event)
+
+        # Calls, sums of calls and samples.
         if calls := [e for e in rows if e.get("cat") != _TRACER]:
             self.blocks.append(self._columns(calls))
         self._take_series([e for e in others if e.get("ph") not in _METADATA])
@@ -229,11 +421,11 @@ class _Content:
         self.samples += len(known) - len(summed)
         self.unknown += len(events) - len(known)
         if summed:
-            rows = np.array([summed_row(e) for e in summed], np.int64).T
+            rows = np.array([read_summed_row(e) for e in summed], np.int64).T
             self.summed.append(np.vstack([rows[:3], *self._coded(summed), rows[3:]]))
 
     def _take_metadata(self, event: Event) -> None:
-        found = arguments(event)
+        found = get_arguments(event)
         name, value = str(found.get("name", "")), found.get("value")
         self.sound += 1
         kind = str(event.get("name"))
@@ -244,15 +436,15 @@ class _Content:
         elif kind == "CM":
             self.settings.take(name, value)
         elif kind == "PR" and name == "rank" and self.budget.hold(OBJECT_BYTES):
-            self.ranks[integer(event.get("pid"))] = integer(value)
+            self.ranks[to_integer(event.get("pid"))] = to_integer(value)
 
     def _take_mark(self, event: Event) -> None:
-        found, pid = arguments(event), integer(event.get("pid"))
+        found, pid = get_arguments(event), to_integer(event.get("pid"))
         self.settings.take_all(found.get("cfg"))
         if event.get("name") == "end":
-            self.ended[pid] = integer(event.get("ts"))
+            self.ended[pid] = to_integer(event.get("ts"))
         elif event.get("name") == "start":
-            parent = integer(found.get("ppid"))
+            parent = to_integer(found.get("ppid"))
             self.starts.append(
                 Start(
                     pid,
@@ -260,34 +452,34 @@ class _Content:
                     str(found.get("hhash", "")),
                     str(found.get("cmd_hash", "")),
                     str(found.get("cwd", "")),
-                    version(found.get("version")),
-                    integer(event.get("ts")),
+                    read_version(found.get("version")),
+                    to_integer(event.get("ts")),
                 )
             )
 
     def _coded(self, events: Sequence[Event]) -> tuple[list[int], list[int]]:
         """The code of each event's name, and of its file."""
         names, keys = self.names, self.keys
-        found = (arguments(e) for e in events)
+        found = (get_arguments(e) for e in events)
         named = (a.get("fhash", a.get("fname")) for a in found)
         return (
-            [names.setdefault((category(e), str(e.get("name"))), len(names)) for e in events],
+            [names.setdefault((classify_event(e), str(e.get("name"))), len(names)) for e in events],
             [-1 if key is None else keys.setdefault(str(key), len(keys)) for key in named],
         )
 
     def _columns(self, events: Sequence[Event]) -> Int64Array:
         """One row per column, in the order of COLUMNS."""
-        found = [arguments(e) for e in events]
+        found = [get_arguments(e) for e in events]
         # A process that goes on in another file does not name its host there again.
         self.host = self.host or str(found[0].get("hhash", found[0].get("hostname", "")))
         self.without_arguments += sum(not a for a in found)
         columns = [
-            *([integer(e.get(key)) for e in events] for key in ("pid", "tid", "ts", "dur")),
+            *([to_integer(e.get(key)) for e in events] for key in ("pid", "tid", "ts", "dur")),
             *self._coded(events),
-            *([integer(a.get(key)) for a in found] for key in ("ret", "size", "offset")),
-            [_flags(a) for a in found],
-            [integer(a.get("epoch")) for a in found],
-            [integer(e.get("id")) for e in events],
+            *([to_integer(a.get(key)) for a in found] for key in ("ret", "size", "offset")),
+            [_get_flags(a) for a in found],
+            [to_integer(a.get("epoch")) for a in found],
+            [to_integer(e.get("id")) for e in events],
         ]
         table = np.array(columns, np.int64)
         sound = (table[:4] != ABSENT).all(axis=0) & (table[3] >= 0)
@@ -343,7 +535,7 @@ class _Content:
             return self.settings.tick_ns
         moments = [start.ts for start in self.starts]
         moments += [int(b[2, 0]) for b in (*self.blocks, *self.summed) if b.shape[1]]
-        return likely_tick_ns(moments[0]) if moments else 1_000
+        return guess_tick_ns(moments[0]) if moments else 1_000
 
     @property
     def _latest(self) -> int:
@@ -380,15 +572,15 @@ class _Content:
         return found, 0 if self.summed else max(gaps - self.broken, 0)
 
 
-def _numbers(events: Sequence[Event]) -> Int64Array:
+def _collect_numbers(events: Sequence[Event]) -> Int64Array:
     """Process and number of each line that has one; DFTracer counts from 0 or 1 without gaps."""
-    pairs = [(integer(e.get("pid")), integer(e.get("id"))) for e in events]
+    pairs = [(to_integer(e.get("pid")), to_integer(e.get("id"))) for e in events]
     return np.array([pair for pair in pairs if pair[1] >= 0], np.int64).reshape(-1, 2).T
 
 
-def _flags(found: Event) -> int:
+def _get_flags(found: Event) -> int:
     """Flags of open(2); of fopen 1 (O_WRONLY) where its mode says that it writes."""
     mode = found.get("mode")
     if isinstance(mode, str) and not mode.isdecimal():
         return int("w" in mode or "a" in mode)
-    return integer(found.get("flags"))
+    return to_integer(found.get("flags"))

@@ -5,24 +5,27 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from vanidl.readers.dlio.kinds import OUTPUT, TIMES
 from vanidl.readers.format import FileKind, Files, Format, Reading, Records, check_by_reading
+
+# The kinds of files of a result of DLIO.
+
+OUTPUT, TIMES = "dlio_output", "dlio_times"
 
 
 def _read(files: Files, reading: Reading) -> Records:
-    from vanidl.readers.dlio import run  # where there are such files: it takes time
+    from vanidl.readers.dlio import reading as results  # where there are such files: it takes time
 
-    return run.read(files, reading)
+    return results.read_results(files, reading)
 
 
 def _losses_of_output(path: Path) -> Sequence[str]:
-    from vanidl.readers.dlio.output import read_output
+    from vanidl.readers.dlio.results import read_output
 
     return read_output(path).losses
 
 
 def _losses_of_times(path: Path) -> Sequence[str]:
-    from vanidl.readers.dlio.times import read_times
+    from vanidl.readers.dlio.results import read_times
 
     return read_times(path).losses
 

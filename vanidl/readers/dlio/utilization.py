@@ -16,9 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vanidl.model.benchmark import EpochTimes
-from vanidl.readers.dlio.output import EVALUATION, Block, RankOutput
-from vanidl.readers.dlio.settings import Settings
-from vanidl.readers.dlio.times import Interval, Times
+from vanidl.readers.dlio.results import EVALUATION, Block, Interval, RankOutput, Settings, Times
 
 _NOT_COUNTED = 2  # steps whose samples releases from 2.1 to 3.0.0 leave out of the throughput
 _CLOSE = 0.01  # relative: a batch size that follows from clocks is whole within that
@@ -87,7 +85,9 @@ class Formula:
         return near if near and abs(found / near - 1) < _CLOSE else None
 
 
-def barriers(outputs: Sequence[RankOutput], epoch: int, block: str) -> NDArray[np.float64] | None:
+def find_slowest(
+    outputs: Sequence[RankOutput], epoch: int, block: str
+) -> NDArray[np.float64] | None:
     """The slowest rank's time of each step; None where ranks took different numbers of steps."""
     found = [b.proc for o in outputs for b in o.epochs.get(epoch, ()) if b.name == block]
     if len(found) != len(outputs) or len({len(each) for each in found}) != 1:
@@ -100,7 +100,7 @@ Slowest = Mapping[tuple[int, str], NDArray[np.float64] | None]
 """(epoch, block) -> the slowest rank's time of each step."""
 
 
-def epoch_times(
+def compute_epoch_times(
     output: RankOutput, stamps: BlockStamps, formula: Formula, slowest: Slowest
 ) -> list[EpochTimes]:
     """Every epoch of a rank in which it trained, where the time of its blocks is known."""
@@ -110,11 +110,11 @@ def epoch_times(
         blocks = [b for b in all_blocks if b.name != EVALUATION and len(b)]
         parts = []
         for block in blocks:
-            parts.append(_of_block(block, epoch, stamps, formula, slowest, first))
+            parts.append(_measure_block(block, epoch, stamps, formula, slowest, first))
             first += len(block)
         known = [part for part in parts if part is not None]
         if blocks and len(known) == len(blocks):
-            found.append(_joined(output.rank, epoch, blocks, known))
+            found.append(_sum_blocks(output.rank, epoch, blocks, known))
     return found
 
 
@@ -130,14 +130,17 @@ class _Part:
     counted: tuple[int, int]
 
 
-def _of_block(
+def _measure_block(
     block: Block, epoch: int, stamps: BlockStamps, formula: Formula, slowest: Slowest, first: int
 ) -> _Part | None:
+    # The time that utilization divides by, without the steps that do not count.
     counted = formula.counted(formula.settings.steps_per_epoch or len(block))
     low, high, _ = counted.indices(len(block))
     total_s = formula.total_s(block, counted, stamps.wall_s(epoch, block.name))
     if total_s is None:
         return None
+
+    # What that time was made of; a barrier lasts no longer than what steps leave of it.
     proc_s = float(block.proc[counted].sum())
     slow = slowest.get((epoch, block.name))
     behind = None if slow is None else float((slow - block.proc).sum())  # of every step
@@ -151,7 +154,9 @@ def _of_block(
     )
 
 
-def _joined(rank: int, epoch: int, blocks: Sequence[Block], parts: Sequence[_Part]) -> EpochTimes:
+def _sum_blocks(
+    rank: int, epoch: int, blocks: Sequence[Block], parts: Sequence[_Part]
+) -> EpochTimes:
     steps = [len(block) for block in blocks]
     own = [100 * p.compute_s / p.total_s if p.compute_s and p.total_s else 0.0 for p in parts]
     recorded = [b.utilization_percent for b in blocks]
@@ -168,13 +173,13 @@ def _joined(rank: int, epoch: int, blocks: Sequence[Block], parts: Sequence[_Par
         other_s=proc_s - load_s - compute_s,
         outside_s=total_s - proc_s,
         barrier_s=None if None in waits else sum(w for w in waits if w is not None),
-        utilization_percent=_weighted(own, steps),
+        utilization_percent=_weigh_by_steps(own, steps),
         recorded_percent=None
         if None in recorded
-        else _weighted([each for each in recorded if each is not None], steps),
+        else _weigh_by_steps([each for each in recorded if each is not None], steps),
         counted=tuple(part.counted for part in parts),
     )
 
 
-def _weighted(values: Sequence[float], steps: Sequence[int]) -> float:
+def _weigh_by_steps(values: Sequence[float], steps: Sequence[int]) -> float:
     return sum(v * n for v, n in zip(values, steps, strict=True)) / sum(steps)

@@ -1,3 +1,0 @@
-"""The kinds of files of a result of DLIO."""
-
-OUTPUT, TIMES = "dlio_output", "dlio_times"
