@@ -147,7 +147,7 @@ def _session_events(spans: Sequence[Span]) -> list[xplane_files.Event]:
 
 def xplane_profile(spans: Sequence[Span], base_ns: int, folder: Path) -> ProfileTrace:
     content = xplane_files.xspace(_session_events(spans), start_ns=base_ns)
-    found = xplane.read_profile(xplane_files.write_xplane(folder, content, host=HOST))
+    found = xplane.read_xplane(xplane_files.write_xplane(folder, content, host=HOST))
     return replace(found, pid=100)  # as an event file beside it says
 
 
@@ -158,7 +158,7 @@ def viewer_profile(spans: Sequence[Span], base_ns: int, folder: Path) -> Profile
     path = xplane_files.session(folder, written.strftime("%Y_%m_%d_%H_%M_%S")) / "v.trace.json.gz"
     text = json.dumps(xplane_files.viewer_trace(_session_events(spans)))
     path.write_bytes(gzip.compress(text.encode(), 1))
-    found = trace_viewer.read_profile(path)
+    found = trace_viewer.read_trace(path)
     error_ns = base_ns + min(s.start for s in spans) - int(found.start_ns.min())
     assert abs(error_ns) <= found.clock_uncertainty_ns
     columns = {"start_ns": found.start_ns + error_ns, "end_ns": found.end_ns + error_ns}

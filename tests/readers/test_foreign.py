@@ -21,7 +21,7 @@ from vanidl.cli import main
 from vanidl.errors import InputError
 from vanidl.readers import discover
 from vanidl.readers.darshan.log import read_log
-from vanidl.readers.xprof.kinds import TRACE_VIEWER
+from vanidl.readers.xprof import TRACE_VIEWER
 
 EVENT = {"ph": "X", "name": "aten::mm", "args": {"a": 1}, "tid": 1}
 

@@ -7,7 +7,7 @@ import pytest
 
 from tests.makers.event_files import step_table
 from vanidl.errors import InputError
-from vanidl.readers.xprof.input_pipeline import read_durations
+from vanidl.readers.xprof.reading import read_durations
 
 NAME = "node07.input_pipeline.pb"
 

@@ -28,7 +28,7 @@ from vanidl.errors import InputError, UsageError
 from vanidl.model.trace import SpanKind
 from vanidl.readers.records import ProfileTrace
 from vanidl.readers.xprof import trace_viewer, xplane
-from vanidl.readers.xprof import xspace as xprof_xspace
+from vanidl.readers.xprof import xplane as xprof_xspace
 
 WAIT = "IteratorGetNextOp::DoCompute"
 GPU = "/device:GPU:0"
@@ -43,7 +43,7 @@ def write_pair(root: Path, events) -> dict[str, Path]:
     }
 
 
-READERS = {"xplane": xplane.read_profile, "viewer": trace_viewer.read_profile}
+READERS = {"xplane": xplane.read_xplane, "viewer": trace_viewer.read_trace}
 
 
 @pytest.fixture(params=READERS)
@@ -83,14 +83,14 @@ def test_steps_waits_and_operators_with_their_times(form, tmp_path):
 
 
 def test_times_count_from_the_start_that_the_profile_names(tmp_path):
-    profile = xplane.read_profile(write_xplane(tmp_path, xspace(STEPS)))
+    profile = xplane.read_xplane(write_xplane(tmp_path, xspace(STEPS)))
     assert (profile.start_ns - START_NS).tolist() == [e.start for e in STEPS]
     assert (profile.clock_method, profile.clock_uncertainty_ns) == ("absolute", 0)
 
 
 def test_lines_that_count_from_the_epoch_are_taken_as_they_are(tmp_path):
     content = xspace(STEPS, start_ns=None, base_ns=START_NS)
-    profile = xplane.read_profile(write_xplane(tmp_path, content))
+    profile = xplane.read_xplane(write_xplane(tmp_path, content))
     assert (profile.start_ns - START_NS).tolist() == [e.start for e in STEPS]
     assert profile.clock_method == "absolute"
 
@@ -114,7 +114,7 @@ def test_a_folder_that_is_no_time_is_an_error(name, tmp_path):
     path = session(tmp_path, name) / "h.xplane.pb"
     path.write_bytes(xspace(STEPS, start_ns=None))
     with pytest.raises(InputError, match="folder"):
-        xplane.read_profile(path)
+        xplane.read_xplane(path)
 
 
 NAMES = {
@@ -203,19 +203,19 @@ def test_the_process_is_the_one_that_jax_names(tmp_path):
     entry = number(1, 9) + message(2, number(1, 9) + message(2, b"process_id"))
     plane = message(2, b"/host:metadata") + message(5, entry)
     more = message(1, plane + message(6, number(1, 9) + number(4, 4711)))
-    assert xplane.read_profile(write_xplane(tmp_path, xspace(STEPS, more=more))).pid == 4711
+    assert xplane.read_xplane(write_xplane(tmp_path, xspace(STEPS, more=more))).pid == 4711
 
 
 def test_what_the_profiler_lost_is_told(tmp_path):
     more = message(2, b"CUPTI is missing")
-    profile = xplane.read_profile(write_xplane(tmp_path, xspace(STEPS, more=more)))
+    profile = xplane.read_xplane(write_xplane(tmp_path, xspace(STEPS, more=more)))
     assert len(profile.losses) == 1
     assert "CUPTI is missing" in profile.losses[0]
 
 
 def whole_line(encoded: memoryview, plane: xprof_xspace.Plane, stats: tuple[str, ...]):
     """All blocks of a line as one."""
-    blocks = list(xprof_xspace.blocks(encoded, plane, stats))
+    blocks = list(xprof_xspace.read_blocks(encoded, plane, stats))
     columns = (
         np.concatenate([getattr(block, name) for block in blocks])
         for name in ("start_ns", "end_ns", "name_code")
@@ -227,9 +227,9 @@ def whole_line(encoded: memoryview, plane: xprof_xspace.Plane, stats: tuple[str,
 def test_a_profile_is_the_same_in_blocks_of_any_length(tmp_path, monkeypatch):
     events = [e for e in NOTHING if e.plane != GPU] + [e for many in NAMES.values() for e in many]
     path = write_xplane(tmp_path, xspace([*STEPS, *events, *STEPS]))
-    whole = xplane.read_profile(path)
+    whole = xplane.read_xplane(path)
     monkeypatch.setattr(xprof_xspace, "_BLOCK", 3)
-    parts = xplane.read_profile(path)
+    parts = xplane.read_xplane(path)
     for name in ("start_ns", "end_ns", "step", "kind", "thread", "name"):
         assert getattr(parts, name).tolist() == getattr(whole, name).tolist()
     assert parts.names == whole.names
@@ -244,7 +244,7 @@ EVENTS = st.lists(
 def test_every_number_comes_back(rows):
     events = [Event(f"e{k}", a, a + d, step=i or None) for i, (a, d, k) in enumerate(rows)]
     content = xspace(events)
-    planes = xprof_xspace.space(memoryview(content)).planes
+    planes = xprof_xspace.read_space(memoryview(content)).planes
     if not rows:
         return
     line = whole_line(planes[0].lines[0], planes[0], ("step_num", "hlo_op"))
@@ -265,7 +265,7 @@ def test_a_damaged_file_is_an_error_or_a_profile(tmp_path_factory, data):
         content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
     path = write_xplane(tmp_path_factory.mktemp("damaged"), bytes(content[:size]))
     try:
-        profile = xplane.read_profile(path)
+        profile = xplane.read_xplane(path)
     except InputError:
         return
     assert len(profile.start_ns) == len(profile.end_ns) == len(profile.kind)
@@ -274,7 +274,7 @@ def test_a_damaged_file_is_an_error_or_a_profile(tmp_path_factory, data):
 def test_a_cut_after_the_events_costs_the_start_only(tmp_path):
     content = xspace(STEPS)
     cut = content[: content.index(b"Task Environment") + 5]
-    profile = xplane.read_profile(write_xplane(tmp_path, cut))
+    profile = xplane.read_xplane(write_xplane(tmp_path, cut))
     assert profile.step.tolist() == [4, 5, 6, 7, 8]
     assert "is cut" in profile.losses[0]
     assert profile.clock_uncertainty_ns == 10**9
@@ -292,9 +292,9 @@ def test_a_cut_after_the_events_costs_the_start_only(tmp_path):
 )
 def test_what_is_no_profile(content, found, tmp_path):
     with pytest.raises(InputError, match=found):
-        xplane.read_profile(write_xplane(tmp_path, content))
+        xplane.read_xplane(write_xplane(tmp_path, content))
     with pytest.raises(InputError, match="check the path"):
-        xplane.read_profile(tmp_path / "none.xplane.pb")
+        xplane.read_xplane(tmp_path / "none.xplane.pb")
 
 
 @pytest.mark.parametrize(
@@ -309,13 +309,13 @@ def test_what_is_no_viewer_trace(content, found, tmp_path):
     path = session(tmp_path) / "h.trace.json.gz"
     path.write_bytes(content)
     with pytest.raises(InputError, match=found):
-        trace_viewer.read_profile(path)
+        trace_viewer.read_trace(path)
 
 
 def test_a_cut_viewer_trace_gives_what_comes_before(tmp_path):
     path = write_viewer(tmp_path, [e for i in range(400) for e in STEPS])
     path.write_bytes(path.read_bytes()[:-300])
-    profile = trace_viewer.read_profile(path)
+    profile = trace_viewer.read_trace(path)
     assert len(profile.start_ns) > 5
     assert "is cut" in profile.losses[0]
 
@@ -333,7 +333,7 @@ def profile_data(path: Path):
 def same_as_oracle(path: Path) -> int:
     """Compares every event of every line; how many there were."""
     count = 0
-    space = xprof_xspace.space(memoryview(path.read_bytes()))
+    space = xprof_xspace.read_space(memoryview(path.read_bytes()))
     for plane, other in zip(space.planes, profile_data(path).planes, strict=True):
         assert plane.name == other.name
         for encoded, theirs in zip(plane.lines, other.lines, strict=True):
@@ -360,7 +360,7 @@ def test_recorded_profiles_equal_the_oracle(run, shared):
 
 def test_the_recorded_run(shared):
     (path,) = (shared / "data" / "recorded" / "tf_tfrecord").rglob("*.xplane.pb")
-    profile = xplane.read_profile(path)
+    profile = xplane.read_xplane(path)
     length = profile.end_ns - profile.start_ns
     steps, waits = (profile.kind == kind for kind in (SpanKind.STEP, SpanKind.INPUT_WAIT))
     assert profile.step[steps].tolist() == list(range(4, 40))
@@ -400,7 +400,7 @@ def jax_profile(tmp_path_factory) -> tuple[Path, int, int]:
 
 def test_a_profile_of_jax(jax_profile):
     path, began, ended = jax_profile
-    profile = xplane.read_profile(path, wait_names=["load_batch"])
+    profile = xplane.read_xplane(path, wait_names=["load_batch"])
     counts = {SpanKind(k): int((profile.kind == k).sum()) for k in np.unique(profile.kind)}
     assert counts[SpanKind.STEP] == counts[SpanKind.INPUT_WAIT] == 4
     assert counts[SpanKind.OP] >= 4
@@ -413,9 +413,9 @@ def test_a_profile_of_jax(jax_profile):
 def test_the_viewer_trace_of_jax_agrees_with_its_profile(jax_profile):
     path, _, _ = jax_profile
     (viewer,) = path.parent.glob("*.trace.json.gz")
-    whole, old = xplane.read_profile(path), trace_viewer.read_profile(viewer)
+    whole, old = xplane.read_xplane(path), trace_viewer.read_trace(viewer)
     local = time.localtime(int(whole.end_ns.max()) // 10**9).tm_gmtoff
-    old = trace_viewer.read_profile(viewer, utc_offset_s=local)
+    old = trace_viewer.read_trace(viewer, utc_offset_s=local)
     assert old.kind.tolist() == whole.kind.tolist()
     assert old.step.tolist() == whole.step.tolist()
     lengths = [p.end_ns - p.start_ns for p in (whole, old)]

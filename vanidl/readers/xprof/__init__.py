@@ -6,25 +6,30 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from vanidl.readers.format import FileKind, Files, Format, Reading, Records, check_by_reading
-from vanidl.readers.xprof.kinds import STEP_TABLE, TRACE_VIEWER, XPLANE
+
+# The kinds of files of TensorFlow's and JAX's profiles.
+
+XPLANE, TRACE_VIEWER, STEP_TABLE = "xplane", "trace_viewer", "input_pipeline"
 
 
 def _read(files: Files, reading: Reading) -> Records:
-    from vanidl.readers.xprof import sessions  # where there are such files: it takes time
+    from vanidl.readers.xprof import (
+        reading as sessions,  # where there are such files: it takes time
+    )
 
-    return sessions.read(files, reading)
+    return sessions.read_sessions(files, reading)
 
 
 def _losses_of_xplane(path: Path) -> Sequence[str]:
     from vanidl.readers.xprof import xplane
 
-    return xplane.read_profile(path).losses
+    return xplane.read_xplane(path).losses
 
 
 def _losses_of_trace(path: Path) -> Sequence[str]:
     from vanidl.readers.xprof import trace_viewer
 
-    return trace_viewer.read_profile(path).losses
+    return trace_viewer.read_trace(path).losses
 
 
 FORMAT = Format(

@@ -20,10 +20,15 @@ from vanidl.readers.file_names import session_name
 from vanidl.readers.format import refuse_unreadable
 from vanidl.readers.operator_names import compile_wait_names
 from vanidl.readers.records import ProfileTrace
-from vanidl.readers.xprof import start_time
-from vanidl.readers.xprof.events import NO_STEP, SessionEvents
-from vanidl.readers.xprof.profile import Writer, profile_trace
-from vanidl.readers.xprof.span_kinds import WAIT_NAMES, Label
+from vanidl.readers.xprof import profile
+from vanidl.readers.xprof.profile import (
+    NO_STEP,
+    WAIT_NAMES,
+    Label,
+    SessionEvents,
+    Writer,
+    build_profile,
+)
 
 SOURCE = "trace-viewer"
 
@@ -34,7 +39,7 @@ _LONGEST_US = 1e12
 _LARGEST_STEP = 2**31 - 1
 
 
-def read_profile(
+def read_trace(
     path: str | Path, *, wait_names: Sequence[str] = (), utc_offset_s: int = 0
 ) -> ProfileTrace:
     """The spans of one trace, sorted by start; of a cut file those before the cut.
@@ -57,8 +62,8 @@ def read_profile(
     events = content.events()
     name = session_name(path)
     writer = Writer(Path(path), SOURCE, name.host if name else "", None, losses)
-    placed = start_time.by_folder(Path(path), events, utc_offset_s)
-    return profile_trace(events, writer, waits, placed)
+    placed = profile.place_by_folder(Path(path), events, utc_offset_s)
+    return build_profile(events, writer, waits, placed)
 
 
 class _Content:
@@ -102,11 +107,11 @@ class _Content:
             return
         arguments = event.get("args")
         known: dict[str, Any] = arguments if isinstance(arguments, dict) else {}
-        step = _step(known.get("step_num"))
+        step = _read_step(known.get("step_num"))
         # The viewer shows the type of an operator; its whole name is beside it.
         whole = known.get("long_name")
         name = whole if isinstance(whole, str) and not whole.startswith("%") else name
-        lane = _lane(event)
+        lane = _get_lane(event)
         key = (*lane, name, step != NO_STEP, "hlo_op" in known)
         label = self.keys.setdefault(key, len(self.keys))
         self.rows.append((start, duration, label, step))  # type: ignore[arg-type]
@@ -114,7 +119,7 @@ class _Content:
     def _name(self, event: dict[str, Any]) -> None:
         arguments = event.get("args")
         name = arguments.get("name") if isinstance(arguments, dict) else None
-        plane, line = _lane(event)
+        plane, line = _get_lane(event)
         if event.get("name") == "process_name":
             self.planes[plane] = str(name)
         elif event.get("name") == "thread_name":
@@ -138,11 +143,11 @@ class _Content:
         return "; ".join([what, *losses])
 
 
-def _lane(event: dict[str, Any]) -> tuple[str, str]:
+def _get_lane(event: dict[str, Any]) -> tuple[str, str]:
     return str(event.get("pid")), str(event.get("tid"))
 
 
-def _step(value: object) -> int:
+def _read_step(value: object) -> int:
     """The number of a step, which the viewer's arguments hold as text."""
     number = whole_number(str(value)) if isinstance(value, int | str) else None
     return NO_STEP if number is None else min(number, _LARGEST_STEP)

@@ -1,4 +1,4 @@
-"""TensorFlow and JAX profiles of today: `plugins/profile/SESSION/HOST.xplane.pb`.
+"""TensorFlow and JAX profiles of today, `plugins/profile/SESSION/HOST.xplane.pb`: bytes to spans.
 
 Times are those of the machine's clock: the profile says when it began. Profiles that do not
 are placed by the name of their folder.
@@ -7,25 +7,268 @@ are placed by the name of their folder.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from array import array
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.encoding.budget import read_whole
-from vanidl.encoding.protobuf import NotProtobuf
+from vanidl.encoding.budget import OBJECT_BYTES, Budget, bounded_name, read_whole
+from vanidl.encoding.protobuf import Fields, NotProtobuf, field_end, fields, varint_at, varint_int64
+from vanidl.encoding.protobuf_columns import PADDING, rounds
 from vanidl.errors import InputError
 from vanidl.readers.file_names import session_name
 from vanidl.readers.operator_names import compile_wait_names
 from vanidl.readers.records import ProfileTrace
-from vanidl.readers.xprof import span_kinds, start_time, xspace
-from vanidl.readers.xprof.events import NO_STEP, SessionEvents
-from vanidl.readers.xprof.profile import Writer, profile_trace
-from vanidl.readers.xprof.span_kinds import NONE, Label
-from vanidl.readers.xprof.start_time import Placed
-from vanidl.readers.xprof.xspace import ABSENT, Int64Array, Line, Plane, Space
+from vanidl.readers.xprof import profile
+from vanidl.readers.xprof.profile import (
+    NO_STEP,
+    NONE,
+    Label,
+    Placed,
+    SessionEvents,
+    Writer,
+    build_profile,
+)
+
+# Events of a TensorFlow or JAX profile (message XSpace) as columns, decoded many at a time.
+#
+# A profile is planes (a host, a device), a plane is lines (a thread, a stream), a line is
+# events. Names of events and of statistics are numbers that the plane explains. Messages
+# XSpace, XPlane, XLine, XEvent, XEventMetadata, XStat of tsl/profiler/protobuf/xplane.proto.
+
+Int64Array = NDArray[np.int64]
+
+_PLANES, _ERRORS, _HOSTS = 1, 2, 4
+_NAME, _LINES, _EVENT_NAMES, _STAT_NAMES, _STATS = 2, 3, 4, 5, 6
+_LINE_ID, _LINE_NAME, _LINE_START_NS, _EVENTS, _LINE_TITLE = 1, 2, 3, 4, 11
+_KEY, _ENTRY, _TEXT, _TITLE = 1, 2, 2, 4
+_EVENT, _OFFSET_PS, _DURATION_PS, _EVENT_STATS = 1, 2, 3, 4
+_STAT, _UNSIGNED, _SIGNED = 1, 3, 4
+
+_PLANE_TAG = _PLANES << 3 | 2
+_EVENT_TAG = _EVENTS << 3 | 2
+_ONE_BYTE = 0x80  # lengths below take one
+_BLOCK = 1 << 16  # events decoded at a time: bounds memory
+
+ABSENT = np.iinfo(np.int64).min
+"""Value of a statistic that an event does not have."""
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """What an event's name number stands for."""
+
+    text: str
+    title: str  # shorter; of a TensorFlow operator its type; "" where absent
+
+
+@dataclass(frozen=True, slots=True)
+class Plane:
+    """A host or a device; `lines` are still encoded."""
+
+    name: str
+    lines: tuple[memoryview, ...]
+    names: Mapping[int, Name]
+    stat_names: Mapping[int, str]
+    stats: Mapping[str, int]  # statistics of the plane itself that are whole numbers
+
+
+@dataclass(frozen=True, slots=True)
+class Space:
+    """A profile: all planes that are whole."""
+
+    planes: tuple[Plane, ...]
+    hosts: tuple[str, ...]
+    errors: tuple[str, ...]  # what the profiler itself says it could not record
+    loss: str = ""  # why there are no more planes, "" for a whole profile
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """Events of a thread or a stream: one entry per event in every array.
+
+    Times are nanoseconds, rounded from picoseconds, from where the file counts; `name_code` is
+    a key of `Plane.names`. `stats` holds each statistic that was asked for, ABSENT where an
+    event lacks it; where it is no whole number, 0 says that it is there.
+    """
+
+    name: str
+    start_ns: Int64Array
+    end_ns: Int64Array
+    name_code: Int64Array
+    stats: Mapping[str, Int64Array]
+
+
+def read_space(data: memoryview) -> Space:
+    """The planes of a profile, their lines not yet decoded; of a cut one those before the cut.
+
+    Raises:
+        NotProtobuf: The bytes are no such message, or are cut within the first plane.
+    """
+    budget = Budget.of_file(len(data))
+    whole, loss = _find_cut(data)
+    top = fields(data[:whole], budget)
+    found = top.messages(_PLANES)
+    _divide_budget(budget, len(found), "planes")
+    planes = tuple(_read_plane(fields(plane, budget), budget) for plane in found)
+    return Space(
+        planes, _decode_texts(top.messages(_HOSTS)), _decode_texts(top.messages(_ERRORS)), loss
+    )
+
+
+def _divide_budget(budget: Budget, pieces: int, what: str) -> None:
+    if not budget.divide(pieces):
+        raise NotProtobuf(f"its {what} are more than {budget.pieces_limit}")
+
+
+def _find_cut(data: memoryview) -> tuple[int, str]:
+    """Number of bytes before the first field that is not whole, and what is wrong with it."""
+    whole = 0
+    try:
+        while whole < len(data):
+            whole = field_end(data, whole)
+    except NotProtobuf as error:
+        if data[0] != _PLANE_TAG:
+            raise
+        why = f"the profile is cut ({error})"
+        if not whole:
+            raise NotProtobuf(why) from error
+        return whole, why
+    return whole, ""
+
+
+def read_blocks(encoded: memoryview, plane: Plane, stats: Sequence[str]) -> Iterator[Line]:
+    """The events of one line, some thousands at a time, with the statistics of these names.
+
+    Raises:
+        NotProtobuf: The bytes are no such message.
+    """
+    text = b"".join((encoded, PADDING))
+    head, start, end = _split_line(text)
+    name = _decode_text(head.messages(_LINE_TITLE)) or _decode_text(head.messages(_LINE_NAME))
+    base = varint_int64(head.varint(_LINE_START_NS))
+
+    # Blocks of events bound the memory, however long the line is.
+    codes = {code: stats.index(name) for code, name in plane.stat_names.items() if name in stats}
+    for low in range(0, len(start), _BLOCK):
+        block = slice(low, low + _BLOCK)
+        columns = _decode_block(
+            np.frombuffer(text, np.uint8), start[block], end[block], (len(stats), codes)
+        )
+        begun, lasted = columns[_OFFSET_PS], columns[_DURATION_PS]
+        yield Line(
+            name,
+            base + _to_nanoseconds(begun),
+            base + _to_nanoseconds(begun + np.maximum(lasted, 0)),
+            columns[_EVENT],
+            {name: columns[_EVENT_STATS + i] for i, name in enumerate(stats)},
+        )
+
+
+def _read_plane(plane: Fields, budget: Budget) -> Plane:
+    names = {
+        code: Name(
+            bounded_name(_decode_text(entry.messages(_TEXT))),
+            bounded_name(_decode_text(entry.messages(_TITLE))),
+        )
+        for code, entry in _read_entries(plane, _EVENT_NAMES, budget)
+    }
+    stat_names = {
+        code: _decode_text(entry.messages(_TEXT))
+        for code, entry in _read_entries(plane, _STAT_NAMES, budget)
+    }
+    stats = {}
+    for stat in map(fields, plane.messages(_STATS)):
+        value = stat.varint(_UNSIGNED) or varint_int64(stat.varint(_SIGNED))
+        stats[stat_names.get(stat.varint(_STAT), "")] = value
+    lines = tuple(plane.messages(_LINES))
+    _divide_budget(budget, len(lines), "lines of planes")
+    return Plane(_decode_text(plane.messages(_NAME)), lines, names, stat_names, stats)
+
+
+def _read_entries(plane: Fields, number: int, budget: Budget) -> Iterator[tuple[int, Fields]]:
+    """A map of the plane: (key, value)."""
+    for pair in map(fields, plane.messages(number)):
+        values = pair.messages(_ENTRY)
+        if values:
+            if not budget.hold(2 * OBJECT_BYTES):
+                raise NotProtobuf(f"its names take more than {budget.memory_limit}")
+            yield varint_int64(pair.varint(_KEY)), fields(values[-1])
+
+
+def _split_line(text: bytes) -> tuple[Fields, Int64Array, Int64Array]:
+    """A line's own fields, and the starts and ends of its events."""
+    stop = len(text) - len(PADDING)
+    starts, ends, head = array("q"), array("q"), []  # an event may take two bytes of the file
+    at = 0
+    while at < stop:
+        if text[at] != _EVENT_TAG:
+            low, at = at, field_end(text, at)
+            head.append(text[low:at])
+            continue
+        size = text[at + 1]
+        if size < _ONE_BYTE:
+            at += 2
+        else:
+            size, at = varint_at(text, at + 1)
+        starts.append(at)
+        at += size
+        ends.append(at)
+    if at != stop:
+        raise NotProtobuf("a line that ends behind its plane")
+    own = fields(memoryview(b"".join(head)))
+    return own, np.frombuffer(starts, np.int64), np.frombuffer(ends, np.int64)
+
+
+def _decode_block(
+    text: NDArray[np.uint8], start: Int64Array, end: Int64Array, wanted: tuple[int, dict[int, int]]
+) -> Int64Array:
+    """Fields 1 to 3 of events in rows 1 to 3, then a row for each statistic; row 0 is empty."""
+    count, codes = wanted
+    columns = np.zeros((_EVENT_STATS + count, len(start)), np.int64)
+    columns[_EVENT_STATS:] = ABSENT
+    for found in rounds(text, start, end):
+        for number in (_EVENT, _OFFSET_PS, _DURATION_PS):
+            event, value = found.varints(number)
+            columns[number, event] = value
+        is_stat = (found.number == _EVENT_STATS) & ~found.is_varint
+        if codes and is_stat.any():
+            low = found.value[is_stat]
+            code, value = _decode_stats(text, low, low + found.nbytes[is_stat])
+            event = found.message[is_stat]
+            for wanted_code, row in codes.items():
+                mine = code == wanted_code
+                columns[_EVENT_STATS + row, event[mine]] = value[mine]
+    return columns
+
+
+def _decode_stats(
+    text: NDArray[np.uint8], start: Int64Array, end: Int64Array
+) -> tuple[Int64Array, Int64Array]:
+    """(name code, value) of each statistic; 0 for what is no whole number."""
+    columns = np.zeros((_SIGNED + 1, len(start)), np.int64)
+    for found in rounds(text, start, end):
+        for number in (_STAT, _UNSIGNED, _SIGNED):
+            stat, value = found.varints(number)
+            columns[number, stat] = value
+    return columns[_STAT], columns[_UNSIGNED] + columns[_SIGNED]
+
+
+def _to_nanoseconds(ps: Int64Array) -> Int64Array:
+    """To the nearest; order is kept, so what lies within something still does."""
+    return (ps + 500) // 1000
+
+
+def _decode_texts(values: Sequence[memoryview]) -> tuple[str, ...]:
+    return tuple(str(value, "utf-8", "replace") for value in values)
+
+
+def _decode_text(values: Sequence[memoryview]) -> str:
+    return str(values[-1], "utf-8", "replace") if values else ""
+
 
 SOURCE = "xplane"
 
@@ -38,7 +281,7 @@ _EXPECTED = "expected a TensorFlow or JAX profile"
 _REMEDY = "give a *.xplane.pb file that TensorFlow's or JAX's profiler wrote"
 
 
-def read_profile(
+def read_xplane(
     path: str | Path, *, wait_names: Sequence[str] = (), utc_offset_s: int = 0
 ) -> ProfileTrace:
     """The spans of one profile, sorted by start.
@@ -56,9 +299,9 @@ def read_profile(
         InputError: The file cannot be read, is no such profile, or holds nothing of use.
         UsageError: One of `wait_names` is no regular expression.
     """
-    waits = compile_wait_names(wait_names, span_kinds.WAIT_NAMES)
+    waits = compile_wait_names(wait_names, profile.WAIT_NAMES)
     try:
-        space = xspace.space(memoryview(read_whole(path)))
+        space = read_space(memoryview(read_whole(path)))
         collected = _collect(space, waits)
     except OSError as error:
         raise InputError(f"{path}: {_EXPECTED}, found {error.strerror}; check the path") from error
@@ -67,11 +310,11 @@ def read_profile(
     if not collected.seen:
         what = space.loss or "a file without events"
         raise InputError(f"{path}: {_EXPECTED}, found {what}; {_REMEDY}")
-    events, refused = start_time.possible(collected.events())
-    losses = _losses(space, refused)
-    writer = Writer(Path(path), SOURCE, _host(Path(path), space), _pid(space), losses)
-    placed = _placed(Path(path), space, events, utc_offset_s)
-    return profile_trace(events, writer, waits, placed)
+    events, refused = profile.drop_impossible(collected.events())
+    losses = _list_losses(space, refused)
+    writer = Writer(Path(path), SOURCE, _find_host(Path(path), space), _find_pid(space), losses)
+    placed = _place_profile(Path(path), space, events, utc_offset_s)
+    return build_profile(events, writer, waits, placed)
 
 
 @dataclass(slots=True)
@@ -92,11 +335,13 @@ class _Collected:
         step = block.stats[_STEP]
         numbered, is_hlo = step != ABSENT, block.stats[_HLO] != ABSENT
         key = block.name_code * 4 + numbered * 2 + is_hlo
+
+        # Codes of labels: those that this plane has not used yet are judged once.
         different, place = np.unique(key, return_inverse=True)
         # Names that the plane does not explain are one, so that `known` stays as small as it is.
         keys = [(k >> 2 if k >> 2 in plane.names else None, k & 3) for k in different.tolist()]
         new = list(dict.fromkeys(key for key in keys if key not in known))
-        labels = [_label(plane, block.name, *key) for key in new]
+        labels = [_build_label(plane, block.name, *key) for key in new]
         known.update(zip(new, self._codes(labels, waits), strict=True))
         code = np.array([known[key] for key in keys], np.int64)[place]
         useful = code != _USELESS
@@ -109,16 +354,16 @@ class _Collected:
     def _codes(self, labels: Sequence[Label], waits: Sequence[re.Pattern[str]]) -> list[int]:
         return [
             self.labels.setdefault(label, len(self.labels)) if useful else _USELESS
-            for label, useful in zip(labels, _useful(labels, waits).tolist(), strict=True)
+            for label, useful in zip(labels, _find_useful(labels, waits).tolist(), strict=True)
         ]
 
     def events(self) -> SessionEvents:
         """All that was kept, which is here no longer."""
-        start, end, label, step = map(_emptied, self.columns)
+        start, end, label, step = map(_take_all, self.columns)
         return SessionEvents(start, end, label, step, tuple(self.labels))
 
 
-def _emptied(parts: list[Int64Array]) -> Int64Array:
+def _take_all(parts: list[Int64Array]) -> Int64Array:
     whole = np.concatenate(parts)
     parts.clear()
     return whole
@@ -129,12 +374,12 @@ def _collect(space: Space, waits: Sequence[re.Pattern[str]]) -> _Collected:
     for plane in space.planes:
         for encoded in plane.lines:
             known: dict[_Key, int] = {}
-            for block in xspace.blocks(encoded, plane, (_STEP, _HLO)):
+            for block in read_blocks(encoded, plane, (_STEP, _HLO)):
                 collected.add(plane, block, known, waits)
     return collected
 
 
-def _label(plane: Plane, line: str, code: int | None, marks: int) -> Label:
+def _build_label(plane: Plane, line: str, code: int | None, marks: int) -> Label:
     name = None if code is None else plane.names[code]
     text = name.text if name else ""
     # XLA names events of a device after the whole text of the operation.
@@ -142,41 +387,41 @@ def _label(plane: Plane, line: str, code: int | None, marks: int) -> Label:
     return Label(plane.name, line, short, numbered=bool(marks & 2), is_hlo=bool(marks & 1))
 
 
-def _useful(labels: Sequence[Label], waits: Sequence[re.Pattern[str]]) -> NDArray[np.bool_]:
-    marked = [label.numbered or span_kinds.is_device_step(label) for label in labels]
+def _find_useful(labels: Sequence[Label], waits: Sequence[re.Pattern[str]]) -> NDArray[np.bool_]:
+    marked = [label.numbered or profile.is_device_step(label) for label in labels]
     useful: NDArray[np.bool_] = np.array(marked, bool)
-    useful |= span_kinds.kinds(labels, waits) != NONE
+    useful |= profile.classify_labels(labels, waits) != NONE
     return useful
 
 
-def _losses(space: Space, refused: int) -> tuple[str, ...]:
+def _list_losses(space: Space, refused: int) -> tuple[str, ...]:
     losses = [f"{space.loss}; what comes before was read"] if space.loss else []
     losses += [f"the profiler itself reported: {error}" for error in space.errors]
     losses += [f"events left out as their time is impossible: {refused:,}"] if refused else []
     return tuple(losses)
 
 
-def _placed(path: Path, space: Space, events: SessionEvents, utc_offset_s: int) -> Placed:
-    if start_time.is_absolute(events):
+def _place_profile(path: Path, space: Space, events: SessionEvents, utc_offset_s: int) -> Placed:
+    if profile.is_absolute(events):
         return Placed(0)
-    began_ns = [ns for ns in _stats(space, _BEGAN_NS) if start_time.is_epoch(ns)]
+    began_ns = [ns for ns in _get_plane_stats(space, _BEGAN_NS) if profile.is_epoch(ns)]
     if began_ns:
         return Placed(began_ns[0])
-    return start_time.by_folder(path, events, utc_offset_s)
+    return profile.place_by_folder(path, events, utc_offset_s)
 
 
-def _host(path: Path, space: Space) -> str:
+def _find_host(path: Path, space: Space) -> str:
     if len(space.hosts) == 1:
         return space.hosts[0]
     name = session_name(path)
     return name.host if name else ""
 
 
-def _pid(space: Space) -> int | None:
-    pids = {pid for pid in _stats(space, _PID) if 0 < pid <= _LARGEST_PID}
+def _find_pid(space: Space) -> int | None:
+    pids = {pid for pid in _get_plane_stats(space, _PID) if 0 < pid <= _LARGEST_PID}
     return pids.pop() if len(pids) == 1 else None
 
 
-def _stats(space: Space, name: str) -> list[int]:
+def _get_plane_stats(space: Space, name: str) -> list[int]:
     """Values of a statistic of whole planes."""
     return [plane.stats[name] for plane in space.planes if name in plane.stats]
