@@ -26,11 +26,11 @@ from tests.makers.states_files import StatesFile
 from tests.makers.step_journals import journal_of
 from vanidl.compare import ab_folder
 from vanidl.dataset import npy, tfrecord
+from vanidl.readers import dlio as kinds
 from vanidl.readers import run_json
 from vanidl.readers.darshan import log
 from vanidl.readers.dftracer import trace_file
-from vanidl.readers.dlio import kinds
-from vanidl.readers.dlio import reading as results as dlio
+from vanidl.readers.dlio import reading as dlio
 from vanidl.readers.dlio.results import read_output, read_times
 from vanidl.readers.format import Reading
 from vanidl.readers.objects.log import counters
