@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from vanidl.figures.downsample import folded, rates, spread_out
+from vanidl.figures.downsample import fold_bins, rates, spread_out
 
 
 @pytest.mark.parametrize("bins", [1, 7, 511, 512, 513, 4096])
@@ -12,7 +12,7 @@ def test_folding_keeps_every_byte(bins, limit):
     random = np.random.default_rng(bins)
     edges = np.linspace(0, 10, bins + 1)
     values = random.integers(0, 2**53, (3, bins))
-    new_edges, sums = folded(edges, values, limit)
+    new_edges, sums = fold_bins(edges, values, limit)
     assert sums.shape[1] <= limit
     assert len(new_edges) == sums.shape[1] + 1
     assert (new_edges[0], new_edges[-1]) == (edges[0], edges[-1])

@@ -14,7 +14,7 @@ from tests.makers.results import EXAMPLES
 from tests.viewer import unpacking
 from vanidl.analyses.balance import Balance, RankLoad
 from vanidl.analyses.datafiles import SamplesPerFile
-from vanidl.figures import levels
+from vanidl.figures import downsample
 from vanidl.figures.figure import Figure
 from vanidl.formatting.names import plotted
 from vanidl.formatting.units import seconds
@@ -69,7 +69,7 @@ def test_every_figure_of_every_run(figure, name):
         json.dumps(result.viewer, allow_nan=False)
     else:
         graph_objects = pytest.importorskip("plotly.graph_objects")
-        graph_objects.Figure(levels.filled(result))
+        graph_objects.Figure(downsample.filled(result))
         assert result.table is not None
         assert result.alt_text
         assert result.caption
@@ -191,7 +191,7 @@ def test_heat_maps_hold_all_bytes_at_every_level(name, figure, shape):
     moved = line.bytes_read.sum() + line.bytes_written.sum()
     for level, amounts in enumerate(result.levels.series[0]):
         assert amounts.sum() == moved
-        heat = levels.filled(result, level)["data"][0]
+        heat = downsample.filled(result, level)["data"][0]
         total = np.nansum(np.array(heat["z"], float)) * heat["dx"] * result.levels.divisor
         assert total == pytest.approx(moved)
     assert len(set(heat["y"])) == shape[0]

@@ -18,9 +18,8 @@ from vanidl.analyses import analyse
 from vanidl.breakdown.overlap import Fate
 from vanidl.model.selection import Selection
 from vanidl.run import Run
-from vanidl.viewer.blocks import blocks, cut, fates_of, io_processes
 from vanidl.viewer.content import Room, Slices, content_of
-from vanidl.viewer.lanes import IO, SPAN_LANES, lanes_of
+from vanidl.viewer.lanes import IO, SPAN_LANES, blocks, cut, fates_of, io_processes, lanes_of
 from vanidl.viewer.payload import PALETTE, pack_columns, payload
 
 OF_PART = ("start", "end", "offset", "nbytes", "file", "op")

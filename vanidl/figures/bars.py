@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from vanidl.figures import palette
-from vanidl.figures.downsample import rounded
+from vanidl.figures.downsample import round_values
 from vanidl.figures.figure import Spec
 from vanidl.formatting.units import byte_scale, count, nbytes
 
@@ -26,7 +26,7 @@ def byte_bars(labels: Sequence[str], stacks: Sequence[Stack], *, largest: int, r
     divisor, unit = byte_scale(largest)
     rows = list(range(len(labels)))
     data = [
-        _trace(stack, rounded(v / divisor for v in stack.values), rows)
+        _trace(stack, round_values(v / divisor for v in stack.values), rows)
         | {
             "customdata": [nbytes(v) for v in stack.values],
             "hovertemplate": "%{customdata} " + stack.name + "<extra></extra>",

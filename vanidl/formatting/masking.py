@@ -13,8 +13,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from vanidl.formatting.secret_hints import MASK, MASKED_WORD, may_hold_secret
-from vanidl.formatting.short_secrets import NONE, ShortOptions, options_after
+from vanidl.formatting.secrets import (
+    MASK,
+    MASKED_WORD,
+    NONE,
+    ShortOptions,
+    may_hold_secret,
+    options_after,
+)
 
 _WORDS = (
     r"(?:(?<![A-Za-z0-9])(?:token|pass|auth|sig)|(?<![A-Za-z0-9])(?:pg|ssh|my_?sql_?)?pwd|sshpass|"

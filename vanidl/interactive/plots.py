@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from vanidl.analyses.timeline import JobTimeline
 from vanidl.errors import UsageError
 from vanidl.figures import palette
+from vanidl.figures.downsample import filled
 from vanidl.figures.figure import Spec
-from vanidl.figures.levels import filled
 from vanidl.formatting.units import byte_scale
 from vanidl.run import Run
 from vanidl.sections import figures

@@ -6,7 +6,7 @@ import numpy as np
 from matplotlib.colors import Colormap, LinearSegmentedColormap, PowerNorm
 from matplotlib.figure import FigureBase
 
-from vanidl.figures.downsample import folded, rates
+from vanidl.figures.downsample import fold_bins, rates
 from vanidl.formatting.units import byte_scale
 from vanidl.paper.style import drawable
 from vanidl.run import Run
@@ -20,7 +20,7 @@ def draw(figure: FigureBase, run: Run) -> None:
     line = run.timeline
     if line is None:
         raise ValueError("expected a timeline, found none: nothing to draw")
-    edges, sums = folded(line.edges_s, line.bytes_read + line.bytes_written, BINS)
+    edges, sums = fold_bins(line.edges_s, line.bytes_read + line.bytes_written, BINS)
     speed = rates(edges, sums)
     divisor, unit = byte_scale(float(speed.max(initial=0.0)))
     axes = figure.subplots()

@@ -11,7 +11,7 @@ from matplotlib.ticker import FuncFormatter
 
 from vanidl.analyses.steps import StepTable
 from vanidl.analyses.timeline import JobTimeline
-from vanidl.figures.downsample import folded, rates
+from vanidl.figures.downsample import fold_bins, rates
 from vanidl.figures.step_spans import ShownSteps, shown_steps, shown_waits
 from vanidl.formatting.units import byte_scale
 from vanidl.model.trace import Trace
@@ -44,7 +44,7 @@ def draw(figure: FigureBase, run: Run) -> None:
 
 def _rates(axes: Axes, job: JobTimeline) -> None:
     amounts = np.stack([job.bytes_read, job.bytes_written])
-    edges, sums = folded(job.edges_s, amounts, BINS)
+    edges, sums = fold_bins(job.edges_s, amounts, BINS)
     speed = rates(edges, sums)
     divisor, unit = byte_scale(float(speed.max(initial=0.0)))
     for series, values, sign in ((READS, speed[0], 1), (WRITES, speed[1], -1)):

@@ -16,8 +16,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from vanidl import __version__
+from vanidl.figures.downsample import packed
 from vanidl.figures.figure import Figure, Spec, Table
-from vanidl.figures.levels import packed
 from vanidl.figures.palette import DARK
 from vanidl.files.atomic import write_whole
 from vanidl.formatting.units import Amount, Cell, Link, shown

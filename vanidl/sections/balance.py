@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from vanidl.analyses.balance import Balance, RankLoad
 from vanidl.figures import palette
-from vanidl.figures.downsample import n_of_m, rounded, spread_out
+from vanidl.figures.downsample import n_of_m, round_values, spread_out
 from vanidl.figures.figure import Column, Figure, Spec, Table
 from vanidl.formatting.names import elided, plotted
 from vanidl.formatting.units import byte_scale, factor, nbytes, plural, seconds
@@ -149,7 +149,7 @@ def _bars(rows: tuple[RankLoad, ...], name: str, colour: str, values: list[float
         "type": "bar",
         "name": name,
         "x": list(range(len(rows))),
-        "y": rounded(values),
+        "y": round_values(values),
         "customdata": hover,
         "marker": palette.fill(colour, "/" if colour == palette.WRITE else ""),
         "hovertemplate": "%{customdata}<extra></extra>",

@@ -11,7 +11,7 @@ from vanidl.analyses.benchmark import (
     EpochWaits,
 )
 from vanidl.figures import palette
-from vanidl.figures.downsample import n_of_m, rounded, spread_out
+from vanidl.figures.downsample import n_of_m, round_values, spread_out
 from vanidl.figures.figure import Column, Figure, Spec, Table
 from vanidl.formatting.terminal import Row, aligned_table, paragraph
 from vanidl.formatting.units import nbytes, seconds
@@ -106,7 +106,7 @@ def _spec(epochs: list[tuple[str, list[float]]]) -> Spec:
             "type": "bar",
             "orientation": "h",
             "name": name,
-            "x": rounded(parts[k] for _, parts in epochs),
+            "x": round_values(parts[k] for _, parts in epochs),
             "y": labels,
             "marker": fills[k],
             "hovertemplate": "%{y}: %{x:.3g} %<extra>" + name + "</extra>",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from vanidl.analyses.datafiles import RankShare
 from vanidl.analyses.dataset import Dataset
 from vanidl.figures import palette
-from vanidl.figures.downsample import n_of_m, rounded, spread_out
+from vanidl.figures.downsample import n_of_m, round_values, spread_out
 from vanidl.figures.figure import Column, Figure, Spec, Table
 from vanidl.formatting.names import elided, plotted
 from vanidl.formatting.units import percent, plural
@@ -64,7 +64,7 @@ def _spec(ranks: list[RankShare]) -> Spec:
     bars = {
         "type": "bar",
         "x": list(range(len(ranks))),
-        "y": rounded(shares),
+        "y": round_values(shares),
         "customdata": [f"{plotted(r.label)}: {percent(r.share)}" for r in ranks],
         "marker": palette.fill(palette.READ),
         "hovertemplate": "%{customdata}<extra></extra>",

@@ -8,9 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vanidl.figures import palette
-from vanidl.figures.downsample import folded, n_of_m
+from vanidl.figures.downsample import fold_bins, levels, n_of_m
 from vanidl.figures.figure import Column, Figure, Levels, Spec, Table
-from vanidl.figures.levels import levels
 from vanidl.formatting.names import distinct, elided, plotted
 from vanidl.formatting.units import byte_scale, change, nbytes, plural, seconds
 from vanidl.run import Run
@@ -130,7 +129,7 @@ def span_table(
 ) -> Table:
     """Bytes of each line in a few spans of time, each the exact sum of its bins."""
     bins = moved.shape[1]
-    bounds, sums = folded(edges_s, moved, TABLE_SPANS)
+    bounds, sums = fold_bins(edges_s, moved, TABLE_SPANS)
     spans = sums.shape[1]
     titles = [change(float(a), float(b)) for a, b in pairwise(bounds)]
     columns = (Column(what), Column("all", "bytes"), *(Column(t, "bytes") for t in titles))

@@ -16,7 +16,7 @@ from vanidl.analyses.steps import (
 )
 from vanidl.breakdown.step_records import KindMeans, mean_by_kind
 from vanidl.figures import palette
-from vanidl.figures.downsample import n_of_m, rounded, spread_out
+from vanidl.figures.downsample import n_of_m, round_values, spread_out
 from vanidl.figures.figure import Column, Figure, Spec, Table
 from vanidl.figures.step_spans import ShownSteps, shown_steps
 from vanidl.formatting.names import plotted
@@ -152,10 +152,10 @@ def _lane(table: StepTable, rows: np.ndarray, lane: int) -> list[Spec]:
             "legendgroup": name,
             "showlegend": lane == 0,
             "x": np.round(table.start_s[rows] + length / 2, 6).tolist(),
-            "base": rounded(base),
-            "y": rounded(values),
+            "base": round_values(base),
+            "y": round_values(values),
             "yaxis": f"y{lane + 1}" if lane else "y",
-            "width": rounded(length * 0.94),
+            "width": round_values(length * 0.94),
             "customdata": _hover(table, rows),
             "marker": palette.fill(colour),
             "hovertemplate": "%{customdata}<extra>" + name + "</extra>",
@@ -176,8 +176,8 @@ def _grid(trace: Trace, table: StepTable) -> tuple[Spec, str]:
         "type": "heatmap",
         "x": columns.tolist(),
         "y": list(range(len(ranks))),
-        "z": [rounded(row) for row in (waits if known else length)],
-        "customdata": [rounded(row) for row in length],
+        "z": [round_values(row) for row in (waits if known else length)],
+        "customdata": [round_values(row) for row in length],
         "zmin": 0,
         "colorscale": palette.scale(palette.WAIT_RAMP),
         "colorbar": palette.colorbar(" s waited" if known else " s a step"),

@@ -9,7 +9,7 @@ import numpy as np
 
 from vanidl.analyses.steps import Steps
 from vanidl.analyses.timeline import JobTimeline, Timeline
-from vanidl.figures.downsample import folded
+from vanidl.figures.downsample import fold_bins
 from vanidl.figures.figure import Column, Figure, Spec, Table
 from vanidl.formatting.units import count, nbytes, plural, seconds
 from vanidl.run import Run
@@ -131,7 +131,7 @@ def _table(job: JobTimeline) -> Table:
     """The job in few spans of time, each the exact sum of its bins."""
     known = [part for part in _COLUMNS if getattr(job, part[0]) is not None]
     amounts = np.stack([getattr(job, name) for name, _, _ in known])
-    bounds, sums = folded(job.edges_s, amounts, TABLE_SPANS)
+    bounds, sums = fold_bins(job.edges_s, amounts, TABLE_SPANS)
     columns = (
         Column("from", "instant"),
         Column("to", "instant"),

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from vanidl.analyses.datafiles import ReadGrid
 from vanidl.analyses.dataset import Dataset
 from vanidl.figures import palette
-from vanidl.figures.downsample import folded, n_of_m, rounded
+from vanidl.figures.downsample import fold_bins, n_of_m, round_values
 from vanidl.figures.figure import Figure, Spec
 from vanidl.formatting.names import plotted
 from vanidl.formatting.units import byte_scale, plural, seconds
@@ -60,13 +60,13 @@ def _record(caption: str, *, spec: Spec | None = None, reason: str = "") -> Figu
 
 
 def _spec(data: Dataset, grid: ReadGrid) -> Spec:
-    edges, sums = folded(grid.edges_s, grid.nbytes, _bins(len(grid.file)))
+    edges, sums = fold_bins(grid.edges_s, grid.nbytes, _bins(len(grid.file)))
     divisor, unit = byte_scale(float(sums.max(initial=0)))
     heat = {
         "type": "heatmap",
         "x": rounded_edges(edges),
         "y": list(range(len(grid.file))),
-        "z": [rounded(row / divisor) for row in sums],
+        "z": [round_values(row / divisor) for row in sums],
         "zmin": 0,
         "colorscale": _scale(),
         "colorbar": palette.colorbar(f" {unit}"),

@@ -22,9 +22,8 @@ from vanidl.files.checked_json import checked_fields
 from vanidl.model import intervals
 from vanidl.model.selection import select
 from vanidl.run import Run
-from vanidl.viewer.blocks import COLUMNS, Block, blocks, fates_of
 from vanidl.viewer.content import SERVED, shown_lanes
-from vanidl.viewer.lanes import IO, SPAN_LANES, Lane, Lanes
+from vanidl.viewer.lanes import COLUMNS, IO, SPAN_LANES, Block, Lane, Lanes, blocks, fates_of
 from vanidl.viewer.payload import Labels, label_process
 
 Int64Array = NDArray[np.int64]

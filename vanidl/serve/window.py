@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vanidl.serve.store import REACH_ROWS, Segment, Store
-from vanidl.viewer.blocks import COLUMNS, Block, equal_edges
-from vanidl.viewer.lanes import IO
+from vanidl.viewer.lanes import COLUMNS, IO, Block, equal_edges
 from vanidl.viewer.payload import pack_bins, slices
 
 Int64Array = NDArray[np.int64]

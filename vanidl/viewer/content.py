@@ -23,8 +23,17 @@ from vanidl.model.selection import select
 from vanidl.model.trace import SpanKind, Trace
 from vanidl.parallel.threads import batches
 from vanidl.run import Run
-from vanidl.viewer.blocks import Block, BusyBins, blocks, equal_edges, fates_of, io_processes
-from vanidl.viewer.lanes import SPAN_LANES, Lanes, lanes_of
+from vanidl.viewer.lanes import (
+    SPAN_LANES,
+    Block,
+    BusyBins,
+    Lanes,
+    blocks,
+    equal_edges,
+    fates_of,
+    io_processes,
+    lanes_of,
+)
 
 Int64Array = NDArray[np.int64]
 

@@ -24,9 +24,8 @@ from vanidl.figures import palette
 from vanidl.formatting.names import elided
 from vanidl.model.ordering import stable_order
 from vanidl.model.trace import Trace
-from vanidl.viewer.blocks import Block, cut, fates_of, joined_blocks
 from vanidl.viewer.content import Content, Room, Slices
-from vanidl.viewer.lanes import Lanes
+from vanidl.viewer.lanes import Block, Lanes, cut, fates_of, joined_blocks
 
 Int64Array = NDArray[np.int64]
 

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from vanidl.compare import Comparison, Side
 from vanidl.compare.figures.sides import colour, named
 from vanidl.figures import palette
-from vanidl.figures.downsample import rounded
+from vanidl.figures.downsample import round_values
 from vanidl.figures.figure import Column, Figure, Spec, Table
 from vanidl.formatting.units import Cell, count, percent, plural, seconds
 
@@ -109,8 +109,8 @@ def _bars(
     return {
         "type": "bar",
         "name": named(side),
-        "x": rounded((edges[:-1] + edges[1:]) / 2),
-        "y": rounded(100 * shares),
+        "x": round_values((edges[:-1] + edges[1:]) / 2),
+        "y": round_values(100 * shares),
         "width": float(f"{0.94 * (edges[1] - edges[0]):.4g}"),
         "customdata": spans,
         "marker": palette.fill(colour(comparison, side)),

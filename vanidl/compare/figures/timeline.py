@@ -11,7 +11,7 @@ from vanidl.analyses.timeline import Timeline
 from vanidl.compare import Comparison, Sample, Side
 from vanidl.compare.figures.sides import first_read, named, shown_runs
 from vanidl.figures import palette
-from vanidl.figures.downsample import folded, n_of_m, rates, rounded
+from vanidl.figures.downsample import fold_bins, n_of_m, rates, round_values
 from vanidl.figures.figure import Figure, Spec
 from vanidl.formatting.units import byte_scale, seconds
 
@@ -122,7 +122,7 @@ def _end_s(sample: Sample) -> float:
 def _speeds(io: Timeline) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Bounds of the bins, shape (n + 1,), and bytes a second of reads and writes, (2, n)."""
     moved = np.stack([io.bytes_read.sum(axis=0), io.bytes_written.sum(axis=0)])
-    edges, sums = folded(io.edges_s, moved, BINS)
+    edges, sums = fold_bins(io.edges_s, moved, BINS)
     return edges, rates(edges, sums)
 
 
@@ -175,7 +175,7 @@ def _io(io: Timeline, divisor: int) -> list[Spec]:
     edges, speed = _speeds(io)
     start, width = float(edges[0]), float(edges[1] - edges[0])
     areas = [
-        _draw_area(name, colour, start, width, [*rounded(values / divisor), 0])
+        _draw_area(name, colour, start, width, [*round_values(values / divisor), 0])
         for name, colour, values in (
             ("reads", palette.READ, speed[0]),
             ("writes", palette.WRITE, speed[1]),
@@ -229,7 +229,7 @@ def _draw_boxes(name: str, colour: str, spans: Spans) -> Spec:
         "mode": "lines",
         "name": name,
         "x": [None if np.isnan(v) else v for v in np.round(x, 5).ravel().tolist()],
-        "y": rounded(y.ravel()),
+        "y": round_values(y.ravel()),
         "yaxis": "y2",
         "line": {"width": 0, "simplify": False, "color": colour},
         "fill": "toself",
