@@ -121,20 +121,21 @@ def test_bounds_grow_by_one_two_five():
 
 def test_pages_text_and_contract_show_them(opened):
     from tests import DATA
-    from vanidl.sections import durations, json_object
+    from vanidl.sections import requests
+    from vanidl.sections.registry import json_object
 
     run = opened(DATA / "torch_pfs_workers0")
     contract = json_object(run)["io"]["durations"]
-    table = durations.figure(run).table
+    table = requests.draw_durations(run).table
     assert sum(row[2] for row in table.rows) == run.summary.reads
     assert sum(b["reads"] for b in contract["histogram"]) == run.summary.reads
     assert sum(b["read_s"] + b["write_s"] for b in contract["histogram"]) == pytest.approx(
         run.summary.time.sum_s
     )
-    assert len(contract["slowest"]) == len(durations.slowest(run).table.rows) == 10
-    offsets = durations.offsets(run)
+    assert len(contract["slowest"]) == len(requests.draw_slowest(run).table.rows) == 10
+    offsets = requests.draw_offsets(run)
     assert len(offsets.spec["data"][0]["x"]) == min(4000, run.results.latencies.sample.reads)
-    assert "dataset reads" in durations.SECTION.text(run)
+    assert "dataset reads" in requests.DURATIONS.text(run)
     assert len(run.frame("durations")) == len(table.rows)
     assert run.frame("slowest")["duration_s"].is_monotonic_decreasing
 
@@ -144,7 +145,7 @@ def test_files_say_how_often_they_were_opened(opened):
     from vanidl.sections import files
 
     run = opened(DATA / "torch_pfs_workers0")
-    table = files.figure(run).table
+    table = files.draw_files(run).table
     column = [c.title for c in table.columns].index("opens")
     opens = sum(row[column] or 0 for row in table.rows)
     counted = 0

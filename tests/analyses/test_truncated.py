@@ -61,7 +61,7 @@ def test_phases_beyond_the_last_traced_operation_know_no_bytes():
 
 def test_it_is_said_where_the_numbers_stand():
     run = run_of(9000)
-    for figure in (files_section.figure(run), phases_section.figure(run)):
+    for figure in (files_section.draw_files(run), phases_section.draw_phases(run)):
         assert "Only 0.8 % of the POSIX operations were traced" in figure.caption
     assert "of the POSIX operations were traced: bytes are those" in render_html(run)
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from vanidl.figures.downsample import fold_bins, rates, spread_out
+from vanidl.figures.downsample import compute_rates, fold_bins, pick_spread
 
 
 @pytest.mark.parametrize("bins", [1, 7, 511, 512, 513, 4096])
@@ -21,10 +21,10 @@ def test_folding_keeps_every_byte(bins, limit):
 
 def test_a_run_without_length_has_no_infinite_rate():
     edges = np.zeros(3)
-    assert (rates(edges, np.ones((2, 2), np.int64)) == 0).all()
+    assert (compute_rates(edges, np.ones((2, 2), np.int64)) == 0).all()
 
 
 def test_spread_out_keeps_both_ends():
-    assert spread_out(1024, 10).tolist()[::9] == [0, 1023]
-    assert spread_out(3, 10).tolist() == [0, 1, 2]
-    assert spread_out(0, 10).tolist() == []
+    assert pick_spread(1024, 10).tolist()[::9] == [0, 1023]
+    assert pick_spread(3, 10).tolist() == [0, 1, 2]
+    assert pick_spread(0, 10).tolist() == []

@@ -21,7 +21,7 @@ from vanidl.formatting.from_logs import (
     clean_texts,
     clean_words,
 )
-from vanidl.formatting.secrets import MASK
+from vanidl.formatting.secret_hints import MASK
 
 texts = st.text(st.characters(codec=None), max_size=60)
 

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from tests.makers.canaries import NAMES, Canaries
 from vanidl.formatting import masking
 from vanidl.formatting.from_logs import clean_path
-from vanidl.formatting.secrets import MASK, is_secret_name, masked, masked_path, masked_text
+from vanidl.formatting.secret_hints import MASK
+from vanidl.formatting.secrets import is_secret_name, masked, masked_path, masked_text
 
 SECRET = "Zq7vB2kzW9pLm4Xt8RcY1nHs"
 

@@ -15,9 +15,12 @@ from matplotlib.text import Text
 from PIL import Image
 
 from tests.makers.results import EXAMPLES
-from vanidl import paper
-from vanidl.paper import DRAWINGS, access, overlap, style
+from vanidl.paper import drawings, style
+from vanidl.paper import registry as paper
+from vanidl.paper.registry import DRAWINGS
 from vanidl.paper.style import READS, STEPS, WAITS, WRITES, Series
+from vanidl.sections.overlap import OVERLAP_PARTS
+from vanidl.sections.requests import ACCESS_PARTS
 
 SMALLEST_PT = 6.5
 
@@ -30,14 +33,14 @@ def example(name: str):
 @pytest.mark.parametrize("name", EXAMPLES)
 @pytest.mark.parametrize("figure", DRAWINGS)
 def test_every_figure_of_every_run(name, figure):
-    drawn = paper.drawn(figure, example(name), style.WIDTHS_IN["1col"])
+    drawn = paper.draw_figure(figure, example(name), style.WIDTHS_IN["1col"])
     assert drawn.get_figwidth() == 3.5
     _fits(drawn)
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_the_panel_of_every_run(name):
-    panel = paper.panel(example(name))
+    panel = paper.draw_panel(example(name))
     assert panel.get_figwidth() == 7.2
     titles = " ".join(text.get_text() for text in panel.findobj(Text))
     for part in paper.PANEL_PARTS:
@@ -60,7 +63,7 @@ def _fits(figure):
 def written(tmp_path_factory):
     """(folder of all files of a run, what was said of them)."""
     folder = tmp_path_factory.mktemp("figures")
-    return folder, paper.write(example("full"), folder)
+    return folder, paper.write_figures(example("full"), folder)
 
 
 def test_every_file_is_written(written):
@@ -89,9 +92,9 @@ def test_the_same_run_gives_the_same_files(written, tmp_path):
     """Each figure once: in the panel, or alone."""
     folder, _ = written
     run, width_in = example("full"), style.WIDTHS_IN["2col"]
-    paper._save(paper.panel(run), tmp_path / paper.PANEL)
+    paper._save_figure(paper.draw_panel(run), tmp_path / paper.PANEL)
     for name in DRAWINGS.keys() - set(paper.PANEL_PARTS):
-        paper._save(paper.drawn(name, run, width_in), tmp_path / f"{name}-2col")
+        paper._save_figure(paper.draw_figure(name, run, width_in), tmp_path / f"{name}-2col")
     again = {p.name: p.read_bytes() for p in tmp_path.iterdir()}
     assert len(again) == len(paper.FORMATS) * (1 + len(DRAWINGS) - len(paper.PANEL_PARTS))
     assert again == {name: (folder / name).read_bytes() for name in again}
@@ -99,7 +102,7 @@ def test_the_same_run_gives_the_same_files(written, tmp_path):
 
 def test_what_is_unknown_is_said_and_not_drawn(tmp_path, monkeypatch):
     monkeypatch.setattr(paper, "FORMATS", ("svg",))
-    written = dict(paper.write(example("counters_only"), tmp_path))
+    written = dict(paper.write_figures(example("counters_only"), tmp_path))
     assert written["timeline"].startswith("not drawn: Neither single operations")
     assert not list(tmp_path.glob("timeline*"))
     assert (tmp_path / "panel.svg").exists()
@@ -108,8 +111,8 @@ def test_what_is_unknown_is_said_and_not_drawn(tmp_path, monkeypatch):
 FILLS = {
     "operations": (READS, WRITES),
     "steps": (STEPS, WAITS),
-    "access": tuple(Series(p[1], p[2], access._HATCH[p[0]]) for p in access.PARTS),
-    "overlap": tuple(Series(p[1], p[2], overlap._HATCH[p[0]]) for p in overlap.PARTS),
+    "access": tuple(Series(p[1], p[2], drawings._ACCESS_HATCH[p[0]]) for p in ACCESS_PARTS),
+    "overlap": tuple(Series(p[1], p[2], drawings._OVERLAP_HATCH[p[0]]) for p in OVERLAP_PARTS),
 }
 
 

@@ -15,7 +15,7 @@ from vanidl.report.html import render_html
 from vanidl.report.json import summary_json
 from vanidl.report.text import summary_text
 from vanidl.schema.meanings import meaning_of
-from vanidl.sections.evidence import EVIDENCE
+from vanidl.sections.actions import EVIDENCE
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from vanidl.errors import VanidlError
 from vanidl.report import page as page_module
 from vanidl.report.html import render_html, write_html
 from vanidl.report.page import embedded, tight, unbroken
-from vanidl.sections import figures
+from vanidl.sections.registry import figures
 
 LIMIT = 4_000_000
 VOID = {"meta", "input", "br", "wbr", "img"}

@@ -31,7 +31,7 @@ from vanidl.run import open_run
 from vanidl.schema import schema as making
 from vanidl.schema import schema_of
 from vanidl.schema.meanings import TABLES, line_of, meaning_of, meanings
-from vanidl.sections.evidence import EVIDENCE
+from vanidl.sections.actions import EVIDENCE
 from vanidl.survey.rows import Job, missing
 
 jsonschema = pytest.importorskip("jsonschema", reason="outputs are validated by jsonschema")

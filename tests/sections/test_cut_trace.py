@@ -20,8 +20,7 @@ from vanidl.figures.figure import Figure
 from vanidl.report.brief import brief, plain
 from vanidl.report.html import render_html
 from vanidl.run import Run
-from vanidl.sections import SECTIONS, figures, json_object, text_blocks
-from vanidl.sections.cut_trace import marked_block
+from vanidl.sections.registry import SECTIONS, figures, json_object, mark_block, text_blocks
 
 DATA = Path(__file__).parents[1] / "data"
 Both = tuple[Run, Run]
@@ -57,8 +56,8 @@ def test_a_block_that_rests_on_the_trace_is_marked_at_its_title(both: Both) -> N
             assert section.traced, section.name
         if section.traced:
             differing += 1
-            assert marked_block(text, cut) in blocks
-            assert "% of POSIX operations traced]" in marked_block(text, cut).partition("\n")[0]
+            assert mark_block(text, cut) in blocks
+            assert "% of POSIX operations traced]" in mark_block(text, cut).partition("\n")[0]
         else:
             assert text in blocks
     assert differing > 6

@@ -21,19 +21,8 @@ from vanidl.formatting.units import seconds
 from vanidl.report.html import _NO_LOG, page_of
 from vanidl.report.page import _missing
 from vanidl.run import Run
-from vanidl.sections import (
-    SECTIONS,
-    access,
-    balance,
-    each_step,
-    files,
-    heatmap,
-    overlap,
-    samples,
-    sizes,
-    steps,
-    timeline,
-)
+from vanidl.sections import dataset, files, overlap, ranks, requests, steps, timeline
+from vanidl.sections.registry import SECTIONS
 
 FIGURES = [figure for section in SECTIONS for figure in section.figures]
 
@@ -69,7 +58,7 @@ def test_every_figure_of_every_run(figure, name):
         json.dumps(result.viewer, allow_nan=False)
     else:
         graph_objects = pytest.importorskip("plotly.graph_objects")
-        graph_objects.Figure(downsample.filled(result))
+        graph_objects.Figure(downsample.fill_level(result))
         assert result.table is not None
         assert result.alt_text
         assert result.caption
@@ -96,11 +85,14 @@ def test_the_timeline_is_explained_by_what_it_draws(name):
 def test_samples_of_a_file_and_of_equal_files_are_told_in_few_words():
     one = SamplesPerFile(4096, "given", "--record-size", 1, 512, 512, 512.0, 512, ())
     said = "Samples in the part of each file that was read (4 KiB each, --record-size): "
-    assert samples._caption(one) == f"{said}512 in 1 file."
+    assert dataset._compose_samples(one) == f"{said}512 in 1 file."
     equal = replace(one, files=2, total=1024)
-    assert samples._caption(equal) == f"{said}1,024 in 2 files, 512 in each."
+    assert dataset._compose_samples(equal) == f"{said}1,024 in 2 files, 512 in each."
     mixed = replace(equal, min=24, max=1000)
-    assert samples._caption(mixed) == f"{said}1,024 in 2 files, 24 to 1,000 in one, median 512."
+    assert (
+        dataset._compose_samples(mixed)
+        == f"{said}1,024 in 2 files, 24 to 1,000 in one, median 512."
+    )
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
@@ -114,13 +106,13 @@ def test_ids_are_unique_and_sections_hang_together(name):
 
 def test_size_bars_add_up_to_the_operations_and_bytes():
     run = example("full")
-    table = sizes.figure(example("full")).table
+    table = requests.draw_sizes(example("full")).table
     assert table is not None
     totals = [sum(row[i] for row in table.rows) for i in range(1, 5)]
     timeline = run.timeline
     assert totals[2] == timeline.bytes_read.sum()
     assert totals[3] == timeline.bytes_written.sum()
-    spec = sizes.figure(example("full")).spec
+    spec = requests.draw_sizes(example("full")).spec
     by_name = Counter()
     for series in spec["data"]:
         if series["yaxis"] == "y":
@@ -131,7 +123,7 @@ def test_size_bars_add_up_to_the_operations_and_bytes():
 @pytest.mark.parametrize("name", ["full", "one_rank", "many_ranks", "hostile"])
 def test_overlap_bars_of_a_rank_add_up_to_its_io(name):
     run = example(name)
-    spec = overlap.figure(example(name)).spec
+    spec = overlap.draw_overlap(example(name)).spec
     bars = np.array([s["x"] for s in spec["data"] if s["type"] == "bar"])
     labels = [label for label, _ in spec["data"][0]["customdata"]]
     assert bars.sum(axis=0)[0] == pytest.approx(run.overlap.mean.io_s)
@@ -142,7 +134,7 @@ def test_overlap_bars_of_a_rank_add_up_to_its_io(name):
 
 
 def test_overlap_of_many_ranks_says_what_it_shows():
-    result = overlap.figure(example("many_ranks"))
+    result = overlap.draw_overlap(example("many_ranks"))
     assert "40 of 1,024 ranks" in result.caption
     shown = {row[0] for row in result.table.rows}
     worst = max(example("many_ranks").overlap.per_rank, key=lambda r: r.input_wait_s)
@@ -152,7 +144,7 @@ def test_overlap_of_many_ranks_says_what_it_shows():
 @pytest.mark.parametrize("name", ["full", "long_run", "many_ranks"])
 def test_timeline_holds_all_bytes(name):
     run = example(name)
-    figure = timeline.figure(example(name))
+    figure = timeline.draw_timeline(example(name))
     read = run.timeline.bytes_read.sum()
     assert sum(unpacking.columns(figure.viewer["bandwidth"])["read"]) == read
     assert sum(row[2] for row in figure.table.rows) == read
@@ -160,7 +152,7 @@ def test_timeline_holds_all_bytes(name):
 
 def test_waits_of_every_rank_are_in_its_lane():
     trace = example("full").trace
-    viewer = timeline.figure(example("full")).viewer
+    viewer = timeline.draw_timeline(example("full")).viewer
     found = [s for s in unpacking.slices(viewer) if viewer["lanes"][s["lane"]]["kind"] == "waits"]
     assert {viewer["lanes"][s["lane"]]["rank"] for s in found} == {0, 1, 2, 3}
     length = sum(s["pieces"][-1][1] - s["pieces"][0][0] for s in found)
@@ -168,7 +160,7 @@ def test_waits_of_every_rank_are_in_its_lane():
 
 
 def test_too_many_ranks_are_cut_and_said_so():
-    result = timeline.figure(example("many_ranks"))
+    result = timeline.draw_timeline(example("many_ranks"))
     assert len(result.viewer["lanes"]) == 192
     assert "192 of 1,024 ranks" in result.caption
 
@@ -176,22 +168,22 @@ def test_too_many_ranks_are_cut_and_said_so():
 @pytest.mark.parametrize(
     ("name", "figure", "shape"),
     [
-        ("many_ranks", heatmap.figure, (256, 256)),
-        ("many_ranks", heatmap.by_file, (1000, 64)),
-        ("long_run", heatmap.figure, (8, 4096)),
-        ("full", heatmap.by_file, (60, 512)),
+        ("many_ranks", timeline.draw_ranks_over_time, (256, 256)),
+        ("many_ranks", timeline.draw_files_over_time, (1000, 64)),
+        ("long_run", timeline.draw_ranks_over_time, (8, 4096)),
+        ("full", timeline.draw_files_over_time, (60, 512)),
     ],
 )
 def test_heat_maps_hold_all_bytes_at_every_level(name, figure, shape):
     run = example(name)
-    of_ranks = figure is heatmap.figure
+    of_ranks = figure is timeline.draw_ranks_over_time
     line = run.timeline if of_ranks else run.results.filetimeline
     result = figure(example(name))
     assert result.levels.series[0][0].shape == shape
     moved = line.bytes_read.sum() + line.bytes_written.sum()
     for level, amounts in enumerate(result.levels.series[0]):
         assert amounts.sum() == moved
-        heat = downsample.filled(result, level)["data"][0]
+        heat = downsample.fill_level(result, level)["data"][0]
         total = np.nansum(np.array(heat["z"], float)) * heat["dx"] * result.levels.divisor
         assert total == pytest.approx(moved)
     assert len(set(heat["y"])) == shape[0]
@@ -201,13 +193,13 @@ def test_heat_maps_hold_all_bytes_at_every_level(name, figure, shape):
 
 
 def test_files_beyond_a_thousand_are_cut_and_said_so():
-    result = heatmap.by_file(example("many_ranks"))
+    result = timeline.draw_files_over_time(example("many_ranks"))
     assert "1,000 of 12,345 files" in result.caption
     assert result.table.cut.startswith("100 of 12,345 files")
 
 
 def test_steps_of_few_ranks_are_lanes_and_of_many_a_grid():
-    few = steps.figure(example("full")).spec
+    few = steps.draw_steps(example("full")).spec
     assert {s["type"] for s in few["data"]} == {"bar"}
     length = sum(sum(s["y"]) for s in few["data"])
     table = example("full").steps.table
@@ -216,36 +208,36 @@ def test_steps_of_few_ranks_are_lanes_and_of_many_a_grid():
     rest = [s for s in few["data"] if s["name"] == "rest of the step"]
     waits = [s for s in few["data"] if s["name"] == "input wait"]
     assert [s["base"] for s in rest] == [s["y"] for s in waits]
-    many = steps.figure(example("many_ranks"))
+    many = steps.draw_steps(example("many_ranks"))
     assert np.array(many.spec["data"][0]["z"]).shape == (64, 256)
     assert "64 of 1,024 ranks and 256 of 300 steps" in many.caption
 
 
 def test_unknown_wait_is_said_and_not_drawn():
-    result = steps.figure(example("no_wait_spans"))
+    result = steps.draw_steps(example("no_wait_spans"))
     assert "unknown, not zero" in result.caption
     assert all(s["name"] != "input wait" for s in result.spec["data"])
-    found = overlap.figure(example("no_wait_spans"))
+    found = overlap.draw_overlap(example("no_wait_spans"))
     assert "input wait" not in [column.title for column in found.table.columns]
     assert "input wait" in found.caption.partition("Not recorded: ")[2]
 
 
 def test_access_shares_are_hundred_per_cent():
-    spec = access.figure(example("full")).spec
+    spec = requests.draw_access(example("full")).spec
     total = np.sum([s["x"] for s in spec["data"]], axis=0)
     assert total == pytest.approx([100, 100])
 
 
-@pytest.mark.parametrize("count", [2, balance.MOST_BARS, balance.MOST_BARS + 1, 10_000])
+@pytest.mark.parametrize("count", [2, ranks.MOST_BARS, ranks.MOST_BARS + 1, 10_000])
 def test_balance_has_no_more_bars_than_a_screen_has_columns_and_shows_the_busiest(count):
     loads = [RankLoad(f"rank {i}", i, "node", 1, 1, i, 0, (i * 7919) % count + 1.0)
              for i in range(count)]  # fmt: skip
     found = Balance(tuple(loads), 1.0, 1.0, 0)
-    result = balance.figure(SimpleNamespace(balance=found))
+    result = ranks.draw_ranks(SimpleNamespace(balance=found))
     bars = result.spec["data"][0]["y"]
-    assert min(count, balance.MOST_BARS) / 2 < len(bars) <= balance.MOST_BARS
+    assert min(count, ranks.MOST_BARS) / 2 < len(bars) <= ranks.MOST_BARS
     assert max(bars) == count
-    assert ("each bar shows" in result.caption) == (count > balance.MOST_BARS)
+    assert ("each bar shows" in result.caption) == (count > ranks.MOST_BARS)
 
 
 @pytest.mark.parametrize("shared", [0, 1 << 30])
@@ -253,7 +245,7 @@ def test_a_rank_without_a_record_of_its_own_is_not_said_to_have_read_nothing(sha
     """Darshan adds up what all ranks opened: who did it is not known."""
     rows = tuple(RankLoad(f"rank {k}", k, "h", 1, k, k, 0, None, float(k)) for k in range(2))
     found = Balance(rows, None, 2.0, 1, "counters", shared, 2.0)
-    caption = balance.figure(
+    caption = ranks.draw_ranks(
         SimpleNamespace(balance=found, trace=EXAMPLES["one_rank"]().trace)
     ).caption
     assert ("1 rank did no I/O" in caption) == (not shared)
@@ -262,20 +254,20 @@ def test_a_rank_without_a_record_of_its_own_is_not_said_to_have_read_nothing(sha
 
 
 def test_balance_of_one_rank_is_a_table():
-    result = balance.figure(example("one_rank"))
+    result = ranks.draw_ranks(example("one_rank"))
     assert result.spec is None
     assert "nothing to compare" in result.empty_reason
     assert len(result.table.rows) == 1
     counted = example("counters_only").summary
     nothing = SimpleNamespace(balance=None, summary=counted, trace=SimpleNamespace(ranks=(0,)))
     nothing.trace.job, nothing.trace.logs = SimpleNamespace(tracer="darshan"), ("one",)
-    assert balance.figure(nothing).empty_reason == result.empty_reason  # not: files of all ranks
+    assert ranks.draw_ranks(nothing).empty_reason == result.empty_reason  # not: files of all ranks
     nothing.trace.ranks = (0, 1)
-    assert "all ranks opened" in balance.figure(nothing).empty_reason
+    assert "all ranks opened" in ranks.draw_ranks(nothing).empty_reason
 
 
 def test_files_table_is_cut_at_a_thousand():
-    result = files.figure(example("many_ranks"))
+    result = files.draw_files(example("many_ranks"))
     assert len(result.table.rows) == 1000
     assert result.table.cut == "1,000 of 12,345 files"
 
@@ -306,7 +298,7 @@ def test_a_heat_map_of_one_bin_is_no_picture_of_time():
     sums = {k: getattr(line, k).sum(1, keepdims=True) for k in ("bytes_read", "bytes_written")}
     run = made.changed(timeline=replace(line, edges_s=edges, **sums)).run
     expected = f"The tracer's heat map has a single bin of {seconds(float(np.ptp(edges)))}, which"
-    for made in (timeline.figure(run), heatmap.figure(run)):
+    for made in (timeline.draw_timeline(run), timeline.draw_ranks_over_time(run)):
         assert made.empty_reason.startswith(expected)
         assert (made.spec, made.viewer, made.table) == (None, None, None)
 
@@ -320,7 +312,7 @@ def test_bars_of_the_counted_access_pattern_are_the_whole():
 def test_colours_of_the_timeline_are_explained_as_they_are(by_fate):
     """Without steps nothing is known of what became of a read: then reads and writes differ."""
     viewer = {"lanes": [{"kind": "io"}], "bandwidth": None, "byFate": by_fate}
-    assert ("what became of it" in timeline._shown(viewer)) == by_fate
+    assert ("what became of it" in timeline._say_what_is_drawn(viewer)) == by_fate
 
 
 def test_files_without_times_are_not_said_to_be_in_the_order_of_time():
@@ -330,7 +322,7 @@ def test_files_without_times_are_not_said_to_be_in_the_order_of_time():
 
 @pytest.mark.parametrize(("osts", "words"), [((7,), "on OST 7"), ((7, 9), "on OSTs 7, 9")])
 def test_one_storage_target_is_singular(osts, words):
-    assert files._osts(osts) == words.removeprefix("on ")
+    assert files._name_osts(osts) == words.removeprefix("on ")
 
 
 @pytest.mark.parametrize(
@@ -343,13 +335,13 @@ def test_one_storage_target_is_singular(osts, words):
     ],
 )
 def test_the_file_of_a_step_keeps_its_number(path, words):
-    assert each_step._file(((path, 1.5e-5),), 0) == f"{words} {seconds(1.5e-5)}"
+    assert steps._file(((path, 1.5e-5),), 0) == f"{words} {seconds(1.5e-5)}"
 
 
 def test_ranks_of_a_log_without_io_have_no_files_in_common():
     summary = example("nothing").summary
     run = SimpleNamespace(balance=None, summary=summary, trace=example("full").trace)
-    assert "No POSIX operation was recorded" in balance.figure(run).empty_reason
+    assert "No POSIX operation was recorded" in ranks.draw_ranks(run).empty_reason
 
 
 def test_the_file_table_has_the_stripes():
@@ -373,11 +365,11 @@ def test_the_overlap_picture_draws_all_busy_time(name):
     """Whatever is known of it: bars add up to the time in I/O of each rank."""
     run = EXAMPLES[name]().run
     split = run.overlap
-    drawn = overlap.figure(run)
+    drawn = overlap.draw_overlap(run)
     if split is None or drawn.spec is None:
         return
     bars = [trace for trace in drawn.spec["data"] if trace["type"] == "bar"]
-    for i, row in enumerate(overlap._picked(split)):
+    for i, row in enumerate(overlap.pick_ranks(split, overlap.MOST_BARS)):
         shown = sum(trace["x"][i] or 0.0 for trace in bars)
         assert shown == pytest.approx(row.io_s), row.label
 
@@ -385,7 +377,7 @@ def test_the_overlap_picture_draws_all_busy_time(name):
 def test_io_of_unknown_fate_is_drawn_as_that():
     run = example("no_wait_spans")
     assert run.overlap.mean.in_wait_s is None
-    drawn = overlap.figure(run)
+    drawn = overlap.draw_overlap(run)
     names = [bar["name"] for bar in drawn.spec["data"]]
     assert ("in steps, not known" in names) == bool(run.overlap.mean.unknown_s)
     assert "not recorded" not in drawn.alt_text
@@ -393,13 +385,13 @@ def test_io_of_unknown_fate_is_drawn_as_that():
 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_the_overlap_names_what_it_draws_and_nothing_else(name):
-    found = overlap.figure(example(name))
+    found = overlap.draw_overlap(example(name))
     if found.spec is None:
         return
     bars = [one for one in found.spec["data"] if one["type"] == "bar"]
     assert all(max(x or 0.0 for x in one["x"]) > 0 for one in bars)
     drawn_parts = {one["name"] for one in bars}
-    for attribute, part, _, _ in overlap.PARTS:
+    for attribute, part, _, _ in overlap.OVERLAP_PARTS:
         assert (overlap._MEANINGS[attribute] in found.caption) == (part in drawn_parts)
 
 
@@ -409,7 +401,7 @@ def test_a_wait_far_beyond_the_bars_is_said_instead_of_drawn():
     (row,) = one_rank.overlap.per_rank
     rows = [replace(row, input_wait_s=1000 * row.io_s)]
     split = replace(one_rank.overlap, mean=rows[0], per_rank=tuple(rows))
-    found = overlap.figure(replace(one_rank, overlap=split).run)
+    found = overlap.draw_overlap(replace(one_rank, overlap=split).run)
     assert "whole input wait" not in [series["name"] for series in found.spec["data"]]
     assert "diamond" not in found.caption
     assert f"waited up to {seconds(1000 * row.io_s)}" in found.caption
@@ -420,7 +412,7 @@ def test_the_diamond_is_explained_without_a_bar_that_is_not_drawn(in_wait_s):
     one_rank = EXAMPLES["one_rank"]()
     rows = [replace(row, in_wait_s=in_wait_s) for row in one_rank.overlap.per_rank]
     split = replace(one_rank.overlap, mean=rows[0], per_rank=tuple(rows))
-    found = overlap.figure(replace(one_rank, overlap=split).run)
+    found = overlap.draw_overlap(replace(one_rank, overlap=split).run)
     assert "diamond marks the whole input wait" in found.caption
     assert "orange" not in found.caption.lower()
     assert ("not known" in found.caption) == (in_wait_s is None)
@@ -456,7 +448,7 @@ def test_steps_in_the_two_tables_are_all_steps(name):
     if run.perstep is None:
         return
     apart = int((run.perstep.kind != "").sum())
-    caption = each_step.figure(run).caption
+    caption = steps.draw_each_step(run).caption
     assert not caption or ("in the table below" in caption) == (apart > 0)
 
 
@@ -525,7 +517,7 @@ def test_captions_speak_of_what_is_there(name):
 def test_times_of_a_step_are_rounded_once():
     """Rounded to four digits and then to three, 241 ms were 242 ms in the other table."""
     measured = np.array([0.24146, 0.2415, 8.0952e-3, 0.0560004, 1.2345678])
-    cells = each_step._known(measured)
+    cells = steps._is_step_known(measured)
     assert [seconds(cell) for cell in cells] == [seconds(value) for value in measured]
 
 

@@ -6,13 +6,14 @@ from dataclasses import dataclass
 import pytest
 
 from tests.makers.results import EXAMPLES
-from vanidl import sections
 from vanidl.figures.figure import Column, Figure, Table
 from vanidl.report.html import render_html
 from vanidl.report.json import summary_json, summary_object
 from vanidl.report.text import summary_text
 from vanidl.run import Run
-from vanidl.sections import JSON_ORDER, SECTIONS, TEXT_ORDER, Json, Section
+from vanidl.sections import registry
+from vanidl.sections.registry import JSON_ORDER, SECTIONS, TEXT_ORDER
+from vanidl.sections.section import Json, Section
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ LONGEST = Section(
 
 
 def test_a_new_section_is_in_page_text_and_json(monkeypatch):
-    monkeypatch.setattr(sections, "SECTIONS", (*SECTIONS, LONGEST))
+    monkeypatch.setattr(registry, "SECTIONS", (*SECTIONS, LONGEST))
     run = EXAMPLES["full"]().run
     path = longest_name(run).path
     content = json.loads(summary_json(run))

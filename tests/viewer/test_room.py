@@ -47,7 +47,7 @@ def test_a_page_of_any_run_stays_below_its_limit(incompressible):
 
 
 def test_what_is_left_out_is_said(incompressible):
-    made = timeline.figure(incompressible, Room(slices=5000))
+    made = timeline.draw_timeline(incompressible, Room(slices=5000))
     held, total = made.viewer["held"], made.viewer["total"]
     assert 0 < held <= 5000 < total == 300_000
     assert f"{held:,} of 300,000 slices" in made.caption

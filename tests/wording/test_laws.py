@@ -19,7 +19,7 @@ from vanidl.compare.figures.registry import FIGURES
 from vanidl.compare.wording import write_headline as compared
 from vanidl.report.brief import brief, plain
 from vanidl.report.first_screen import first_screen
-from vanidl.sections import figures
+from vanidl.sections.registry import figures
 from vanidl.survey.fleet import Fleet
 from vanidl.survey.page import page
 from vanidl.survey.rows import Job, missing

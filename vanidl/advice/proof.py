@@ -11,7 +11,7 @@ from pathlib import PurePosixPath
 from vanidl.advice.finding import Remedy
 from vanidl.advice.levers import Predicted
 from vanidl.formatting.from_logs import CUT_MARK
-from vanidl.formatting.secrets import MASK, MASKED_WORD
+from vanidl.formatting.secret_hints import MASK, MASKED_WORD
 from vanidl.model.trace import Trace
 
 _WORKERS = re.compile(r"--(num[-_])?workers")

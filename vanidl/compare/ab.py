@@ -25,7 +25,8 @@ from vanidl.compare.ab_folder import (
 )
 from vanidl.errors import UsageError, VanidlError
 from vanidl.files.names import AB_FILE
-from vanidl.formatting.secrets import MASKED_WORD, masked
+from vanidl.formatting.secret_hints import MASKED_WORD
+from vanidl.formatting.secrets import masked
 from vanidl.model.ending import Ending
 
 PLACEHOLDER = "{run}"

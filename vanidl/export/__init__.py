@@ -56,7 +56,9 @@ FORMATS: dict[str, Format] = {
     ),
     "dlio": Format(False, "vanidl.export.dlio:write", "a workload for the benchmark DLIO (.yaml)"),
     "figures": Format(
-        True, "vanidl.paper:write", "a folder of figures for papers: PDF, SVG and PNG"
+        True,
+        "vanidl.paper.registry:write_figures",
+        "a folder of figures for papers: PDF, SVG and PNG",
     ),
 }
 

@@ -23,7 +23,7 @@ CELLS = 1 << 16
 """Most cells of the finest level of a picture with rows, so that a page stays small."""
 
 
-def levels(
+def build_levels(
     edges_s: NDArray[np.float64],
     series: tuple[Int64Array, ...],
     divisor: int,
@@ -45,7 +45,7 @@ def levels(
     )
 
 
-def filled(figure: Figure, level: int = -1) -> Spec:
+def fill_level(figure: Figure, level: int = -1) -> Spec:
     """The figure's spec with the amounts of one of its levels drawn in; -1 is the coarsest.
 
     This is what the page does as a reader zooms.
@@ -67,7 +67,7 @@ def filled(figure: Figure, level: int = -1) -> Spec:
     return spec
 
 
-def packed(found: Levels) -> Spec:
+def pack_levels(found: Levels) -> Spec:
     """The levels as a page carries them: the finest, and how many bins each level has.
 
     The page adds neighbours for the others, which is what they are the sums of. Numbers are
@@ -110,13 +110,13 @@ def fold_bins(
     return np.append(edges[starts], edges[-1]), sums
 
 
-def rates(edges: NDArray[np.float64], sums: NDArray[np.int64]) -> NDArray[np.float64]:
+def compute_rates(edges: NDArray[np.float64], sums: NDArray[np.int64]) -> NDArray[np.float64]:
     """Amount per second in each bin, 0 in bins without length, shape as `sums`."""
     lengths = np.broadcast_to(np.diff(edges), sums.shape)
     return np.divide(sums, lengths, out=np.zeros(sums.shape), where=lengths > 0)
 
 
-def spread_out(total: int, limit: int) -> NDArray[np.intp]:
+def pick_spread(total: int, limit: int) -> NDArray[np.intp]:
     """At most `limit` positions out of `total`, first and last among them."""
     if total <= limit:
         return np.arange(total, dtype=np.intp)

@@ -16,15 +16,8 @@ from functools import lru_cache
 from hashlib import blake2b
 
 from vanidl.formatting.names import printable
-from vanidl.formatting.secrets import (
-    MASK,
-    is_secret_name,
-    masked,
-    masked_path,
-    masked_text,
-    may_hold_secret,
-    may_hold_secret_in_paths,
-)
+from vanidl.formatting.secret_hints import MASK, may_hold_secret, may_hold_secret_in_paths
+from vanidl.formatting.secrets import is_secret_name, masked, masked_path, masked_text
 
 MOST_TEXT_CHARACTERS = 4096
 MOST_COMMAND_CHARACTERS = 32_768

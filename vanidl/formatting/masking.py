@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from vanidl.formatting.secrets import (
+from vanidl.formatting.secret_hints import (
     MASK,
     MASKED_WORD,
     NONE,

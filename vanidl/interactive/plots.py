@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 from vanidl.analyses.timeline import JobTimeline
 from vanidl.errors import UsageError
 from vanidl.figures import palette
-from vanidl.figures.downsample import filled
+from vanidl.figures.downsample import fill_level
 from vanidl.figures.figure import Spec
 from vanidl.formatting.units import byte_scale
 from vanidl.run import Run
-from vanidl.sections import figures
+from vanidl.sections.registry import figures
 
 if TYPE_CHECKING:
     import plotly.graph_objects
@@ -50,7 +50,7 @@ def _spec(run: Run, name: str) -> Spec:
         raise UsageError(f"expected the name of a picture of this run ({known}), found {name!r}.")
     if name == TIMELINE and run.timeline is not None:
         return _timeline(run, run.timeline.job)
-    return next(filled(f, _FINEST) for f in figures(run) if f.id == name)
+    return next(fill_level(f, _FINEST) for f in figures(run) if f.id == name)
 
 
 def _timeline(run: Run, job: JobTimeline) -> Spec:

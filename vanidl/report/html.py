@@ -13,7 +13,8 @@ from vanidl.report.advice import replayed
 from vanidl.report.first_screen import first_screen
 from vanidl.report.page import Page, render_page, write_page
 from vanidl.run import Run
-from vanidl.sections import figures, timeline
+from vanidl.sections import timeline
+from vanidl.sections.registry import figures
 from vanidl.viewer.content import Room, Slices
 from vanidl.wording.glossary import TERMS
 
@@ -49,7 +50,7 @@ def _reasoned(figure: Figure, run: Run) -> Figure:
 
 def page_with(page: Page, run: Run, room: Room, slices: Slices | None = None) -> Page:
     """The page with as much of the run in its trace viewer as has room."""
-    figures = [timeline.figure(run, room, slices) if f.viewer else f for f in page.figures]
+    figures = [timeline.draw_timeline(run, room, slices) if f.viewer else f for f in page.figures]
     return replace(page, figures=tuple(figures), served=room.served)
 
 

@@ -7,7 +7,8 @@ from typing import Literal
 
 from vanidl.run import Run
 from vanidl.schema import Kind
-from vanidl.sections import Object, json_kind, json_object
+from vanidl.sections.registry import json_kind, json_object
+from vanidl.sections.section import Object
 
 SCHEMA = "vanidl/1"
 

@@ -16,7 +16,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from vanidl import __version__
-from vanidl.figures.downsample import packed
+from vanidl.figures.downsample import pack_levels
 from vanidl.figures.figure import Figure, Spec, Table
 from vanidl.figures.palette import DARK
 from vanidl.files.atomic import write_whole
@@ -197,7 +197,7 @@ def _data(figures: Sequence[Figure]) -> Spec:
                 "id": f.id,
                 "spec": f.spec,
                 "table": _cells(f.table) if f.table else None,
-                "levels": packed(f.levels) if f.levels else None,
+                "levels": pack_levels(f.levels) if f.levels else None,
                 "viewer": f.viewer,
             }
             for f in figures

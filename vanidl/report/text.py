@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from vanidl.formatting.terminal import paragraph, printable
 from vanidl.run import Run
-from vanidl.sections import text_blocks
+from vanidl.sections.registry import text_blocks
 
 
 def summary_text(run: Run) -> str:

@@ -11,7 +11,7 @@ from vanidl.analyses.benchmark import (
     EpochWaits,
 )
 from vanidl.figures import palette
-from vanidl.figures.downsample import n_of_m, round_values, spread_out
+from vanidl.figures.downsample import n_of_m, pick_spread, round_values
 from vanidl.figures.figure import Column, Figure, Spec, Table
 from vanidl.formatting.terminal import Row, aligned_table, paragraph
 from vanidl.formatting.units import nbytes, seconds
@@ -23,8 +23,8 @@ from vanidl.wording.benchmark import sentences
 TABLE_LIMIT = 256
 BARS = 40
 _MOST_IN_TEXT = 20
-_TITLE = "What the accelerators waited for"
-_CAPTION = (
+_BENCHMARK_TITLE = "What the accelerators waited for"
+_BENCHMARK_CAPTION = (
     "Share of the time of each epoch, over all ranks, without the steps that the benchmark leaves "
     "out. Storage: reads under way while the accelerator waits for a batch. Page cache: the same "
     "after the first epoch of data that fit into the memory of the hosts. Processor: a batch is "
@@ -36,7 +36,7 @@ _COLOURS = (
     palette.OTHER, palette.SOFT,
 )  # fmt: skip
 _SHAPES = ("", "/", "\\", "x", "", ".", "-")
-_COLUMNS = (
+_BENCHMARK_COLUMNS = (
     Column("rank"),
     Column("epoch"),
     Column("steps", "count"),
@@ -48,32 +48,34 @@ _COLUMNS = (
 )
 
 
-def figure(run: Run) -> Figure:
+def draw_benchmark(run: Run) -> Figure:
     """Stacked shares of each epoch, and a row for each rank and epoch."""
     results = run.benchmarks
     rows = [row for result in results for row in result.epochs]
     if not results:
-        none = _record("", reason="The run holds no result of DLIO or MLPerf Storage.")
+        none = _compose_benchmark("", reason="The run holds no result of DLIO or MLPerf Storage.")
         return replace(none, applies=False)
     rules = " ".join(sentence for result in results for sentence in sentences(result))
     if not rows:
         reason = f"No rank left what it measured of its steps. {rules}"
-        return _record("", reason=reason)
-    picked = [rows[i] for i in spread_out(len(rows), TABLE_LIMIT)]
+        return _compose_benchmark("", reason=reason)
+    picked = [rows[i] for i in pick_spread(len(rows), TABLE_LIMIT)]
     table = Table(
-        _COLUMNS, tuple(map(_cells, picked)), n_of_m(len(picked), len(rows), "epochs of ranks")
+        _BENCHMARK_COLUMNS,
+        tuple(map(_cells, picked)),
+        n_of_m(len(picked), len(rows), "epochs of ranks"),
     )
     epochs = _by_epoch(rows)
     cut = n_of_m(min(len(epochs), BARS), len(epochs), "epochs")
-    caption = " ".join([rules, _CAPTION, *([f"Shown: {cut}."] if cut else [])])
-    drawn = _record(caption, _spec(epochs[:BARS]), table)
+    caption = " ".join([rules, _BENCHMARK_CAPTION, *([f"Shown: {cut}."] if cut else [])])
+    drawn = _compose_benchmark(caption, _plot_benchmark(epochs[:BARS]), table)
     return replace(drawn, alt_text=rules)
 
 
-def _record(
+def _compose_benchmark(
     caption: str, spec: Spec | None = None, table: Table | None = None, reason: str = ""
 ) -> Figure:
-    return Figure("benchmark", "Benchmark", _TITLE, caption, spec, table, reason)
+    return Figure("benchmark", "Benchmark", _BENCHMARK_TITLE, caption, spec, table, reason)
 
 
 def _cells(row: EpochWaits) -> tuple[str | int | float | None, ...]:
@@ -97,7 +99,7 @@ def _by_epoch(rows: list[EpochWaits]) -> list[tuple[str, list[float]]]:
     return shares
 
 
-def _spec(epochs: list[tuple[str, list[float]]]) -> Spec:
+def _plot_benchmark(epochs: list[tuple[str, list[float]]]) -> Spec:
     names = ("compute", *CAUSES)
     fills = [palette.fill(palette.HIDDEN), *map(palette.fill, _COLOURS, _SHAPES)]
     labels = [label for label, _ in epochs]
@@ -122,7 +124,7 @@ def _spec(epochs: list[tuple[str, list[float]]]) -> Spec:
     return {"data": data, "layout": layout}
 
 
-def _text(run: Run) -> str | None:
+def _write_benchmark(run: Run) -> str | None:
     if not run.benchmarks:
         return None
     blocks = []
@@ -167,7 +169,7 @@ def _cache(result: BenchmarkResult) -> str:
     )
 
 
-def _json(run: Run) -> list[Object]:
+def _collect_benchmark(run: Run) -> list[Object]:
     """One object a result, empty where the run holds none."""
     return [
         values_of(result, without=("page_cache_nbytes",))
@@ -185,4 +187,9 @@ _FIELDS = fields_of(BenchmarkResult, without=("page_cache_nbytes", "waits_s")) |
     "waits_s": {str: float | None},
     "page_cache": [{"epoch": int, "page_cache_nbytes": int}],
 }
-SECTION = Section("benchmark", (figure,), _text, {"benchmarks": Json(_json, [_FIELDS])})
+BENCHMARK = Section(
+    "benchmark",
+    (draw_benchmark,),
+    _write_benchmark,
+    {"benchmarks": Json(_collect_benchmark, [_FIELDS])},
+)

@@ -37,7 +37,7 @@ MOST_RANKS = 1024
 _SMALL = 0.002  # of a window: causes that cannot have had more are left out of the text
 
 
-def _json(run: Run) -> Object:
+def _collect_breakdown(run: Run) -> Object:
     account = run.breakdown
     ranks = list(range(len(account.ranks)))
     if len(ranks) > MOST_RANKS:
@@ -45,8 +45,8 @@ def _json(run: Run) -> Object:
         order = np.argsort(-column.high, kind="stable") if column is not None else np.array(ranks)
         ranks = sorted(order[:MOST_RANKS].tolist())
     return {
-        "mean": _row(account, MEAN, None),
-        "per_rank": [_row(account, str(place), account.ranks[place]) for place in ranks],
+        "mean": _list_breakdown(account, MEAN, None),
+        "per_rank": [_list_breakdown(account, str(place), account.ranks[place]) for place in ranks],
         "layers": {
             name: dict(zip(("read_s", "write_s", "metadata_s"), values, strict=True))
             | {"outermost": name in account.outermost}
@@ -55,7 +55,7 @@ def _json(run: Run) -> Object:
     }
 
 
-def _row(account: Breakdown, who: str, rank: int | None) -> Object:
+def _list_breakdown(account: Breakdown, who: str, rank: int | None) -> Object:
     cells = {name: account.cell(f"{who}/{name}") for name in account.columns}
     with_steps = bool(account.observed.any() if who == MEAN else account.steps[int(who)])
     run = _causes(cells, RUN)
@@ -178,7 +178,7 @@ def account_lines(account: Breakdown) -> Iterator[Line]:
             yield Line(key, name, range_words(cell), _share(cell, length_ns))
 
 
-def _text(run: Run) -> str | None:
+def _write_breakdown(run: Run) -> str | None:
     rows: list[Row] = [("Cause", "time", "share")]
     rows += [(line.name, line.time, line.share) for line in account_lines(run.breakdown)]
     return aligned_table("Where the time went, mean over ranks", rows)
@@ -220,12 +220,13 @@ _ROW_KIND = {
     "width_basis": str,
 }
 _LAYER_KIND = {"read_s": float, "write_s": float, "metadata_s": float, "outermost": bool}
-SECTION = Section(
+BREAKDOWN = Section(
     "breakdown",
-    text=_text,
+    text=_write_breakdown,
     json={
         "breakdown": Json(
-            _json, {"mean": _ROW_KIND, "per_rank": [_ROW_KIND], "layers": {str: _LAYER_KIND}}
+            _collect_breakdown,
+            {"mean": _ROW_KIND, "per_rank": [_ROW_KIND], "layers": {str: _LAYER_KIND}},
         )
     },
 )

@@ -6,13 +6,17 @@ import textwrap
 from collections.abc import Iterator
 
 from vanidl.analyses.coverage import LayerCoverage
+from vanidl.analyses.steps import ClockEvidence, LogClock
+from vanidl.figures.downsample import n_of_m
 from vanidl.figures.figure import Column, Figure, Table
+from vanidl.formatting.names import elided
 from vanidl.formatting.terminal import WIDTH
 from vanidl.formatting.units import count
 from vanidl.model.warnings import Notice
 from vanidl.run import Run
 from vanidl.schema import fields_of
 from vanidl.sections.section import Json, Object, Section, values_of
+from vanidl.wording.clock import alone, clock_words, interval_words, log_words
 
 _COUNTED = "Counted: operations by Darshan's counters."
 _TRACED = "Traced: operations recorded one by one, which is what times, sizes and overlap rest on."
@@ -20,7 +24,7 @@ _NONE_TRACED = "No operation was traced one by one, which is what times and over
 _BELOW = "A traced share below 100 % means that the other operations are missing from them."
 
 
-def figure(run: Run) -> Figure:
+def draw_coverage(run: Run) -> Figure:
     """Counted and traced operations of each layer."""
     layers = run.coverage.layers
     reason = (
@@ -30,14 +34,14 @@ def figure(run: Run) -> Figure:
         "coverage",
         "Coverage",
         "Operations counted and traced",
-        " ".join(_caption(layers)),
+        " ".join(_explain_columns(layers)),
         None,
-        _table(layers).without_empty_columns() if layers else None,
+        _tabulate_coverage(layers).without_empty_columns() if layers else None,
         reason,
     )
 
 
-def _caption(layers: tuple[LayerCoverage, ...]) -> Iterator[str]:
+def _explain_columns(layers: tuple[LayerCoverage, ...]) -> Iterator[str]:
     """What the columns that are there mean."""
     if any(layer.counted_ops is not None for layer in layers):
         yield _COUNTED
@@ -47,7 +51,7 @@ def _caption(layers: tuple[LayerCoverage, ...]) -> Iterator[str]:
         yield _BELOW
 
 
-def _table(layers: tuple[LayerCoverage, ...]) -> Table:
+def _tabulate_coverage(layers: tuple[LayerCoverage, ...]) -> Table:
     columns = (
         Column("layer"),
         Column("counted", "count"),
@@ -73,7 +77,7 @@ def _table(layers: tuple[LayerCoverage, ...]) -> Table:
 _MARK = {"warning": "!", "info": "-"}
 
 
-def _text(run: Run) -> str | None:
+def _write_coverage(run: Run) -> str | None:
     """Every warning, what went wrong before what is worth knowing."""
     warnings = sorted(run.coverage.warnings, key=lambda w: w.severity == "info")
     texts = [
@@ -83,23 +87,23 @@ def _text(run: Run) -> str | None:
     return "\n".join(f"{text}\n" for text in texts) if texts else None
 
 
-def text_rows(run: Run) -> list[tuple[str, str]]:
+def list_coverage(run: Run) -> list[tuple[str, str]]:
     """How much of each layer was traced, for the block about I/O."""
     return [
-        (f"{c.layer} trace", f"{_traced(c)} operations traced")
+        (f"{c.layer} trace", f"{_count_traced(c)} operations traced")
         for c in run.coverage.layers
         if c.traced_ops is not None
     ]
 
 
-def _traced(cover: LayerCoverage) -> str:
+def _count_traced(cover: LayerCoverage) -> str:
     """Traced operations, of how many where the tracer counted them apart."""
     if cover.counted_ops is None:
         return count(cover.traced_ops)
     return f"{count(cover.traced_ops)} of {count(cover.counted_ops)}"
 
 
-def _json(run: Run) -> Object:
+def _collect_coverage(run: Run) -> Object:
     return {
         "complete": run.coverage.complete,
         "warnings": [values_of(w) for w in run.coverage.warnings],
@@ -107,9 +111,82 @@ def _json(run: Run) -> Object:
     }
 
 
-_KIND = {
+_COVERAGE_KIND = {
     "complete": bool,
     "warnings": [Notice],
     "layers": {str: fields_of(LayerCoverage, without=("layer",))},
 }
-SECTION = Section("coverage", (figure,), _text, {"coverage": Json(_json, _KIND)}, traced=False)
+COVERAGE = Section(
+    "coverage",
+    (draw_coverage,),
+    _write_coverage,
+    {"coverage": Json(_collect_coverage, _COVERAGE_KIND)},
+    traced=False,
+)
+
+
+# How each profile's clock was put on that of the logs, and on what evidence.
+
+MOST_CLOCKS = 100
+_CLOCKS_CAPTION = (
+    "An offset is added to a profile's times to lay its steps over the I/O. The true one lies in "
+    "the interval that all evidence leaves open, and what rests on both clocks is as uncertain. "
+    "Evidence that contradicts itself is a warning. "
+)
+_FORKED = (
+    "Logs of forked processes have offsets of their own: Darshan takes their start late, by an "
+    "amount that it does not record. "
+)
+
+_ALONE = "Only profiles were recorded: there is no log that their clocks have to agree with."
+
+
+def draw_clocks(run: Run) -> Figure:
+    """Method, offset, interval and evidence of the clock of every profile."""
+    title = "Clocks of profiles and logs"
+    steps = run.steps
+    if steps is None or not steps.clocks:
+        reason = (
+            "The steps have durations and no times: no clock had to be put on that of the logs."
+        )
+        known = steps is not None
+        return Figure("clocks", "Coverage", title, "", empty_reason=reason, applies=known)
+    if all(alone(clock) for clock in steps.clocks) and not steps.log_clocks:
+        return Figure("clocks", "Coverage", title, _ALONE)
+    shown = sorted(steps.clocks, key=_sort_by_certainty)[:MOST_CLOCKS]
+    logs = sorted(steps.log_clocks, key=lambda clock: -clock.uncertainty_s)[:MOST_CLOCKS]
+    words = f"The least certain: {'; '.join([clock_words(steps.clock), *log_words(steps)])}."
+    rows = tuple(row for clock in shown for row in _list_evidence(clock))
+    rows += tuple(row for clock in logs for row in _list_evidence(clock))
+    every = len(steps.clocks) + len(steps.log_clocks)
+    table = Table(_CLOCKS_COLUMNS, rows, n_of_m(len(shown) + len(logs), every, "clocks"))
+    caption = _CLOCKS_CAPTION + (_FORKED if steps.log_clocks else "") + words
+    return Figure("clocks", "Coverage", title, caption, table=table)
+
+
+_CLOCKS_COLUMNS = (
+    Column("profile or log of"),
+    Column("evidence"),
+    Column("offset in"),
+    Column("why"),
+)
+
+
+def _sort_by_certainty(clock: ClockEvidence) -> tuple[bool, float]:
+    """What is not aligned first, then the least certain."""
+    return clock.uncertainty_s is not None, -(clock.uncertainty_s or 0.0)
+
+
+def _list_evidence(clock: ClockEvidence | LogClock) -> list[tuple[str, ...]]:
+    """What all evidence together leaves open, then each kind of it."""
+    label, file = elided(clock.label, limit=80), elided(clock.path.rsplit("/", 1)[-1], limit=80)
+    together = "not aligned" if clock.offset_s is None else "all together"
+    rows: list[tuple[str, ...]] = [(label, together, interval_words(clock), file)]
+    rows += [
+        (label, reason.method, reason.offsets, elided(reason.reason, limit=500))
+        for reason in clock.evidence
+    ]
+    return rows
+
+
+CLOCKS = Section("clocks", (draw_clocks,), traced=False)

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from vanidl.analyses.batches import FetchedBatches, Fetching, LoaderFetches
+from vanidl.analyses.lines import Lines, PartLines
 from vanidl.analyses.summary import objects_apart
 from vanidl.breakdown import Breakdown
 from vanidl.breakdown import Cell as DurationCell
@@ -27,12 +28,13 @@ from vanidl.figures.downsample import n_of_m
 from vanidl.figures.figure import Column, Figure, Spec, Table
 from vanidl.formatting.names import elided, plotted
 from vanidl.formatting.terminal import Row, aligned_table, named_values
-from vanidl.formatting.units import Cell, count, nbytes, plural, seconds
+from vanidl.formatting.units import Cell, count, nbytes, percent, plural, seconds
 from vanidl.model.trace import Trace
 from vanidl.model.warnings import LOWER_BOUNDS, serious_codes
 from vanidl.run import Run
 from vanidl.schema import Maybe
 from vanidl.sections.section import Json, Object, Section, values_of
+from vanidl.wording.lines import how, place
 from vanidl.wording.waits import (
     CHILD,
     LOCK,
@@ -45,10 +47,10 @@ from vanidl.wording.waits import (
     wait_parts,
 )
 
-LIMIT = 40
+MOST_BATCHES = 40
 SLOWEST = 20
 _MOST_LOADERS = 8
-_TITLE = "What batches waited for"
+_FETCHES_TITLE = "What batches waited for"
 _COLOURS = {
     STORAGE: (palette.READ, ""),
     INPUT_CPU: (palette.IN_WAIT, ""),
@@ -62,7 +64,7 @@ _COLOURS = {
     COMPUTE: (palette.OTHER, "x"),
     OPEN: (palette.IN_WAIT, "/"),
 }
-_CAPTION = (
+_FETCHES_CAPTION = (
     "One bar per rank: its input waits, by what the process that fetched the late batch did since "
     "the batch was asked of it. What other workers read ahead meanwhile does not count. Where "
     "evidence leaves a cause open, the bar has what is its own for sure, and the rest is hatched. "
@@ -75,24 +77,24 @@ _NOWHERE = (
 )
 
 
-def figure(run: Run) -> Figure:
+def draw_fetches(run: Run) -> Figure:
     """The input waits of each rank by what the batch that they took was at."""
     found, account = run.fetching, run.breakdown
     if found is None or not account.length_ns(WAIT):
-        return Figure("fetches", "Input and compute", _TITLE, "", None, None, _NOWHERE,
+        return Figure("fetches", "Input and compute", _FETCHES_TITLE, "", None, None, _NOWHERE,
                       applies=False)  # fmt: skip
     ranks = [str(place) for place in np.flatnonzero(account.observed).tolist()]
-    rows = ranks if len(ranks) == 1 else [MEAN, *ranks[:LIMIT]]
-    cut = n_of_m(min(len(ranks), LIMIT), len(ranks), "ranks")
-    words = [_CAPTION, *_remarks(run, found), f"Shown: {cut}." if cut else ""]
+    rows = ranks if len(ranks) == 1 else [MEAN, *ranks[:MOST_BATCHES]]
+    cut = n_of_m(min(len(ranks), MOST_BATCHES), len(ranks), "ranks")
+    words = [_FETCHES_CAPTION, *_remarks(run, found), f"Shown: {cut}." if cut else ""]
     table = slowest_batches(run.trace, found.batches, found.names)
     waited = seconds(account.length_ns(WAIT) / 1e9)
     return Figure(
         "fetches",
         "Input and compute",
-        _TITLE,
+        _FETCHES_TITLE,
         " ".join(word.strip() for word in words if word),
-        _spec(run, rows),
+        _plot_fetches(run, rows),
         table,
         alt_text=f"Input waits of a rank: {waited}, on average; "
         f"{parts_words(account, whole=_is_whole(run))}.",
@@ -113,7 +115,7 @@ def _remarks(run: Run, found: Fetching) -> Iterator[str]:
         yield _IN_PART
 
 
-def _spec(run: Run, ranks: Sequence[str]) -> Spec:
+def _plot_fetches(run: Run, ranks: Sequence[str]) -> Spec:
     account = run.breakdown
     labels = ["mean" if who == MEAN else account.labels[int(who)] for who in ranks]
     positions = list(range(len(ranks)))
@@ -158,7 +160,7 @@ def _shown_ns(account: Breakdown, who: str, code: str, cell: DurationCell | None
     return max(account.length_ns(WAIT, who) - known, 0.0)
 
 
-_COLUMNS = (
+_FETCHES_COLUMNS = (
     Column("loader"), Column("epoch", "count"), Column("batch", "count"), Column("rank"),
     Column("worker"), Column("waited", "s"), Column("fetch", "s"), Column("reads", "s"),
     Column("decoding", "s"), Column("collating", "s"), Column("longest read", "s"),
@@ -171,7 +173,7 @@ def slowest_batches(trace: Trace, batches: FetchedBatches, names: tuple[str, ...
     rows = _slowest(batches)
     taken = int(np.count_nonzero(~np.isnan(batches.wait_s)))
     cells = tuple(_batch(trace, batches, names, int(row)) for row in rows)
-    return Table(_COLUMNS, cells, n_of_m(len(rows), taken, "batches, longest waits first"))
+    return Table(_FETCHES_COLUMNS, cells, n_of_m(len(rows), taken, "batches, longest waits first"))
 
 
 def _slowest(batches: FetchedBatches) -> list[int]:
@@ -202,7 +204,7 @@ def _batch(
     )  # fmt: skip
 
 
-def _text(run: Run) -> str | None:
+def _write_fetches(run: Run) -> str | None:
     found = run.fetching
     if found is None:
         return None
@@ -245,7 +247,7 @@ def _longest(trace: Trace, batches: FetchedBatches) -> Iterator[str]:
     )
 
 
-def _json(run: Run) -> Object | None:
+def _collect_fetches(run: Run) -> Object | None:
     found = run.fetching
     if found is None:
         return None
@@ -298,7 +300,7 @@ _BATCH = (
     )
     | {"of_bytes": int | None, "in_file": str | None}
 )
-_KIND = Maybe({
+_FETCHES_KIND = Maybe({
     "basis": str,
     "io_recorded": bool,
     "batches": int,
@@ -307,4 +309,93 @@ _KIND = Maybe({
     "per_rank": [{"label": str} | _WAITS_KIND],
     "slowest": [_BATCH],
 })  # fmt: skip
-SECTION = Section("fetches", (figure,), _text, {"fetches": Json(_json, _KIND)})
+FETCHES = Section(
+    "fetches", (draw_fetches,), _write_fetches, {"fetches": Json(_collect_fetches, _FETCHES_KIND)}
+)
+
+
+# Which lines of the program fetches and steps spend their time in.
+
+_LINES_TITLE = "Which lines take the time"
+_MOST_TEXT = 6
+_LINES_COLUMNS = (
+    Column("of"), Column("line"), Column("in"), Column("source"), Column("share", "share"),
+    Column("share of processor time", "share"), Column("share of blocked time", "share"),
+    Column("wall", "s"), Column("processor", "s"), Column("runs", "count"),
+)  # fmt: skip
+_MEANING = (
+    "Lines of functions of the program, with what they call in libraries. Of a line that calls "
+    "a sampled function of the program only the rest is its own, so shares add up to 100 % at most."
+)
+_NONE = (
+    "No lines were sampled: vanidl record does that with PyTorch's DataLoader, where no debugger, "
+    "coverage or profiler looks at the program itself."
+)
+
+
+def draw_lines(run: Run) -> Figure:
+    """A table of lines."""
+    found = run.lines
+    if found is None:
+        return Figure(
+            "lines", "Input and compute", _LINES_TITLE, "", empty_reason=_NONE, applies=False
+        )
+    rows: list[tuple[Cell, ...]] = [
+        (
+            of, place(line), elided(line.function, limit=60), elided(line.text, limit=100),
+            line.share, line.cpu_share, line.blocked_share, line.wall_s, line.cpu_s, line.hits,
+        )
+        for of, part in _iterate_parts(found)
+        for line in part.lines
+    ]  # fmt: skip
+    said = "; ".join(f"{of}: {_describe_samples(of, part)}" for of, part in _iterate_parts(found))
+    caption = f"Sampled {said}. {_MEANING}"
+    return Figure(
+        "lines",
+        "Input and compute",
+        _LINES_TITLE,
+        caption,
+        table=Table(_LINES_COLUMNS, tuple(rows)),
+    )
+
+
+def _iterate_parts(found: Lines) -> Iterator[tuple[str, PartLines]]:
+    for of, part in (("fetches", found.fetch), ("steps", found.loop)):
+        if part is not None:
+            yield of, part
+
+
+def _describe_samples(of: str, part: PartLines) -> str:
+    one, many = ("fetch", "fetches") if of == "fetches" else ("step", "steps")
+    return f"{plural(part.samples, one, many)} of {seconds(part.wall_s)} in all"
+
+
+def _write_lines(run: Run) -> str | None:
+    found = run.lines
+    if found is None:
+        return None
+    blocks = []
+    for of, part in _iterate_parts(found):
+        what = "in fetches" if of == "fetches" else "between batches"
+        rows: list[Row] = [(f"Lines {what}", "share", "", "runs", "source")]
+        rows += [
+            (f"  {place(line)}", percent(line.share), how(line), count(line.hits),
+             elided(line.text, limit=60))
+            for line in part.lines[:_MOST_TEXT]
+        ]  # fmt: skip
+        blocks.append(aligned_table(f"Sampled: {_describe_samples(of, part)}", rows) or "")
+    return "\n".join(blocks)
+
+
+def _collect_lines(run: Run) -> Object | None:
+    found = run.lines
+    return None if found is None else values_of(found)
+
+
+LINES = Section(
+    "lines",
+    (draw_lines,),
+    _write_lines,
+    {"lines": Json(_collect_lines, Lines | None)},
+    traced=False,
+)

@@ -17,7 +17,7 @@ from vanidl.schema import Maybe
 from vanidl.sections.section import Json, Object, Section, values_of
 from vanidl.wording.memory import left_words, peak_words, what
 
-_TITLE = "Memory over time"
+_MEMORY_TITLE = "Memory over time"
 _MOST_POINTS = 1000
 _MOST_ROWS = 200
 _AREAS = (
@@ -26,7 +26,7 @@ _AREAS = (
     ("shared_memory", "shared memory (batches)", palette.HIDDEN),
     ("other", "other processes", palette.UNOBSERVED),
 )
-_COLUMNS = (
+_MEMORY_COLUMNS = (
     Column("at", "s"), Column("training process", "bytes"), Column("workers", "bytes"),
     Column("shared memory", "bytes"), Column("other processes", "bytes"),
     Column("page cache", "bytes"),
@@ -38,11 +38,13 @@ _MEANING = (
 _NONE = "Not recorded: vanidl record looks at the memory of a command's processes on Linux."
 
 
-def figure(run: Run) -> Figure:
+def draw_memory(run: Run) -> Figure:
     """Areas of training, workers and batches on their way over time, with the limit."""
     found = run.memory
     if found is None:
-        return Figure("memory", "Input and compute", _TITLE, "", empty_reason=_NONE, applies=False)
+        return Figure(
+            "memory", "Input and compute", _MEMORY_TITLE, "", empty_reason=_NONE, applies=False
+        )
     series = _thinned(found.series[0])
     rows = tuple(
         (float(at), *(int(getattr(series, name)[k]) for name in _COLUMN_NAMES), _cache(series, k))
@@ -53,10 +55,10 @@ def figure(run: Run) -> Figure:
     return Figure(
         "memory",
         "Input and compute",
-        _TITLE,
+        _MEMORY_TITLE,
         " ".join(filter(None, said)),
-        _spec(series, found),
-        Table(_COLUMNS, rows[::step] if step else ()),
+        _plot_memory(series, found),
+        Table(_MEMORY_COLUMNS, rows[::step] if step else ()),
         alt_text=f"Memory of the run's processes: {peak_words(found)}.",
     )
 
@@ -78,7 +80,7 @@ def _thinned(series: MemorySeries) -> MemorySeries:
     return MemorySeries(series.host, np.array([series.at_s[p[0]] for p in parts]), **columns)
 
 
-def _spec(series: MemorySeries, found: Memory) -> Spec:
+def _plot_memory(series: MemorySeries, found: Memory) -> Spec:
     divisor, unit = byte_scale(float(found.peak_nbytes))
     at = [round(value, 3) for value in series.at_s.tolist()]
     data: list[dict[str, Any]] = []
@@ -114,7 +116,7 @@ def _line(
     }
 
 
-def _text(run: Run) -> str | None:
+def _write_memory(run: Run) -> str | None:
     found = run.memory
     if found is None:
         return None
@@ -128,7 +130,7 @@ def _text(run: Run) -> str | None:
     return named_values("Memory", rows)
 
 
-def _json(run: Run) -> Object | None:
+def _collect_memory(run: Run) -> Object | None:
     found = run.memory
     if found is None:
         return None
@@ -145,7 +147,7 @@ def _json(run: Run) -> Object | None:
     return values_of(found, without=("series",)) | {"series": series}
 
 
-_KIND = Maybe({
+_MEMORY_KIND = Maybe({
     "kind": str,
     **dict.fromkeys(
         ("peak_nbytes", "peak_training_nbytes", "peak_workers_nbytes", "peak_shared_nbytes",
@@ -158,4 +160,10 @@ _KIND = Maybe({
     "batches_in_flight": int | None,
     "series": [{"host": str, "at_s": [float]} | {f"{n}_nbytes": [int] for n in _COLUMN_NAMES}],
 })  # fmt: skip
-SECTION = Section("memory", (figure,), _text, {"memory": Json(_json, _KIND)}, traced=False)
+MEMORY = Section(
+    "memory",
+    (draw_memory,),
+    _write_memory,
+    {"memory": Json(_collect_memory, _MEMORY_KIND)},
+    traced=False,
+)

@@ -10,21 +10,23 @@ from vanidl.figures import palette
 from vanidl.figures.downsample import n_of_m
 from vanidl.figures.figure import Column, Figure, Spec, Table
 from vanidl.formatting.names import elided, plotted
-from vanidl.formatting.terminal import Row, aligned_table
+from vanidl.formatting.terminal import Row, aligned_table, paragraph
 from vanidl.formatting.units import change, seconds
+from vanidl.model.ceiling import Ceiling
 from vanidl.model.trace import Trace
 from vanidl.run import Run
 from vanidl.schema import Maybe, fields_of
 from vanidl.sections.section import Json, Object, Section, values_of
 from vanidl.wording.basis import compute_name
+from vanidl.wording.ceiling import details, sentence
 from vanidl.wording.tracing import record_operations
 
-LIMIT = 40
+MOST_BARS = 40
 _SEEN = 1e-3  # of the longest bar: about a pixel
 _FARTHEST = 10  # times the longest bar that the mark of a wait may lie: else no bar can be seen
-Part = tuple[str, str, str, str]
+OverlapPart = tuple[str, str, str, str]
 """Attribute of `RankOverlap`, name, colour, pattern."""
-PARTS: tuple[Part, ...] = (
+OVERLAP_PARTS: tuple[OverlapPart, ...] = (
     ("in_wait_s", "in input wait", palette.IN_WAIT, ""),
     ("behind_communication_s", "behind communication", palette.COMMUNICATION, "/"),
     ("other_s", "other exposed", palette.OTHER, "x"),
@@ -32,7 +34,7 @@ PARTS: tuple[Part, ...] = (
     ("unknown_s", "in steps, not known", palette.BUSY, "-"),
     ("unobserved_s", "unobserved", palette.UNOBSERVED, "."),
 )
-_CAPTION = "One bar per rank: the time its processes spent in I/O. "
+_OVERLAP_CAPTION = "One bar per rank: the time its processes spent in I/O. "
 _MEANINGS = {
     "in_wait_s": "Orange: the training process waited for input meanwhile.",
     "hidden_s": "Blue: hidden, compute went on meanwhile.",
@@ -57,44 +59,46 @@ _TABLE_CAPTION = "Times of each rank in its profiled window."
 _DASH = " A dash means not recorded."
 
 
-def figure(run: Run) -> Figure:
+def draw_overlap(run: Run) -> Figure:
     """I/O time of each rank split by what training did meanwhile, the mean first."""
     overlap = run.overlap
     if overlap is None:
-        return _empty(_without_overlap(run.trace), None)
-    rows = _picked(overlap)
-    table = _table(overlap, rows)
+        return _leave_empty(_explain_missing(run.trace), None)
+    rows = pick_ranks(overlap, MOST_BARS)
+    table = _tabulate_overlap(overlap, rows)
     if all(row.io_s is None for row in rows):
-        return _empty(
+        return _leave_empty(
             "The profiler saw the steps, but no single operation was traced. "
             f"{record_operations(run.trace)} to see which part of the wait is I/O.",
             table,
         )
     cut = n_of_m(len(rows) - 1, len(overlap.per_rank), "ranks")
     note = f" Shown: {cut}, those with the longest input wait." if table.cut else ""
-    values, labels = _values(rows), [plotted(row.label) for row in rows]
-    parts = drawn_parts(values)
-    words = _CAPTION + meanings(parts) + wait_words(parts, values)
+    values, labels = read_values(rows), [plotted(row.label) for row in rows]
+    parts = choose_parts(values)
+    words = _OVERLAP_CAPTION + explain_parts(parts) + explain_waits(parts, values)
     words += note + table.not_recorded(but=("of it I/O",))
     table = table.without_empty_columns()
     height = 130 + (20 if len(rows) > 8 else 34) * len(rows)
     spec = draw_bars(values, labels, labels, height)
-    figure = _record(words, spec=spec, table=table, empty_reason="")
-    return replace(figure, alt_text=_alt_text(overlap.mean))
+    drawn = _compose_overlap(words, spec=spec, table=table, empty_reason="")
+    return replace(drawn, alt_text=_describe_overlap(overlap.mean))
 
 
-def _record(caption: str, *, spec: Spec | None, table: Table | None, empty_reason: str) -> Figure:
+def _compose_overlap(
+    caption: str, *, spec: Spec | None, table: Table | None, empty_reason: str
+) -> Figure:
     title = "Is the I/O hidden or exposed?"
     return Figure("overlap", "Input and compute", title, caption, spec, table, empty_reason)
 
 
-def _empty(reason: str, table: Table | None) -> Figure:
+def _leave_empty(reason: str, table: Table | None) -> Figure:
     dash = _DASH if table and any(None in row for row in table.rows) else ""
     words = _TABLE_CAPTION + dash if table else ""
-    return _record(words, spec=None, table=table, empty_reason=reason)
+    return _compose_overlap(words, spec=None, table=table, empty_reason=reason)
 
 
-def _without_overlap(trace: Trace) -> str:
+def _explain_missing(trace: Trace) -> str:
     if trace.step_durations and not trace.profiles:
         return (
             "The step table that was found holds durations without start times. It cannot be laid "
@@ -117,55 +121,58 @@ def _without_overlap(trace: Trace) -> str:
     )
 
 
-def _picked(overlap: Overlap) -> tuple[RankOverlap, ...]:
-    """The mean, then the ranks to show, in order of rank."""
+def pick_ranks(overlap: Overlap, most: int) -> tuple[RankOverlap, ...]:
+    """The mean, then the `most` ranks with the longest input wait, in order of rank."""
     ranks = overlap.per_rank
     if len(ranks) <= 1:
         return ranks
-    if len(ranks) <= LIMIT:
-        return (overlap.mean, *ranks)
     order = sorted(range(len(ranks)), key=lambda i: -(ranks[i].input_wait_s or 0.0))
-    return (overlap.mean, *(ranks[i] for i in sorted(order[:LIMIT])))
+    return (overlap.mean, *(ranks[i] for i in sorted(order[:most])))
 
 
-def drawn_parts(values: Callable[[str], Iterable[float | None]]) -> list[Part]:
+def choose_parts(values: Callable[[str], Iterable[float | None]]) -> list[OverlapPart]:
     """The parts that are in a picture: a part that no bar has needs no entry in the legend.
 
     Args:
         values: The seconds of all bars, by the name of an attribute of `RankOverlap`.
     """
-    ends = (*values("io_s"), *(values("input_wait_s") if draws_waits(values) else ()))
-    seen = _SEEN * _longest(ends)
-    return [part for part in PARTS if any((value or 0.0) > seen for value in values(part[0]))]
+    ends = (*values("io_s"), *(values("input_wait_s") if shows_waits(values) else ()))
+    seen = _SEEN * _find_longest(ends)
+    return [
+        part for part in OVERLAP_PARTS if any((value or 0.0) > seen for value in values(part[0]))
+    ]
 
 
-def meanings(parts: Iterable[Part]) -> str:
+def explain_parts(parts: Iterable[OverlapPart]) -> str:
     """What the colours of these parts say."""
     return " ".join(_MEANINGS[part[0]] for part in parts)
 
 
-def draws_waits(values: Callable[[str], Iterable[float | None]]) -> bool:
+def shows_waits(values: Callable[[str], Iterable[float | None]]) -> bool:
     """Whether marks of the whole waits stand beside the bars, and leave these to be seen."""
-    return 0 < _longest(values("input_wait_s")) <= _FARTHEST * _longest(values("io_s"))
+    return 0 < _find_longest(values("input_wait_s")) <= _FARTHEST * _find_longest(values("io_s"))
 
 
-def wait_words(drawn: Iterable[Part], values: Callable[[str], Iterable[float | None]]) -> str:
+def explain_waits(
+    drawn: Iterable[OverlapPart], values: Callable[[str], Iterable[float | None]]
+) -> str:
     """What the mark of the whole wait says beside the bars that are drawn; "" without waits."""
-    wait_s = _longest(values("input_wait_s"))
+    wait_s = _find_longest(values("input_wait_s"))
     if not wait_s:
         return ""
-    if not draws_waits(values):
+    if not shows_waits(values):
         return f" {_TOO_LONG.format(seconds(wait_s))}"
     if any(part[0] == "in_wait_s" for part in drawn):
         return f" {_DIAMOND}{_BEYOND}"
     return f" {_DIAMOND}{_OF_UNKNOWN if None in values('in_wait_s') else _NO_BAR}"
 
 
-def _longest(found: Iterable[float | None]) -> float:
+def _find_longest(found: Iterable[float | None]) -> float:
     return max((value or 0.0 for value in found), default=0.0)
 
 
-def _values(rows: tuple[RankOverlap, ...]) -> Callable[[str], list[float | None]]:
+def read_values(rows: Sequence[RankOverlap]) -> Callable[[str], list[float | None]]:
+    """The seconds of all rows by the name of an attribute."""
     return lambda name: [getattr(row, name) for row in rows]
 
 
@@ -199,9 +206,9 @@ def draw_bars(
             "marker": palette.fill(colour, pattern),
             "hovertemplate": "%{customdata[0]}: %{customdata[1]} " + name + "<extra></extra>",
         }
-        for attribute, name, colour, pattern in drawn_parts(values)
+        for attribute, name, colour, pattern in choose_parts(values)
     ]
-    if draws_waits(values):
+    if shows_waits(values):
         waits = values("input_wait_s")
         data.append(
             {
@@ -231,7 +238,7 @@ def draw_bars(
     return {"data": data, "layout": layout}
 
 
-_COLUMNS = (
+_OVERLAP_COLUMNS = (
     ("window_s", "window"),
     ("io_s", "I/O"),
     ("in_wait_s", "in wait"),
@@ -247,9 +254,11 @@ _COLUMNS = (
 )
 
 
-def _table(overlap: Overlap, rows: tuple[RankOverlap, ...]) -> Table:
+def _tabulate_overlap(overlap: Overlap, rows: tuple[RankOverlap, ...]) -> Table:
     traced = any(row.io_s is not None for row in rows)
-    known = [c for c in _COLUMNS if traced or any(getattr(row, c[0]) is not None for row in rows)]
+    known = [
+        c for c in _OVERLAP_COLUMNS if traced or any(getattr(row, c[0]) is not None for row in rows)
+    ]
     columns = (Column("rank"), *(Column(title, "s") for _, title in known))
     cells = tuple(
         (elided(row.label, limit=80), *(getattr(row, name) for name, _ in known)) for row in rows
@@ -258,7 +267,7 @@ def _table(overlap: Overlap, rows: tuple[RankOverlap, ...]) -> Table:
     return Table(columns, cells, n_of_m(shown, len(overlap.per_rank), "ranks"))
 
 
-def _alt_text(mean: RankOverlap) -> str:
+def _describe_overlap(mean: RankOverlap) -> str:
     """What was recorded of the split, in a sentence."""
     parts = (
         (mean.in_wait_s, "in input waits"),
@@ -285,7 +294,7 @@ _MOST_RANKS = 16
 _CLEAR = 0.1  # of the I/O in waits: what clocks leave open beyond it is said
 
 
-def open_words(mean: RankOverlap) -> str:
+def describe_open(mean: RankOverlap) -> str:
     """`6.88 to 68.7 ms` of I/O in waits; nothing where the clocks settle it to a tenth."""
     low, high = mean.in_wait_at_least_s, mean.in_wait_at_most_s
     if low is None or high is None or not mean.in_wait_s or high - low <= _CLEAR * mean.in_wait_s:
@@ -293,26 +302,26 @@ def open_words(mean: RankOverlap) -> str:
     return change(low, high)
 
 
-def _text(run: Run) -> str | None:
+def _write_overlap(run: Run) -> str | None:
     overlap = run.overlap
     if overlap is None:
         return None
     rows: list[Row] = [("", *(name for name, _ in _SPLIT))]
     shown = overlap.per_rank[:_MOST_RANKS]
-    rows += [_split(row) for row in shown]
+    rows += [_list_split(row) for row in shown]
     if len(overlap.per_rank) > 1:
-        rows.append(_split(overlap.mean))
+        rows.append(_list_split(overlap.mean))
     cut = len(overlap.per_rank) - len(shown)
     more = f" ({len(shown)} of {len(overlap.per_rank)} ranks shown)" if cut else ""
     basis = compute_name(overlap.basis)
     table = aligned_table(f"Where the I/O falls; compute: {basis}{more}", rows)
-    words = open_words(overlap.mean)
+    words = describe_open(overlap.mean)
     if table is None or not words:
         return table
     return f"{table.rstrip()}\n  in waits by what the clocks leave open: {words} per rank\n"
 
 
-def _split(row: RankOverlap) -> Row:
+def _list_split(row: RankOverlap) -> Row:
     values = [getattr(row, name) for _, name in _SPLIT]
     return (row.label, *map(seconds, values))
 
@@ -323,14 +332,14 @@ _OF_ALL_RANKS = (
 )  # fmt: skip
 
 
-def _json(run: Run) -> Object | None:
+def _collect_overlap(run: Run) -> Object | None:
     overlap = run.overlap
     if overlap is None:
         return None
     return {name: getattr(overlap, name) for name in _OF_ALL_RANKS} | {
         "cells": dict(CELLS),
-        "mean": _with_ranges(values_of(overlap.mean, without=("rank", "label")), overlap.mean),
-        "per_rank": [_with_ranges(values_of(row), row) for row in overlap.per_rank],
+        "mean": _add_ranges(values_of(overlap.mean, without=("rank", "label")), overlap.mean),
+        "per_rank": [_add_ranges(values_of(row), row) for row in overlap.per_rank],
     }
 
 
@@ -351,7 +360,7 @@ CELLS = {
 """Name in JSON -> the cell of the account that it is, of each rank and of the mean."""
 
 
-def _with_ranges(values: Object, row: RankOverlap) -> Object:
+def _add_ranges(values: Object, row: RankOverlap) -> Object:
     """The values of a row with the intervals that hold them; null where not recorded."""
     for name, ends in _RANGES.items():
         low, high = (getattr(row, end) for end in ends)
@@ -360,7 +369,7 @@ def _with_ranges(values: Object, row: RankOverlap) -> Object:
 
 
 _RANGE_KINDS = dict.fromkeys(_RANGES, tuple[float, float] | None)
-_KIND = Maybe(
+_OVERLAP_KIND = Maybe(
     {name: kind for name, kind in fields_of(Overlap).items() if name in _OF_ALL_RANKS}
     | {
         "cells": Mapping[str, str],
@@ -368,4 +377,53 @@ _KIND = Maybe(
         "per_rank": [fields_of(RankOverlap) | _RANGE_KINDS],
     }
 )
-SECTION = Section("overlap", (figure,), _text, {"overlap": Json(_json, _KIND)})
+OVERLAP = Section(
+    "overlap", (draw_overlap,), _write_overlap, {"overlap": Json(_collect_overlap, _OVERLAP_KIND)}
+)
+
+
+# The measured ceiling: what the steps take with batches from memory.
+
+_CEILING_COLUMNS = (
+    Column("steps after the warm-up"), Column("mean", "s"), Column("median", "s"),
+)  # fmt: skip
+_MEANING = (
+    "This is the most that faster input can gain, measured. The interval is of this pair of runs; "
+    "vanidl ab --ceiling repeats them."
+)
+
+
+def draw_ceiling(run: Run) -> Figure:
+    """Steps as they were, and with batches from memory."""
+    title = "The ceiling: steps with batches from memory"
+    found = run.ceiling
+    if found is None:
+        reason = "Not measured: vanidl ceiling --against RUN -- COMMAND measures it."
+        return Figure("ceiling", "Input and compute", title, "", empty_reason=reason, applies=False)
+    rows = (
+        ("as it trained", found.step_s, found.median_step_s),
+        ("with batches from memory", found.free_s, found.median_free_s),
+        ("of that, copying the batch", found.copying_s, None),
+    )
+    said = " ".join((sentence(found), details(found), *found.remarks, _MEANING))
+    return Figure("ceiling", "Input and compute", title, said, table=Table(_CEILING_COLUMNS, rows))
+
+
+def _write_ceiling(run: Run) -> str | None:
+    found = run.ceiling
+    if found is None:
+        return None
+    said = (sentence(found), details(found), *found.remarks)
+    return "\n".join(["Ceiling, measured", *map(paragraph, said)]) + "\n"
+
+
+def _collect_ceiling(run: Run) -> Object | None:
+    found = run.ceiling
+    if found is None:
+        return None
+    return values_of(found) | {"remarks": list(found.remarks)}
+
+
+CEILING = Section(
+    "ceiling", (draw_ceiling,), _write_ceiling, {"ceiling": Json(_collect_ceiling, Ceiling | None)}
+)

@@ -16,10 +16,10 @@ from vanidl.schema import fields_of
 from vanidl.sections.section import Json, Object, Section, values_of
 from vanidl.wording.data import traced_words
 
-LIMIT = 1000
+MOST_PHASES = 1000
 BANDS = 200
 _BYTES = "Bytes count in the phase in which their read or write starts."
-_COLUMNS = (
+_PHASES_COLUMNS = (
     Column("phase"),
     Column("from", "instant"),
     Column("to", "instant"),
@@ -40,15 +40,15 @@ _COLOURS = {
 _SHAPES = {"start-up": "", "warm-up": "/", "training": "", "tail": "\\"}
 
 
-def figure(run: Run) -> Figure:
+def draw_phases(run: Run) -> Figure:
     """Bands for stages, epochs and checkpoints, and a table of all."""
     phases = run.phases
     if phases is None:
         reason = "No single read of a dataset file and no training step was recorded."
         return Figure("phases", "Over time", "Phases and epochs", "", empty_reason=reason)
     every = (*phases.stages, *phases.epochs, *phases.checkpoints)
-    rows = tuple(_row(phase) for phase in every[:LIMIT])
-    table = Table(_COLUMNS, rows, n_of_m(len(rows), len(every), "phases"))
+    rows = tuple(_list_phases(phase) for phase in every[:MOST_PHASES])
+    table = Table(_PHASES_COLUMNS, rows, n_of_m(len(rows), len(every), "phases"))
     words = [*_shown(phases), *_epoch_words(phases)]
     if cut := traced_words(run.coverage, run.summary.layer):
         words.append(
@@ -60,9 +60,9 @@ def figure(run: Run) -> Figure:
         "Over time",
         "Phases and epochs",
         " ".join(words) + table.not_recorded(),
-        _spec(phases),
+        _plot_phases(phases),
         table.without_empty_columns(),
-        alt_text=_alt_text(phases),
+        alt_text=_describe_phases(phases),
     )
 
 
@@ -106,7 +106,7 @@ def _epoch_words(phases: Phases) -> list[str]:
     return words + ([f"Shown: {cut}."] if cut else [])
 
 
-def _spec(phases: Phases) -> Spec:
+def _plot_phases(phases: Phases) -> Spec:
     lanes: list[tuple[str, Sequence[Phase]]] = [("stages", phases.stages)]
     if phases.epochs:
         lanes.append(("epochs", phases.epochs[:BANDS]))
@@ -172,7 +172,7 @@ def _hover(phase: Phase) -> str:
     return plotted(words + read, limit=80)
 
 
-def _row(phase: Phase) -> tuple[str | int | float | None, ...]:
+def _list_phases(phase: Phase) -> tuple[str | int | float | None, ...]:
     return (
         phase.name,
         phase.start_s,
@@ -187,7 +187,7 @@ def _row(phase: Phase) -> tuple[str | int | float | None, ...]:
     )
 
 
-def _alt_text(phases: Phases) -> str:
+def _describe_phases(phases: Phases) -> str:
     stages = (f"{p.name} from {seconds(p.start_s)} to {seconds(p.end_s)}" for p in phases.stages)
     return (
         f"{'; '.join(stages)}. {plural(len(phases.epochs), 'epoch')}, "
@@ -198,7 +198,7 @@ def _alt_text(phases: Phases) -> str:
 _MOST_IN_TEXT = 20
 
 
-def _text(run: Run) -> str | None:
+def _write_phases(run: Run) -> str | None:
     phases = run.phases
     if phases is None:
         return None
@@ -236,9 +236,9 @@ def _phases_json(run: Run) -> list[Object]:
 
 _EPOCH = {"index": int} | fields_of(Phase, without=("name",))
 _PHASE = {"name": str, "kind": str} | fields_of(Phase)
-SECTION = Section(
+PHASES = Section(
     "phases",
-    (figure,),
-    _text,
+    (draw_phases,),
+    _write_phases,
     {"epochs": Json(_epochs_json, [_EPOCH]), "phases": Json(_phases_json, [_PHASE])},
 )

@@ -18,8 +18,8 @@ from vanidl.schema import Maybe, fields_of
 from vanidl.sections.section import Json, Object, Section, values_of
 from vanidl.wording.placement import placement_bounds, placement_sentences
 
-LIMIT = 40
-_CAPTION = (
+MOST_PLACEMENT = 40
+_PLACEMENT_CAPTION = (
     "One bar per rank: the time in reads between the first and the last placed step. Blue: hidden "
     "wherever the steps lay. Striped: hidden or exposed, depending on where they lay. "
 )
@@ -35,27 +35,27 @@ _PARTS = (
 )
 
 
-def figure(run: Run) -> Figure:
+def draw_placement(run: Run) -> Figure:
     """Least and most hidden I/O of each rank."""
     title = "How much I/O the steps may have hidden"
     placement = run.placement
     if placement is None:
-        figure = Figure("placement", "Input and compute", title, "", empty_reason=_EMPTY)
-        return replace(figure, applies=bool(run.trace.step_durations))
-    rows = placement.per_rank[:LIMIT]
+        drawn = Figure("placement", "Input and compute", title, "", empty_reason=_EMPTY)
+        return replace(drawn, applies=bool(run.trace.step_durations))
+    rows = placement.per_rank[:MOST_PLACEMENT]
     words = " ".join(sentence for sentence in placement_sentences(placement) if sentence)
     return Figure(
         "placement",
         "Input and compute",
         title,
-        _CAPTION + words,
-        _spec(rows),
-        _table(placement, rows),
+        _PLACEMENT_CAPTION + words,
+        _plot_placement(rows),
+        _tabulate_placement(placement, rows),
         alt_text=placement_bounds(placement),
     )
 
 
-def _spec(rows: tuple[RankPlacement, ...]) -> Spec:
+def _plot_placement(rows: tuple[RankPlacement, ...]) -> Spec:
     labels = [plotted(row.label) for row in rows]
     amounts = [
         [r.hidden_low_s for r in rows],
@@ -94,7 +94,7 @@ def _spec(rows: tuple[RankPlacement, ...]) -> Spec:
     return {"data": bars, "layout": layout}
 
 
-_COLUMNS = (
+_PLACEMENT_COLUMNS = (
     Column("rank"),
     Column("bursts", "count"),
     Column("placed steps", "count"),
@@ -110,7 +110,7 @@ _COLUMNS = (
 )
 
 
-def _table(placement: Placement, rows: tuple[RankPlacement, ...]) -> Table:
+def _tabulate_placement(placement: Placement, rows: tuple[RankPlacement, ...]) -> Table:
     cells = tuple(
         (
             elided(r.label, limit=80),
@@ -128,13 +128,13 @@ def _table(placement: Placement, rows: tuple[RankPlacement, ...]) -> Table:
         )
         for r in rows
     )
-    return Table(_COLUMNS, cells, n_of_m(len(rows), len(placement.per_rank), "ranks"))
+    return Table(_PLACEMENT_COLUMNS, cells, n_of_m(len(rows), len(placement.per_rank), "ranks"))
 
 
 _MOST_RANKS = 16
 
 
-def _text(run: Run) -> str | None:
+def _write_placement(run: Run) -> str | None:
     placement = run.placement
     if placement is None:
         return None
@@ -165,7 +165,7 @@ def _slope(row: RankPlacement) -> str:
     return f"{number(row.slope)} ± {number(row.slope_error)}"
 
 
-def _json(run: Run) -> Object | None:
+def _collect_placement(run: Run) -> Object | None:
     """Sums, verdict and one entry per rank, single steps left out."""
     placement = run.placement
     if placement is None:
@@ -190,7 +190,7 @@ def _rank(row: RankPlacement) -> Object:
 
 _RANK = fields_of(RankPlacement, without=(*_ARRAYS, "hidden_low_s", "hidden_high_s"))
 _RANGE = tuple[float, float]
-_KIND = Maybe({
+_PLACEMENT_KIND = Maybe({
     "verdict": str,
     "io_s": float,
     "hidden_s": _RANGE,
@@ -198,4 +198,9 @@ _KIND = Maybe({
         _RANK | {"steps": int, "hidden_s": _RANGE, "slack_s": {"median": float, "max": float}}
     ],
 })  # fmt: skip
-SECTION = Section("placement", (figure,), _text, {"placement": Json(_json, _KIND)})
+PLACEMENT = Section(
+    "placement",
+    (draw_placement,),
+    _write_placement,
+    {"placement": Json(_collect_placement, _PLACEMENT_KIND)},
+)

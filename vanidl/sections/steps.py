@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from vanidl.analyses.steps import (
     ClockEvidence,
@@ -14,19 +16,79 @@ from vanidl.analyses.steps import (
     Steps,
     StepTable,
 )
-from vanidl.breakdown.step_records import KindMeans, mean_by_kind
+from vanidl.breakdown.step_records import (
+    CHECKPOINT,
+    FIRST,
+    ORDINARY,
+    KindMeans,
+    StepRecords,
+    mean_by_kind,
+)
 from vanidl.figures import palette
-from vanidl.figures.downsample import n_of_m, round_values, spread_out
+from vanidl.figures.downsample import n_of_m, pick_spread, round_values
 from vanidl.figures.figure import Column, Figure, Spec, Table
-from vanidl.figures.step_spans import ShownSteps, shown_steps
-from vanidl.formatting.names import plotted
-from vanidl.formatting.terminal import named_values
-from vanidl.formatting.units import plural, seconds
-from vanidl.model.trace import Trace
+from vanidl.formatting.names import elided, plotted
+from vanidl.formatting.terminal import aligned_table, named_values
+from vanidl.formatting.units import Cell, count, nbytes, plural, seconds
+from vanidl.model.trace import SpanKind, Trace
 from vanidl.run import Run
 from vanidl.schema import Maybe
 from vanidl.sections.section import Json, Object, Section, values_of
 from vanidl.wording.clock import clock_pairs
+
+# Which steps and input waits of a run fit into a picture.
+
+MOST_SHOWN = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class ShownSteps:
+    """Rows of a step table to draw, and in words what was left out."""
+
+    rows: NDArray[np.intp]
+    ranks: NDArray[np.int32]  # positions in Trace.ranks, ascending
+    cut: str
+
+
+def choose_steps(table: StepTable, *, max_ranks: int = 64) -> ShownSteps:
+    """At most `LIMIT` steps x ranks: whole ranks, spread over the job, before single steps."""
+    ranks, counts = np.unique(table.rank, return_counts=True)
+    longest = int(counts.max()) if len(counts) else 1
+    fitting = min(max(MOST_SHOWN // longest, 1), max_ranks)
+    picked = ranks[pick_spread(len(ranks), fitting)]
+    rows = np.flatnonzero(np.isin(table.rank, picked))
+    kept = rows[pick_spread(len(rows), MOST_SHOWN)]
+    words = [n_of_m(len(picked), len(ranks), "ranks"), n_of_m(len(kept), len(rows), "steps")]
+    return ShownSteps(kept, picked, " and ".join(word for word in words if word))
+
+
+@dataclass(frozen=True, slots=True)
+class ShownWaits:
+    """Input waits of the shown ranks, in seconds since the start of the job."""
+
+    rank: NDArray[np.int32]  # position in Trace.ranks
+    start_s: NDArray[np.float64]
+    length_s: NDArray[np.float64]
+    cut: str
+
+
+def choose_waits(trace: Trace, ranks: NDArray[np.int32]) -> ShownWaits:
+    """At most `LIMIT` input waits of these ranks, the longest ones first."""
+    spans = trace.spans
+    waits = spans.pick(spans.kind == SpanKind.INPUT_WAIT)
+    family = trace.family
+    rank = family[waits.process] if len(family) else np.full(len(waits), -1, np.int32)
+    rows = np.flatnonzero(np.isin(rank, ranks))
+    length = waits.end[rows] - waits.start[rows]
+    kept = np.sort(np.argsort(-length, kind="stable")[:MOST_SHOWN])
+    rows, length = rows[kept], length[kept]
+    return ShownWaits(
+        rank[rows],
+        (waits.start[rows] - trace.job.start_ns) / 1e9,
+        length / 1e9,
+        n_of_m(len(kept), int(np.isin(rank, ranks).sum()), "input waits (the longest)"),
+    )
+
 
 TABLE_LIMIT = 100
 MAX_LANES = 8
@@ -48,7 +110,7 @@ _UNDATED = (
 )
 
 
-def figure(run: Run) -> Figure:
+def draw_steps(run: Run) -> Figure:
     """Duration and input wait of the profiled steps over time."""
     steps = run.steps
     if steps is None or len(steps.table.step) == 0:
@@ -58,21 +120,24 @@ def figure(run: Run) -> Figure:
         )
         return Figure("steps", "Input and compute", "Training steps", "", empty_reason=reason)
     table = steps.table
-    shown, unknown = shown_steps(table), bool(np.isnan(table.input_wait_s).all())
+    shown, unknown = choose_steps(table), bool(np.isnan(table.input_wait_s).all())
     if table.undated_s is not None:
-        (spec, cut), words = _grid(run.trace, table), [_UNDATED.format(_why(steps.clock))]
+        (spec, cut), words = (
+            _plot_grid(run.trace, table),
+            [_UNDATED.format(_explain_undated(steps.clock))],
+        )
     elif len(np.unique(table.rank)) > MAX_LANES:
         what = ("step", "were long on") if unknown else ("wait for input", "held up")
-        (spec, cut), words = _grid(run.trace, table), [_GRID.format(*what)]
+        (spec, cut), words = _plot_grid(run.trace, table), [_GRID.format(*what)]
     else:
-        spec, cut = _lanes(run.trace, table, shown), shown.cut
+        spec, cut = _plot_lanes(run.trace, table, shown), shown.cut
         words = [_BARS + ("." if unknown else _WAITS)]
     if steps.steps_from:
         words.append(f"No step was marked: these are steps from {steps.steps_from}. ")
     words += [_UNKNOWN] * unknown + [f"Shown: {cut}."] * bool(cut)
     if len(steps.loaders) > 1:
-        words.append(f"Training waited for {'; '.join(_by_loader(steps))}.")
-    numbers = step_table(run.trace, table, shown)
+        words.append(f"Training waited for {'; '.join(_describe_loaders(steps))}.")
+    numbers = tabulate_steps(run.trace, table, shown)
     return Figure(
         "steps",
         "Input and compute",
@@ -80,18 +145,18 @@ def figure(run: Run) -> Figure:
         " ".join(words) + numbers.not_recorded(but=("input wait",)),
         spec,
         numbers.without_empty_columns(),
-        alt_text=_alt_text(steps),
+        alt_text=_describe_steps(steps),
     )
 
 
-def _why(clock: ClockEvidence) -> str:
+def _explain_undated(clock: ClockEvidence) -> str:
     """Why steps have no place in time."""
     if clock.method == "none":
         return "The profile has durations without start times"
     return "The profile's clock could not be put on that of the logs"
 
 
-def _lanes(trace: Trace, table: StepTable, shown: ShownSteps) -> Spec:
+def _plot_lanes(trace: Trace, table: StepTable, shown: ShownSteps) -> Spec:
     """One lane of bars per rank, all with the same scale.
 
     The rest of a step lies on its wait by `base`: where bars are stacked, plotly puts few ticks
@@ -99,10 +164,10 @@ def _lanes(trace: Trace, table: StepTable, shown: ShownSteps) -> Spec:
     """
     data: list[Spec] = []
     for lane, rank in enumerate(shown.ranks):
-        data += _lane(table, shown.rows[table.rank[shown.rows] == rank], lane)
+        data += _plot_lane(table, shown.rows[table.rank[shown.rows] == rank], lane)
     lanes = len(shown.ranks)
     longest = float(table.duration_s[shown.rows].max())
-    layout = _layout(130 + 84 * lanes if lanes > 1 else 300, barmode="overlay")
+    layout = _lay_out_time(130 + 84 * lanes if lanes > 1 else 300, barmode="overlay")
     if lanes > 1:
         layout["legend"] = {**layout["legend"], "y": 1 + 18 / (84 * lanes)}
     layout["annotations"] = []
@@ -115,12 +180,12 @@ def _lanes(trace: Trace, table: StepTable, shown: ShownSteps) -> Spec:
             fixedrange=True,
         )
         label = plotted(trace.processes[trace.ranks[int(rank)]].label)
-        layout["annotations"] += [_lane_title(label, 1 - lane / lanes)] if lanes > 1 else []
+        layout["annotations"] += [_plot_lane_title(label, 1 - lane / lanes)] if lanes > 1 else []
     layout["xaxis"] |= {"anchor": "free", "position": 0}
     return {"data": data, "layout": layout}
 
 
-def _lane_title(label: str, top: float) -> Spec:
+def _plot_lane_title(label: str, top: float) -> Spec:
     return {
         "text": label,
         "x": 1,
@@ -134,7 +199,7 @@ def _lane_title(label: str, top: float) -> Spec:
     }
 
 
-def _lane(table: StepTable, rows: np.ndarray, lane: int) -> list[Spec]:
+def _plot_lane(table: StepTable, rows: np.ndarray, lane: int) -> list[Spec]:
     length = table.duration_s[rows]
     waits = table.input_wait_s[rows]
     if np.isnan(table.input_wait_s).all():
@@ -156,7 +221,7 @@ def _lane(table: StepTable, rows: np.ndarray, lane: int) -> list[Spec]:
             "y": round_values(values),
             "yaxis": f"y{lane + 1}" if lane else "y",
             "width": round_values(length * 0.94),
-            "customdata": _hover(table, rows),
+            "customdata": _write_hover(table, rows),
             "marker": palette.fill(colour),
             "hovertemplate": "%{customdata}<extra>" + name + "</extra>",
         }
@@ -164,13 +229,13 @@ def _lane(table: StepTable, rows: np.ndarray, lane: int) -> list[Spec]:
     ]
 
 
-def _grid(trace: Trace, table: StepTable) -> tuple[Spec, str]:
+def _plot_grid(trace: Trace, table: StepTable) -> tuple[Spec, str]:
     """Rank x step, coloured by input wait (by duration where it was not recorded)."""
     present, counts = np.unique(table.rank, return_counts=True)
-    ranks = present[spread_out(len(present), GRID_RANKS)]
-    columns = spread_out(int(counts.max()), GRID_STEPS)
-    length = _by_rank(table, ranks, table.duration_s)[:, columns]
-    waits = _by_rank(table, ranks, table.input_wait_s)[:, columns]
+    ranks = present[pick_spread(len(present), GRID_RANKS)]
+    columns = pick_spread(int(counts.max()), GRID_STEPS)
+    length = _arrange_by_rank(table, ranks, table.duration_s)[:, columns]
+    waits = _arrange_by_rank(table, ranks, table.input_wait_s)[:, columns]
     known = not np.isnan(waits).all()
     heat = {
         "type": "heatmap",
@@ -198,7 +263,7 @@ def _grid(trace: Trace, table: StepTable) -> tuple[Spec, str]:
     return {"data": [heat], "layout": layout}, " and ".join(cut for cut in cuts if cut)
 
 
-def _by_rank(table: StepTable, ranks: np.ndarray, values: np.ndarray) -> np.ndarray:
+def _arrange_by_rank(table: StepTable, ranks: np.ndarray, values: np.ndarray) -> np.ndarray:
     """Values by rank and number of the step within it, shape (ranks, most steps), else nan."""
     rows = [values[table.rank == rank] for rank in ranks]
     grid = np.full((len(rows), max(len(row) for row in rows)), np.nan)
@@ -207,7 +272,7 @@ def _by_rank(table: StepTable, ranks: np.ndarray, values: np.ndarray) -> np.ndar
     return grid
 
 
-def _hover(table: StepTable, rows: np.ndarray) -> list[str]:
+def _write_hover(table: StepTable, rows: np.ndarray) -> list[str]:
     length = table.duration_s[rows]
     return [
         f"step {int(k)}: {seconds(float(s))}, waited {seconds(float(w))}"
@@ -215,11 +280,11 @@ def _hover(table: StepTable, rows: np.ndarray) -> list[str]:
     ]
 
 
-def _layout(height: int, **more: object) -> Spec:
+def _lay_out_time(height: int, **more: object) -> Spec:
     return palette.time_layout(height, xaxis=palette.time_axis(showgrid=False), **more)
 
 
-def step_table(trace: Trace, table: StepTable, shown: ShownSteps) -> Table:
+def tabulate_steps(trace: Trace, table: StepTable, shown: ShownSteps) -> Table:
     """The shown steps in numbers, at most TABLE_LIMIT of them."""
     columns = (
         Column("rank"),
@@ -230,26 +295,26 @@ def step_table(trace: Trace, table: StepTable, shown: ShownSteps) -> Table:
         Column("time in I/O", "s"),
     )
     labels = [trace.processes[process].label for process in trace.ranks]
-    picked = shown.rows[spread_out(len(shown.rows), TABLE_LIMIT)]
+    picked = shown.rows[pick_spread(len(shown.rows), TABLE_LIMIT)]
     rows = tuple(
         (
             labels[int(table.rank[i])],
             int(table.step[i]),
-            _known(table.start_s[i]),
+            _none_if_nan(table.start_s[i]),
             float(table.duration_s[i]),
-            _known(table.input_wait_s[i]),
-            _known(table.busy_s[i]),
+            _none_if_nan(table.input_wait_s[i]),
+            _none_if_nan(table.busy_s[i]),
         )
         for i in picked
     )
     return Table(columns, rows, n_of_m(len(picked), len(table.step), "steps of all ranks"))
 
 
-def _known(value: float) -> float | None:
+def _none_if_nan(value: float) -> float | None:
     return None if np.isnan(value) else float(value)
 
 
-def _alt_text(steps: Steps) -> str:
+def _describe_steps(steps: Steps) -> str:
     wait = steps.table.input_wait_s
     known = wait[~np.isnan(wait)]
     waited = (
@@ -264,7 +329,7 @@ def _alt_text(steps: Steps) -> str:
     )
 
 
-def _text(run: Run) -> str | None:
+def _write_steps(run: Run) -> str | None:
     steps = run.steps
     if steps is None:
         return None
@@ -274,14 +339,14 @@ def _text(run: Run) -> str | None:
         ("profiled", f"{many} per rank on {plural(steps.ranks, 'rank')} ({steps.source})"),
         ("duration", f"mean {seconds(steps.mean_s)}, median {seconds(steps.median_s)}, "
                      f"99 % under {seconds(steps.p99_s)}"),
-        *(("waited for", words) for words in _by_loader(steps)),
-        *(("device", words) for words in _of_device(steps)),
+        *(("waited for", words) for words in _describe_loaders(steps)),
+        *(("device", words) for words in _describe_device(steps)),
         *clock_pairs(steps),
     ]  # fmt: skip
     return named_values("Steps", rows)
 
 
-def _of_device(steps: Steps) -> Iterator[str]:
+def _describe_device(steps: Steps) -> Iterator[str]:
     """How long the device was at the steps, beside the process that gave it work."""
     device = steps.device
     if device is not None:
@@ -291,13 +356,13 @@ def _of_device(steps: Steps) -> Iterator[str]:
         )
 
 
-def _by_loader(steps: Steps) -> Iterator[str]:
+def _describe_loaders(steps: Steps) -> Iterator[str]:
     """What was waited for each loader: `DataLoader 0 (Images, training): 120 times, 3.2 s`."""
     for loader in steps.loaders:
         yield f"{loader.name}: {plural(loader.waits, 'time')}, {seconds(loader.wait_s)}"
 
 
-def _json(run: Run) -> Object | None:
+def _collect_steps(run: Run) -> Object | None:
     steps, each = run.steps, run.perstep
     if steps is None:
         return None
@@ -320,7 +385,7 @@ def _json(run: Run) -> Object | None:
     }
 
 
-_KIND = Maybe({
+_STEPS_KIND = Maybe({
     "source": str,
     "steps_from": str | None,
     "per_rank": {"min": int, "max": int},
@@ -336,4 +401,212 @@ _KIND = Maybe({
     "log_clocks": [LogClock],
     "by_kind": [KindMeans],
 })  # fmt: skip
-SECTION = Section("steps", (figure,), _text, {"steps": Json(_json, _KIND)})
+STEPS = Section("steps", (draw_steps,), _write_steps, {"steps": Json(_collect_steps, _STEPS_KIND)})
+
+
+# Every profiled step in numbers: ordinary ones, and those that are not, apart.
+
+LIMIT, LIMIT_OF_MANY = 400, 50  # steps; of more than MANY_RANKS the page has enough to hold
+MANY_RANKS = 16
+_SECTION = "Input and compute"
+_EACH_STEP_TITLE = "Each step"
+_APART = "First steps of epochs and steps with a checkpoint"
+_EACH_STEP_CAPTION = "What happened during each step, whichever step the data is for."
+_PARTS = {"in wait": "in wait", "hidden": "hidden", "behind comm.": "behind communication",
+          "other": "other"}  # fmt: skip
+_OF_WAIT = (
+    "Of it I/O: the part of the input wait in which the rank was in I/O; the rest is decoding and "
+    "other work of the loader."
+)
+_APART_CAPTION = (
+    "They may take longer for reasons of their own: the loader starts again, or the model is "
+    "saved. "
+    "A step counts where it has the largest part of a checkpoint, or is mostly filled by one; and "
+    "where it has most of the time that a usual step takes from the start of an epoch. Same "
+    "columns as above. "
+)
+_NOWHERE = (
+    "No profiled step has a place in time, so nothing that happened during one is known. Profile "
+    "with torch.profiler and call prof.step() after each batch."
+)
+
+_NO_IO = "Of the I/O during the steps nothing was recorded; the training steps hold all that was."
+
+
+def draw_each_step(run: Run) -> Figure:
+    """The ordinary steps, the slowest where there are too many."""
+    each, steps = run.perstep, run.steps
+    if each is None or steps is None:
+        return Figure(
+            "each-step", _SECTION, _EACH_STEP_TITLE, "", empty_reason=_NOWHERE, applies=False
+        )
+    rows = np.flatnonzero(each.kind == ORDINARY)
+    if not len(rows):
+        reason = "Every step is the first of an epoch or has a checkpoint; they are shown below."
+        return Figure("each-step", _SECTION, _EACH_STEP_TITLE, "", empty_reason=reason)
+    if each.reads is None and np.isnan(each.busy_s).all():
+        return Figure("each-step", _SECTION, _EACH_STEP_TITLE, "", empty_reason=_NO_IO)
+    table = _tabulate_each_step(run.trace, steps.table, each, rows)
+    words = " ".join(_explained(table)) + _others(each) + _cut(table)
+    return Figure("each-step", _SECTION, _EACH_STEP_TITLE, words, table=table)
+
+
+def draw_special_steps(run: Run) -> Figure:
+    """First steps of epochs, and steps during which a checkpoint was written."""
+    each, steps = run.perstep, run.steps
+    rows = np.empty(0, np.intp) if each is None else np.flatnonzero(each.kind != ORDINARY)
+    if each is None or steps is None or not len(rows):
+        reason = "Nothing marks the start of an epoch or a checkpoint within the profiled steps."
+        known = each is not None
+        return Figure("steps-apart", _SECTION, _APART, "", empty_reason=reason, applies=known)
+    table = _tabulate_each_step(run.trace, steps.table, each, rows)
+    words = _compared(steps.table, each)
+    return Figure(
+        "steps-apart", _SECTION, _APART, _APART_CAPTION + words + _cut(table), table=table
+    )
+
+
+def _explained(table: Table) -> Iterator[str]:
+    """What the columns that the table has mean."""
+    titles = {column.title for column in table.columns}
+    yield _EACH_STEP_CAPTION
+    if parts := [name for title, name in _PARTS.items() if title in titles]:
+        yield f"Time in I/O = {' + '.join(parts)}."
+    if "of it I/O" in titles:
+        yield _OF_WAIT
+    if any(None in row for row in table.rows):
+        yield "A dash: not recorded."
+    if _FILES[0] in titles:
+        yield "Beside a file: the time in it."
+
+
+def _others(each: StepRecords) -> str:
+    """Where the steps are that the first table leaves to the second."""
+    special_count = int((each.kind != ORDINARY).sum())
+    if not special_count:
+        return ""
+    are = "is" if special_count == 1 else "are"
+    return (
+        f" {plural(special_count, 'step')} of {count(len(each.kind))}, first in an epoch or with a "
+        f"checkpoint, {are} in the table below."
+    )
+
+
+def _cut(table: Table) -> str:
+    return " Shown are the longest." if table.cut else ""
+
+
+def _compared(table: StepTable, each: StepRecords) -> str:
+    """Mean durations of each kind in a sentence."""
+    found = []
+    for kind, noun in ((FIRST, "first step"), (CHECKPOINT, "checkpoint step"), (ORDINARY, "other")):
+        rows = each.kind == kind
+        if rows.any():
+            mean = seconds(float(table.duration_s[rows].mean()))
+            several = " on average" if rows.sum() > 1 else ""
+            found.append(f"{plural(int(rows.sum()), noun)} took {mean}{several}")
+    return "; ".join(found) + "."
+
+
+_NAME = 11  # letters of a file's name that leave the row in one line
+_FILES = ("slowest file", "second slowest")
+
+
+Rows = NDArray[np.intp]
+
+
+def _columns(table: StepTable, each: StepRecords, rows: Rows) -> list[tuple[Column, list[Cell]]]:
+    """Every column with its cells of these steps; those that would say nothing are left out."""
+    found: list[tuple[Column, list[Cell]]] = [
+        (Column("step", "count"), [int(k) for k in table.step[rows]]),
+        (Column("kind"), [str(kind) or "ordinary" for kind in each.kind[rows]]),
+        (Column("start", "instant"), _is_step_known(table.start_s[rows])),
+        *(
+            (Column(title, "s"), _is_step_known(values[rows]))
+            for title, values in _times(table, each)
+        ),
+        (Column("operations", "count"), _sums(rows, each.reads, each.writes)),
+        (Column("read", "bytes"), _sums(rows, each.bytes_read)),
+        (Column("written", "bytes"), _sums(rows, each.bytes_written)),
+    ]
+    if each.reads is not None:
+        files = [each.slowest[i] for i in rows.tolist()]
+        found += [(Column(title), [_file(f, i) for f in files]) for i, title in enumerate(_FILES)]
+    return [(column, cells) for column, cells in found if set(cells) != {None}]
+
+
+def _times(table: StepTable, each: StepRecords) -> list[tuple[str, NDArray[np.float64]]]:
+    columns = [
+        ("duration", table.duration_s),
+        ("input wait", table.input_wait_s),
+        ("of it I/O", each.input_wait_io_s),
+        ("time in I/O", each.busy_s),
+        ("in wait", each.in_wait_s),
+        ("hidden", each.hidden_s),
+        ("behind comm.", each.behind_communication_s),
+        ("other", each.other_s),
+    ]
+    silent = not np.nan_to_num(each.behind_communication_s).any()
+    return [c for c in columns if c[0] != "behind comm." or not silent]
+
+
+def _tabulate_each_step(trace: Trace, table: StepTable, each: StepRecords, rows: Rows) -> Table:
+    """The longest of the rows, in order of rank and start."""
+    limit = LIMIT if len(trace.ranks) <= MANY_RANKS else LIMIT_OF_MANY
+    kept = np.sort(rows[np.argsort(-table.duration_s[rows], kind="stable")[:limit]])
+    columns = _columns(table, each, kept)
+    if len(set(each.kind[rows])) == 1:
+        columns = [c for c in columns if c[0].title != "kind"]
+    if len(trace.ranks) > 1:
+        names = [elided(trace.processes[i].label, limit=80) for i in trace.ranks]
+        columns.insert(0, (Column("rank"), [names[position] for position in table.rank[kept]]))
+    cells = tuple(zip(*(values for _, values in columns), strict=True))
+    return Table(tuple(c for c, _ in columns), cells, n_of_m(len(kept), len(rows), "steps"))
+
+
+def _is_step_known(values: NDArray[np.float64]) -> list[Cell]:
+    """To the nanosecond: what is rounded twice would differ from the same in another table."""
+    return [None if np.isnan(value) else round(float(value), 9) for value in values]
+
+
+def _sums(rows: Rows, *amounts: NDArray[np.int64] | None) -> list[Cell]:
+    """Sums of the amounts in each row; None where they were not recorded."""
+    known = [values[rows] for values in amounts if values is not None]
+    sums: list[Cell] = np.sum(known, axis=0).tolist() if known else [None] * len(rows)
+    return sums
+
+
+def _file(files: tuple[tuple[str, float], ...], place: int) -> str:
+    """Name of a file and the time in it."""
+    if place >= len(files):
+        return ""
+    path, spent = files[place]
+    return f"{_short(path)} {seconds(spent)}"
+
+
+def _short(path: str) -> str:
+    """A file's name, or the end of it before the suffix: there are the numbers of files."""
+    name = path.rsplit("/", 1)[-1]
+    stem = name if len(name) <= _NAME else name.rsplit(".", 1)[0] or name
+    return elided(stem if len(stem) <= _NAME else f"…{stem[1 - _NAME :]}", limit=_NAME)
+
+
+def _write_each_step(run: Run) -> str | None:
+    """First steps of epochs and checkpoint steps beside the others; None without such."""
+    steps, each = run.steps, run.perstep
+    kinds = () if steps is None or each is None else mean_by_kind(steps.table, each)
+    if len(kinds) < 2:
+        return None
+    header = ("kind", "steps", "duration", "input wait", "of it I/O", "in I/O", "read", "written")
+    rows = [
+        (
+            k.kind, count(k.steps), seconds(k.duration_s), seconds(k.input_wait_s),
+            seconds(k.input_wait_io_s), seconds(k.busy_s), nbytes(k.bytes_read),
+            nbytes(k.bytes_written),
+        )
+        for k in kinds
+    ]  # fmt: skip
+    return aligned_table("Steps by kind, means", [header, *rows])
+
+
+EACH_STEP = Section("each step", (draw_each_step, draw_special_steps), _write_each_step)

@@ -6,12 +6,15 @@ from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
+from numpy.typing import NDArray
 
 from vanidl.analyses.steps import Steps
 from vanidl.analyses.timeline import JobTimeline, Timeline
-from vanidl.figures.downsample import fold_bins
-from vanidl.figures.figure import Column, Figure, Spec, Table
-from vanidl.formatting.units import count, nbytes, plural, seconds
+from vanidl.figures import palette
+from vanidl.figures.downsample import build_levels, fold_bins, n_of_m
+from vanidl.figures.figure import Column, Figure, Levels, Spec, Table
+from vanidl.formatting.names import distinct, elided, plotted
+from vanidl.formatting.units import byte_scale, change, count, nbytes, plural, seconds
 from vanidl.run import Run
 from vanidl.schema import Maybe
 from vanidl.sections.section import Json, Object, Section
@@ -35,28 +38,34 @@ _NOTHING = (
 )
 
 
-def figure(run: Run, room: Room = Room(), slices: Slices | None = None) -> Figure:  # noqa: B008  (frozen)
+def draw_timeline(run: Run, room: Room = Room(), slices: Slices | None = None) -> Figure:  # noqa: B008  (frozen)
     """The slices of the run, those that were gathered before, and the table of its bandwidth."""
     io, steps = run.timeline, run.steps
     if steps is not None and steps.table.undated_s is not None:
         steps = None
-    if io is not None and (reason := too_coarse(io, run)):
+    if io is not None and (reason := explain_coarse_bins(io, run)):
         if steps is None:
-            return _record("", reason=reason)
+            return _compose_timeline("", reason=reason)
         io = None
     if io is None and steps is None:
-        return _record("", reason=_NOTHING.format(record_operations(run.trace)))
+        return _compose_timeline("", reason=_NOTHING.format(record_operations(run.trace)))
     if steps is None and io is not None and not (io.bytes_read.any() or io.bytes_written.any()):
-        return _record("", reason="No bytes were moved, so there is nothing to show over time.")
+        return _compose_timeline(
+            "", reason="No bytes were moved, so there is nothing to show over time."
+        )
     job = io.job if io else None
     content, viewer = fitted(slices or Slices(run), job, room)
-    words = [_shown(viewer), heatmap_note(io) if io else "", _held(content, served=room.served)]
-    table = _table(job) if job else None
-    made = _record(" ".join(word for word in words if word), viewer=viewer)
-    return replace(made, table=table, alt_text=_alt_text(job, steps))
+    words = [
+        _say_what_is_drawn(viewer),
+        note_heatmap(io) if io else "",
+        _say_what_is_missing(content, served=room.served),
+    ]
+    table = _tabulate_timeline(job) if job else None
+    made = _compose_timeline(" ".join(word for word in words if word), viewer=viewer)
+    return replace(made, table=table, alt_text=_describe_timeline(job, steps))
 
 
-def _shown(viewer: Spec) -> str:
+def _say_what_is_drawn(viewer: Spec) -> str:
     """What is drawn, and how to look closer."""
     kinds = {lane["kind"] for lane in viewer["lanes"]}
     if not kinds:
@@ -68,7 +77,7 @@ def _shown(viewer: Spec) -> str:
     return " ".join([*top, below, _NARROW, f"{_ZOOM}; click a slice to see what it is."])
 
 
-def heatmap_note(io: Timeline) -> str:
+def note_heatmap(io: Timeline) -> str:
     """Where the bins of an untraced run come from, "" for a traced one."""
     if io.source != "heatmap":
         return ""
@@ -79,7 +88,7 @@ def heatmap_note(io: Timeline) -> str:
     )
 
 
-def too_coarse(io: Timeline, run: Run) -> str:
+def explain_coarse_bins(io: Timeline, run: Run) -> str:
     """Why bins say nothing about when: the tracer's heat map has one; "" where they do."""
     if io.source != "heatmap" or len(io.edges_s) > 2:
         return ""
@@ -91,7 +100,7 @@ def too_coarse(io: Timeline, run: Run) -> str:
     )
 
 
-def _held(content: Content, *, served: bool) -> str:
+def _say_what_is_missing(content: Content, *, served: bool) -> str:
     """What the page does not hold, "" where it holds all."""
     words = []
     if content.held_count < content.total_count and not served:
@@ -106,12 +115,12 @@ def _held(content: Content, *, served: bool) -> str:
     return " ".join(words)
 
 
-def _record(caption: str, *, viewer: Spec | None = None, reason: str = "") -> Figure:
+def _compose_timeline(caption: str, *, viewer: Spec | None = None, reason: str = "") -> Figure:
     title = "I/O and training steps"
     return Figure("timeline", "Over time", title, caption, None, None, reason, viewer=viewer)
 
 
-def _alt_text(job: JobTimeline | None, steps: Steps | None) -> str:
+def _describe_timeline(job: JobTimeline | None, steps: Steps | None) -> str:
     """When most was read and written, and where the steps lie, in words."""
     words = []
     for name, amounts in (("read", job.bytes_read), ("written", job.bytes_written)) if job else ():
@@ -127,9 +136,9 @@ def _alt_text(job: JobTimeline | None, steps: Steps | None) -> str:
     return " ".join(words)
 
 
-def _table(job: JobTimeline) -> Table:
+def _tabulate_timeline(job: JobTimeline) -> Table:
     """The job in few spans of time, each the exact sum of its bins."""
-    known = [part for part in _COLUMNS if getattr(job, part[0]) is not None]
+    known = [part for part in _SPAN_COLUMNS if getattr(job, part[0]) is not None]
     amounts = np.stack([getattr(job, name) for name, _, _ in known])
     bounds, sums = fold_bins(job.edges_s, amounts, TABLE_SPANS)
     columns = (
@@ -139,15 +148,15 @@ def _table(job: JobTimeline) -> Table:
     )
     spans = zip(pairwise(bounds.tolist()), sums.T.tolist(), strict=True)
     rows = tuple((low, high, *row) for (low, high), row in spans)
-    return Table(columns, rows, spans_of_bins(len(rows), amounts.shape[1]))
+    return Table(columns, rows, name_spans(len(rows), amounts.shape[1]))
 
 
-def spans_of_bins(spans: int, bins: int) -> str:
+def name_spans(spans: int, bins: int) -> str:
     """How a table of spans was made."""
     return f"{plural(spans, 'span')}, the sums of {plural(bins, 'bin')}"
 
 
-_COLUMNS = (
+_SPAN_COLUMNS = (
     ("bytes_read", "read", "bytes"),
     ("bytes_written", "written", "bytes"),
     ("reads", "reads", "count"),
@@ -155,7 +164,7 @@ _COLUMNS = (
 )
 
 
-def _json(run: Run) -> Object | None:
+def _collect_timeline(run: Run) -> Object | None:
     timeline = run.timeline
     if timeline is None:
         return None
@@ -164,5 +173,154 @@ def _json(run: Run) -> Object | None:
             "bin_s": float(timeline.edges_s[1] - timeline.edges_s[0])}  # fmt: skip
 
 
-_KIND = Maybe({"source": str, "bins": int, "bin_s": float})
-SECTION = Section("timeline", (figure,), json={"io.timeline": Json(_json, _KIND)})
+_TIMELINE_KIND = Maybe({"source": str, "bins": int, "bin_s": float})
+TIMELINE = Section(
+    "timeline", (draw_timeline,), json={"io.timeline": Json(_collect_timeline, _TIMELINE_KIND)}
+)
+
+
+# Which rank, and which file, moved data when.
+
+Int64Array = NDArray[np.int64]
+
+LINE_SPANS = 8
+TABLE_FILES = 100
+TABLE_ROWS = 128
+_HEAT_CAPTION = (
+    ", time since the start of the job to the right. A stronger colour means more "
+    "bytes per second (reads and writes together), blank means no I/O."
+)
+_MANY_RANKS = " Vertical stripes: all ranks at once. A lone strong line: one rank does the work."
+_FILES_CAPTION = (
+    "One line per file, most traffic on top, time since the start of the job to the right. A "
+    "stronger colour means more bytes per second (reads and writes together), blank means no I/O."
+)
+_MANY_FILES = (
+    " Lines that fill from left to right: one file after the other. Scattered dots: shuffled."
+)
+_NO_TRACE = "No single operation was traced, so it is not known which {} moved data when. {}."
+_NO_BYTES = "No bytes were moved, so there is nothing to show over time."
+
+
+def draw_ranks_over_time(run: Run) -> Figure:
+    """Bytes per second by rank and time."""
+    timeline = run.timeline
+    names = ("heatmap", "I/O by rank and time", "per rank")
+    if timeline is None:
+        return _leave_heat_empty(names, _NO_TRACE.format("rank", record_operations(run.trace)))
+    moved = timeline.bytes_read + timeline.bytes_written
+    if reason := explain_coarse_bins(timeline, run):
+        return _leave_heat_empty(names, reason)
+    if not moved.any():
+        return _leave_heat_empty(names, _NO_BYTES)
+    labels = [plotted(label) for label in timeline.row_labels]
+    grouped = len(labels) < timeline.ranks
+    one = "group of neighbouring ranks" if grouped else "rank"
+    of_all = f" ({timeline.ranks:,} ranks in all)" if grouped else ""
+    shown = timeline.row_labels[:TABLE_ROWS]
+    lines = len(timeline.row_labels)
+    table = tabulate_lines("rank", shown, timeline.edges_s, moved[:TABLE_ROWS], cut_from=lines)
+    many = _MANY_RANKS if lines > 1 else ""
+    words = [f"One line per {one}{of_all}{_HEAT_CAPTION}{many}", note_heatmap(timeline)]
+    caption = " ".join(word for word in words if word)
+    return _compose_heat(names, caption, labels, (timeline.edges_s, moved), table)
+
+
+def draw_files_over_time(run: Run) -> Figure:
+    """Bytes per second by file and time."""
+    line = run.results.filetimeline
+    names = ("filemap", "I/O by file and time", "per file")
+    if line is None:
+        return _leave_heat_empty(names, _NO_TRACE.format("file", record_operations(run.trace)))
+    moved = line.bytes_read + line.bytes_written
+    if not moved.any():
+        return _leave_heat_empty(names, _NO_BYTES)
+    labels = [plotted(path) for path in line.paths]
+    cut = n_of_m(len(labels), line.files, "files, those with most traffic")
+    shown = line.paths[:TABLE_FILES]
+    table = tabulate_lines("file", shown, line.edges_s, moved[:TABLE_FILES], cut_from=line.files)
+    caption = _FILES_CAPTION + (_MANY_FILES if len(labels) > 1 else "")
+    caption += f" Shown: {cut}." if cut else ""
+    return _compose_heat(names, caption, labels, (line.edges_s, moved), table)
+
+
+def _leave_heat_empty(names: tuple[str, str, str], reason: str) -> Figure:
+    name, title, view = names
+    return Figure(name, "Over time", title, "", empty_reason=reason, view=view)
+
+
+def _compose_heat(
+    names: tuple[str, str, str],
+    caption: str,
+    labels: list[str],
+    amounts: tuple[NDArray[np.float64], Int64Array],
+    table: Table,
+) -> Figure:
+    name, title, view = names
+    edges_s, moved = amounts
+    unit, found = _scale_heat(edges_s, moved)
+    spec = _plot_heat(distinct(labels), unit, (found.start_s, found.end_s))
+    alt_text = _describe_heat(labels, edges_s, moved)
+    return Figure(name, "Over time", title, caption, spec, table, "", alt_text, view, found)
+
+
+def _scale_heat(edges_s: NDArray[np.float64], moved: Int64Array) -> tuple[str, Levels]:
+    """Unit of the colours and the levels; the unit fits the coarsest level."""
+    coarse = build_levels(edges_s, (moved,), 1).series[0][-1]
+    width = (edges_s[-1] - edges_s[0]) / coarse.shape[1]
+    divisor, unit = byte_scale(float(coarse.max()) / max(float(width), 1e-9))
+    return unit, build_levels(edges_s, (moved,), divisor)
+
+
+def _describe_heat(labels: list[str], edges_s: NDArray[np.float64], moved: Int64Array) -> str:
+    """The busiest line and the busiest moment, in words."""
+    by_line, over_time = moved.sum(axis=1), moved.sum(axis=0)
+    line, moment = int(by_line.argmax()), int(over_time.argmax())
+    return (
+        f"{plural(len(labels), 'line')}. Most is moved by {labels[line]}, "
+        f"{nbytes(int(by_line[line]))} of {nbytes(int(moved.sum()))}; "
+        f"the busiest moment is {seconds(float(edges_s[moment]))} after the start."
+    )
+
+
+def tabulate_lines(
+    what: str,
+    names: tuple[str, ...],
+    edges_s: NDArray[np.float64],
+    moved: Int64Array,
+    *,
+    cut_from: int = 0,
+) -> Table:
+    """Bytes of each line in a few spans of time, each the exact sum of its bins."""
+    bins = moved.shape[1]
+    bounds, sums = fold_bins(edges_s, moved, LINE_SPANS)
+    spans = sums.shape[1]
+    titles = [change(float(a), float(b)) for a, b in pairwise(bounds)]
+    columns = (Column(what), Column("all", "bytes"), *(Column(t, "bytes") for t in titles))
+    rows = tuple(
+        (elided(name, limit=80), int(row.sum()), *row.tolist())
+        for name, row in zip(names, sums, strict=True)
+    )
+    cuts = [n_of_m(len(names), cut_from, f"{what}s"), name_spans(spans, bins)]
+    return Table(columns, rows, "; ".join(cut for cut in cuts if cut))
+
+
+def _plot_heat(labels: list[str], unit: str, span: tuple[float, float]) -> Spec:
+    heat = {
+        "type": "heatmap",
+        "y": labels,
+        "zmin": 0,
+        "colorscale": palette.scale(palette.RAMP, power=2),
+        "colorbar": palette.colorbar(f" {unit}/s"),
+        "hoverongaps": False,
+        "hovertemplate": "%{y}, at %{x:.4g} s: %{z:.3g} " + f"{unit}/s<extra></extra>",
+    }
+    layout = palette.time_layout(
+        124 + min(max(24 * len(labels), 60), 420),
+        xaxis=palette.time_axis(showgrid=False, range=list(span)),
+        yaxis={**palette.rank_axis(labels), "type": "category"},
+    )
+    return {"data": [heat], "layout": layout}
+
+
+HEATMAP = Section("heatmap", (draw_ranks_over_time, draw_files_over_time))

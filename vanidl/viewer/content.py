@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from vanidl.analyses.steps import Steps
 from vanidl.analyses.timeline import Timeline
 from vanidl.breakdown.overlap import RankFates
-from vanidl.figures.downsample import spread_out
+from vanidl.figures.downsample import pick_spread
 from vanidl.model.selection import select
 from vanidl.model.trace import SpanKind, Trace
 from vanidl.parallel.threads import batches
@@ -251,7 +251,7 @@ def shown_lanes(trace: Trace, room: Room) -> tuple[Lanes, str]:
     if len(lanes.lanes) <= most:
         return lanes, ""
     per_rank = -(-len(lanes.lanes) // len(ranks))
-    kept = {ranks[i] for i in spread_out(len(ranks), max(most // per_rank, 1)).tolist()}
+    kept = {ranks[i] for i in pick_spread(len(ranks), max(most // per_rank, 1)).tolist()}
     found = [lane for lane in lanes.lanes if lane.rank in kept][:most]
     return Lanes.of(found), f"{len(kept):,} of {len(ranks):,} ranks"
 

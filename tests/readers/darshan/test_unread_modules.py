@@ -18,7 +18,7 @@ from tests.readers.darshan.test_counters import NUMBER, log_with, random_region
 from vanidl.cli import main
 from vanidl.model.warnings import serious_codes
 from vanidl.readers.darshan.counters import LAYERS
-from vanidl.sections.summary import storage_layers
+from vanidl.sections.job import name_storage_layers
 
 STDIO_NAMES = ("OPENS", "FDOPENS", "READS", "WRITES", "SEEKS", "FLUSHES", "BYTES_WRITTEN",
                "BYTES_READ")  # fmt: skip
@@ -84,7 +84,7 @@ def test_records_of_an_unknown_version_are_no_damage_and_in_no_total(tmp_path, c
     assert "damaged" not in codes
     assert all(module in codes["modules_not_read"] for module in modules)
     assert not {layer.layer for layer in run.summary.layers} & set(modules)
-    assert storage_layers(run) == other
+    assert name_storage_layers(run) == other
     main(["check", str(path)])
     said = capsys.readouterr().out
     assert "damaged" not in said

@@ -15,7 +15,7 @@ from vanidl.readers.bounds import LARGEST_NBYTES
 from vanidl.readers.dftracer.reading import DftracerRun, combine_files
 from vanidl.readers.dftracer.trace_file import read_trace_file
 from vanidl.record import dftracer as record_dftracer
-from vanidl.sections import figures
+from vanidl.sections.registry import figures
 
 ITEM_BYTES = 8
 THREADS = (100, 101)

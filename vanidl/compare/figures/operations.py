@@ -10,8 +10,7 @@ from vanidl.figures import palette
 from vanidl.figures.bars import Stack, share_bars
 from vanidl.figures.figure import Column, Figure, Spec, Table
 from vanidl.formatting.units import byte_scale, count, nbytes
-from vanidl.sections.access import PARTS
-from vanidl.sections.sizes import bin_label
+from vanidl.sections.requests import ACCESS_PARTS, label_bin
 
 _SIZES_CAPTION = (
     "Above: how many operations (reads and writes) moved that many bytes. Below: how many bytes "
@@ -94,7 +93,7 @@ def _bars(comparison: Comparison, side: Side, bins: Bins, drawn: tuple[list[int]
     ops = [0 if b is None else b.reads + b.writes for b in rows]
     moved = [0 if b is None else b.nbytes for b in rows]
     labels = [
-        "" if b is None else f"{bin_label(b)}: {count(n)} operations, {nbytes(m)}"
+        "" if b is None else f"{label_bin(b)}: {count(n)} operations, {nbytes(m)}"
         for b, n, m in zip(rows, ops, moved, strict=True)
     ]
     return {
@@ -131,7 +130,7 @@ def _tabulate_sizes(known: list[tuple[Side, Bins]], axis: list[int]) -> Table:
 
 
 def _label(low: int) -> str:
-    return bin_label(SizeBin(low, max(2 * low, 1), 0, 0, 0, 0))
+    return label_bin(SizeBin(low, max(2 * low, 1), 0, 0, 0, 0))
 
 
 _ACCESS_CAPTION = (
@@ -152,8 +151,8 @@ def draw_access(comparison: Comparison) -> Figure:
     words.append(f"Not recorded one by one: {', '.join(missing)}." if missing else "")
     table = Table(
         (Column("operations"), Column("all", "count"),
-         *(Column(attribute, "count") for attribute, _, _, _ in PARTS)),
-        tuple((name, c.ops, *(getattr(c, a) for a, _, _, _ in PARTS)) for name, c in rows),
+         *(Column(attribute, "count") for attribute, _, _, _ in ACCESS_PARTS)),
+        tuple((name, c.ops, *(getattr(c, a) for a, _, _, _ in ACCESS_PARTS)) for name, c in rows),
     )  # fmt: skip
     return _record_access(
         " ".join(word for word in words if word), spec=_draw_access_bars(rows), table=table
@@ -185,7 +184,7 @@ def _access_rows(comparison: Comparison) -> tuple[list[AccessRow], list[str]]:
 def _draw_access_bars(rows: list[AccessRow]) -> Spec:
     stacks = [
         Stack(name, colour, pattern, [getattr(counts, attribute) for _, counts in rows])
-        for attribute, name, colour, pattern in PARTS
+        for attribute, name, colour, pattern in ACCESS_PARTS
     ]
     ops = [(label, counts.ops) for label, counts in rows]
     return share_bars(ops, stacks, height=110 + 36 * len(rows), hover="%{y}: %{customdata}")

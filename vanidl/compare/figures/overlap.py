@@ -9,13 +9,19 @@ from vanidl.breakdown.overlap import RankOverlap
 from vanidl.compare import Comparison, Side
 from vanidl.compare.figures.sides import named
 from vanidl.figures.figure import Column, Figure, Spec, Table
-from vanidl.sections.overlap import PARTS, draw_bars, drawn_parts, meanings, wait_words
+from vanidl.sections.overlap import (
+    OVERLAP_PARTS,
+    choose_parts,
+    draw_bars,
+    explain_parts,
+    explain_waits,
+)
 
 _CAPTION = "Time in I/O of each side, mean over ranks and runs."
 _COLUMNS = (
     ("window_s", "window"),
     ("io_s", "I/O"),
-    *((attribute, name) for attribute, name, _, _ in PARTS),
+    *((attribute, name) for attribute, name, _, _ in OVERLAP_PARTS),
     ("exposed_s", "exposed"),
     ("compute_s", "compute"),
     ("input_wait_s", "input wait"),
@@ -45,8 +51,8 @@ def draw_overlap(comparison: Comparison) -> Figure:
     missing = [row.side.letter for row in rows if row not in drawn]
     note = f" Not recorded: {', '.join(missing)}." if missing else ""
     values = _values(drawn)
-    parts = drawn_parts(values)
-    words = f"{_CAPTION} {meanings(parts)}{wait_words(parts, values)}{note}"
+    parts = choose_parts(values)
+    words = f"{_CAPTION} {explain_parts(parts)}{explain_waits(parts, values)}{note}"
     labels = [named(row.side, limit=22) for row in drawn]
     spec = draw_bars(values, labels, [row.side.letter for row in drawn], 120 + 48 * len(drawn))
     return _record(words, spec=spec, table=table)

@@ -11,7 +11,7 @@ from vanidl.analyses.timeline import Timeline
 from vanidl.compare import Comparison, Sample, Side
 from vanidl.compare.figures.sides import first_read, named, shown_runs
 from vanidl.figures import palette
-from vanidl.figures.downsample import fold_bins, n_of_m, rates, round_values
+from vanidl.figures.downsample import compute_rates, fold_bins, n_of_m, round_values
 from vanidl.figures.figure import Figure, Spec
 from vanidl.formatting.units import byte_scale, seconds
 
@@ -123,7 +123,7 @@ def _speeds(io: Timeline) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Bounds of the bins, shape (n + 1,), and bytes a second of reads and writes, (2, n)."""
     moved = np.stack([io.bytes_read.sum(axis=0), io.bytes_written.sum(axis=0)])
     edges, sums = fold_bins(io.edges_s, moved, BINS)
-    return edges, rates(edges, sums)
+    return edges, compute_rates(edges, sums)
 
 
 def _fastest(sample: Sample) -> float:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from vanidl.analyses.balance import Balance, RankLoad
 from vanidl.figures import palette
-from vanidl.figures.downsample import n_of_m, round_values, spread_out
+from vanidl.figures.downsample import n_of_m, pick_spread, round_values
 from vanidl.figures.figure import Column, Figure, Spec, Table
 from vanidl.formatting.names import elided, plotted
 from vanidl.formatting.units import byte_scale, factor, nbytes, plural, seconds
@@ -20,10 +20,10 @@ _FEW, _LABEL = 8, 14  # bars below which a label has room for more letters
 """More than a screen has columns; of neighbours that share a bar the busiest is shown."""
 
 _WORST = "A rank far above the others may be the one that the rest wait for."
-_CAPTION = (
+_RANKS_CAPTION = (
     "Above: time each rank's processes spent in I/O. Below: bytes they read and wrote. " + _WORST
 )
-_COUNTERS_CAPTION = (
+_RANKS_BY_COUNTERS = (
     "From {}'s counters, as no single operation was traced. Above: seconds of reading and "
     "writing that its files add up to, which is not the time the rank was in I/O: files at the "
     "same time count twice. Below: bytes read and written. " + _WORST
@@ -38,20 +38,22 @@ _NO_RANK = (
 )
 
 
-def figure(run: Run) -> Figure:
+def draw_ranks(run: Run) -> Figure:
     """Busy time and bytes of each rank."""
     balance = run.balance
     if balance is None or not balance.rows:
-        return _record("", reason=_why_none(run))
-    table = _table(balance)
+        return _compose_ranks("", reason=_why_none(run))
+    table = _tabulate_ranks(balance)
     if len(balance.rows) == 1:
-        return _record("", table=table, reason=_ONE_RANK)
-    caption = _CAPTION if balance.source == "trace" else _COUNTERS_CAPTION.format(title(run.trace))
+        return _compose_ranks("", table=table, reason=_ONE_RANK)
+    caption = (
+        _RANKS_CAPTION if balance.source == "trace" else _RANKS_BY_COUNTERS.format(title(run.trace))
+    )
     words, bars = f"{caption} {_spread(balance)}", _busiest(balance.rows)
     if len(bars) < len(balance.rows):
         words += _SHARED_BARS.format(plural(len(balance.rows), "rank"))
-    figure = _record(words, spec=_spec(bars), table=table)
-    return replace(figure, alt_text=_alt_text(balance))
+    drawn = _compose_ranks(words, spec=_plot_ranks(bars), table=table)
+    return replace(drawn, alt_text=_describe_ranks(balance))
 
 
 def _why_none(run: Run) -> str:
@@ -63,7 +65,7 @@ def _why_none(run: Run) -> str:
     return _NO_RANK.format(title(run.trace), record_operations(run.trace))
 
 
-def _record(
+def _compose_ranks(
     caption: str, *, spec: Spec | None = None, table: Table | None = None, reason: str = ""
 ) -> Figure:
     return Figure("balance", "Ranks", "Balance over ranks", caption, spec, table, reason)
@@ -98,7 +100,7 @@ def _busiest(rows: tuple[RankLoad, ...]) -> tuple[RankLoad, ...]:
     return tuple(max(group, key=lambda r: (_time_s(r), r.bytes_read)) for group in groups)
 
 
-def _spec(rows: tuple[RankLoad, ...]) -> Spec:
+def _plot_ranks(rows: tuple[RankLoad, ...]) -> Spec:
     divisor, unit = byte_scale(max(max(r.bytes_read, r.bytes_written) for r in rows))
     counted = all(r.busy_s is None for r in rows)
     data = [
@@ -156,7 +158,7 @@ def _bars(rows: tuple[RankLoad, ...], name: str, colour: str, values: list[float
     }
 
 
-def _table(balance: Balance) -> Table:
+def _tabulate_ranks(balance: Balance) -> Table:
     columns = (
         Column("rank"),
         Column("host"),
@@ -167,7 +169,7 @@ def _table(balance: Balance) -> Table:
         Column("time in I/O", "s"),
         Column("time by counters", "s"),
     )
-    picked = [balance.rows[i] for i in spread_out(len(balance.rows), TABLE_LIMIT)]
+    picked = [balance.rows[i] for i in pick_spread(len(balance.rows), TABLE_LIMIT)]
     rows = tuple(
         (
             elided(r.label, limit=80),
@@ -185,7 +187,7 @@ def _table(balance: Balance) -> Table:
     return Table(columns, rows, cut).without_empty_columns()
 
 
-def _alt_text(balance: Balance) -> str:
+def _describe_ranks(balance: Balance) -> str:
     moved = sorted(balance.rows, key=lambda row: row.bytes_read + row.bytes_written)
     least, most = moved[0], moved[-1]
     return (
@@ -195,8 +197,8 @@ def _alt_text(balance: Balance) -> str:
     )
 
 
-def _json(run: Run) -> Object | None:
+def _collect_ranks(run: Run) -> Object | None:
     return None if run.balance is None else values_of(run.balance)
 
 
-SECTION = Section("balance", (figure,), json={"io.balance": Json(_json, Balance | None)})
+RANKS = Section("balance", (draw_ranks,), json={"io.balance": Json(_collect_ranks, Balance | None)})
