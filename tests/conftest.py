@@ -70,7 +70,7 @@ LONGEST = (
     "record/test_window.py",
     "commands/test_terminal.py",
     "advice/test_predict.py",
-    "loaders/train/test_train.py",
+    "loaders/test_training.py",
     "notebooks/test_notebooks.py",
     "export/test_chrome.py",
     "loaders/decoders/test_on_device.py",

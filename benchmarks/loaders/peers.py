@@ -39,8 +39,7 @@ import numpy as np
 from benchmarks.loaders.scheduled import COST, started, write
 from benchmarks.programs.peer_ranks import BATCH, EPOCHS, FIELDS, FRACTION, RANKS, Rows, places
 from vanidl_loaders.data.samples import SampleSet, open_samples
-from vanidl_loaders.emulated_fs.mount import EmulatedStorage
-from vanidl_loaders.emulated_fs.requests import Request
+from vanidl_loaders.emulated_fs.mount import EmulatedStorage, Request
 
 LIMIT_S = 90
 ROWS: dict[str, tuple[str, str | None, dict[str, Any]]] = {

@@ -47,7 +47,7 @@ from vanidl_loaders.emulated_fs.model import Cost
 from vanidl_loaders.emulated_fs.mount import MOST_REQUEST_BYTES, EmulatedStorage
 from vanidl_loaders.spatial import Division
 from vanidl_loaders.spatial.grid import volume
-from vanidl_loaders.spatial.speeds import MEASURED_SHARE
+from vanidl_loaders.spatial.reading import MEASURED_SHARE
 
 FASTER, SERVER_LINKS, BUSY = 2.9, 3, 0.30
 METADATA_NBYTES = 1 << 16

@@ -24,7 +24,7 @@ from vanidl_loaders.data.samples import SampleSet, open_samples
 from vanidl_loaders.loader.loader import Loader, Settings, open_loader
 from vanidl_loaders.ranks.process_group import process_group
 from vanidl_loaders.ranks.world import World
-from vanidl_loaders.train.train import Places, open_recorder
+from vanidl_loaders.training import Places, open_recorder
 
 OWN = ("workers", "batch", "epochs")
 

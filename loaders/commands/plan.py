@@ -35,8 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Prints the counts of the plan; exit status 0."""
-    from ..scheduled.plan import make_plan, measure_costs
-    from ..scheduled.plan_settings import PlanSettings
+    from ..scheduled.plan import PlanSettings, make_plan, measure_costs
 
     settings = PlanSettings(
         samples=options.samples,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from ..errors import UsageError, counted
 
 if TYPE_CHECKING:
-    from ..train.train import Outcome
+    from ..training import Outcome
 
 NAME = "train"
 HELP = "train a small model; alone, under torchrun or under mpiexec"
@@ -42,7 +42,7 @@ def run(options: argparse.Namespace) -> int:
 
     from ..loader.loader import find_loader
     from ..ranks.process_group import process_group
-    from ..train.train import Places, Plan, train
+    from ..training import Places, Plan, train
     from .settings import require_sense, require_steps, samples_from, settings_from
 
     if options.threads:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
+import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -121,3 +122,22 @@ def _pread(file: int, address: int, nbytes: int, offset: int) -> int:
         if number != errno.EINTR:
             raise OSError(number, os.strerror(number))
     return got
+
+
+# Files that are there whole or not at all, however the command that writes them ends.
+
+
+@contextmanager
+def written_whole(path: Path) -> Iterator[Path]:
+    """Where to write a file or folder instead; it takes its place when the block ends well.
+
+    Left by an exception, also by that of a signal, nothing of it stays.
+    """
+    part = path.with_name(f".part-{os.getpid()}-{path.name}")
+    try:
+        yield part
+        part.replace(path)
+    finally:
+        if part.is_dir():
+            shutil.rmtree(part, ignore_errors=True)
+        part.unlink(missing_ok=True)

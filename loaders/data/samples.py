@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import InputError
-from .whole import written_whole
+from .pread import written_whole
 
 DESCRIPTION = "samples.json"
 SCHEMA = "loaders/1"

@@ -29,7 +29,7 @@ import google_crc32c
 import numpy as np
 from numpy.typing import NDArray
 
-from ..data.whole import written_whole
+from ..data.pread import written_whole
 from ..errors import InputError, UsageError
 from .coding import ARRAY
 from .container import Spec

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from ..errors import InputError, UsageError
 from .container import Encoded, Spec, damaged
-from .threads import compiled, spread
+from .staging import compiled, spread
 
 TILE = 4096
 ENTRIES_MOST = 65_536

@@ -51,7 +51,7 @@ from ..errors import UsageError
 from . import deltas
 from .container import Encoded, Sections, Spec, damaged
 from .deltas import CONST, DELTA, RAW
-from .threads import spread
+from .staging import spread
 
 Floats = NDArray[np.float32]
 Bits = NDArray[np.uint16]

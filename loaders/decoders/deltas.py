@@ -11,7 +11,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from .threads import compiled
+from .staging import compiled
 
 CONST, DELTA, RAW = 0, 1, 2
 HEAD = 0x80

@@ -14,15 +14,15 @@ from functools import partial
 from itertools import islice
 from pathlib import Path
 
+from ..data.pread import written_whole
 from ..data.readers import open_reader
 from ..data.samples import DESCRIPTION, SampleSet, open_samples
-from ..data.whole import written_whole
 from ..errors import InputError
 from .coding import Codec, codec_for, encode_sample
 from .convert import FORMATS, Arrays, read_sample
 from .cosmoflow import CosmoFlow
 from .deepcam import FORMAT, DeepCam
-from .threads import cores
+from .staging import cores
 
 SUFFIX = ".vdl"
 MARK = "encoding.json"

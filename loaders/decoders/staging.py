@@ -15,17 +15,21 @@ from __future__ import annotations
 import os
 import queue
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, cast
 
 import numpy as np
 import torch
+from numba import njit
 from numpy.typing import NDArray
 
 from ..data.pread import read_into
 from ..errors import InputError
 from .container import ALIGNMENT, damaged
+
+T = TypeVar("T")
 
 Column = NDArray[Any] | int
 """A section, of which the index holds the offset, or a number that the index holds."""
@@ -255,9 +259,6 @@ class _OnHost:
         """Nothing: the copy has ended."""
 
 
-T = TypeVar("T")
-
-
 def read_containers(
     paths: Sequence[Path], buffer: HostBuffer, open_container: Callable[[memoryview], T]
 ) -> tuple[list[T], int]:
@@ -298,3 +299,36 @@ def read_containers(
 
     containers = [open_named(path, *place) for path, place in zip(paths, places, strict=True)]
     return containers, sum(nbytes for _, nbytes in places)
+
+
+# Distributes work over the processor's cores, and compiles what runs there.
+#
+# Compiled functions let go of the interpreter lock: plain threads run them side by side.
+
+F = TypeVar("F", bound=Callable[..., object])
+
+
+def compiled(function: F) -> F:
+    """The function, compiled on its first call and kept on disk, free of the interpreter lock."""
+    return cast(F, njit(nogil=True, cache=True, error_model="numpy")(function))
+
+
+def cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def spread(work: Callable[[int, int], T], count: int, threads: int | None = None) -> list[T]:
+    """What `work(begin, end)` gave for half-open parts of range(count), in order.
+
+    Args:
+        work: Called once a thread.
+        count: Items in all.
+        threads: At most; None: one per core. One runs in the calling thread.
+    """
+    parts = max(1, min(threads or cores(), count))
+    edges = [count * part // parts for part in range(parts + 1)]
+    if parts == 1:
+        return [work(0, count)]
+    with ThreadPoolExecutor(parts) as pool:
+        return list(pool.map(work, edges[:-1], edges[1:]))

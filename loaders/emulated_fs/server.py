@@ -25,8 +25,7 @@ import mfusepy
 
 from .faults import OPERATIONS, plant
 from .model import Cost, Links
-from .mount import PROBE, PROBE_S, unmount
-from .requests import Request, RequestLog
+from .mount import PROBE, PROBE_S, Request, RequestLog, unmount
 
 _PR_SET_TIMERSLACK = 29
 _ATTRIBUTES = {  # libfuse's name -> os.stat_result's

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from ..data.samples import SampleSet
-    from .stats import Stats
+    from .stalls import Stats
 
 LOADERS: dict[str, str] = {
     "baseline": "vanidl_loaders.baseline",

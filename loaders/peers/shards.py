@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
+from ..data.pread import written_whole
 from ..data.readers import Arrays, open_reader
 from ..data.samples import Field, SampleSet
-from ..data.whole import written_whole
 from ..errors import InputError, UsageError
 
 FORMATS = ("mds", "tar")

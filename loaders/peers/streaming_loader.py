@@ -12,7 +12,7 @@ from ..data.readers import Arrays
 from ..data.samples import SampleSet
 from ..loader.batches import collate
 from ..loader.loader import Batch, Settings, Waited
-from ..loader.stats import Counts, Stats
+from ..loader.stalls import Counts, Stats
 from .shards import ready
 
 READS = 2

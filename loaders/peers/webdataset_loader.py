@@ -16,7 +16,7 @@ from ..data.samples import SampleSet
 from ..loader.batches import collate
 from ..loader.epochs import EpochLoader
 from ..loader.loader import Batch, Settings
-from ..loader.stats import Counts
+from ..loader.stalls import Counts
 from ..ranks.world import World
 from .shards import ready, tar_name
 

@@ -15,8 +15,7 @@ from torch.utils.data import Dataset, get_worker_info
 from ..data.samples import SampleSet
 from ..errors import InputError, UsageError
 from ..loader.prefetch import Background
-from ..loader.stalls import READ_TIMEOUT_S, Retried
-from ..loader.stats import Counts
+from ..loader.stalls import READ_TIMEOUT_S, Counts, Retried
 from ..ranks.messages import Bytes
 from ..ranks.world import World
 from .exchange_plan import Int64Array, Places, deal_to, dealt_at

@@ -6,7 +6,6 @@ buffer, who trains on what and who reads what is decided before the first step.
 Source of the idea: Sun et al., SOLAR, PVLDB 16(1); arXiv 2211.00224.
 """
 
-from .plan import Plan, StepPlan, make_plan
-from .plan_settings import PlanSettings
+from .plan import Plan, PlanSettings, StepPlan, make_plan
 
 __all__ = ["Plan", "PlanSettings", "StepPlan", "make_plan"]

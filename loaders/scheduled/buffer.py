@@ -21,8 +21,7 @@ from numpy.typing import NDArray
 
 from ..data.samples import SampleSet
 from ..errors import UsageError
-from .plan import Plan
-from .plan_settings import PlanSettings
+from .plan import Plan, PlanSettings
 from .shared_plan import NodePlan, places
 
 Memory = dict[str, NDArray[Any]]

@@ -28,12 +28,11 @@ from ..data.pool import ReadThreads
 from ..data.pread import ReadTotals
 from ..data.samples import SampleSet
 from ..errors import InputError, LoadersError, UsageError
-from ..loader.stats import Counts
+from ..loader.stalls import Counts
 from ..ranks.connections import Door, connect, job_token
 from ..ranks.messages import Attempt, Transport
 from .buffer import Memory, NodeMemory, new_memory
-from .plan import Plan
-from .plan_settings import PlanSettings
+from .plan import Plan, PlanSettings
 from .shared_plan import places
 from .stage_settings import StageCounts
 

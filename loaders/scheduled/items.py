@@ -23,12 +23,11 @@ from torch.utils.data import Dataset, default_collate
 from ..data.pool import ReadThreads
 from ..errors import UsageError
 from ..loader.loader import WEIGHT
-from ..loader.stats import Counts, Stats
+from ..loader.stalls import Counts, Stats
 from ..ranks.world import World
 from .dataset import BufferedLoader, ScheduledBatchSampler, StepOrder, require_one_process
 from .exchange import require_exchange
-from .plan import Plan, make_plan
-from .plan_settings import PlanSettings
+from .plan import Plan, PlanSettings, make_plan
 
 Item = Any
 """What a data set returns for an id: whatever its maker likes."""

@@ -28,16 +28,14 @@ from ..loader.epochs import EpochLoader, Stream
 from ..loader.loader import Batch, Loader, Settings
 from ..loader.options import declare_scheduled
 from ..loader.prefetch import BackgroundGroups
-from ..loader.stalls import ATTEMPTS, Retried
-from ..loader.stats import Counts, Stats
+from ..loader.stalls import ATTEMPTS, Counts, Retried, Stats
 from ..ranks.messages import Alone, Transport, launched_transport
 from ..ranks.nodes import ranks_of_a_node, shared_memory
 from ..ranks.process_group import begun
 from ..ranks.world import World
 from .buffer import NodeMemory, NodeSize, require_memory
 from .exchange import ExchangeLimits, NodeAccess, Sent, Served, connect_nodes, decide_exchange
-from .plan import Plan, load_plan, make_plan
-from .plan_settings import PlanSettings
+from .plan import Plan, PlanSettings, load_plan, make_plan
 from .shared_plan import NodePlan, shared_plan
 from .stage import Stage
 from .stage_settings import StageCounts, StageSettings, divide_budget

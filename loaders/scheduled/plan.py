@@ -20,7 +20,7 @@ read leave some to others, which read them and send them on.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from itertools import accumulate
 from pathlib import Path
@@ -30,11 +30,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..data.coalesce import find_runs
-from ..data.order import IdArray
-from ..data.whole import written_whole
-from ..errors import InputError, UsageError
-from .epoch_orders import ORDERS
-from .plan_settings import Int64Array, PlanSettings
+from ..data.order import IdArray, compact_order, padded_order
+from ..data.pread import written_whole
+from ..errors import InputError, UsageError, counted
 
 FREE = -1
 _FORMAT = 1
@@ -495,3 +493,234 @@ def _walk_epoch(plan: Plan, epoch: int, most_gap: int) -> tuple[float, ...]:
             ids, load = step.of_rank(rank)
             requests += len(find_runs(np.unique(ids[load]), most_gap)[0])
     return loads, requests, imbalance, largest, used, spread / max(steps, 1)
+
+
+# In which order the drawn shuffles are used as epochs: an open-path travelling salesman.
+#
+# Cost of going from shuffle u to v (SOLAR's model of a FIFO buffer): samples among the first C of
+# v that are not among the last C of u. Under the plan's own policy the order is worth nothing:
+# every order loads N - C an epoch (see the head of this module). It is here for small N, for
+# FIFO buffers and to reproduce the paper.
+
+PARTICLES = 100
+ITERATIONS = 1000
+_TO_OWN_BEST, _TO_ALL_BEST = 0.9, 1.0
+
+
+def drawn(settings: PlanSettings) -> Int64Array:
+    """The order in which they were drawn, as the baseline uses them."""
+    return np.arange(settings.epochs, dtype=np.int64)
+
+
+def greedy(settings: PlanSettings) -> Int64Array:
+    """Nearest neighbour from every start, the best improved by moving runs (or-opt)."""
+    cost = transition_costs(settings)
+    starts = [_nearest(cost, start) for start in range(len(cost))]
+    return _or_opt(cost, min(starts, key=lambda path: (path_cost(cost, path), path[0])))
+
+
+def pso(settings: PlanSettings) -> Int64Array:
+    """Particle swarm over permutations, as in the paper: velocities are lists of swaps."""
+    cost = transition_costs(settings)
+    rng = np.random.default_rng(settings.seed)
+    own = [rng.permutation(len(cost)) for _ in range(min(PARTICLES, max(len(cost), 2)))]
+    paths = [path.copy() for path in own]
+    best = min(own, key=lambda path: path_cost(cost, path)).copy()
+    for _ in range(ITERATIONS if len(cost) > 2 else 0):
+        for i, path in enumerate(paths):
+            _fly(path, own[i], _TO_OWN_BEST, rng)
+            _fly(path, best, _TO_ALL_BEST, rng)
+            if path_cost(cost, path) < path_cost(cost, own[i]):
+                own[i] = path.copy()
+        best = min([best, *own], key=lambda path: path_cost(cost, path)).copy()
+        if all((path == best).all() for path in paths):
+            break
+    return best.astype(np.int64)
+
+
+ORDERS: dict[str, Callable[[PlanSettings], Int64Array]] = {
+    "shuffle": drawn,
+    "greedy": greedy,
+    "pso": pso,
+}
+
+
+def transition_costs(settings: PlanSettings) -> Int64Array:
+    """cost[u, v]: samples among the first C of shuffle v that are not among the last C of u."""
+    epochs, buffer = settings.epochs, min(settings.buffer, settings.samples)
+    cost = np.zeros((epochs, epochs), np.int64)
+    firsts = [settings.shuffle(e)[:buffer] for e in range(epochs)]
+    for u in range(epochs):
+        resident = np.zeros(settings.samples, bool)
+        resident[settings.shuffle(u)[::-1][:buffer]] = True
+        cost[u] = [buffer - np.count_nonzero(resident[first]) for first in firsts]
+    np.fill_diagonal(cost, 0)
+    return cost
+
+
+def path_cost(cost: Int64Array, path: Int64Array) -> int:
+    """Sum of the costs along an open path."""
+    return int(cost[path[:-1], path[1:]].sum())
+
+
+def _nearest(cost: Int64Array, start: int) -> Int64Array:
+    path, left = [start], np.ones(len(cost), bool)
+    left[start] = False
+    while left.any():
+        candidates = np.flatnonzero(left)
+        path.append(int(candidates[np.argmin(cost[path[-1], candidates])]))
+        left[path[-1]] = False
+    return np.array(path, np.int64)
+
+
+def _or_opt(cost: Int64Array, path: Int64Array) -> Int64Array:
+    """Moves runs of up to three epochs while that shortens the path."""
+    current, improved = path, True
+    while improved:
+        improved = False
+        for length in (1, 2, 3):
+            for start in range(len(path) - length + 1):
+                moved = _best_move(cost, current, start, length)
+                if path_cost(cost, moved) < path_cost(cost, current):
+                    current, improved = moved, True
+    return current
+
+
+def _best_move(cost: Int64Array, path: Int64Array, start: int, length: int) -> Int64Array:
+    run = path[start : start + length]
+    rest = np.delete(path, slice(start, start + length))
+    moves = [np.insert(rest, place, run) for place in range(len(rest) + 1)]
+    return min(moves, key=lambda candidate: path_cost(cost, candidate))
+
+
+def _fly(
+    path: Int64Array, target: Int64Array, probability: float, rng: np.random.Generator
+) -> None:
+    """Each swap that leads towards the target is taken with a probability."""
+    place = np.argsort(path)
+    for i in range(len(path)):
+        if path[i] != target[i] and rng.random() < probability:
+            j = int(place[target[i]])
+            path[i], path[j] = path[j], path[i]
+            place[path[i]], place[path[j]] = i, j
+
+
+# What a plan is made from.
+
+Int64Array = NDArray[np.int64]
+BALANCES = ("load", "batch", "time")
+EPOCH_ORDERS = ("shuffle", "greedy", "pso")
+"""How the order of epochs is chosen, see `vanidl_loaders.scheduled.plan`."""
+
+
+@dataclass(frozen=True)
+class PlanSettings:
+    """What a plan is made from; equal settings give equal plans on every rank.
+
+    Attributes:
+        samples: N, of the dataset.
+        ranks: R.
+        batch: Samples of a rank in a step of the baseline; the global batch is ranks * batch.
+        epochs: E.
+        buffer: C, samples that all ranks hold together; node k holds C // K of them or one more.
+        seed: Of the shuffles, as in the baseline.
+        drop_last: Drop the incomplete global batch instead of padding, as in the baseline.
+        shuffled: False: ids in order, every epoch.
+        balance: "load", "batch" or "time".
+        epoch_order: "shuffle" (as drawn), "greedy" or "pso": see `epoch_orders`.
+        load_s: Seconds of reading a sample, for balance "time".
+        compute_s: Seconds of training on a sample, for balance "time".
+        node_ranks: Consecutive ranks that share a node's buffer; 1: each rank has its own, and K,
+            the number of nodes, is R here and below.
+        exchange: Nodes send samples to each other: every rank trains on DistributedSampler's
+            batches, whichever node holds them.
+    """
+
+    samples: int
+    ranks: int = 1
+    batch: int = 16
+    epochs: int = 1
+    buffer: int = 0
+    seed: int = 0
+    drop_last: bool = False
+    shuffled: bool = True
+    balance: str = "load"
+    epoch_order: str = "shuffle"
+    load_s: float = 1.0
+    compute_s: float = 1.0
+    node_ranks: int = 1
+    exchange: bool = False
+
+    def __post_init__(self) -> None:
+        least = {"samples": 1, "ranks": 1, "batch": 1, "epochs": 1, "buffer": 0, "node_ranks": 1}
+        for name, bound in least.items():
+            if getattr(self, name) < bound:
+                raise UsageError(
+                    f"expected {name} of at least {bound}, found {getattr(self, name)}: "
+                    "correct the options"
+                )
+        if self.balance not in BALANCES:
+            raise UsageError(
+                f"expected a balance among {', '.join(BALANCES)}, found {self.balance}"
+            )
+        if self.samples < self.ranks:
+            raise UsageError(
+                f"expected at least one sample per rank, found "
+                f"{counted(self.samples, 'sample')} for {counted(self.ranks, 'rank')}: use fewer "
+                "ranks"
+            )
+        if self.ranks % self.node_ranks:
+            raise UsageError(
+                f"expected as many ranks on every node, found "
+                f"{counted(self.ranks, 'rank')} and "
+                f"{self.node_ranks} of a node: let each rank have its own buffer"
+            )
+        if self.epoch_order not in EPOCH_ORDERS:
+            raise UsageError(
+                f"expected an epoch order among {', '.join(EPOCH_ORDERS)}, found {self.epoch_order}"
+            )
+
+    @property
+    def weights(self) -> tuple[float, float]:
+        """(seconds of a load, seconds of training on a sample) that the balance weighs by.
+
+        "load" levels what ranks read, "batch" the sizes of their batches, "time" both by their
+        measured seconds per sample.
+        """
+        seconds = {"load": (1.0, 0.0), "batch": (0.0, 1.0), "time": (self.load_s, self.compute_s)}
+        return seconds[self.balance]
+
+    @property
+    def global_batch(self) -> int:
+        """Samples of a step over all ranks."""
+        return self.ranks * self.batch
+
+    @property
+    def padding(self) -> int:
+        """Uses of an epoch beyond one of each sample: fewer than there are ranks."""
+        return 0 if self.drop_last else -self.samples % self.ranks
+
+    @property
+    def nodes(self) -> int:
+        """K, buffers."""
+        return self.ranks // self.node_ranks
+
+    def node(self, rank: int) -> int:
+        """Whose buffer a rank has."""
+        return rank // self.node_ranks
+
+    def capacity(self, node: int) -> int:
+        """Samples that one buffer holds."""
+        return self.buffer // self.nodes + (node < self.buffer % self.nodes)
+
+    @property
+    def uses(self) -> int:
+        """Ids of an epoch over all ranks: the length of `shuffle`."""
+        if self.drop_last:
+            return self.samples // self.global_batch * self.global_batch
+        return self.samples + self.padding
+
+    def shuffle(self, number: int) -> IdArray:
+        """The baseline's global sequence of ids in its epoch `number`, padded or cut."""
+        order = compact_order(self.samples, seed=self.seed, epoch=number, shuffle=self.shuffled)
+        return padded_order(order, ranks=self.ranks, batch=self.batch, drop_last=self.drop_last)

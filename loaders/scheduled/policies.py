@@ -14,8 +14,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from .plan import make_plan
-from .plan_settings import PlanSettings
+from .plan import PlanSettings, make_plan
 
 Int64Array = NDArray[np.int64]
 

@@ -21,8 +21,7 @@ from numpy.typing import NDArray
 from ..errors import LoadersError
 from ..ranks.messages import Transport
 from ..ranks.nodes import shared_file, shared_memory
-from .plan import Plan
-from .plan_settings import Int64Array, PlanSettings
+from .plan import Int64Array, Plan, PlanSettings
 from .steps import RankStep
 
 SLOTS = 2

@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 
 from ..data.pread import ReadTotals
 from ..errors import UsageError
-from ..loader.stats import Counts
-from .plan_settings import PlanSettings
+from ..loader.stalls import Counts
+from .plan import PlanSettings
 
 TOGETHER_NBYTES, MOST_TOGETHER = 12 << 20, 8
 """Batches that are made and handed over at once: to wake a thread for a batch of 3 MiB costs as

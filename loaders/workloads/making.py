@@ -14,10 +14,11 @@ from pathlib import Path
 
 import h5py
 import numpy as np
+from numpy.typing import NDArray
 
+from ..data.pread import written_whole
 from ..data.readers import Arrays
 from ..data.samples import DESCRIPTION, SampleSet, open_samples
-from ..data.whole import written_whole
 from ..errors import InputError, UsageError
 from .registry import find_workload
 
@@ -148,3 +149,29 @@ def _write_image(path: Path, made: SampleSet, arrays: Arrays) -> None:
 def _replace(path: Path, content: bytes) -> None:
     with written_whole(path) as part:
         part.write_bytes(content)
+
+
+# Smooth random fields: white noise through a Gaussian filter.
+
+
+def smooth_noise(
+    random: np.random.Generator, shape: tuple[int, ...], scale: float | tuple[float, ...]
+) -> NDArray[np.float64]:
+    """A periodic Gaussian field of mean 0 and variance 1 (over its points).
+
+    Args:
+        random: Where the white noise comes from.
+        shape: Of the field.
+        scale: Correlation length in points, one for all axes or one each; 0 leaves an axis white.
+    """
+    scales = scale if isinstance(scale, tuple) else (scale,) * len(shape)
+    spectrum = np.fft.rfftn(random.standard_normal(shape))
+    for axis, (points, length) in enumerate(zip(shape, scales, strict=True)):
+        last = axis == len(shape) - 1
+        frequency = np.fft.rfftfreq(points) if last else np.fft.fftfreq(points)
+        gain = np.exp(-2 * (np.pi * length * frequency) ** 2)
+        spectrum *= gain.reshape([-1 if i == axis else 1 for i in range(len(shape))])
+    field: NDArray[np.float64] = np.fft.irfftn(spectrum, shape, axes=range(len(shape)))
+    field -= field.mean()
+    deviation = field.std()
+    return field / deviation if deviation else field

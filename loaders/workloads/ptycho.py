@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from ..data.readers import Arrays
 from ..data.samples import Field, SampleSet
-from .fields import smooth_noise
+from .making import smooth_noise
 
 if TYPE_CHECKING:
     from torch import Tensor, nn

@@ -361,7 +361,7 @@ PLANS = (
     ),
     Fault("loaders/scheduled/plan.py", "levels[:-1] <= lowest[1:]", "levels[:-1] >= lowest[1:]"),
     Fault(
-        "loaders/scheduled/plan_settings.py",
+        "loaders/scheduled/plan.py",
         "(node < self.buffer % self.nodes)",
         "(node <= self.buffer % self.nodes)",
     ),

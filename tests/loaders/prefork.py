@@ -23,7 +23,7 @@ from dataclasses import dataclass
 
 import vanidl_loaders.pls.loader
 import vanidl_loaders.spatial.loader
-import vanidl_loaders.train.train  # noqa: F401
+import vanidl_loaders.training  # noqa: F401
 
 MOST_STREAMS = 8
 OWN = 1000  # from here on are the files of a fork that the client's are not to replace

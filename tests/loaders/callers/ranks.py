@@ -21,8 +21,7 @@ from vanidl_loaders.ranks.messages import open_transport
 from vanidl_loaders.ranks.world import World
 from vanidl_loaders.scheduled.dataset import ScheduledBatchSampler
 from vanidl_loaders.scheduled.items import BufferedItems, WeightedCollate, buffered_loader
-from vanidl_loaders.scheduled.plan import make_plan
-from vanidl_loaders.scheduled.plan_settings import PlanSettings
+from vanidl_loaders.scheduled.plan import PlanSettings, make_plan
 
 N, BATCH, EPOCHS, RANKS = 47, 4, 2, 2
 

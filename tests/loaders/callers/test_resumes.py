@@ -15,8 +15,7 @@ from tests.loaders.launch import run
 from vanidl_loaders.errors import UsageError
 from vanidl_loaders.scheduled.dataset import ScheduledBatchSampler
 from vanidl_loaders.scheduled.items import BufferedItems, WeightedCollate
-from vanidl_loaders.scheduled.plan import make_plan
-from vanidl_loaders.scheduled.plan_settings import PlanSettings
+from vanidl_loaders.scheduled.plan import PlanSettings, make_plan
 
 ALL = EPOCHS * STEPS
 

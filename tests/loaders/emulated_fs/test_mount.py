@@ -16,10 +16,12 @@ from hypothesis import strategies as st
 from vanidl_loaders.emulated_fs import mount
 from vanidl_loaders.emulated_fs.faults import OPERATIONS
 from vanidl_loaders.emulated_fs.model import Cost
-from vanidl_loaders.emulated_fs.mount import EmulatedStorage, check_available, is_stale
-from vanidl_loaders.emulated_fs.requests import (
+from vanidl_loaders.emulated_fs.mount import (
+    EmulatedStorage,
     Request,
     RequestLog,
+    check_available,
+    is_stale,
     read_requests,
     served_s,
     total_bytes,

@@ -15,13 +15,13 @@ from vanidl_loaders.pls import exchange as pls_exchange
 from vanidl_loaders.pls import exchange_plan
 from vanidl_loaders.pls import loader as pls
 from vanidl_loaders.ranks import messages
-from vanidl_loaders.scheduled import exchange, plan_settings
+from vanidl_loaders.scheduled import exchange, plan
 from vanidl_loaders.scheduled import loader as scheduled
 from vanidl_loaders.spatial import grid, reading
 
 CHOICES = {
-    "balance": plan_settings.BALANCES,
-    "epoch_order": plan_settings.EPOCH_ORDERS,
+    "balance": plan.BALANCES,
+    "epoch_order": plan.EPOCH_ORDERS,
     "node_buffer": scheduled.NODE_BUFFERS,
     "node_exchange": exchange.EXCHANGES,
     "exchange_backend": messages.BACKENDS,

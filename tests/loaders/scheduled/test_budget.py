@@ -20,7 +20,7 @@ from vanidl_loaders.errors import UsageError
 from vanidl_loaders.loader.loader import Settings, open_loader
 from vanidl_loaders.loader.options import parse_nbytes
 from vanidl_loaders.ranks.world import World
-from vanidl_loaders.scheduled.plan_settings import PlanSettings
+from vanidl_loaders.scheduled.plan import PlanSettings
 from vanidl_loaders.scheduled.stage_settings import STAGED_SHARE, divide_budget
 
 

@@ -15,8 +15,7 @@ from torch.utils.data import DistributedSampler
 
 from tests.loaders.scheduled.test_plan import plans
 from tests.loaders.scheduled.test_shared_plan import same
-from vanidl_loaders.scheduled.plan import _level_reads, make_plan, measure_costs
-from vanidl_loaders.scheduled.plan_settings import PlanSettings
+from vanidl_loaders.scheduled.plan import PlanSettings, _level_reads, make_plan, measure_costs
 from vanidl_loaders.scheduled.shared_plan import NodeSteps
 from vanidl_loaders.scheduled.steps import rank_steps
 

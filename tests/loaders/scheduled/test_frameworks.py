@@ -15,8 +15,7 @@ from torch.utils.data import TensorDataset
 
 from vanidl_loaders.scheduled.dataset import ScheduledBatchSampler
 from vanidl_loaders.scheduled.items import BufferedItems, WeightedCollate, buffered_loader
-from vanidl_loaders.scheduled.plan import make_plan
-from vanidl_loaders.scheduled.plan_settings import PlanSettings
+from vanidl_loaders.scheduled.plan import PlanSettings, make_plan
 
 N, EPOCHS = 21, 3
 SETTINGS = PlanSettings(N, batch=4, epochs=EPOCHS, buffer=9)

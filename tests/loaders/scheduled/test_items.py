@@ -19,8 +19,7 @@ from vanidl_loaders.scheduled.items import (
     WeightedCollate,
     buffered_loader,
 )
-from vanidl_loaders.scheduled.plan import make_plan
-from vanidl_loaders.scheduled.plan_settings import PlanSettings
+from vanidl_loaders.scheduled.plan import PlanSettings, make_plan
 
 N, EPOCHS = 37, 3
 

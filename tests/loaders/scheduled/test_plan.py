@@ -18,16 +18,20 @@ from vanidl_loaders.cli import main
 from vanidl_loaders.data.coalesce import StorageSpeed, find_runs
 from vanidl_loaders.errors import InputError, UsageError
 from vanidl_loaders.scheduled import steps
-from vanidl_loaders.scheduled.epoch_orders import ORDERS, path_cost, transition_costs
 from vanidl_loaders.scheduled.plan import (
+    BALANCES,
+    EPOCH_ORDERS,
     FREE,
+    ORDERS,
+    PlanSettings,
     divide_within_nodes,
     load_plan,
     make_plan,
     measure_costs,
+    path_cost,
     share_misses,
+    transition_costs,
 )
-from vanidl_loaders.scheduled.plan_settings import BALANCES, EPOCH_ORDERS, PlanSettings
 from vanidl_loaders.scheduled.policies import POLICIES
 from vanidl_loaders.scheduled.steps import StepsAhead, rank_steps
 

@@ -15,8 +15,7 @@ pytest.importorskip("torch", reason="PyTorch is not installed")
 from tests.loaders.ranks.threads import on_ranks, outcomes_on_ranks
 from tests.loaders.scheduled.test_plan import plans
 from vanidl_loaders.errors import InputError
-from vanidl_loaders.scheduled.plan import Plan, make_plan
-from vanidl_loaders.scheduled.plan_settings import PlanSettings
+from vanidl_loaders.scheduled.plan import Plan, PlanSettings, make_plan
 from vanidl_loaders.scheduled.shared_plan import NodeSteps, shared_plan
 from vanidl_loaders.scheduled.steps import rank_steps
 

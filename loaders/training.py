@@ -18,14 +18,14 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.profiler import ProfilerActivity, profile, schedule, tensorboard_trace_handler
 
-from ..data.samples import SampleSet
-from ..data.whole import written_whole
-from ..errors import LoadersError
-from ..loader.loader import WEIGHT, Batch, Loader, Settings
-from ..loader.stats import Stats
-from ..ranks.process_group import lost_ranks_named, process_group, same_on_all_ranks
-from ..ranks.world import World
-from ..workloads.registry import Workload, find_workload
+from .data.pread import written_whole
+from .data.samples import SampleSet
+from .errors import LoadersError
+from .loader.loader import WEIGHT, Batch, Loader, Settings
+from .loader.stalls import Stats
+from .ranks.process_group import lost_ranks_named, process_group, same_on_all_ranks
+from .ranks.world import World
+from .workloads.registry import Workload, find_workload
 
 if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter

@@ -17,8 +17,8 @@ from vanidl_loaders.baseline import BaselineLoader
 from vanidl_loaders.cli import main
 from vanidl_loaders.errors import LoadersError
 from vanidl_loaders.loader.loader import WEIGHT, Settings
-from vanidl_loaders.train import train as training
-from vanidl_loaders.train.train import Places, Plan, train
+from vanidl_loaders import training
+from vanidl_loaders.training import Places, Plan, train
 
 
 def train_line(samples, *more):

@@ -1,1 +1,0 @@
-"""A small training run, and its profile."""
