@@ -80,7 +80,7 @@ class BaselineLoader(EpochLoader):
         counts, steps = Counts(settings.workers), settings.steps(samples)
         super().__init__(settings, counts, steps, settings.identity(samples))
         self._dataset = SampleDataset(samples, self._counts)
-        self._sampler = _sampler(self._dataset, settings)
+        self._sampler = _make_sampler(self._dataset, settings)
         self._prefetch_factor = prefetch_factor
         self._loader = self._data_loader()
 
@@ -119,16 +119,16 @@ class BaselineLoader(EpochLoader):
             timeout=self._settings.read_timeout_s if workers else 0,
             persistent_workers=workers > 0,  # each opens its files once, not once an epoch
             collate_fn=collate,
-            worker_init_fn=_uninterrupted,
+            worker_init_fn=_ignore_interrupts,
         )
 
 
-def _uninterrupted(_worker: int) -> None:
+def _ignore_interrupts(_worker: int) -> None:
     """A terminal's interrupt reaches workers, too, but the trainer ends them."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
-def _sampler(dataset: SampleDataset, settings: Settings) -> StartingSampler:
+def _make_sampler(dataset: SampleDataset, settings: Settings) -> StartingSampler:
     return StartingSampler(
         dataset,
         num_replicas=settings.world.ranks,

@@ -17,9 +17,9 @@ from typing import Any, NoReturn
 
 from . import console
 from .commands import COMMANDS
-from .errors import InputError, LoadersError, UsageError, package_missing
+from .errors import InputError, LoadersError, UsageError, report_missing_package
 from .loader.stalls import StalledError, allow_ending
-from .ranks.ending import end_ranks, end_with_launcher, keep_status, launched_by
+from .ranks.ending import end_ranks, end_with_launcher, find_launcher, keep_status
 from .ranks.world import abort_on_error
 
 INTERRUPTED = 130
@@ -37,21 +37,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
             status: int = options.command.run(options)
             sys.stdout.flush()
         except LoadersError as error:
-            return _fail(error)
+            return _report_failure(error)
         except ModuleNotFoundError as error:
-            return _fail(_explain_missing(error))
+            return _report_failure(_explain_missing(error))
         except console.ReaderGone:
             console.discard(sys.stdout)
             return 1
         except OSError as error:
-            return _fail(_explain_unreadable(error))
+            return _report_failure(_explain_unreadable(error))
         except MemoryError as error:
             why = f"expected enough memory, found too little: {error}; ask for less"
-            return _fail(InputError(why))
+            return _report_failure(InputError(why))
         except KeyboardInterrupt:
             return INTERRUPTED
         except console.Ended as end:
-            _say_ended(end)
+            _report_end(end)
             return end.exit_status
         return status
 
@@ -109,7 +109,7 @@ def _split(arguments: list[str]) -> tuple[list[str], list[str]]:
 def _explain_missing(error: ModuleNotFoundError) -> LoadersError:
     if error.name is None or error.name.split(".")[0] == "vanidl_loaders":
         raise error
-    return package_missing(error.name.split(".")[0])
+    return report_missing_package(error.name.split(".")[0])
 
 
 def _explain_unreadable(error: OSError) -> InputError:
@@ -118,9 +118,9 @@ def _explain_unreadable(error: OSError) -> InputError:
     return InputError(f"expected {what}, found: {found}; see to it, start again")
 
 
-def _say_ended(end: console.Ended) -> None:
+def _report_end(end: console.Ended) -> None:
     """A user who ends a command knows; a rank that its launcher ends says why it stops."""
-    by = launched_by()
+    by = find_launcher()
     if by is not None:
         sys.stderr.write(
             f"loaders: expected to go on, found that {by} ended this rank (signal "
@@ -135,7 +135,7 @@ def _flatten_text(error: Exception) -> str:
     return own if text.startswith("Caught ") else text
 
 
-def _fail(error: LoadersError) -> int:
+def _report_failure(error: LoadersError) -> int:
     _said.append(_flatten_text(error))
     if isinstance(error, StalledError):
         _stalled.append(error)

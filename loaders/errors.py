@@ -84,7 +84,7 @@ EXTRAS = {
 """Extra of `vanidl-io` that brings each package that is not always installed."""
 
 
-def package_missing(name: str) -> MissingError:
+def report_missing_package(name: str) -> MissingError:
     """What to raise where a package is not installed.
 
     Args:

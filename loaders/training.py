@@ -23,7 +23,7 @@ from .data.samples import SampleSet
 from .errors import LoadersError
 from .loader.loader import WEIGHT, Batch, Loader, Settings
 from .loader.stalls import Stats
-from .ranks.process_group import lost_ranks_named, process_group, same_on_all_ranks
+from .ranks.process_group import is_same_on_all_ranks, name_lost_ranks, process_group
 from .ranks.world import World
 from .workloads.registry import Workload, find_workload
 
@@ -100,8 +100,8 @@ def train(samples: SampleSet, loader: Loader, settings: Settings, plan: Plan) ->
     Raises:
         LoadersError: Ranks have different numbers of steps, or one is gone: training would hang.
     """
-    with lost_ranks_named(settings.world), process_group(settings.world) as device:
-        if not same_on_all_ranks(len(loader)):
+    with name_lost_ranks(settings.world), process_group(settings.world) as device:
+        if not is_same_on_all_ranks(len(loader)):
             raise LoadersError(
                 f"expected the same number of steps on every rank, found {len(loader)} on rank "
                 f"{settings.world.rank} and another elsewhere: pad or cut the epoch"

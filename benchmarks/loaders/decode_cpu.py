@@ -32,7 +32,7 @@ from benchmarks.measure import interleaved, medians, wall_s
 from vanidl_loaders.decoders import CosmoFlow, DeepCam, decode_batch, encode, open_sample
 from vanidl_loaders.decoders.accuracy import sample_errors
 from vanidl_loaders.decoders.coding import ARRAY
-from vanidl_loaders.decoders.staging import cores
+from vanidl_loaders.decoders.staging import count_cores
 from vanidl_loaders.workloads.registry import find_workload
 
 Array = NDArray[Any]
@@ -46,7 +46,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--repeat", type=int, default=9)
     repeat = parser.parse_args().repeat
-    print(f"synthetic samples, {cores()} cores, medians of {repeat} interleaved repeats")
+    print(f"synthetic samples, {count_cores()} cores, medians of {repeat} interleaved repeats")
     counts = np.ascontiguousarray(np.moveaxis(made("cosmoflow", "counts"), 0, -1))
     fields = np.ascontiguousarray(np.moveaxis(made("deepcam", "climate/data"), 0, -1))
     encoding(counts, fields, repeat)
@@ -152,7 +152,7 @@ def times(runs: dict[str, Run], nbytes: int, repeat: int) -> dict[str, float]:
 
 def seconds_per_sample(runs: dict[str, Run], repeat: int) -> dict[str, float]:
     """Median seconds of each run, one run per core at a time."""
-    with ThreadPoolExecutor(cores()) as pool:
+    with ThreadPoolExecutor(count_cores()) as pool:
         on_all = {name: partial(on_all_cores, run, pool) for name, run in runs.items()}
         interleaved(on_all, 1)  # the first round warms up
         return medians(interleaved(on_all, repeat))
@@ -162,10 +162,10 @@ def on_all_cores(run: Run, pool: ThreadPoolExecutor) -> float:
     """Wall seconds of one run per core, over cores."""
 
     def together() -> None:
-        for future in [pool.submit(run) for _ in range(cores())]:
+        for future in [pool.submit(run) for _ in range(count_cores())]:
             future.result()
 
-    return wall_s(together) / cores()
+    return wall_s(together) / count_cores()
 
 
 if __name__ == "__main__":

@@ -55,7 +55,7 @@ from vanidl_loaders.decoders.staging import (
     HostTransfer,
     Ring,
     Staged,
-    stage,
+    stage_rows,
 )
 from vanidl_loaders.errors import LoadersError
 from vanidl_loaders.workloads.registry import find_workload
@@ -265,7 +265,7 @@ def feeds(
 def staged_on(scale: Scale, encoded: Sequence[Encoded]) -> Staged:
     """Encoded samples in one buffer on the device."""
     kernel = find_kernel(encoded[0].codec)
-    return stage(HostBuffer(), [kernel.columns(each) for each in encoded]).to(scale.device)
+    return stage_rows(HostBuffer(), [kernel.columns(each) for each in encoded]).to(scale.device)
 
 
 def feed_ours(encoded: Sequence[Encoded], batch: int, scale: Scale) -> dict[str, float]:

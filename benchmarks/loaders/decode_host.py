@@ -27,7 +27,7 @@ from vanidl_loaders.decoders import open_sample
 from vanidl_loaders.decoders.folders import encode_folder, sample_path
 from vanidl_loaders.decoders.kernels import find_kernel
 from vanidl_loaders.decoders.on_device import read_batch
-from vanidl_loaders.decoders.staging import HostBuffer, read_containers, stage
+from vanidl_loaders.decoders.staging import HostBuffer, read_containers, stage_rows
 from vanidl_loaders.workloads.making import make
 from vanidl_loaders.workloads.registry import find_workload
 
@@ -77,7 +77,7 @@ def with_copies(paths: list[Path]) -> None:
     samples = [open_sample(path.read_bytes()) for path in paths]
     for name, first in samples[0].items():
         kernel = find_kernel(first.codec)
-        stage(HostBuffer(), [kernel.columns(each[name]) for each in samples])
+        stage_rows(HostBuffer(), [kernel.columns(each[name]) for each in samples])
 
 
 def cleared(buffer: HostBuffer) -> HostBuffer:

@@ -23,11 +23,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
-from vanidl_loaders.pls.exchange_plan import Draw, deal_to, dealt_at, plan_rank_exchange
+from vanidl_loaders.pls.exchange_plan import Draw, deal_at, deal_to, plan_rank_exchange
 from vanidl_loaders.ranks.messages import Transport, launched_transport
 from vanidl_loaders.ranks.world import World
 from vanidl_loaders.scheduled.plan import PlanSettings, make_plan
-from vanidl_loaders.scheduled.shared_plan import shared_plan
+from vanidl_loaders.scheduled.shared_plan import share_plan
 from vanidl_loaders.scheduled.steps import RankStep, rank_steps
 
 T = TypeVar("T")
@@ -61,7 +61,7 @@ def main() -> None:
         drawn = timed("an exchange", lambda: plan_rank_exchange(draw, last, 1))
         timed(
             "held after 100 epochs",
-            lambda: dealt_at(draw.home(last, 100), options.samples, ranks),
+            lambda: deal_at(draw.home(last, 100), options.samples, ranks),
         )
         parts = (own, drawn.slots, drawn.targets, drawn.sources)
         print(f"kept: {sum(each.nbytes for each in parts):,} bytes")
@@ -79,7 +79,7 @@ def of_node(transport: Transport, settings: PlanSettings) -> None:
     before = sum(map(used_nbytes, processes))
     begin = time.perf_counter()
     with most_used(processes if rank == 0 else []) as most:
-        made = shared_plan(transport, ranks, lambda: make_plan(settings))
+        made = share_plan(transport, ranks, lambda: make_plan(settings))
         planned = time.perf_counter()
         made.steps.of(rank, 1)
         transport.gather(None)

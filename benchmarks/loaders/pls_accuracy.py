@@ -23,7 +23,7 @@ import torch
 from numpy.typing import NDArray
 from torch.nn.functional import cross_entropy
 
-from vanidl_loaders.data.order import epoch_order
+from vanidl_loaders.data.order import draw_epoch_order
 from vanidl_loaders.pls import Ownership, deal
 
 CLASSES, CLOUDS, FEATURES, HIDDEN = 10, 3, 32, 64
@@ -99,7 +99,7 @@ def batches(
 ) -> list[NDArray[np.int64]]:
     """Ids of each step of an epoch: (workers, batch)."""
     if owner is None:
-        table = epoch_order(TRAINING, seed=seed, epoch=epoch).reshape(-1, workers)
+        table = draw_epoch_order(TRAINING, seed=seed, epoch=epoch).reshape(-1, workers)
     else:
         random = np.random.default_rng((seed, 2, epoch))
         table = random.permuted(owner.held(epoch), axis=0)

@@ -34,7 +34,7 @@ from vanidl_loaders.loader.stalls import Counts
 from vanidl_loaders.pls import PartialLocalDataset, Scheduler
 from vanidl_loaders.pls.storage import content, new_message
 from vanidl_loaders.ranks.messages import Bytes, open_transport
-from vanidl_loaders.ranks.world import World, communicator
+from vanidl_loaders.ranks.world import World, get_communicator
 
 RANKS, HELD, BATCH, FRACTION = 2, 20, 2, 0.3
 WANTED, LEAST, GOAL = 0.45, 0.3, 0.05
@@ -228,7 +228,7 @@ class Rank:
 def barrier(backend: str) -> Callable[[], Any]:
     """What ranks meet with after a step; not that of the exchange."""
     if backend == "mpi":
-        return communicator().Barrier
+        return get_communicator().Barrier
     from torch import distributed
 
     return distributed.barrier

@@ -46,7 +46,7 @@ from vanidl_loaders.data.samples import Field, SampleSet
 from vanidl_loaders.emulated_fs.model import Cost
 from vanidl_loaders.emulated_fs.mount import MOST_REQUEST_BYTES, EmulatedStorage
 from vanidl_loaders.spatial import Division
-from vanidl_loaders.spatial.grid import volume
+from vanidl_loaders.spatial.grid import count_elements
 from vanidl_loaders.spatial.reading import MEASURED_SHARE
 
 FASTER, SERVER_LINKS, BUSY = 2.9, 3, 0.30
@@ -189,7 +189,7 @@ def note(ranks: list[dict[str, Any]], found: Found) -> None:
 def is_exact(made: SampleSet, row: Row, read: list[int]) -> bool:
     """True where the storage served each rank what its block holds, headers, and measurements."""
     shape, division = made.fields[0].shape, Division(row.grid)
-    blocks = [2 * volume(division.block(shape, part)) for part in range(row.ranks)]
+    blocks = [2 * count_elements(division.block(shape, part)) for part in range(row.ranks)]
     if row.read_mode == "crop":
         blocks = [made.sample_nbytes] * row.ranks
     if row.read_mode == "scatter":

@@ -17,7 +17,7 @@ import h5py
 import numpy as np
 
 from benchmarks.measure import evict
-from vanidl_loaders.data.order import epoch_order, padded_order, rank_order
+from vanidl_loaders.data.order import draw_epoch_order, pad_order, rank_order
 from vanidl_loaders.data.samples import SampleSet, open_samples
 from vanidl_loaders.ranks.world import World
 
@@ -107,8 +107,8 @@ class Job:
 
     def ids(self, epoch: int) -> list[int]:
         """DistributedSampler's, of this rank."""
-        order = epoch_order(len(self.samples), seed=0, epoch=epoch)
-        padded = padded_order(order, ranks=RANKS, batch=BATCH, drop_last=True)
+        order = draw_epoch_order(len(self.samples), seed=0, epoch=epoch)
+        padded = pad_order(order, ranks=RANKS, batch=BATCH, drop_last=True)
         return [int(each) for each in rank_order(padded, self.world)]
 
 

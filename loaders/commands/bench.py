@@ -31,15 +31,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Prints samples per second and ratios to the first loader; exit status 0."""
-    from .settings import samples_from, settings_from
+    from .settings import find_samples, make_settings
 
-    samples, settings = samples_from(options), settings_from(options)
+    samples, settings = find_samples(options), make_settings(options)
     names = list(dict.fromkeys(options.loader or ["baseline"]))
     seconds: dict[str, list[float]] = {name: [] for name in names}
     lines = dict.fromkeys(names, "")
     for _ in range(options.repeat):
         for name in names:  # in turn, so that all see the same machine
-            taken, lines[name] = _epochs(name, samples, settings, options)
+            taken, lines[name] = run_epochs(name, samples, settings, options)
             seconds[name].append(taken)
     first = statistics.median(seconds[names[0]])
     for name in names:
@@ -48,7 +48,7 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _epochs(
+def run_epochs(
     name: str, samples: SampleSet, settings: Settings, options: argparse.Namespace
 ) -> tuple[float, str]:
     """Seconds for all epochs with a fresh loader, and what it counted."""

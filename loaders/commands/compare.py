@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..errors import LoadersError, UsageError, package_missing
+from ..errors import LoadersError, UsageError, report_missing_package
 
 if TYPE_CHECKING:
     from ..data.samples import SampleSet
@@ -83,27 +83,27 @@ def run(options: argparse.Namespace) -> int:
         UsageError: A loader that is not known, or none that fits the data.
     """
     from ..loader.loader import find_loader
-    from .settings import samples_from, settings_from
+    from .settings import find_samples, make_settings
 
-    samples, settings = samples_from(options), settings_from(options)
+    samples, settings = find_samples(options), make_settings(options)
     names = list(dict.fromkeys(options.loaders.split(",")))
     for name in names:
         with suppress(ModuleNotFoundError):  # its row says so
             find_loader(name)
     cold = forget_cached(samples.folder)
-    rows = [_measured(name, samples, settings, options) for name in names]
+    rows = [_measure_pairs(name, samples, settings, options) for name in names]
     if all(row.refused for row in rows):
         raise UsageError(f"expected a loader that fits the data, found none: {rows[0].refused}")
     ranks = settings.world.ranks
     if settings.world.rank == 0:
         text = json.dumps({"cold": cold, "loaders": [asdict(row) for row in rows]}, indent=2)
         sys.stdout.write(
-            (text if options.json else _text(rows, options, cold=cold, ranks=ranks)) + "\n"
+            (text if options.json else _format_table(rows, options, cold=cold, ranks=ranks)) + "\n"
         )
     return 0
 
 
-def _measured(
+def _measure_pairs(
     name: str, samples: SampleSet, settings: Settings, options: argparse.Namespace
 ) -> Row:
     from ..loader.loader import find_loader
@@ -116,7 +116,7 @@ def _measured(
     except LoadersError as error:
         return Row(name, refused=str(error))
     except ModuleNotFoundError as error:
-        return Row(name, refused=str(package_missing(str(error.name).partition(".")[0])))
+        return Row(name, refused=str(report_missing_package(str(error.name).partition(".")[0])))
     seconds, served, loads = list[float](), list[int | None](), list[int]()
     try:
         require_steps(loader, samples, settings)
@@ -136,26 +136,26 @@ def _measured(
     return Row(name, tuple(seconds), tuple(served), stats.loads, stats.hits, later)
 
 
-def _text(rows: list[Row], options: argparse.Namespace, *, cold: bool, ranks: int) -> str:
+def _format_table(rows: list[Row], options: argparse.Namespace, *, cold: bool, ranks: int) -> str:
     done = [row for row in rows if not row.refused]
     first, best = done[0], min(done, key=lambda row: row.later_s)
     several = len(first.seconds) > 1
     lines = [
         f"{'loader':<11}{'first s':>9}{'later s':>9}{'ratio':>7}{'first MB':>10}{'later MB':>10}"
     ]
-    lines += [_line(row, first) for row in rows]
-    lines += ["", *_notes(first, best, cold=cold, ranks=ranks), *_kept_notes(done)]
+    lines += [_format_row(row, first) for row in rows]
+    lines += ["", *_list_notes(first, best, cold=cold, ranks=ranks), *_list_kept_notes(done)]
     lines += [
         f"{row.loader}: global batches are its own, not the DataLoader's"
         for row in done
         if row.loader in _OTHER_BATCHES
     ]
     when = "after the first epoch" if several else "in the first epoch"
-    lines.append(f"fastest {when}: {best.loader}. " + _proof(first, best, options, ranks))
+    lines.append(f"fastest {when}: {best.loader}. " + _format_proof(first, best, options, ranks))
     return "\n".join(lines)
 
 
-def _notes(first: Row, best: Row, *, cold: bool, ranks: int) -> Iterator[str]:
+def _list_notes(first: Row, best: Row, *, cold: bool, ranks: int) -> Iterator[str]:
     """What the numbers are, and why they may say little."""
     what = "of the first epoch and of one after it" if len(first.seconds) > 1 else "of the epoch"
     of_rank = f" on rank 0 of {ranks}" if ranks > 1 else ""
@@ -172,7 +172,7 @@ def _notes(first: Row, best: Row, *, cold: bool, ranks: int) -> Iterator[str]:
         )
 
 
-def _kept_notes(done: list[Row]) -> Iterator[str]:
+def _list_kept_notes(done: list[Row]) -> Iterator[str]:
     kept = [row.loader for row in done if row.kept_all]
     if kept:
         yield (
@@ -182,24 +182,24 @@ def _kept_notes(done: list[Row]) -> Iterator[str]:
         )
 
 
-def _line(row: Row, first: Row) -> str:
+def _format_row(row: Row, first: Row) -> str:
     if row.refused:
         return f"{row.loader:<11}refused: {row.refused}"
     ratio = first.later_s / max(row.later_s, 1e-9)
     several = len(row.seconds) > 1
     later_s = f"{row.later_s:.3g}" if several else "-"
-    later = _megabytes(row.served_nbytes[-1]) if several else "-"
+    later = _format_megabytes(row.served_nbytes[-1]) if several else "-"
     return (
         f"{row.loader:<11}{row.seconds[0]:>9.3g}{later_s:>9}{ratio:>7.3g}"
         f"{_megabytes(row.served_nbytes[0]):>10}{later:>10}"
     )
 
 
-def _megabytes(nbytes: int | None) -> str:
+def _format_megabytes(nbytes: int | None) -> str:
     return "-" if nbytes is None else f"{nbytes / 1e6:.1f}"
 
 
-def _proof(first: Row, best: Row, options: argparse.Namespace, ranks: int) -> str:
+def _format_proof(first: Row, best: Row, options: argparse.Namespace, ranks: int) -> str:
     """The command that compares both under a model, each run recorded."""
     if best is first:
         return "Nothing to change."

@@ -46,11 +46,11 @@ def run(options: argparse.Namespace) -> int:
     target = Path(options.output)
     if target.suffix != SUFFIX:
         raise UsageError(f"expected an output with suffix {SUFFIX}, found {target}: rename it")
-    arrays = read_sample(options.input, _raw(options))
-    content = encode_sample(arrays, _codecs(options, arrays))
+    arrays = read_sample(options.input, _parse_raw_spec(options))
+    content = encode_sample(arrays, _choose_codecs(options, arrays))
     write_whole(target, content)
     nbytes = sum(array.nbytes for array in arrays.values())
-    sys.stdout.write(_said(1, 0, nbytes, len(content)))
+    sys.stdout.write(_format_counts(1, 0, nbytes, len(content)))
     return 0
 
 
@@ -66,22 +66,24 @@ def _folder(options: argparse.Namespace) -> int:
         done = encode_folder(
             options.input,
             options.output,
-            codecs=None if options.codec == "auto" else lambda arrays: _codecs(options, arrays),
+            codecs=None
+            if options.codec == "auto"
+            else lambda arrays: _choose_codecs(options, arrays),
             settings=settings,
             threads=options.threads,
             progress=progress,
         )
-    sys.stdout.write(_said(done.encoded, done.skipped, done.nbytes, done.encoded_nbytes))
+    sys.stdout.write(_format_counts(done.encoded, done.skipped, done.nbytes, done.encoded_nbytes))
     return 0
 
 
-def _said(encoded: int, skipped: int, nbytes: int, encoded_nbytes: int) -> str:
+def _format_counts(encoded: int, skipped: int, nbytes: int, encoded_nbytes: int) -> str:
     ratio = f", {nbytes / encoded_nbytes:.2f} times smaller" if encoded_nbytes else ""
     there = f"; {skipped} were there" if skipped else ""
     return f"{encoded} encoded, {nbytes} bytes to {encoded_nbytes}{ratio}{there}\n"
 
 
-def _raw(options: argparse.Namespace) -> Spec | None:
+def _parse_raw_spec(options: argparse.Namespace) -> Spec | None:
     from ..decoders.container import Spec
 
     if options.shape is None:
@@ -92,13 +94,13 @@ def _raw(options: argparse.Namespace) -> Spec | None:
         raise UsageError(f"expected --shape as 128,128,128,4, found {options.shape}") from error
 
 
-def _codecs(options: argparse.Namespace, arrays: Arrays) -> Mapping[str, Codec]:
+def _choose_codecs(options: argparse.Namespace, arrays: Arrays) -> Mapping[str, Codec]:
     """The chosen codec for the arrays it is for; lossless for the others."""
     from ..decoders import CosmoFlow, DeepCam, Lossless, codec_for
 
     if options.codec == "auto":
         return {name: codec_for(array, name) for name, array in arrays.items()}
-    shift, scale = _stats(options.stats)
+    shift, scale = _read_stats(options.stats)
     codecs: dict[str, Codec] = {
         "cosmoflow": CosmoFlow(normalisation=options.normalise, redshifts=options.channels),
         "deepcam": DeepCam(mode=options.mode, channels=options.channels, shift=shift, scale=scale),
@@ -111,7 +113,7 @@ def _codecs(options: argparse.Namespace, arrays: Arrays) -> Mapping[str, Codec]:
     }
 
 
-def _stats(path: str | None) -> tuple[tuple[float, ...], tuple[float, ...]]:
+def _read_stats(path: str | None) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Shift and scale of each channel that bring it to [0, 1], (x - min) / (max - min)."""
     if path is None:
         return (), ()

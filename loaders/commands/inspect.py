@@ -34,7 +34,7 @@ def run(options: argparse.Namespace) -> int:
         content = path.read_bytes()
     except OSError as error:
         raise InputError(f"expected a container {path}, found: {error.strerror}") from error
-    arrays = {name: _described(each) for name, each in open_sample(content).items()}
+    arrays = {name: _describe_container(each) for name, each in open_sample(content).items()}
     if options.original:
         for name, errors in _errors(content, options.original).items():
             arrays[name]["errors"] = errors
@@ -46,11 +46,11 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _described(encoded: Encoded) -> dict[str, Any]:
+def _describe_container(encoded: Encoded) -> dict[str, Any]:
     from dataclasses import asdict
 
     from ..decoders import DeepCam
-    from ..decoders.accuracy import channel_values
+    from ..decoders.accuracy import gather_channel_values
 
     lossy = encoded.codec == DeepCam.NAME
     return {
@@ -61,7 +61,9 @@ def _described(encoded: Encoded) -> dict[str, Any]:
         "source_nbytes": encoded.source.nbytes,
         "nbytes": encoded.nbytes,
         "sections": {name: each.shape for name, each in encoded.sections.items()},
-        **({"channels": [asdict(each) for each in channel_values(encoded)]} if lossy else {}),
+        **(
+            {"channels": [asdict(each) for each in gather_channel_values(encoded)]} if lossy else {}
+        ),
     }
 
 

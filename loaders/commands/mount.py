@@ -50,7 +50,7 @@ def add_cost_arguments(parser: argparse.ArgumentParser) -> None:
     add("--request-kb", type=float, default=REQUEST_BYTES / 1024, help="longest request, KiB")
 
 
-def cost_from(options: argparse.Namespace) -> Cost:
+def parse_cost(options: argparse.Namespace) -> Cost:
     """The costs that the options describe."""
     latency_s = options.latency_ms / 1e3
     return Cost(latency_s, options.client_mb * _MB, options.bandwidth_mb * _MB)
@@ -59,7 +59,7 @@ def cost_from(options: argparse.Namespace) -> Cost:
 def run(options: argparse.Namespace) -> int:
     """Mounts, runs the command or waits to be stopped, unmounts; the command's exit status."""
     cost = replace(
-        cost_from(options),
+        parse_cost(options),
         write_s=None if options.write_ms is None else options.write_ms / 1e3,
         sync_s=options.sync_ms / 1e3,
         metadata_s=options.metadata_ms / 1e3,

@@ -43,7 +43,7 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
             find_loader(name).add_arguments(parser)
 
 
-def settings_from(options: argparse.Namespace) -> Settings:
+def make_settings(options: argparse.Namespace) -> Settings:
     """The settings that the options describe, in the world of this process."""
     return Settings(
         world=World.detect(rank=options.rank, ranks=options.ranks),
@@ -82,7 +82,7 @@ def require_steps(opened: Loader, samples: SampleSet, settings: Settings) -> Non
         )
 
 
-def samples_from(options: argparse.Namespace) -> SampleSet:
+def find_samples(options: argparse.Namespace) -> SampleSet:
     """The samples in --data.
 
     Raises:

@@ -43,11 +43,11 @@ def run(options: argparse.Namespace) -> int:
     from ..loader.loader import find_loader
     from ..ranks.process_group import process_group
     from ..training import Places, Plan, train
-    from .settings import require_sense, require_steps, samples_from, settings_from
+    from .settings import find_samples, make_settings, require_sense, require_steps
 
     if options.threads:
         torch.set_num_threads(options.threads)
-    samples, settings = samples_from(options), settings_from(options)
+    samples, settings = find_samples(options), make_settings(options)
     require_sense(options.loader, samples, settings)
     plan = Plan(
         places=Places.chosen(options.profile, options.events, os.environ),

@@ -17,7 +17,9 @@ Id = TypeVar("Id", bound=np.signedinteger[Any])
 IdArray = NDArray[np.int32] | NDArray[np.int64]
 
 
-def epoch_order(samples: int, *, seed: int, epoch: int, shuffle: bool = True) -> NDArray[np.int64]:
+def draw_epoch_order(
+    samples: int, *, seed: int, epoch: int, shuffle: bool = True
+) -> NDArray[np.int64]:
     """Ids 0..samples-1 in the order of one epoch, the same on every rank.
 
     Equal to what `torch.utils.data.DistributedSampler(shuffle=shuffle, seed=seed)` draws in
@@ -25,20 +27,20 @@ def epoch_order(samples: int, *, seed: int, epoch: int, shuffle: bool = True) ->
     """
     if not shuffle:
         return np.arange(samples, dtype=np.int64)
-    order: NDArray[np.int64] = _permutation(samples, seed + epoch, torch.int64)
+    order: NDArray[np.int64] = draw_permutation(samples, seed + epoch, torch.int64)
     return order
 
 
-def compact_order(samples: int, *, seed: int, epoch: int, shuffle: bool = True) -> IdArray:
+def compact_ids(samples: int, *, seed: int, epoch: int, shuffle: bool = True) -> IdArray:
     """The ids of `epoch_order`, in half the memory where 32 bits hold them."""
     if samples > np.iinfo(np.int32).max:
-        return epoch_order(samples, seed=seed, epoch=epoch, shuffle=shuffle)
+        return draw_epoch_order(samples, seed=seed, epoch=epoch, shuffle=shuffle)
     if not shuffle:
         return np.arange(samples, dtype=np.int32)
-    return _permutation(samples, seed + epoch, torch.int32)
+    return draw_permutation(samples, seed + epoch, torch.int32)
 
 
-def _permutation(samples: int, seed: int, kind: torch.dtype) -> NDArray[Any]:
+def draw_permutation(samples: int, seed: int, kind: torch.dtype) -> NDArray[Any]:
     """What a generator with this seed draws: the same ids whatever their type."""
     generator = torch.Generator()
     generator.manual_seed(seed)
@@ -46,7 +48,7 @@ def _permutation(samples: int, seed: int, kind: torch.dtype) -> NDArray[Any]:
     return drawn
 
 
-def padded_order(order: NDArray[Id], *, ranks: int, batch: int, drop_last: bool) -> NDArray[Id]:
+def pad_order(order: NDArray[Id], *, ranks: int, batch: int, drop_last: bool) -> NDArray[Id]:
     """The order cut (`drop_last`) or wrapped around so that it divides evenly.
 
     With `drop_last` its length is the largest multiple of ranks * batch, so that every batch is

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from ..errors import UsageError
 from .coding import Buffer, decode_batch, open_sample
 from .container import Encoded
-from .deepcam import DeepCam, normalise
+from .deepcam import DeepCam, normalize
 
 FLOOR = 1 / 512
 """Of the channel's largest magnitude: below it, errors are measured against the floor."""
@@ -62,7 +62,7 @@ def sample_errors(
     arrays = open_sample(buffer)
     decoded = decode_batch([arrays], device="cpu")
     return {
-        name: errors(_wanted(name, encoded, original), decoded[name][0].numpy())
+        name: compute_errors(_select_arrays(name, encoded, original), decoded[name][0].numpy())
         for name, encoded in arrays.items()
         if encoded.codec == DeepCam.NAME
     }
@@ -86,7 +86,7 @@ class ChannelValues:
     largest_error: float | None
 
 
-def channel_values(encoded: Encoded) -> tuple[ChannelValues, ...]:
+def gather_channel_values(encoded: Encoded) -> tuple[ChannelValues, ...]:
     """Of each channel of an array that was encoded with loss.
 
     Raises:
@@ -100,15 +100,15 @@ def channel_values(encoded: Encoded) -> tuple[ChannelValues, ...]:
     )
 
 
-def errors(wanted: NDArray[Any], decoded: NDArray[Any]) -> tuple[ChannelErrors, ...]:
+def compute_errors(wanted: NDArray[Any], decoded: NDArray[Any]) -> tuple[ChannelErrors, ...]:
     """Errors a channel; both arrays have channels first and the same shape."""
     return tuple(
-        _channel(number, x.astype(np.float64), found.astype(np.float64))
+        _find_channel(number, x.astype(np.float64), found.astype(np.float64))
         for number, (x, found) in enumerate(zip(wanted, decoded, strict=True))
     )
 
 
-def _channel(number: int, x: NDArray[np.float64], found: NDArray[np.float64]) -> ChannelErrors:
+def _find_channel(number: int, x: NDArray[np.float64], found: NDArray[np.float64]) -> ChannelErrors:
     nan, infinite = int(np.isnan(found).sum()), int(np.isinf(found).sum())
     was = np.isfinite(x)
     kept = was & np.isfinite(found)
@@ -133,7 +133,7 @@ def _channel(number: int, x: NDArray[np.float64], found: NDArray[np.float64]) ->
     )
 
 
-def _wanted(
+def _select_arrays(
     name: str, encoded: Encoded, original: Mapping[str, NDArray[Any]]
 ) -> NDArray[np.float32]:
     """What the decoded array should be: channels first, normalised where the user had that."""
@@ -143,4 +143,4 @@ def _wanted(
     told = encoded.parameters
     last = told["channels"] == "last"
     planes = np.moveaxis(original[name], -1, 0) if last else original[name]
-    return normalise(planes, told["shift"], told["scale"]).reshape(encoded.decoded.shape)
+    return normalize(planes, told["shift"], told["scale"]).reshape(encoded.decoded.shape)

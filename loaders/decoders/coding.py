@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import InputError, UsageError
-from .container import Encoded, Spec, damaged, pack, unpack
+from .container import Encoded, Spec, describe_damage, pack, unpack
 from .cosmoflow import REDSHIFTS_MOST, CosmoFlow
 from .deepcam import DeepCam
 from .lossless import Lossless
@@ -131,7 +131,7 @@ def open_sample(buffer: Buffer) -> dict[str, Encoded]:
 def require_known(codec: str) -> None:
     """Nothing; raises InputError where a container names a codec that is not there."""
     if codec not in CODECS:
-        raise damaged(f"a codec among {', '.join(CODECS)}", codec)
+        raise describe_damage(f"a codec among {', '.join(CODECS)}", codec)
 
 
 def decode(
@@ -191,16 +191,16 @@ def decode_batch(
     """
     if not samples:
         raise UsageError("expected at least one sample to decode, found none")
-    place = _device(device, out)
+    place = _resolve_device(device, out)
     decoded = {}
     for name in samples[0]:
         of_name = [sample[name] for sample in samples if name in sample]
         spec = require_alike(name, of_name, len(samples))
-        target = _target(spec, len(samples), place, out[name] if out else None)
+        target = _resolve_target(spec, len(samples), place, out[name] if out else None)
         if place.type == "cuda":
-            _on_gpu(of_name, target)
+            _decode_on_gpu(of_name, target)
         else:
-            _on_cpu(of_name, target, threads)
+            _decode_on_cpu(of_name, target, threads)
         decoded[name] = target
     return decoded
 
@@ -223,7 +223,7 @@ def require_alike(name: str, encoded: Sequence[Encoded], samples: int) -> Spec:
     return spec
 
 
-def _device(
+def _resolve_device(
     device: str | torch.device | None, out: Mapping[str, torch.Tensor] | None
 ) -> torch.device:
     import torch
@@ -235,7 +235,7 @@ def _device(
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
-def _target(
+def _resolve_target(
     spec: Spec, samples: int, device: torch.device, out: torch.Tensor | None
 ) -> torch.Tensor:
     import torch
@@ -252,7 +252,7 @@ def _target(
     return out
 
 
-def _on_cpu(samples: Sequence[Encoded], out: torch.Tensor, threads: int | None) -> None:
+def _decode_on_cpu(samples: Sequence[Encoded], out: torch.Tensor, threads: int | None) -> None:
     targets = out.numpy()
     for i, encoded in enumerate(samples):
         # With the ellipsis a scalar is a view, too; iterating would give copies of scalars.
@@ -266,7 +266,7 @@ def _on_cpu(samples: Sequence[Encoded], out: torch.Tensor, threads: int | None) 
             target[np.isnan(target)] = np.nan
 
 
-def _on_gpu(samples: Sequence[Encoded], out: torch.Tensor) -> None:
+def _decode_on_gpu(samples: Sequence[Encoded], out: torch.Tensor) -> None:
     from . import kernels
 
     kernels.decode(samples, out)

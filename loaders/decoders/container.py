@@ -90,11 +90,11 @@ class Encoded:
         found = self.sections.get(name)
         if found is None or found.dtype != np.dtype(dtype) or found.ndim != ndim:
             held = "none" if found is None else f"{found.ndim} of {found.dtype}"
-            raise damaged(f"section {name} of {ndim} dimensions of {dtype}", held)
+            raise describe_damage(f"section {name} of {ndim} dimensions of {dtype}", held)
         return found
 
 
-def damaged(expected: object, found: object) -> InputError:
+def describe_damage(expected: object, found: object) -> InputError:
     """The error for a container that is not what its encoder wrote."""
     return InputError(f"expected {expected} in the container, found {found}: encode the data again")
 
@@ -108,7 +108,7 @@ def pack(arrays: Mapping[str, Encoded]) -> bytes:
             sections.append([key, section.dtype.str, list(section.shape), len(body)])
             body += np.ascontiguousarray(section).tobytes()
             body += bytes(-len(body) % ALIGNMENT)
-        entries.append(_entry(name, encoded, sections))
+        entries.append(_make_entry(name, encoded, sections))
     text = json.dumps({"arrays": entries}, separators=(",", ":")).encode()
     text += bytes(-(len(text) + _PREFIX.size) % ALIGNMENT)
     prefix = _PREFIX.pack(MAGIC, VERSION, 0, len(text), crc32(text), len(body), crc32(body), 0)
@@ -133,7 +133,7 @@ class Opened:
     def require_whole(self) -> None:
         """Raises InputError where the body is damaged."""
         if crc32(self.body) != self.body_crc:
-            raise damaged("the body's CRC-32", "another")
+            raise describe_damage("the body's CRC-32", "another")
 
 
 def unpack(buffer: bytes | bytearray | memoryview) -> dict[str, Encoded]:
@@ -154,12 +154,12 @@ def unpack_unchecked(buffer: bytes | bytearray | memoryview) -> Opened:
         InputError: As `unpack`, but for a damaged body.
     """
     data = memoryview(buffer).cast("B")
-    start, end = _bounds(data)
+    start, end = _find_header_bounds(data)
     text = data[_PREFIX.size : start]
-    if crc32(text) != _prefix(data)[4]:
-        raise damaged("the description's CRC-32", "another")
+    if crc32(text) != _read_prefix(data)[4]:
+        raise describe_damage("the description's CRC-32", "another")
     body = data[start:end].toreadonly()
-    return Opened(_arrays(text, body), np.frombuffer(body, np.uint8), _prefix(data)[6])
+    return Opened(_read_arrays(text, body), np.frombuffer(body, np.uint8), _read_prefix(data)[6])
 
 
 def describe(buffer: bytes | bytearray | memoryview) -> dict[str, Any]:
@@ -169,36 +169,38 @@ def describe(buffer: bytes | bytearray | memoryview) -> dict[str, Any]:
         InputError: See `unpack`; damage of the body is not noticed.
     """
     data = memoryview(buffer).cast("B")
-    start, _ = _bounds(data)
-    if crc32(data[_PREFIX.size : start]) != _prefix(data)[4]:
-        raise damaged("the description's CRC-32", "another")
-    return _description(data[_PREFIX.size : start])
+    start, _ = _find_header_bounds(data)
+    if crc32(data[_PREFIX.size : start]) != _read_prefix(data)[4]:
+        raise describe_damage("the description's CRC-32", "another")
+    return _parse_description(data[_PREFIX.size : start])
 
 
-def _prefix(data: memoryview) -> tuple[Any, ...]:
+def _read_prefix(data: memoryview) -> tuple[Any, ...]:
     return _PREFIX.unpack_from(data)
 
 
-def _bounds(data: memoryview) -> tuple[int, int]:
+def _find_header_bounds(data: memoryview) -> tuple[int, int]:
     """Where the body begins and ends: [start, end) of the buffer."""
     if len(data) < _PREFIX.size:
-        raise damaged(f"at least {_PREFIX.size} bytes", len(data))
-    magic, version, _, text_nbytes, _, body_nbytes, _, own = _prefix(data)
+        raise describe_damage(f"at least {_PREFIX.size} bytes", len(data))
+    magic, version, _, text_nbytes, _, body_nbytes, _, own = _read_prefix(data)
     if magic != MAGIC:
-        raise damaged(f"the first bytes {MAGIC!r}", repr(magic))
+        raise describe_damage(f"the first bytes {MAGIC!r}", repr(magic))
     if crc32(data[: _PREFIX.size - 4]) != own:
-        raise damaged("the prefix's CRC-32", "another")
+        raise describe_damage("the prefix's CRC-32", "another")
     if version != VERSION:
-        raise damaged(f"version {VERSION}", version)
+        raise describe_damage(f"version {VERSION}", version)
     start = _PREFIX.size + text_nbytes
     if start % ALIGNMENT or body_nbytes % ALIGNMENT:
-        raise damaged(f"parts of multiples of {ALIGNMENT} bytes", f"{start} and {body_nbytes}")
+        raise describe_damage(
+            f"parts of multiples of {ALIGNMENT} bytes", f"{start} and {body_nbytes}"
+        )
     if start + body_nbytes != len(data):
-        raise damaged(f"{start + body_nbytes} bytes", len(data))
+        raise describe_damage(f"{start + body_nbytes} bytes", len(data))
     return start, len(data)
 
 
-def _entry(name: str, encoded: Encoded, sections: list[list[Any]]) -> dict[str, Any]:
+def _make_entry(name: str, encoded: Encoded, sections: list[list[Any]]) -> dict[str, Any]:
     return {
         "name": name,
         "codec": encoded.codec,
@@ -209,55 +211,55 @@ def _entry(name: str, encoded: Encoded, sections: list[list[Any]]) -> dict[str, 
     }
 
 
-def _description(text: memoryview) -> dict[str, Any]:
+def _parse_description(text: memoryview) -> dict[str, Any]:
     try:
         description = json.loads(bytes(text).rstrip(b"\0"))
     except (ValueError, RecursionError) as error:
-        raise damaged("JSON", error) from error
+        raise describe_damage("JSON", error) from error
     if not isinstance(description, dict) or not isinstance(description.get("arrays"), list):
-        raise damaged("a list of arrays", "none")
+        raise describe_damage("a list of arrays", "none")
     return description
 
 
-def _arrays(text: memoryview, body: memoryview) -> dict[str, Encoded]:
-    description = _description(text)
+def _read_arrays(text: memoryview, body: memoryview) -> dict[str, Encoded]:
+    description = _parse_description(text)
     try:
-        return {str(entry["name"]): _encoded(entry, body) for entry in description["arrays"]}
+        return {str(entry["name"]): _read_encoded(entry, body) for entry in description["arrays"]}
     except (KeyError, TypeError, ValueError) as error:
-        raise damaged("a whole description", repr(error)) from error
+        raise describe_damage("a whole description", repr(error)) from error
 
 
-def _encoded(entry: dict[str, Any], body: memoryview) -> Encoded:
+def _read_encoded(entry: dict[str, Any], body: memoryview) -> Encoded:
     for shape, _ in (entry["source"], entry["decoded"]):
         values = math.prod(max(1, int(length)) for length in shape)  # a 0 hides no large length
         if values > _VALUES_MOST * (len(body) + ALIGNMENT):
-            raise damaged(f"arrays that {len(body)} bytes can hold", f"a shape of {shape}")
+            raise describe_damage(f"arrays that {len(body)} bytes can hold", f"a shape of {shape}")
     return Encoded(
         codec=str(entry["codec"]),
-        source=_spec(*entry["source"]),
-        decoded=_spec(*entry["decoded"]),
+        source=_make_spec(*entry["source"]),
+        decoded=_make_spec(*entry["decoded"]),
         parameters=dict(entry["parameters"]),
-        sections={str(name): _section(body, *place) for name, *place in entry["sections"]},
+        sections={str(name): _read_section(body, *place) for name, *place in entry["sections"]},
     )
 
 
-def _spec(shape: list[int], dtype: str) -> Spec:
+def _make_spec(shape: list[int], dtype: str) -> Spec:
     lengths = tuple(int(length) for length in shape)
     kind = np.dtype(dtype)
     if min(lengths, default=0) < 0 or len(lengths) > _DIMENSIONS_MOST or kind.hasobject:
-        raise damaged("a shape and a plain type", f"{lengths} of {dtype}")
+        raise describe_damage("a shape and a plain type", f"{lengths} of {dtype}")
     return Spec(lengths, kind.str)
 
 
-def _section(body: memoryview, dtype: str, shape: list[int], offset: int) -> NDArray[Any]:
-    spec = _spec(shape, dtype)
+def _read_section(body: memoryview, dtype: str, shape: list[int], offset: int) -> NDArray[Any]:
+    spec = _make_spec(shape, dtype)
     if offset % ALIGNMENT or not 0 <= offset <= offset + spec.nbytes <= len(body):
-        raise damaged(f"{spec.nbytes} bytes at {offset} in a body of {len(body)}", "fewer")
+        raise describe_damage(f"{spec.nbytes} bytes at {offset} in a body of {len(body)}", "fewer")
     flat = np.frombuffer(body[offset : offset + spec.nbytes], np.uint8)
-    return flat.view(spec.dtype).reshape(spec.shape) if spec.nbytes else _empty(spec)
+    return flat.view(spec.dtype).reshape(spec.shape) if spec.nbytes else _make_empty(spec)
 
 
-def _empty(spec: Spec) -> NDArray[Any]:
+def _make_empty(spec: Spec) -> NDArray[Any]:
     empty = np.zeros(spec.shape, spec.dtype)
     empty.flags.writeable = False
     return empty

@@ -23,8 +23,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import InputError, UsageError
-from .container import Encoded, Spec, damaged
-from .staging import compiled, spread
+from .container import Encoded, Spec, describe_damage
+from .staging import compile_function, spread
 
 TILE = 4096
 ENTRIES_MOST = 65_536
@@ -76,14 +76,14 @@ class CosmoFlow:
                 f"expected 1 to {REDSHIFTS_MOST} redshifts on the {self.redshifts} axis, found "
                 f"shape {array.shape}: say which axis they are, or use another codec"
             )
-        mean = _mean(counts) if self.normalisation == "mean" else None
-        bits, table = _normalised(counts.reshape(-1, counts.shape[-1]), mean)
+        mean = _compute_mean(counts) if self.normalisation == "mean" else None
+        bits, table = _normalize_counts(counts.reshape(-1, counts.shape[-1]), mean)
         return Encoded(
             codec=self.NAME,
             source=Spec(array.shape, array.dtype.str),
             decoded=Spec((counts.shape[-1], *counts.shape[:-1]), "<f2"),
             parameters={"normalisation": self.normalisation, "mean": mean, "tile": TILE},
-            sections=_sections(bits, table),
+            sections=_pack_sections(bits, table),
         )
 
     @staticmethod
@@ -109,7 +109,7 @@ class CosmoFlow:
             threads,
         )
         if not all(good):
-            raise damaged("keys below the number of entries", "a key beyond")
+            raise describe_damage("keys below the number of entries", "a key beyond")
 
 
 @dataclass(frozen=True)
@@ -136,21 +136,25 @@ class Layout:
         """
         shape = encoded.decoded.shape
         if encoded.decoded.dtype != "<f2" or not shape or not 1 <= shape[0] <= REDSHIFTS_MOST:
-            raise damaged("float16 of one to four redshifts", encoded.decoded)
+            raise describe_damage("float16 of one to four redshifts", encoded.decoded)
         voxels = math.prod(shape[1:])
         if voxels > len(encoded.section("keys", "|u1")):
-            raise damaged(f"a key for each of {voxels} voxels", len(encoded.sections["keys"]))
+            raise describe_damage(
+                f"a key for each of {voxels} voxels", len(encoded.sections["keys"])
+            )
         tiles = -(-voxels // TILE)
         tables = encoded.section("tables", "<i8", ndim=2)
         if encoded.parameters.get("tile") != TILE or tables.shape[1:] != (3,):
-            raise damaged(f"tables of tiles of {TILE} voxels", encoded.parameters.get("tile"))
+            raise describe_damage(
+                f"tables of tiles of {TILE} voxels", encoded.parameters.get("tile")
+            )
         if (len(tables) == 0) != (tiles == 0):
-            raise damaged(f"tables for {tiles} tiles", len(tables))
+            raise describe_damage(f"tables for {tiles} tiles", len(tables))
         lengths = (len(encoded.section("keys", "|u1")), len(encoded.section("entries", "<u8")))
-        return cls(shape[0], voxels, _tile_rows(tables, voxels, tiles, lengths))
+        return cls(shape[0], voxels, _tile_row_counts(tables, voxels, tiles, lengths))
 
 
-def _tile_rows(
+def _tile_row_counts(
     tables: NDArray[np.int64], voxels: int, tiles: int, lengths: tuple[int, int]
 ) -> NDArray[np.int64]:
     """A row a tile, from a row a table; `lengths` of keys (bytes) and entries must match."""
@@ -163,12 +167,12 @@ def _tile_rows(
         and bool(((width == 1) | (width == 2)).all())
     )
     if not good:
-        raise damaged("ascending tables of 1 to 65,536 entries", tables.tolist())
+        raise describe_damage("ascending tables of 1 to 65,536 entries", tables.tolist())
     held = np.minimum(edges[1:] * TILE, voxels) - edges[:-1] * TILE
     key_ends, entry_ends = np.cumsum(held * width), np.cumsum(entries)
     found = (int(key_ends[-1]), int(entry_ends[-1])) if tiles else (0, 0)
     if found != lengths:
-        raise damaged(f"keys and entries of lengths {found}", lengths)
+        raise describe_damage(f"keys and entries of lengths {found}", lengths)
     of_tile = np.repeat(np.arange(len(tables)), np.diff(edges))
     within = np.arange(tiles) - first[of_tile]
     rows = np.empty((tiles, 4), np.int64)
@@ -178,14 +182,14 @@ def _tile_rows(
     return rows
 
 
-def _mean(counts: NDArray[Any]) -> float:
+def _compute_mean(counts: NDArray[Any]) -> float:
     mean = float(np.float32(counts.mean(dtype=np.float64))) if counts.size else 1.0
     if not math.isfinite(mean) or mean == 0:
         raise InputError(f"expected a finite mean other than 0, found {mean}: normalise by log")
     return mean
 
 
-def _normalise(values: NDArray[Any], mean: float | None) -> Bits:
+def _normalize_values(values: NDArray[Any], mean: float | None) -> Bits:
     """float16 bits of the normalised values."""
     with np.errstate(all="ignore"):  # counts below zero give NaN, as in the reference
         wide = values.astype(np.float32)
@@ -193,7 +197,7 @@ def _normalise(values: NDArray[Any], mean: float | None) -> Bits:
         return result.astype(np.float16).view(np.uint16)
 
 
-def _normalised(counts: NDArray[Any], mean: float | None) -> tuple[Bits, Bits]:
+def _normalize_counts(counts: NDArray[Any], mean: float | None) -> tuple[Bits, Bits]:
     """Indices (voxels, redshifts) and the 65,536 values they stand for, both uint16.
 
     Types of up to 16 bits have few values: each is normalised once. Others voxel by voxel.
@@ -202,18 +206,18 @@ def _normalised(counts: NDArray[Any], mean: float | None) -> tuple[Bits, Bits]:
     if kind.kind not in "iufb":
         raise UsageError(f"expected numbers, found {kind}: use another codec")
     if kind.kind == "f" or kind.itemsize > 2:
-        return _normalise(counts, mean), np.arange(65_536, dtype=np.uint16)
+        return _normalize_values(counts, mean), np.arange(65_536, dtype=np.uint16)
     native = np.ascontiguousarray(counts, dtype=kind.newbyteorder("="))
     if kind.itemsize == 2:
         every = np.arange(65_536, dtype=np.uint16).view(native.dtype)
-        return native.view(np.uint16), _normalise(every, mean)
+        return native.view(np.uint16), _normalize_values(every, mean)
     every = np.arange(256, dtype=np.uint8).view(native.dtype)
     table = np.zeros(65_536, np.uint16)
-    table[:256] = _normalise(every, mean)
+    table[:256] = _normalize_values(every, mean)
     return native.view(np.uint8).astype(np.uint16), table
 
 
-def _sections(bits: Bits, table: Bits) -> dict[str, NDArray[Any]]:
+def _pack_sections(bits: Bits, table: Bits) -> dict[str, NDArray[Any]]:
     voxels = len(bits)
     keys = np.empty(voxels, np.uint16)
     room = max(1, min(voxels, ENTRIES_MOST + TILE))
@@ -223,7 +227,7 @@ def _sections(bits: Bits, table: Bits) -> dict[str, NDArray[Any]]:
     begin = 0
     while begin < voxels:
         entries = np.empty(room, np.uint64)
-        count, end = _number(bits, table, keys, entries, begin)
+        count, end = _number_keys(bits, table, keys, entries, begin)
         width = 1 if count <= 256 else 2
         rows.append((begin // TILE, count, width))
         part = keys[begin:end]
@@ -237,8 +241,8 @@ def _sections(bits: Bits, table: Bits) -> dict[str, NDArray[Any]]:
     }
 
 
-@compiled
-def _number(
+@compile_function
+def _number_keys(
     bits: Bits, table: Bits, keys: Bits, entries: NDArray[np.uint64], begin: int
 ) -> tuple[int, int]:
     """Numbers the groups of the voxels from `begin` on in order of appearance.
@@ -268,7 +272,7 @@ def _number(
     return count, voxels
 
 
-@compiled
+@compile_function
 def _gather(
     tiles: NDArray[np.int64],
     keys: NDArray[np.uint8],
@@ -292,7 +296,7 @@ def _gather(
     return good
 
 
-@compiled
+@compile_function
 def _look_up(keys: NDArray[Any], table: NDArray[np.uint64], planes: Bits, begin: int) -> bool:
     """Writes one tile unless a key is too large. Keys are unsigned: no test for negative ones."""
     largest = 0

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from nvidia.dali.pipeline import Pipeline
 
 
-def pipeline(
+def build_pipeline(
     paths: Sequence[str | Path],
     names: Sequence[str],
     *,
@@ -40,7 +40,7 @@ def pipeline(
         MissingError: DALI is not installed.
         UsageError: Fewer paths than a batch, or a GPU asked for without its number.
     """
-    dali, functions = _imported()
+    dali, functions = _import_dali()
     if len(paths) < batch:
         raise UsageError(f"expected at least {batch} containers for a batch, found {len(paths)}")
     if device == "gpu" and device_id is None:
@@ -77,7 +77,7 @@ def source(
     return read
 
 
-def _imported() -> tuple[Any, Any]:
+def _import_dali() -> tuple[Any, Any]:
     try:
         from nvidia import dali
         from nvidia.dali import fn

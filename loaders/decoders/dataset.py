@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, TypeVar
 import torch
 from torch.utils.data import Dataset
 
-from ..data.order import epoch_order, padded_order, rank_order
+from ..data.order import draw_epoch_order, pad_order, rank_order
 from ..data.samples import SampleSet
 from ..errors import InputError, MissingError
-from ..loader.batches import pinned
+from ..loader.batches import pin_batch
 from ..loader.epochs import EpochLoader
 from ..loader.loader import Batch, Loader, Settings
 from ..loader.options import declare_decoded
@@ -55,7 +55,7 @@ def open_containers(
 ) -> DecodedLoader:
     """A loader of this class, as the options describe it."""
     folder = Path(options.encoded) if options.encoded else samples.folder / ENCODED
-    device = _device(options.decode_on, settings)
+    device = _resolve_device(options.decode_on, settings)
     transfer = CudaTransfer(device) if device.type == "cuda" else None
     return loader(samples, settings, folder, transfer=transfer)
 
@@ -141,18 +141,18 @@ class DecodedLoader(EpochLoader):
         workers = self._settings.workers
         if self._transfer is None:
             return self._from_host(
-                batches, _ahead([partial(self._host, b) for b in batches], workers)
+                batches, _read_ahead([partial(self._host, b) for b in batches], workers)
             )
         self.verify()  # of an iteration that was left
         calls = [partial(self._begin, ids, self._transfer) for ids in batches]
-        return self._from_device(batches, _ahead(calls, workers), self._transfer.device)
+        return self._from_device(batches, _read_ahead(calls, workers), self._transfer.device)
 
     def _ids(self, epoch: int) -> list[list[int]]:
         settings = self._settings
-        order = epoch_order(
+        order = draw_epoch_order(
             len(self._samples), seed=settings.seed, epoch=epoch, shuffle=settings.shuffle
         )
-        padded = padded_order(
+        padded = pad_order(
             order, ranks=settings.world.ranks, batch=settings.batch, drop_last=settings.drop_last
         )
         ids = rank_order(padded, settings.world).tolist()
@@ -167,7 +167,7 @@ class DecodedLoader(EpochLoader):
             batch = decode_batch(samples, device="cpu", threads=threads)
         finally:
             self._ring.give_back(buffer)
-        return nbytes, pinned(batch) if self._settings.pin_memory else batch
+        return nbytes, pin_batch(batch) if self._settings.pin_memory else batch
 
     def _from_host(
         self, batches: Sequence[Sequence[int]], decoded: Iterator[tuple[int, Batch]]
@@ -208,7 +208,7 @@ class DecodedLoader(EpochLoader):
         return [self.container(sample) for sample in ids]
 
 
-def _ahead(calls: Sequence[Callable[[], T]], workers: int) -> Iterator[T]:
+def _read_ahead(calls: Sequence[Callable[[], T]], workers: int) -> Iterator[T]:
     """What the calls give, in order; up to twice `workers` of them are begun ahead, in threads."""
     if not workers:
         yield from (call() for call in calls)
@@ -226,7 +226,7 @@ def _ahead(calls: Sequence[Callable[[], T]], workers: int) -> Iterator[T]:
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _device(decode_on: str, settings: Settings) -> torch.device:
+def _resolve_device(decode_on: str, settings: Settings) -> torch.device:
     if decode_on == "cpu" or (decode_on == "auto" and not torch.cuda.is_available()):
         return torch.device("cpu")
     if not torch.cuda.is_available():

@@ -49,7 +49,7 @@ from numpy.typing import NDArray
 
 from ..errors import UsageError
 from . import deltas
-from .container import Encoded, Sections, Spec, damaged
+from .container import Encoded, Sections, Spec, describe_damage
 from .deltas import CONST, DELTA, RAW
 from .staging import spread
 
@@ -115,18 +115,18 @@ class DeepCam:
         """
         # Channels first, and each within what float16 holds.
         planes = self._require_planes(array)
-        units = None if self.shift or self.scale else fit_units(planes)
+        units = None if self.shift or self.scale else choose_units(planes)
         if units is None:
-            lines = normalise(planes, self.shift, self.scale, threads=threads)
+            lines = normalize(planes, self.shift, self.scale, threads=threads)
             if self.shift or self.scale:
                 self._require_held(planes, lines)
         else:
-            lines = normalise(planes, units.offsets, np.reciprocal(units.factors), threads=threads)
+            lines = normalize(planes, units.offsets, np.reciprocal(units.factors), threads=threads)
         # Each line in its mode. Near zero the tolerance is 1/512 of its channel's largest value.
         floors = np.zeros(len(lines), np.float32)
         if lines.size:
             channels = len(planes)
-            largest = [_largest_magnitude(part) for part in np.split(lines, channels)]
+            largest = [_find_largest_magnitude(part) for part in np.split(lines, channels)]
             floors = np.repeat(np.array(largest, np.float32) / 512, len(lines) // channels)
         sections = encode_lines(
             lines,
@@ -207,7 +207,7 @@ class DeepCam:
         for number, (plane, values) in enumerate(
             zip(planes, lines.reshape(planes.shape), strict=True)
         ):
-            largest = _largest_magnitude(values)
+            largest = _find_largest_magnitude(values)
             lost = largest > HALF_MOST or np.isfinite(values).sum() != np.isfinite(plane).sum()
             if lost:
                 raise UsageError(
@@ -217,7 +217,7 @@ class DeepCam:
                 )
 
 
-def fit_units(planes: NDArray[Any]) -> Units | None:
+def choose_units(planes: NDArray[Any]) -> Units | None:
     """Units of channels (first axis) that bring all of them within float16.
 
     None where they are already: neither beyond its largest value nor all below `LARGEST_LEAST`.
@@ -260,7 +260,7 @@ def _find_finite_range(plane: NDArray[Any]) -> tuple[float, float]:
     return (float(finite.min()), float(finite.max())) if finite.size else (0.0, 0.0)
 
 
-def normalise(
+def normalize(
     planes: NDArray[Any],
     shift: Sequence[float] | Floats = (),
     scale: Sequence[float] | Floats = (),
@@ -288,7 +288,7 @@ def normalise(
     return wide.reshape(channels * rows, width)
 
 
-def _largest_magnitude(values: Floats) -> float:
+def _find_largest_magnitude(values: Floats) -> float:
     """Largest finite magnitude; 0 where there is none."""
     if not values.size:
         return 0.0
@@ -335,16 +335,20 @@ class Units:
         held = {"offsets", "factors"} & encoded.sections.keys()
         if encoded.decoded.dtype == "<f2":
             if held:
-                raise damaged("float32 of channels with offsets and factors", encoded.decoded)
+                raise describe_damage(
+                    "float32 of channels with offsets and factors", encoded.decoded
+                )
             return None
         units = cls(encoded.section("offsets", "<f4"), encoded.section("factors", "<f4"))
         channels = encoded.decoded.shape[0]
         if not len(units.offsets) == len(units.factors) == channels:
-            raise damaged(f"an offset and a factor for each of {channels} channels", "others")
+            raise describe_damage(
+                f"an offset and a factor for each of {channels} channels", "others"
+            )
         inside = (units.factors >= FACTOR_LEAST) & (units.factors <= FACTOR_MOST)
         powers = np.frexp(np.where(inside, units.factors, 0))[0] == 0.5
         if not (powers.all() and np.isfinite(units.offsets).all()):
-            raise damaged("factors that are powers of two, and finite offsets", "others")
+            raise describe_damage("factors that are powers of two, and finite offsets", "others")
         return units
 
     def restore(self, halves: NDArray[np.float16], channels: NDArray[np.intp], out: Floats) -> None:
@@ -395,7 +399,7 @@ class LineSections:
         """
         shape = encoded.decoded.shape
         if encoded.decoded.dtype not in ("<f2", "<f4") or len(shape) < 2:
-            raise damaged("float16 or float32 of channels and lines", encoded.decoded)
+            raise describe_damage("float16 or float32 of channels and lines", encoded.decoded)
         section = encoded.section
         held = cls(
             lines=math.prod(shape[:-1]),
@@ -466,27 +470,27 @@ class LineSections:
         # Each line is listed once.
         listed = (self.const_lines, self.raw_lines, self.delta_lines)
         if sum(map(len, listed)) != self.lines or self.width > WIDTH_MOST:
-            raise damaged(
+            raise describe_damage(
                 f"each of {self.lines} lines once, up to {WIDTH_MOST} wide",
                 f"{sum(map(len, listed))}, of width {self.width}",
             )
         seen = np.zeros(self.lines, bool)
         for lines in listed:
             if len(lines) and lines.max() >= self.lines:
-                raise damaged(f"line numbers below {self.lines}", lines.max())
+                raise describe_damage(f"line numbers below {self.lines}", lines.max())
             seen[lines] = True
         if not seen.all():
-            raise damaged(f"each of {self.lines} lines once", "one twice")
+            raise describe_damage(f"each of {self.lines} lines once", "one twice")
         # And has what its mode needs.
         shapes = (self.const_values.shape, self.raw.shape, self.codes.shape)
         const, raw, delta = map(len, listed)
         if shapes != ((const,), (raw, self.width), (delta, self.width)):
-            raise damaged("a value, a row or a row of codes for each line", shapes)
+            raise describe_damage("a value, a row or a row of codes for each line", shapes)
         edges = self.firsts.astype(np.int64)
         if len(edges) != delta + 1 or edges[0] or edges[-1] != len(self.segments):
-            raise damaged(f"the segments of {delta} lines", edges[-1:])
+            raise describe_damage(f"the segments of {delta} lines", edges[-1:])
         if (np.diff(edges) < 1).any():
-            raise damaged("at least one segment a line", "none")
+            raise describe_damage("at least one segment a line", "none")
 
 
 def encode_lines(
@@ -541,7 +545,7 @@ def _decode_halves(held: LineSections, bits: NDArray[np.uint16], threads: int | 
         )  # fmt: skip
 
     if not all(spread(decode_part, len(held.delta_lines), threads)):
-        raise damaged("a segment for every head in the codes", "more or fewer")
+        raise describe_damage("a segment for every head in the codes", "more or fewer")
 
 
 def decode_lines(encoded: Encoded, lines: NDArray[np.intp] | list[int]) -> NDArray[Any]:

@@ -11,7 +11,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from .staging import compiled
+from .staging import compile_function
 
 CONST, DELTA, RAW = 0, 1, 2
 HEAD = 0x80
@@ -37,7 +37,7 @@ Bits = NDArray[np.uint16]
 Bytes = NDArray[np.uint8]
 
 
-def _units() -> NDArray[np.int32]:
+def _make_units() -> NDArray[np.int32]:
     """(256,) difference of each byte, in units."""
     byte = np.arange(256)
     size = (16 + (byte & 15)) << ((byte >> 4) & 7)
@@ -45,18 +45,18 @@ def _units() -> NDArray[np.int32]:
     return np.where(byte & 128, -size, size).astype(np.int32)
 
 
-def _nearest() -> Bytes:
+def _make_nearest_codes() -> Bytes:
     """(LARGEST + 1,) byte of the nearest difference to each integer, the smaller of two."""
     sizes = UNITS[:HEAD]
     distance = np.abs(np.arange(LARGEST + 1)[:, None] - sizes[None, :])
     return (distance + (sizes == 0) * 0.5 * (distance > 0)).argmin(1).astype(np.uint8)
 
 
-UNITS = _units()
-NEAREST = _nearest()
+UNITS = _make_units()
+NEAREST = _make_nearest_codes()
 
 
-@compiled
+@compile_function
 def encode(  # compiled functions take arrays, not records
     lines: Floats,
     bits: Bits,
@@ -90,7 +90,7 @@ def encode(  # compiled functions take arrays, not records
     return segments[:held]
 
 
-@compiled
+@compile_function
 def decode(
     codes: NDArray[np.uint8],
     firsts: NDArray[np.uint32],
@@ -107,7 +107,7 @@ def decode(
     return good
 
 
-@compiled
+@compile_function
 def _encode_line(  # compiled functions take arrays, not records
     line: Floats,
     bits: Bits,
@@ -125,30 +125,32 @@ def _encode_line(  # compiled functions take arrays, not records
     many as a DELTA line may have; `closed` takes differences from decoded, not original, values.
     """
     width = len(line)
-    if not _plain(line):
+    if not _is_plain(line):
         return RAW, 0
-    if _constant(bits):
+    if _is_constant(bits):
         return CONST, 0
     number, total, at, over = 0, 0, 0, 0
     while at < width:
         if number == len(segments):
             return RAW, 0
         if closed:
-            end, largest = _closed_end(line, at, floor, tolerance)
+            end, largest = _find_closed_end(line, at, floor, tolerance)
         else:
-            end, largest = _open_end(line, at)
-        exponent = _exponent(largest)
+            end, largest = _find_open_end(line, at)
+        exponent = _choose_exponent(largest)
         segments[number] = np.int64(bits[at]) | (exponent + 127) << 16 | total << 32
         codes[at] = HEAD
-        at, total, missed = _differences(line, codes, at, end, rounded[at], exponent, total, closed)
+        at, total, missed = _encode_differences(
+            line, codes, at, end, rounded[at], exponent, total, closed
+        )
         number, over = number + 1, over + missed
     if width + 8 * number >= 2 * width or (closed and over > OVER_MOST * width):
         return RAW, 0
     return DELTA, number
 
 
-@compiled
-def _plain(line: Floats) -> bool:
+@compile_function
+def _is_plain(line: Floats) -> bool:
     """Whether float16 holds every value as zero or as a finite normal number."""
     good = True
     for at in range(len(line)):
@@ -157,16 +159,16 @@ def _plain(line: Floats) -> bool:
     return good
 
 
-@compiled
-def _constant(bits: Bits) -> bool:
+@compile_function
+def _is_constant(bits: Bits) -> bool:
     same = True
     for at in range(1, len(bits)):
         same &= bits[at] == bits[0]
     return same
 
 
-@compiled
-def _closed_end(
+@compile_function
+def _find_closed_end(
     line: Floats, begin: int, floor: np.float32, tolerance: np.float32
 ) -> tuple[int, float]:
     """Where the segment from `begin` ends (exclusive), and its largest difference.
@@ -189,8 +191,8 @@ def _closed_end(
     return len(line), largest
 
 
-@compiled
-def _open_end(line: Floats, begin: int) -> tuple[int, float]:
+@compile_function
+def _find_open_end(line: Floats, begin: int) -> tuple[int, float]:
     """Where the segment from `begin` ends (exclusive), and its largest difference.
 
     It ends before a difference that leaves the eight exponents of the segment's group (what is
@@ -212,8 +214,8 @@ def _open_end(line: Floats, begin: int) -> tuple[int, float]:
     return len(line), largest
 
 
-@compiled
-def _exponent(largest: float) -> int:
+@compile_function
+def _choose_exponent(largest: float) -> int:
     """Of the smallest power of two that is a large enough unit."""
     if largest == 0:
         return EXPONENT_LEAST
@@ -221,8 +223,8 @@ def _exponent(largest: float) -> int:
     return max(EXPONENT_LEAST, exponent - 1 if mantissa == 0.5 else exponent)
 
 
-@compiled
-def _differences(  # compiled functions take arrays, not records
+@compile_function
+def _encode_differences(  # compiled functions take arrays, not records
     line: Floats,
     codes: Bytes,
     begin: int,
@@ -253,7 +255,7 @@ def _differences(  # compiled functions take arrays, not records
     return end, total, missed
 
 
-@compiled
+@compile_function
 def _decode_line(codes: Bytes, segments: NDArray[np.int64], values: Floats, out: Bits) -> bool:
     """Writes the float16 bits of a line; `values` is scratch. False where heads do not match."""
     total, number = np.int32(0), 0
@@ -264,7 +266,7 @@ def _decode_line(codes: Bytes, segments: NDArray[np.int64], values: Floats, out:
         if code == HEAD:
             if number == len(segments):
                 return False
-            head, unit, base = _segment(segments[number])
+            head, unit, base = _unpack_segment(segments[number])
             number += 1
         elif number == 0:
             return False
@@ -273,8 +275,8 @@ def _decode_line(codes: Bytes, segments: NDArray[np.int64], values: Floats, out:
     return number == len(segments)
 
 
-@compiled
-def _segment(segment: np.int64) -> tuple[np.float32, np.float32, np.int32]:
+@compile_function
+def _unpack_segment(segment: np.int64) -> tuple[np.float32, np.float32, np.int32]:
     """Head, unit and sum before the head."""
     return (
         HALVES[segment & 0xFFFF],
@@ -283,18 +285,18 @@ def _segment(segment: np.int64) -> tuple[np.float32, np.float32, np.int32]:
     )
 
 
-def _halves() -> Floats:
+def _make_halves() -> Floats:
     """(65536,) every float16 as float32."""
     with np.errstate(invalid="ignore"):
         return np.arange(65_536, dtype=np.uint16).view(np.float16).astype(np.float32)
 
 
-HALVES = _halves()
+HALVES = _make_halves()
 UNIT_OF = (np.arange(256, dtype=np.uint32) << 23).view(np.float32)
 """2^(i - 127) for i of 1 to 254; 0 and infinity at the ends."""
 
 
-@compiled
+@compile_function
 def to_half(values: Floats, out: Bits) -> None:
     """Writes the float16 bits of float32 values, rounded to nearest, ties to even.
 

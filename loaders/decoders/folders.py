@@ -22,7 +22,7 @@ from .coding import Codec, codec_for, encode_sample
 from .convert import FORMATS, Arrays, read_sample
 from .cosmoflow import CosmoFlow
 from .deepcam import FORMAT, DeepCam
-from .staging import cores
+from .staging import count_cores
 
 SUFFIX = ".vdl"
 MARK = "encoding.json"
@@ -103,17 +103,17 @@ def encode_folder(
     """
     source, target = Path(source), Path(target)
     held = open_samples(source) if (source / DESCRIPTION).exists() else None
-    codecs = codecs or (_of_workload(held) if held else _of_arrays)
-    work = list(_of_set(held, target) if held else _of_files(source, target))
+    codecs = codecs or (_encode_workload(held) if held else _encode_arrays)
+    work = list(_encode_set(held, target) if held else _encode_files(source, target))
     if not work:
         raise InputError(
             f"expected {DESCRIPTION} or files of {', '.join(FORMATS)} in {source}, found none"
         )
-    _claim(target, held, settings)
+    _claim_folder(target, held, settings)
     left = [each for each in work if not each.target.exists()]
     done = EncodeTotals(skipped=len(work) - len(left))
     calls = [partial(_encode, each, codecs) for each in left]
-    for sizes in _in_threads(calls, threads or cores()):
+    for sizes in _map_in_threads(calls, threads or count_cores()):
         done = done.plus(*sizes)
         if progress:
             progress(done.encoded + done.skipped, len(work))
@@ -134,7 +134,7 @@ def _encode(work: Work, codecs: Codecs) -> tuple[int, int]:
     return sum(array.nbytes for array in arrays.values()), len(content)
 
 
-def _in_threads(
+def _map_in_threads(
     calls: Iterable[Callable[[], tuple[int, int]]], threads: int
 ) -> Iterator[tuple[int, int]]:
     """What the calls gave, as they end; few samples are in memory at a time."""
@@ -149,16 +149,16 @@ def _in_threads(
             yield from (each.result() for each in ended)
 
 
-def _of_workload(samples: SampleSet) -> Codecs:
+def _encode_workload(samples: SampleSet) -> Codecs:
     known = WORKLOAD_CODECS.get(samples.workload, {})
     return lambda arrays: {name: codec for name, codec in known.items() if name in arrays}
 
 
-def _of_arrays(arrays: Arrays) -> Mapping[str, Codec]:
+def _encode_arrays(arrays: Arrays) -> Mapping[str, Codec]:
     return {name: codec_for(array, name) for name, array in arrays.items()}
 
 
-def _of_set(samples: SampleSet, target: Path) -> Iterator[Work]:
+def _encode_set(samples: SampleSet, target: Path) -> Iterator[Work]:
     """One reader a sample: HDF5 handles are not shared between threads."""
     for sample in range(len(samples)):
         yield Work(sample_path(target, sample), partial(_read, samples, sample))
@@ -172,7 +172,7 @@ def _read(samples: SampleSet, sample: int) -> Arrays:
         opened.close()
 
 
-def _of_files(source: Path, target: Path) -> Iterator[Work]:
+def _encode_files(source: Path, target: Path) -> Iterator[Work]:
     for path in sorted(source.rglob("*")):
         suffixes = [s for s in path.suffixes if s != ".gz"]
         if suffixes and suffixes[-1] in FORMATS and path.is_file() and target not in path.parents:
@@ -180,7 +180,7 @@ def _of_files(source: Path, target: Path) -> Iterator[Work]:
             yield Work(place.with_name(f"{place.name}{SUFFIX}"), partial(read_sample, path))
 
 
-def _claim(target: Path, held: SampleSet | None, settings: str) -> None:
+def _claim_folder(target: Path, held: SampleSet | None, settings: str) -> None:
     """Writes how the samples are encoded; or compares it with what is there."""
     known = {} if held is None else WORKLOAD_CODECS.get(held.workload, {})
     codecs = {name: {"codec": each.NAME} | asdict(each) for name, each in known.items()}  # type: ignore[call-overload]

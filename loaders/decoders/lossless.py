@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import UsageError
-from .container import Encoded, Spec, damaged
+from .container import Encoded, Spec, describe_damage
 
 DISTINCT_MOST = 256
 KEY_BITS = (1, 2, 4, 8)
@@ -41,27 +41,29 @@ class Lossless:
         spec = Spec(array.shape, little.dtype.str)
         if width is None:
             return Encoded(self.NAME, spec, spec, {"key_bits": 0}, {"raw": bits})
-        sections = {"values": values, "keys": _packed(keys.astype(np.uint8), width)}
+        sections = {"values": values, "keys": _compress(keys.astype(np.uint8), width)}
         return Encoded(self.NAME, spec, spec, {"key_bits": width}, sections)
 
     @staticmethod
     def check(encoded: Encoded) -> None:
         """Nothing; raises InputError where the sections contradict the shape or each other."""
-        kind = f"<u{np.dtype(encoded.decoded.dtype).itemsize}" if _plain(encoded) else ""
+        kind = f"<u{np.dtype(encoded.decoded.dtype).itemsize}" if _read_plain(encoded) else ""
         width, count = encoded.parameters.get("key_bits"), _count(encoded)
         if not kind or width not in (0, *KEY_BITS):
-            raise damaged(f"key bits among {KEY_BITS} of a plain type", f"{width}, {encoded}")
+            raise describe_damage(
+                f"key bits among {KEY_BITS} of a plain type", f"{width}, {encoded}"
+            )
         kind = np.dtype(kind).str
         if width == 0:
             if len(encoded.section("raw", kind)) != count:
-                raise damaged(f"{count} values", len(encoded.sections["raw"]))
+                raise describe_damage(f"{count} values", len(encoded.sections["raw"]))
             return
         if len(encoded.section("keys", "|u1")) != -(-count * width // 8):
-            raise damaged(f"{count} keys of {width} bits", len(encoded.sections["keys"]))
+            raise describe_damage(f"{count} keys of {width} bits", len(encoded.sections["keys"]))
         if len(encoded.section("values", kind)) > 1 << width or (
             count and not len(encoded.sections["values"])
         ):
-            raise damaged(f"1 to {1 << width} values", len(encoded.sections["values"]))
+            raise describe_damage(f"1 to {1 << width} values", len(encoded.sections["values"]))
 
     @staticmethod
     def decode(encoded: Encoded, out: NDArray[Any], *, threads: int | None = None) -> None:  # noqa: ARG004
@@ -76,14 +78,14 @@ class Lossless:
         if width == 0:
             flat[...] = encoded.sections["raw"]
             return
-        keys = _unpacked(encoded.sections["keys"], width)[:count]
+        keys = _decompress(encoded.sections["keys"], width)[:count]
         values = encoded.sections["values"]
         if count and keys.max() >= len(values):
-            raise damaged(f"keys below {len(values)}", keys.max())
+            raise describe_damage(f"keys below {len(values)}", keys.max())
         np.take(values, keys, out=flat)
 
 
-def _plain(encoded: Encoded) -> bool:
+def _read_plain(encoded: Encoded) -> bool:
     kind = np.dtype(encoded.decoded.dtype)
     return (
         encoded.decoded == encoded.source and kind.kind in "biuf" and kind.itemsize in (1, 2, 4, 8)
@@ -94,7 +96,7 @@ def _count(encoded: Encoded) -> int:
     return encoded.decoded.nbytes // np.dtype(encoded.decoded.dtype).itemsize
 
 
-def _packed(keys: NDArray[np.uint8], width: int) -> NDArray[np.uint8]:
+def _compress(keys: NDArray[np.uint8], width: int) -> NDArray[np.uint8]:
     each = 8 // width
     rows = np.concatenate([keys, np.zeros(-len(keys) % each, np.uint8)]).reshape(-1, each)
     packed: NDArray[np.uint8] = np.bitwise_or.reduce(
@@ -103,7 +105,7 @@ def _packed(keys: NDArray[np.uint8], width: int) -> NDArray[np.uint8]:
     return packed
 
 
-def _unpacked(packed: NDArray[np.uint8], width: int) -> NDArray[np.uint8]:
+def _decompress(packed: NDArray[np.uint8], width: int) -> NDArray[np.uint8]:
     shifts = np.arange(8 // width, dtype=np.uint8) * np.uint8(width)
     spread: NDArray[np.uint8] = (packed[:, None] >> shifts) & np.uint8((1 << width) - 1)
     return spread.reshape(-1)

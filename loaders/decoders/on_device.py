@@ -19,7 +19,7 @@ from ..loader.loader import Batch
 from .coding import require_alike, require_known
 from .container import Opened, Spec, unpack_unchecked
 from .kernels import Kernel, find_checksum, find_kernel
-from .staging import Copy, HostBuffer, Staged, read_containers, stage
+from .staging import Copy, HostBuffer, Staged, read_containers, stage_rows
 
 NAMED_MOST = 10
 """Samples that an error names."""
@@ -69,25 +69,25 @@ def read_batch(paths: Sequence[Path], buffer: HostBuffer) -> StagedBatch:
     Raises:
         InputError: A container is missing, or its description is damaged.
     """
-    opened, nbytes = read_containers(paths, buffer, _opened)
-    arrays = {name: _staged(name, opened, buffer) for name in opened[0].arrays}
+    opened, nbytes = read_containers(paths, buffer, _open_staged)
+    arrays = {name: _read_staged(name, opened, buffer) for name in opened[0].arrays}
     check = find_checksum().columns
-    bodies = stage(buffer, [check(each.body, each.body_crc) for each in opened])
+    bodies = stage_rows(buffer, [check(each.body, each.body_crc) for each in opened])
     return StagedBatch(nbytes, bodies, arrays)
 
 
-def _opened(content: memoryview) -> Opened:
+def _open_staged(content: memoryview) -> Opened:
     opened = unpack_unchecked(content)
     for encoded in opened.arrays.values():
         require_known(encoded.codec)
     return opened
 
 
-def _staged(name: str, opened: Sequence[Opened], buffer: HostBuffer) -> StagedArray:
+def _read_staged(name: str, opened: Sequence[Opened], buffer: HostBuffer) -> StagedArray:
     encoded = [each.arrays[name] for each in opened if name in each.arrays]
     spec = require_alike(name, encoded, len(opened))
     kernel = find_kernel(encoded[0].codec)
-    staged = stage(buffer, [kernel.columns(each) for each in encoded])
+    staged = stage_rows(buffer, [kernel.columns(each) for each in encoded])
     return StagedArray(kernel, staged, spec)
 
 

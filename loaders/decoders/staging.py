@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from ..data.pread import read_into
 from ..errors import InputError
-from .container import ALIGNMENT, damaged
+from .container import ALIGNMENT, describe_damage
 
 T = TypeVar("T")
 
@@ -125,7 +125,7 @@ class Staged:
         return self.within(self.buffer.to(device, non_blocking=True))
 
 
-def stage(buffer: HostBuffer, rows: Sequence[Sequence[Column]]) -> Staged:
+def stage_rows(buffer: HostBuffer, rows: Sequence[Sequence[Column]]) -> Staged:
     """The rows of columns of one array in the buffer; sections that lie there are not moved."""
     index = np.zeros((len(rows), len(rows[0])), np.int64)
     outside = []
@@ -149,7 +149,9 @@ def require_good(status: torch.Tensor) -> None:
     """Waits for the device; raises InputError where a kernel met what no encoder writes."""
     bad = torch.nonzero(status).flatten().tolist()
     if bad:
-        raise damaged("keys and segments within their tables", f"others in samples {bad} of batch")
+        raise describe_damage(
+            "keys and segments within their tables", f"others in samples {bad} of batch"
+        )
 
 
 def _append(buffer: HostBuffer, array: NDArray[Any]) -> int:
@@ -308,12 +310,12 @@ def read_containers(
 F = TypeVar("F", bound=Callable[..., object])
 
 
-def compiled(function: F) -> F:
+def compile_function(function: F) -> F:
     """The function, compiled on its first call and kept on disk, free of the interpreter lock."""
     return cast(F, njit(nogil=True, cache=True, error_model="numpy")(function))
 
 
-def cores() -> int:
+def count_cores() -> int:
     """Cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
@@ -326,7 +328,7 @@ def spread(work: Callable[[int, int], T], count: int, threads: int | None = None
         count: Items in all.
         threads: At most; None: one per core. One runs in the calling thread.
     """
-    parts = max(1, min(threads or cores(), count))
+    parts = max(1, min(threads or count_cores(), count))
     edges = [count * part // parts for part in range(parts + 1)]
     if parts == 1:
         return [work(0, count)]

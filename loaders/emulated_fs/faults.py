@@ -107,7 +107,9 @@ def plant(operations: Any, faults: Sequence[str], spared: str = "") -> None:  # 
         for name in fault.methods:
             if hasattr(operations, name):
                 setattr(
-                    operations, name, _failing(getattr(operations, name), fault, befalls, spared)
+                    operations,
+                    name,
+                    _make_failing(getattr(operations, name), fault, befalls, spared),
                 )
 
 
@@ -127,7 +129,7 @@ class _Chances:
             return self._random.random() < self._fault.rate
 
 
-def _failing(
+def _make_failing(
     original: Callable[..., Any], fault: Fault, befalls: _Chances, spared: str
 ) -> Callable[..., Any]:
     def operation(*arguments: Any) -> Any:  # noqa: ANN401
@@ -138,12 +140,12 @@ def _failing(
         if fault.hang_s is not None:
             threading.Event().wait(min(fault.hang_s, threading.TIMEOUT_MAX))
             return original(*arguments)
-        return original(*_halved(arguments))
+        return original(*_halve_amount(arguments))
 
     return operation
 
 
-def _halved(arguments: tuple[Any, ...]) -> tuple[Any, ...]:
+def _halve_amount(arguments: tuple[Any, ...]) -> tuple[Any, ...]:
     """Those of a read or write of half as many bytes, one at least."""
     path, amount, *rest = arguments
     if isinstance(amount, bytes):

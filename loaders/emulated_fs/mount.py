@@ -199,7 +199,7 @@ class EmulatedStorage:
 
     def _calibrate(self, server: subprocess.Popen[bytes]) -> None:
         """Measures what a request costs beside the model, and has the server allow for it."""
-        probes = [_probe(self.target / PROBE) for _ in range(_PROBES)]
+        probes = [_probe_mount(self.target / PROBE) for _ in range(_PROBES)]
         self.overhead_s = statistics.quantiles(probes, n=4)[0]  # rather too slow than too fast
         self._tell(server, self.overhead_s)
         while (self.target / PROBE).exists():
@@ -224,7 +224,7 @@ class EmulatedStorage:
             time.sleep(0.01)
 
 
-def _probe(path: Path) -> float:
+def _probe_mount(path: Path) -> float:
     """Seconds that a read takes beyond those spent in the server's own method, which it returns."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECT)  # past the page cache, if there is one
     try:
@@ -347,12 +347,14 @@ def read_requests(path: str | Path, operations: Iterable[str] = ("read",)) -> li
     return [request for request in requests if request.operation in wanted]
 
 
-def total_bytes(requests: Iterable[Request]) -> int:
+def sum_nbytes(requests: Iterable[Request]) -> int:
     """Bytes that the requests moved."""
     return sum(request.size for request in requests)
 
 
-def served_s(requests: Iterable[Request], start_ns: int = 0, end_ns: int | None = None) -> float:
+def measure_served_s(
+    requests: Iterable[Request], start_ns: int = 0, end_ns: int | None = None
+) -> float:
     """Seconds in which at least one request was being served, from `start_ns` until `end_ns`.
 
     Readahead has several under way at once, so their lengths must not be added.

@@ -299,7 +299,7 @@ class SlowStorage(PassThrough):
 
 def main() -> None:
     """Serves until it is told to end; the mount is gone afterwards."""
-    options = _options()
+    options = _parse_options()
     target = Path(options.target)
     _watch(target)
     # Sleeps end within microseconds, not within the default 50: threads inherit this.
@@ -323,10 +323,10 @@ def main() -> None:
         request_bytes=options.request_bytes,
     )
     threading.Thread(target=_listen, args=(operations, target, options.fault), daemon=True).start()
-    mfusepy.FUSE(operations, str(target), **_mount_options(options))
+    mfusepy.FUSE(operations, str(target), **_join_mount_options(options))
 
 
-def _mount_options(options: argparse.Namespace) -> dict[str, Any]:
+def _join_mount_options(options: argparse.Namespace) -> dict[str, Any]:
     """Foreground, many threads, the kernel's read requests at most that long.
 
     With the page cache, pages stay over opens until the file below changes. Without it, nothing
@@ -346,7 +346,7 @@ def _mount_options(options: argparse.Namespace) -> dict[str, Any]:
     return chosen
 
 
-def _options() -> argparse.Namespace:
+def _parse_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser()
     parser.add_argument("source")
     parser.add_argument("target")

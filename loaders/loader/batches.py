@@ -19,7 +19,7 @@ def collate(samples: list[Arrays]) -> Batch:
     return cast(Batch, default_collate(samples))
 
 
-def pinned(batch: Batch) -> Batch:
+def pin_batch(batch: Batch) -> Batch:
     """The batch in page-locked memory, where there is a GPU to copy it to."""
     if not torch.cuda.is_available():
         return batch

@@ -213,7 +213,7 @@ class Spanned(Waited[T]):
         from torch.autograd import profiler
 
         super().__init__(inner, waits)
-        self._span, self._profiler = span_name(name), profiler
+        self._span, self._profiler = name_span(name), profiler
 
     def __next__(self) -> T:
         """The next item, inside the span."""
@@ -224,6 +224,6 @@ class Spanned(Waited[T]):
             return super().__next__()
 
 
-def span_name(name: str) -> str:
+def name_span(name: str) -> str:
     """Name of the span around `__next__` of the loader class `name`."""
     return f"enumerate(DataLoader)#{name}.__next__"

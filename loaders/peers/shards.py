@@ -19,18 +19,18 @@ SHARD_BYTES = 1 << 26
 Progress = Callable[[int, int], None]
 
 
-def folder(samples: SampleSet, form: str) -> Path:
+def find_folder(samples: SampleSet, form: str) -> Path:
     """Where the samples lie in that format."""
     return samples.folder / form
 
 
-def ready(samples: SampleSet, form: str) -> Path:
+def require_shards(samples: SampleSet, form: str) -> Path:
     """The folder of shards.
 
     Raises:
         InputError: They were not converted, or not to the end.
     """
-    path = folder(samples, form)
+    path = find_folder(samples, form)
     if not path.is_dir():
         raise InputError(
             f"expected shards in {path}, found none: "
@@ -47,16 +47,16 @@ def convert(samples: SampleSet, form: str, progress: Progress | None = None) -> 
     """
     if form not in FORMATS:
         raise UsageError(f"expected a format among {', '.join(FORMATS)}, found {form}: choose one")
-    target = folder(samples, form)
+    target = find_folder(samples, form)
     if target.is_dir():
         return target
     write = _write_mds if form == "mds" else _write_tar
     with written_whole(target) as part:
-        write(samples, part, _all(samples, progress))
+        write(samples, part, _read_all(samples, progress))
     return target
 
 
-def _all(samples: SampleSet, progress: Progress | None) -> Iterator[tuple[int, Arrays]]:
+def _read_all(samples: SampleSet, progress: Progress | None) -> Iterator[tuple[int, Arrays]]:
     source = open_reader(samples)
     for i in range(len(samples)):
         yield i, source.read(i)
@@ -68,13 +68,13 @@ def _all(samples: SampleSet, progress: Progress | None) -> Iterator[tuple[int, A
 def _write_mds(samples: SampleSet, part: Path, content: Iterator[tuple[int, Arrays]]) -> None:
     from streaming import MDSWriter
 
-    columns = {field.name: _mds_column(field) for field in samples.fields} | {"sample": "int"}
+    columns = {field.name: _name_mds_column(field) for field in samples.fields} | {"sample": "int"}
     with MDSWriter(out=str(part), columns=columns, size_limit=SHARD_BYTES, exist_ok=True) as writer:
         for i, arrays in content:
             writer.write({**arrays, "sample": i})
 
 
-def _mds_column(field: Field) -> str:
+def _name_mds_column(field: Field) -> str:
     """MDS has no arrays without an axis: those are scalars."""
     return "ndarray" if field.shape else np.dtype(field.dtype).name
 
@@ -83,7 +83,7 @@ def _write_tar(samples: SampleSet, part: Path, content: Iterator[tuple[int, Arra
     from webdataset import ShardWriter
 
     part.mkdir(exist_ok=True)
-    names = {field.name: tar_name(field.name) for field in samples.fields}
+    names = {field.name: name_tar_member(field.name) for field in samples.fields}
     pattern = str(part / "%06d.tar")
     with ShardWriter(pattern, maxsize=SHARD_BYTES, verbose=0) as writer:
         for i, arrays in content:
@@ -91,6 +91,6 @@ def _write_tar(samples: SampleSet, part: Path, content: Iterator[tuple[int, Arra
             writer.write({"__key__": f"{i:09d}", **entries})
 
 
-def tar_name(field: str) -> str:
+def name_tar_member(field: str) -> str:
     """The extension under which a field lies in a tar: no slash, no dot inside."""
     return f"{field.replace('/', '-').replace('.', '-')}.npy"

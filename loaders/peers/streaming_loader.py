@@ -13,7 +13,7 @@ from ..data.samples import SampleSet
 from ..loader.batches import collate
 from ..loader.loader import Batch, Settings, Waited
 from ..loader.stalls import Counts, Stats
-from .shards import ready
+from .shards import require_shards
 
 READS = 2
 """Read calls a sample: its bounds in the shard, then its bytes (MDSReader.get_sample_data)."""
@@ -40,7 +40,7 @@ class StreamingLoader:
     ) -> None:
         self._counts, self._waits = Counts(settings.workers), list[float]()
         self._stream = CountedStream(
-            local=str(ready(samples, "mds")),
+            local=str(require_shards(samples, "mds")),
             shuffle=settings.shuffle,
             shuffle_algo=shuffle_algorithm,
             shuffle_seed=settings.seed,

@@ -18,7 +18,7 @@ from ..loader.epochs import EpochLoader
 from ..loader.loader import Batch, Settings
 from ..loader.stalls import Counts
 from ..ranks.world import World
-from .shards import ready, tar_name
+from .shards import name_tar_member, require_shards
 
 
 class TarSamples(IterableDataset[Arrays]):
@@ -26,7 +26,7 @@ class TarSamples(IterableDataset[Arrays]):
 
     def __init__(self, samples: SampleSet, settings: Settings, *, buffer: int) -> None:
         self._samples, self._settings, self._buffer = samples, settings, buffer
-        self._shards = sorted(map(str, ready(samples, "tar").glob("*.tar")))
+        self._shards = sorted(map(str, require_shards(samples, "tar").glob("*.tar")))
         self.counts = Counts(settings.workers)
         self.epoch = 0
 
@@ -46,7 +46,7 @@ class TarSamples(IterableDataset[Arrays]):
 
     def _arrays(self, entry: dict[str, Any]) -> Arrays:
         arrays = {
-            field.name: np.load(io.BytesIO(entry[tar_name(field.name)]))
+            field.name: np.load(io.BytesIO(entry[name_tar_member(field.name)]))
             for field in self._samples.fields
         }
         nbytes = sum(array.nbytes for array in arrays.values())

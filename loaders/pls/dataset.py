@@ -18,7 +18,7 @@ from ..loader.prefetch import Background
 from ..loader.stalls import READ_TIMEOUT_S, Counts, Retried
 from ..ranks.messages import Bytes
 from ..ranks.world import World
-from .exchange_plan import Int64Array, Places, deal_to, dealt_at
+from .exchange_plan import Int64Array, Places, deal_at, deal_to
 from .sources import ImageFiles, Item, Items, Source, open_source
 from .storage import FolderStore, Measured, MemoryStore
 
@@ -115,7 +115,7 @@ class PartialLocalDataset(Dataset[Any]):
     ) -> None:
         self.world = World.detect() if world is None else world
         self._read_timeout_s, self.transform = read_timeout_s, transform
-        self.source, self.partition, self.seed = _source(base, fingerprint), partition, seed
+        self.source, self.partition, self.seed = _open_source(base, fingerprint), partition, seed
         ranks, rank = self.world.ranks, self.world.rank
         own = deal_to(rank, len(self.source), ranks, partition=partition, seed=seed)
         self.store = Measured(_store(folder, rank, self.source))
@@ -142,7 +142,7 @@ class PartialLocalDataset(Dataset[Any]):
         item = self.source.decode(self.store.message(sample))
         if self.transform is None:
             return item
-        with _drawing(self.seed, int(self._epoch[0]), sample):
+        with _seed_drawing(self.seed, int(self._epoch[0]), sample):
             return self._transformed(item)
 
     def __getitems__(self, slots: list[int]) -> list[Item]:
@@ -165,7 +165,7 @@ class PartialLocalDataset(Dataset[Any]):
     def dealt(self, places: Places) -> Int64Array:
         """Ids that were in some slots of any ranks before the first exchange."""
         samples, ranks = len(self.source), self.world.ranks
-        return dealt_at(places, samples, ranks, self.partition, self.seed)
+        return deal_at(places, samples, ranks, self.partition, self.seed)
 
     def held(self) -> Int64Array:
         """Ids in slot order."""
@@ -233,10 +233,10 @@ class ImageFolder(PartialLocalDataset):
         local_folder: str | Path | None = None,
         seed: int = 0,
     ) -> None:
-        self.classes = _classes(Path(root), class_file)
-        files = _images(Path(root), self.classes)
+        self.classes = _read_classes(Path(root), class_file)
+        files = _list_images(Path(root), self.classes)
         paths, labels = [path for path, _ in files], [label for _, label in files]
-        source = ImageFiles(paths, labels, f"images in {root}", _as_pair)
+        source = ImageFiles(paths, labels, f"images in {root}", _make_pair)
         super().__init__(source, transform=transform, world=world, folder=local_folder, seed=seed)
 
     def _transformed(self, item: Item) -> Item:
@@ -244,12 +244,12 @@ class ImageFolder(PartialLocalDataset):
         return super()._transformed(picture), label
 
 
-def _as_pair(_sample: int, picture: Item, label: int) -> tuple[Item, int]:
+def _make_pair(_sample: int, picture: Item, label: int) -> tuple[Item, int]:
     return picture, label
 
 
 @contextmanager
-def _drawing(*key: int) -> Iterator[None]:
+def _seed_drawing(*key: int) -> Iterator[None]:
     """Within it, random numbers follow from the key alone; behind it they go on as before."""
     words = np.random.SeedSequence([each % (1 << 64) for each in key]).generate_state(3)
     held = random.getstate(), np.random.get_state(), torch.get_rng_state()
@@ -264,7 +264,7 @@ def _drawing(*key: int) -> Iterator[None]:
         torch.set_rng_state(held[2])
 
 
-def _source(base: Base, fingerprint: str | None) -> Source:
+def _open_source(base: Base, fingerprint: str | None) -> Source:
     if isinstance(base, SampleSet):
         return open_source(base)
     if all(hasattr(base, name) for name in ("read", "decode", "identity")):
@@ -285,7 +285,7 @@ def _store(folder: str | Path | None, rank: int, source: Source) -> MemoryStore 
     return FolderStore(Path(folder) / f"rank{rank:05d}", source.identity(), fingerprint, version)
 
 
-def _classes(folder: Path, class_file: str | Path | None) -> list[str]:
+def _read_classes(folder: Path, class_file: str | Path | None) -> list[str]:
     if class_file is None:
         if not folder.is_dir():
             raise InputError(f"expected a folder of classes at {folder}, found none: name another")
@@ -297,7 +297,7 @@ def _classes(folder: Path, class_file: str | Path | None) -> list[str]:
     return [line.strip() for line in lines if line.strip()]
 
 
-def _images(folder: Path, classes: Sequence[str]) -> list[tuple[Path, int]]:
+def _list_images(folder: Path, classes: Sequence[str]) -> list[tuple[Path, int]]:
     """Every image with its label, in the order of classes and names: the same on every rank."""
     found: list[tuple[Path, int]] = []
     for label, name in enumerate(classes):

@@ -22,7 +22,7 @@ from ..data.pool import Outcome
 from ..errors import LoadersError, UsageError
 from ..ranks.messages import Bytes, Pending, Transport
 from .exchange_plan import Int64Array
-from .storage import HEADER_NBYTES, Measured, broken, new_message, sample_of, seal
+from .storage import HEADER_NBYTES, Measured, is_broken, new_message, sample_of, seal
 
 IN_FLIGHT_NBYTES = 256 << 20
 TIMEOUT_S = 300.0
@@ -229,7 +229,7 @@ class ExchangeThread:
                 f"{wanted} from rank {source}, found sample {found}: ranks are not in "
                 "the same epoch; start all of them again"
             )
-        if broken(swap.incoming):
+        if is_broken(swap.incoming):
             raise LoadersError(
                 f"{wanted} as rank {source} sent it, found it changed on the way: see to the "
                 "network and start again"

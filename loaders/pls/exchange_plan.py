@@ -75,7 +75,7 @@ def deal_to(
     Raises:
         UsageError: As `deal`.
     """
-    return dealt_at(Places.of_rank(rank, samples, ranks), samples, ranks, partition, seed)
+    return deal_at(Places.of_rank(rank, samples, ranks), samples, ranks, partition, seed)
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ class Places:
         return cls(np.full(len(slots), rank), slots)
 
 
-def dealt_at(
+def deal_at(
     places: Places, samples: int, ranks: int, partition: str = "shuffled", seed: int = 0
 ) -> Int64Array:
     """Ids whose home is one of some places: entries of `deal`.
@@ -120,7 +120,7 @@ def _require_partition(samples: int, ranks: int, partition: str) -> None:
 
 def _permute_ids(numbers: Int64Array, samples: int, partition: str, seed: int) -> Int64Array:
     """Ids in some places, those of rank 0 first."""
-    return numbers if partition == "blocks" else permute(numbers, samples, (seed, _HOMES))
+    return numbers if partition == "blocks" else permute_at(numbers, samples, (seed, _HOMES))
 
 
 def count_slots(samples: int, ranks: int) -> Int64Array:
@@ -181,11 +181,11 @@ class Draw:
 
     def slots(self, epoch: int, ranks: Int64Array, items: Int64Array) -> Int64Array:
         """Slots that ranks give as some items, and fill again."""
-        return permute(items, self.sizes(ranks), (self.seed, _SLOTS, epoch), ranks)
+        return permute_at(items, self.sizes(ranks), (self.seed, _SLOTS, epoch), ranks)
 
     def targets(self, epoch: int, ranks: Int64Array, items: Int64Array) -> Int64Array:
         """To whom ranks give some items; themselves: those stay."""
-        return permute(ranks, self._having(items), (self.seed, _RANKS, epoch), items)
+        return permute_at(ranks, self._having(items), (self.seed, _RANKS, epoch), items)
 
     def sources(self, epoch: int, ranks: Int64Array, items: Int64Array) -> Int64Array:
         """From whom ranks get some items."""
@@ -329,7 +329,7 @@ UInt64Array = NDArray[np.uint64]
 _ROUNDS = 8
 
 
-def permute(
+def permute_at(
     places: Int64Array, size: int | Int64Array, seed: tuple[int, ...], which: int | Int64Array = 0
 ) -> Int64Array:
     """What permutation `which` of 0 .. size - 1, chosen by the seed, has at some places."""
@@ -364,7 +364,7 @@ class _Network:
         bits = np.frexp((sizes - 1).astype(np.float64))[1]  # exact below 2^53
         rounds = np.random.default_rng(seed).integers(1 << 63, size=(_ROUNDS, 1), dtype=np.uint64)
         half = np.maximum(1, -(-bits // 2)).astype(np.uint64)
-        return cls(sizes.astype(np.uint64), half, _mix(_mix(tweaks) + rounds))
+        return cls(sizes.astype(np.uint64), half, _mix_bits(_mix_bits(tweaks) + rounds))
 
     def walk(self, values: Int64Array, *, backwards: bool) -> Int64Array:
         """Each value through the network until it is below its size."""
@@ -388,13 +388,13 @@ class _Network:
         if backwards:
             left, right, keys = right, left, self.keys[::-1]
         for key in keys:
-            left, right = right, left ^ (_mix(right + key) & mask)
+            left, right = right, left ^ (_mix_bits(right + key) & mask)
         if backwards:
             left, right = right, left
         return (left << self.half) | right
 
 
-def _mix(values: UInt64Array) -> UInt64Array:
+def _mix_bits(values: UInt64Array) -> UInt64Array:
     """The finalizer of splitmix64: every bit of a value decides about half of the result's."""
     values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

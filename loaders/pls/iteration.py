@@ -188,11 +188,11 @@ class Exchanging(Generic[T]):
 
     def _local_sampler(self) -> LocalSampler | None:
         return next(
-            (each for each in _samplers(self._loader) if isinstance(each, LocalSampler)), None
+            (each for each in _find_samplers(self._loader) if isinstance(each, LocalSampler)), None
         )
 
 
-def _samplers(loader: object) -> list[Any]:
+def _find_samplers(loader: object) -> list[Any]:
     """What a DataLoader visits its data set by: its sampler, or that of its batch sampler."""
     batches = getattr(loader, "batch_sampler", None)
     found = (getattr(loader, "sampler", None), getattr(batches, "sampler", None))
@@ -200,7 +200,7 @@ def _samplers(loader: object) -> list[Any]:
 
 
 def _tell_epoch(loader: object, epoch: int) -> None:
-    for sampler in _samplers(loader):
+    for sampler in _find_samplers(loader):
         tell = getattr(sampler, "set_epoch", None)
         if tell is not None:
             tell(epoch)

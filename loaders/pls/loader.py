@@ -15,7 +15,7 @@ from typing import Any
 
 from ..data.samples import SampleSet
 from ..errors import UsageError, counted
-from ..loader.batches import collate, pinned
+from ..loader.batches import collate, pin_batch
 from ..loader.epochs import EpochLoader
 from ..loader.loader import Batch, Loader, Settings
 from ..loader.options import declare_pls
@@ -188,7 +188,7 @@ class PartialLocalLoader(EpochLoader):
             slots = order[begin : begin + batch]
             self._hits += len(slots)
             stacked = collate([self.dataset[slot] for slot in slots])
-            yield pinned(stacked) if self._settings.pin_memory else stacked
+            yield pin_batch(stacked) if self._settings.pin_memory else stacked
 
 
 def _identity(

@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import UsageError
-from ..ranks.messages import Attempt, Transport, gathered, open_transport
+from ..ranks.messages import Attempt, Transport, gather_values, open_transport
 from .dataset import PartialLocalDataset
 from .exchange import ExchangeThread, Limits, Order, Traffic
 from .exchange_plan import Draw, Int64Array, RankExchange, plan_rank_exchange
@@ -230,7 +230,7 @@ class Scheduler:
             dataset.seed,
             *settings,
         )
-        found_on = gathered(self._transport, own, self._limits.timeout_s)
+        found_on = gather_values(self._transport, own, self._limits.timeout_s)
         for rank, found in enumerate(found_on):
             if found != own:
                 raise UsageError(

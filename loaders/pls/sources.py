@@ -32,8 +32,8 @@ from ..ranks.messages import Bytes
 from .storage import (
     HEADER_NBYTES,
     UNVERSIONED,
+    compute_file_version,
     content,
-    file_version,
     new_message,
     read_file,
     sample_of,
@@ -248,7 +248,7 @@ class Items:
         if self._fingerprint is not None:
             return self._fingerprint
         try:
-            return fingerprint_items(self._dataset)
+            return compute_fingerprint(self._dataset)
         except OSError as error:
             raise InputError(f"expected files of the data set, found: {error}") from error
 
@@ -288,7 +288,7 @@ class Items:
 
 def _read_version(path: Path) -> int:
     try:
-        return file_version(path, path.stat())
+        return compute_file_version(path, path.stat())
     except OSError as error:
         raise InputError(f"expected samples in {path}, found: {error.strerror}") from error
 
@@ -343,7 +343,7 @@ _WITHIN = ("dataset", "datasets", "base", "_dataset", "_base")
 """Where data sets keep those that they are made of."""
 
 
-def fingerprint_items(dataset: Any) -> str | None:  # noqa: ANN401
+def compute_fingerprint(dataset: Any) -> str | None:  # noqa: ANN401
     """Of a map-style data set: the files that it names, and what some of its samples are.
 
     None where it names no file, or too many to look at: then nobody can tell whether what it

@@ -70,29 +70,29 @@ def sample_of(message: Bytes) -> int:
     return int(message[:HEADER_NBYTES].view(np.int64)[0])
 
 
-def version_of(message: Bytes) -> int:
+def read_version(message: Bytes) -> int:
     """The version in a message."""
     return int(message[:HEADER_NBYTES].view(np.int64)[1])
 
 
 def seal(message: Bytes) -> None:
     """Notes the checksum of what is sent, for `broken`."""
-    message[16:HEADER_NBYTES].view(np.int64)[0] = _sent_crc(message)
+    message[16:HEADER_NBYTES].view(np.int64)[0] = _compute_sent_crc(message)
 
 
-def broken(message: Bytes) -> bool:
+def is_broken(message: Bytes) -> bool:
     """Whether it is another one than was sealed; the checksum is forgotten."""
     crc = int(message[16:HEADER_NBYTES].view(np.int64)[0])
     message[16:HEADER_NBYTES] = 0
-    return crc != _sent_crc(message)
+    return crc != _compute_sent_crc(message)
 
 
-def _sent_crc(message: Bytes) -> int:
+def _compute_sent_crc(message: Bytes) -> int:
     """Of 200 KB 16 us: not the CRC-32C of kept files, which takes a copy."""
     return crc32(content(message), crc32(message[:16]))
 
 
-def file_version(path: Path, status: os.stat_result) -> int:
+def compute_file_version(path: Path, status: os.stat_result) -> int:
     """A file's version: another one where it was replaced, written to or renamed."""
     dates = f"{status.st_mtime_ns} {status.st_ctime_ns}"  # the latter nobody can set back
     named = f"{status.st_size} {dates} {path.name}".encode(errors="surrogateescape")
@@ -113,7 +113,7 @@ def read_file(path: Path, sample: int) -> Bytes:
     try:
         with path.open("rb", buffering=0) as file:
             status = os.fstat(file.fileno())
-            message = new_message(sample, status.st_size, file_version(path, status))
+            message = new_message(sample, status.st_size, compute_file_version(path, status))
             read_into(file.fileno(), content(message).data, 0)
     except OSError as error:
         raise InputError(
@@ -198,7 +198,7 @@ class FolderStore:
             InputError: It cannot be written.
         """
         try:
-            _write(self._path(sample_of(message)), content(message), _trailer(message))
+            _write(self._path(sample_of(message)), content(message), _read_trailer(message))
         except OSError as error:
             raise InputError(
                 f"expected room for {message.nbytes} bytes in {self._folder}, found: {error}; "
@@ -308,14 +308,14 @@ class Measured:
         self.__dict__.update(state, _lock=threading.Lock())
 
 
-def _crc(values: Bytes, version: int) -> int:
+def _compute_crc(values: Bytes, version: int) -> int:
     crc = google_crc32c.value(values.tobytes())  # it takes bytes only
     return int(google_crc32c.extend(crc, version.to_bytes(8, "little", signed=True)))
 
 
-def _trailer(message: Bytes) -> bytes:
-    version = version_of(message)
-    return _TRAILER.pack(version, _crc(content(message), version))
+def _read_trailer(message: Bytes) -> bytes:
+    version = read_version(message)
+    return _TRAILER.pack(version, _compute_crc(content(message), version))
 
 
 def _read_kept(path: Path, sample: int) -> Bytes:
@@ -329,7 +329,7 @@ def _read_kept(path: Path, sample: int) -> Bytes:
     if nbytes >= 0:
         version, crc = _TRAILER.unpack(content(whole)[nbytes:].tobytes())
         message = whole[: HEADER_NBYTES + nbytes]
-        if _crc(content(message), version) == crc:
+        if _compute_crc(content(message), version) == crc:
             message[:HEADER_NBYTES].view(np.int64)[1] = version
             return message
     raise InputError(
@@ -345,7 +345,7 @@ def _is_current(path: Path, version: Callable[[int], int] | None) -> bool:
         message = _read_kept(path, sample)
     except InputError:
         return False
-    return version is None or version(sample) == version_of(message)
+    return version is None or version(sample) == read_version(message)
 
 
 def _write(path: Path, values: Bytes, trailer: bytes = b"") -> None:

@@ -38,7 +38,7 @@ class Address:
     port: int
 
 
-def job_token(transport: Transport) -> bytes:
+def share_job_token(transport: Transport) -> bytes:
     """A secret of this job, the same on every rank; every rank calls it."""
     own = secrets.token_bytes(32) if transport.world.rank == 0 else None
     token: bytes = transport.gather(own)[0]
@@ -75,7 +75,7 @@ class Door:
 
     def _admit(self, peer: socket.socket) -> None:
         refused = suppress(OSError, EOFError, AuthenticationError)
-        with refused, _opened(peer, CONNECT_TIMEOUT_S) as connection:
+        with refused, _open_connection(peer, CONNECT_TIMEOUT_S) as connection:
             deliver_challenge(connection, self._token)
             answer_challenge(connection, self._token)
             _limit(connection, self._timeout_s, socket.SO_SNDTIMEO)
@@ -98,7 +98,7 @@ def connect(address: Address, token: bytes, timeout_s: float) -> Connection:
     for host in address.hosts:
         try:
             peer = socket.create_connection((host, address.port), CONNECT_TIMEOUT_S)
-            connection = _opened(peer, CONNECT_TIMEOUT_S)
+            connection = _open_connection(peer, CONNECT_TIMEOUT_S)
             try:
                 answer_challenge(connection, token)
                 deliver_challenge(connection, token)
@@ -117,7 +117,7 @@ def connect(address: Address, token: bytes, timeout_s: float) -> Connection:
     )
 
 
-def _opened(peer: socket.socket, timeout_s: float) -> Connection:
+def _open_connection(peer: socket.socket, timeout_s: float) -> Connection:
     peer.settimeout(None)
     peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     peer.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)

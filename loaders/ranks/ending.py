@@ -30,20 +30,20 @@ def end_ranks(status: int, why: str, *, within_s: float = 2.0) -> None:
     """
     if "mpi4py.MPI" in sys.modules:
         _end_mpi(status, within_s)
-    elif launched():
+    elif is_launched():
         _tell_torchrun(why, status, os.environ)
         with suppress(RuntimeError, ValueError, KeyError):  # nobody listens there any more
             _wait_for_others(os.environ, within_s)
 
 
-def launched() -> bool:
+def is_launched() -> bool:
     """Whether torchrun started this process."""
     return "TORCHELASTIC_RUN_ID" in os.environ
 
 
-def launched_by() -> str | None:
+def find_launcher() -> str | None:
     """What started this process as a rank."""
-    if launched():
+    if is_launched():
         return "torchrun"
     return "mpiexec" if any(name in os.environ for name in MPI_RANK) else None
 
@@ -53,7 +53,7 @@ def keep_status() -> None:
 
     It comes as soon as one rank has ended, and the others may be about to.
     """
-    if launched():
+    if is_launched():
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
 
@@ -63,12 +63,12 @@ def end_with_launcher() -> None:
     It is asked to end, so that it can clear up, and killed where it does not: a rank that waits
     for another one in a library runs no handler.
     """
-    if launched():
+    if is_launched():
         launcher = os.getppid()
-        threading.Thread(target=_outlive, args=(launcher,), name="launcher", daemon=True).start()
+        threading.Thread(target=_end_with, args=(launcher,), name="launcher", daemon=True).start()
 
 
-def _outlive(launcher: int) -> None:
+def _end_with(launcher: int) -> None:
     while os.getppid() == launcher:
         time.sleep(_POLL_S)
     os.kill(os.getpid(), signal.SIGTERM)

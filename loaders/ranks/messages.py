@@ -19,8 +19,8 @@ import torch.distributed
 from numpy.typing import NDArray
 
 from ..errors import Caught, InputError, LoadersError, MissingError, UsageError
-from .process_group import begin_process_group, begun
-from .world import World, communicator
+from .process_group import begin_process_group, is_begun
+from .world import World, get_communicator
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -110,7 +110,7 @@ class MPITransport:
     mpi = connected = True
 
     def __init__(self, world: World) -> None:
-        comm = communicator()
+        comm = get_communicator()
         found = comm.Get_rank(), comm.Get_size()
         if found != (world.rank, world.ranks):
             raise UsageError(
@@ -125,10 +125,12 @@ class MPITransport:
 
         tag, comm = tag % MOST_TAG, self._comm
         requests = [
-            comm.Irecv([each, MPI.BYTE], source=rank, tag=tag) for rank, each in _parts(receives)
+            comm.Irecv([each, MPI.BYTE], source=rank, tag=tag)
+            for rank, each in _split_messages(receives)
         ]
         requests += [
-            comm.Isend([each, MPI.BYTE], dest=rank, tag=tag) for rank, each in _parts(sends)
+            comm.Isend([each, MPI.BYTE], dest=rank, tag=tag)
+            for rank, each in _split_messages(sends)
         ]
         return _MPIPending(requests)
 
@@ -176,14 +178,14 @@ class TorchTransport:
 
     def __init__(self, world: World, backend: str = "gloo") -> None:
         begin_process_group(world)
-        self.world, self._device = world, _device(backend)
+        self.world, self._device = world, _find_device(backend)
         self._group = torch.distributed.new_group(backend=backend)
 
     def start(self, sends: Sequence[Message], receives: Sequence[Message], tag: int = 0) -> Pending:
         """One irecv or isend for each part. With nccl, what is sent is copied to the GPU first."""
-        arrays = [each for _, each in _parts(receives)]
+        arrays = [each for _, each in _split_messages(receives)]
         incoming = [self._landing(torch.from_numpy(each)) for each in arrays]
-        peers = [rank for rank, _ in _parts(receives)]
+        peers = [rank for rank, _ in _split_messages(receives)]
         p2p, group, tag = torch.distributed.P2POp, self._group, tag % MOST_TAG
         operations = [
             p2p(torch.distributed.irecv, tensor, rank, group=group, tag=tag)
@@ -191,7 +193,7 @@ class TorchTransport:
         ]
         operations += [
             p2p(torch.distributed.isend, self._outgoing(each), rank, group=group, tag=tag)
-            for rank, each in _parts(sends)
+            for rank, each in _split_messages(sends)
         ]
         return _TorchPending(operations, arrays)
 
@@ -243,7 +245,7 @@ class _TorchPending:
             raise TimeoutError from error
 
 
-def gathered(transport: Transport, value: T, timeout_s: float) -> list[T]:
+def gather_values(transport: Transport, value: T, timeout_s: float) -> list[T]:
     """The values of all ranks, by rank; every rank has to call it, before messages of its own.
 
     In each of log2(ranks) rounds a rank sends all that it knows to the one 2^round behind it.
@@ -312,12 +314,12 @@ def launched_transport(world: World) -> Transport:
     """
     if world.source == "mpi":
         return MPITransport(world)
-    connected = world.source == "torch.distributed" or begun(world)
+    connected = world.source == "torch.distributed" or is_begun(world)
     return TorchTransport(world) if world.ranks > 1 and connected else Alone(world)
 
 
 def _require_threads() -> None:
-    communicator()  # says what to install where mpi4py is missing
+    get_communicator()  # says what to install where mpi4py is missing
     from mpi4py import MPI
 
     if MPI.Query_thread() < MPI.THREAD_MULTIPLE:
@@ -326,7 +328,7 @@ def _require_threads() -> None:
         )
 
 
-def _device(backend: str) -> torch.device:
+def _find_device(backend: str) -> torch.device:
     """Where messages of the backend lie.
 
     The GPU by its number: a thread has a current device of its own, the first one at its start.
@@ -336,7 +338,7 @@ def _device(backend: str) -> torch.device:
     return torch.device("cuda", torch.cuda.current_device())
 
 
-def _parts(messages: Sequence[Message]) -> Iterator[tuple[int, Bytes]]:
+def _split_messages(messages: Sequence[Message]) -> Iterator[tuple[int, Bytes]]:
     for rank, array in messages:
         content = array.reshape(-1).view(np.uint8)
         for start in range(0, len(content), MOST_MESSAGE_NBYTES):
@@ -368,7 +370,7 @@ class Attempt(Caught):
         Raises:
             LoadersError: A rank said nothing within that time.
         """
-        reports = gathered(transport, (self._describe(), value), timeout_s)
+        reports = gather_values(transport, (self._describe(), value), timeout_s)
         self._require_all([outcome for outcome, _ in reports])
         return [value for _, value in reports]
 

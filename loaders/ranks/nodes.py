@@ -14,17 +14,17 @@ from pathlib import Path
 from .messages import Attempt, Transport
 
 
-def ranks_of_a_node(transport: Transport) -> int:
+def count_node_ranks(transport: Transport) -> int:
     """How many consecutive ranks share each node; 1 where nodes have unequal numbers of them.
 
     Every rank calls it, and all get the same answer.
     """
-    nodes = transport.gather(_node())
+    nodes = transport.gather(_identify_node())
     runs = [len(list(of_node)) for _, of_node in groupby(nodes)]
     return runs[0] if len(set(runs)) == 1 and len(set(nodes)) == len(runs) else 1
 
 
-def shared_memory(transport: Transport, node_ranks: int, nbytes: int) -> mmap.mmap:
+def share_memory(transport: Transport, node_ranks: int, nbytes: int) -> mmap.mmap:
     """Zeroed memory of so many bytes for each `node_ranks` consecutive ranks. Every rank calls it.
 
     Its pages are taken when they are first written.
@@ -33,13 +33,13 @@ def shared_memory(transport: Transport, node_ranks: int, nbytes: int) -> mmap.mm
         InputError: Another rank failed.
         OSError: This rank did.
     """
-    file = shared_file(transport, node_ranks, nbytes)
+    file = share_file(transport, node_ranks, nbytes)
     memory = mmap.mmap(file, nbytes)
     os.close(file)
     return memory
 
 
-def shared_file(transport: Transport, node_ranks: int, nbytes: int) -> int:
+def share_file(transport: Transport, node_ranks: int, nbytes: int) -> int:
     """The descriptor of a file that has no name, for each `node_ranks` consecutive ranks.
 
     Each rank opens it for itself, so a lock on it keeps them apart. Every rank calls it.
@@ -64,7 +64,7 @@ def shared_file(transport: Transport, node_ranks: int, nbytes: int) -> int:
     return file
 
 
-def _node() -> tuple[str, ...]:
+def _identify_node() -> tuple[str, ...]:
     """Equal for processes that can open each other's files through /proc."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text()

@@ -12,7 +12,7 @@ import torch
 import torch.distributed
 
 from ..errors import LoadersError, UsageError
-from .world import World, communicator
+from .world import World, get_communicator
 
 _until_exit = ExitStack()
 atexit.register(_until_exit.close)
@@ -28,13 +28,13 @@ def process_group(world: World) -> Iterator[torch.device]:
     Raises:
         UsageError: Several ranks from arguments, and nobody said where rank 0 listens.
     """
-    device = _device(world)
+    device = _choose_device(world)
     if world.ranks == 1 or torch.distributed.is_initialized():
         yield device
         return
     torch.distributed.init_process_group(
         "nccl" if device.type == "cuda" else "gloo",
-        init_method=_address(world),
+        init_method=_find_address(world),
         rank=world.rank,
         world_size=world.ranks,
     )
@@ -52,14 +52,14 @@ def begin_process_group(world: World) -> None:
     _until_exit.enter_context(process_group(world))
 
 
-def begun(world: World) -> bool:
+def is_begun(world: World) -> bool:
     """True where torch.distributed was begun with these ranks, whoever numbered them."""
     distributed = torch.distributed
     return distributed.is_initialized() and distributed.get_world_size() == world.ranks
 
 
 @contextmanager
-def lost_ranks_named(world: World) -> Iterator[None]:
+def name_lost_ranks(world: World) -> Iterator[None]:
     """Raises LoadersError instead of what gloo, nccl or a store says when another rank is gone."""
     try:
         yield
@@ -75,7 +75,7 @@ def lost_ranks_named(world: World) -> Iterator[None]:
         ) from error
 
 
-def same_on_all_ranks(value: int) -> bool:
+def is_same_on_all_ranks(value: int) -> bool:
     """True where every rank of the process group gave the same value; alone: true."""
     if not torch.distributed.is_initialized():
         return True
@@ -84,17 +84,17 @@ def same_on_all_ranks(value: int) -> bool:
     return len(set(values)) == 1
 
 
-def _device(world: World) -> torch.device:
+def _choose_device(world: World) -> torch.device:
     if torch.cuda.is_available() and torch.cuda.device_count() >= world.local_ranks:
         torch.cuda.set_device(world.local_rank)
         return torch.device("cuda", world.local_rank)
     return torch.device("cpu")
 
 
-def _address(world: World) -> str:
+def _find_address(world: World) -> str:
     if world.source == "mpi":
         own = _free_address() if world.rank == 0 else None
-        return f"tcp://{communicator().bcast(own, root=0)}"
+        return f"tcp://{get_communicator().bcast(own, root=0)}"
     if "MASTER_ADDR" not in os.environ:
         raise UsageError(
             f"expected the address of rank 0 for {world.ranks} ranks, found none: start them with "

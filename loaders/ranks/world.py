@@ -68,10 +68,10 @@ class World:
             raise UsageError("expected rank and ranks together, found one of them: give both")
         if rank is not None and ranks is not None:
             return cls(rank, ranks, rank, ranks, "arguments")
-        return _torch_world(os.environ) or _mpi_world(os.environ) or cls()
+        return _read_torch_world(os.environ) or _read_mpi_world(os.environ) or cls()
 
 
-def communicator() -> MPI.Intracomm:
+def get_communicator() -> MPI.Intracomm:
     """MPI's COMM_WORLD, imported on first use.
 
     Raises:
@@ -104,28 +104,30 @@ def abort_on_error() -> None:
     sys.excepthook = abort
 
 
-def _torch_world(environment: Mapping[str, str]) -> World | None:
+def _read_torch_world(environment: Mapping[str, str]) -> World | None:
     if "torch" in sys.modules:
         import torch.distributed
 
         if torch.distributed.is_available() and torch.distributed.is_initialized():
             rank, ranks = torch.distributed.get_rank(), torch.distributed.get_world_size()
-            return World(rank, ranks, *_local(environment, rank, ranks), "torch.distributed")
+            return World(
+                rank, ranks, *_find_local_place(environment, rank, ranks), "torch.distributed"
+            )
     if "TORCHELASTIC_RUN_ID" in environment:  # torchrun, before init_process_group
         rank, ranks = int(environment["RANK"]), int(environment["WORLD_SIZE"])
-        return World(rank, ranks, *_local(environment, rank, ranks), "torch.distributed")
+        return World(rank, ranks, *_find_local_place(environment, rank, ranks), "torch.distributed")
     return None
 
 
-def _mpi_world(environment: Mapping[str, str]) -> World | None:
+def _read_mpi_world(environment: Mapping[str, str]) -> World | None:
     if not any(name in environment for name in MPI_RANK) and "mpi4py.MPI" not in sys.modules:
         return None
-    world = communicator()
+    world = get_communicator()
     rank, ranks = world.Get_rank(), world.Get_size()
-    return World(rank, ranks, *_local(environment, rank, ranks), "mpi")
+    return World(rank, ranks, *_find_local_place(environment, rank, ranks), "mpi")
 
 
-def _local(environment: Mapping[str, str], rank: int, ranks: int) -> tuple[int, int]:
+def _find_local_place(environment: Mapping[str, str], rank: int, ranks: int) -> tuple[int, int]:
     """Place on this host as the launcher said it; else all ranks are taken to be on one host."""
     for own, of in (("LOCAL_RANK", "LOCAL_WORLD_SIZE"), *_MPI_LOCAL):
         if own in environment and of in environment:

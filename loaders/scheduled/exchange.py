@@ -29,7 +29,7 @@ from ..data.pread import ReadTotals
 from ..data.samples import SampleSet
 from ..errors import InputError, LoadersError, UsageError
 from ..loader.stalls import Counts
-from ..ranks.connections import Door, connect, job_token
+from ..ranks.connections import Door, connect, share_job_token
 from ..ranks.messages import Attempt, Transport
 from .buffer import Memory, NodeMemory, new_memory
 from .plan import Plan, PlanSettings
@@ -201,7 +201,7 @@ def connect_nodes(
         InputError: A node cannot be reached.
     """
     rank, settings = transport.world.rank, plan.settings
-    node, token, serving = settings.node(rank), job_token(transport), None
+    node, token, serving = settings.node(rank), share_job_token(transport), None
 
     # The first rank of each node opens its door.
     with Attempt() as opening:

@@ -30,13 +30,13 @@ from ..loader.options import declare_scheduled
 from ..loader.prefetch import BackgroundGroups
 from ..loader.stalls import ATTEMPTS, Counts, Retried, Stats
 from ..ranks.messages import Alone, Transport, launched_transport
-from ..ranks.nodes import ranks_of_a_node, shared_memory
-from ..ranks.process_group import begun
+from ..ranks.nodes import count_node_ranks, share_memory
+from ..ranks.process_group import is_begun
 from ..ranks.world import World
 from .buffer import NodeMemory, NodeSize, require_memory
 from .exchange import ExchangeLimits, NodeAccess, Sent, Served, connect_nodes, decide_exchange
 from .plan import Plan, PlanSettings, load_plan, make_plan
-from .shared_plan import NodePlan, shared_plan
+from .shared_plan import NodePlan, share_plan
 from .stage import Stage
 from .stage_settings import StageCounts, StageSettings, divide_budget
 
@@ -65,21 +65,21 @@ def open_loader(samples: SampleSet, settings: Settings, options: argparse.Namesp
         staging_nbytes=options.staging_bytes,
         pin_memory=settings.pin_memory,
     )
-    chosen, stage = within_memory(samples, settings, options, stage)
-    with _connected(settings.world, options) as transport:
-        node_ranks = ranks_of_a_node(transport)
+    chosen, stage = fit_within_memory(samples, settings, options, stage)
+    with _connect_ranks(settings.world, options) as transport:
+        node_ranks = count_node_ranks(transport)
         saved = load_plan(Path(options.plan)).settings if options.plan else None
         sends, measured = decide_exchange(
             options.node_exchange, transport, samples, node_ranks, saved
         )
         chosen = replace(chosen, node_ranks=node_ranks, exchange=sends)
-        make = partial(_planned, chosen, options.plan)
+        make = partial(_find_plan, chosen, options.plan)
         if node_ranks == 1 and not sends:
             return ScheduledLoader(samples, settings, make(), stage)
-        made, node = shared_plan(transport, node_ranks, make), None
+        made, node = share_plan(transport, node_ranks, make), None
         if made.plan.settings.node_ranks == node_ranks:
             check_plan(made.plan, samples, settings)
-            memory, exchange = _node_memory(samples, made, stage, transport), None
+            memory, exchange = _allocate_node_memory(samples, made, stage, transport), None
             if made.plan.settings.exchange:
                 limits = ExchangeLimits(stage.threads, options.node_timeout_s)
                 exchange = connect_nodes(transport, samples, made.plan, memory, limits, measured)
@@ -87,14 +87,14 @@ def open_loader(samples: SampleSet, settings: Settings, options: argparse.Namesp
     return ScheduledLoader(samples, settings, made.plan, stage, node)
 
 
-def _planned(settings: PlanSettings, saved: str | None) -> Plan:
+def _find_plan(settings: PlanSettings, saved: str | None) -> Plan:
     return load_plan(Path(saved)) if saved else make_plan(settings)
 
 
 @contextmanager
-def _connected(world: World, options: argparse.Namespace) -> Iterator[Transport]:
+def _connect_ranks(world: World, options: argparse.Namespace) -> Iterator[Transport]:
     """Messages between ranks, where they are connected and may share a buffer."""
-    connected = world.source == "mpi" or begun(world)
+    connected = world.source == "mpi" or is_begun(world)
     share = options.node_buffer == "auto" and connected and world.ranks > 1
     transport = launched_transport(world) if share else Alone(world)
     try:
@@ -103,17 +103,17 @@ def _connected(world: World, options: argparse.Namespace) -> Iterator[Transport]
         transport.close()
 
 
-def _node_memory(
+def _allocate_node_memory(
     samples: SampleSet, made: NodePlan, stage: StageSettings, transport: Transport
 ) -> NodeMemory:
     settings = made.plan.settings
     size = NodeSize.of(settings, stage.staging(settings, samples.sample_nbytes))
     nbytes = size.nbytes(samples)
     require_memory(nbytes)
-    return NodeMemory(samples, size, shared_memory(transport, size.ranks, nbytes), made)
+    return NodeMemory(samples, size, share_memory(transport, size.ranks, nbytes), made)
 
 
-def within_memory(
+def fit_within_memory(
     samples: SampleSet, settings: Settings, options: argparse.Namespace, stage: StageSettings
 ) -> tuple[PlanSettings, StageSettings]:
     """Buffer and staging for these options: one budget, unless a size of the buffer is given.
@@ -148,7 +148,7 @@ def plan_settings(
         ranks=settings.world.ranks,
         batch=settings.batch,
         epochs=settings.epochs,
-        buffer=_buffer(samples, options),
+        buffer=_count_buffered(samples, options),
         seed=settings.seed,
         drop_last=settings.drop_last,
         shuffled=settings.shuffle,
@@ -309,7 +309,7 @@ def check_plan(plan: Plan, samples: SampleSet, settings: Settings) -> None:
             )
 
 
-def _buffer(samples: SampleSet, options: argparse.Namespace) -> int:
+def _count_buffered(samples: SampleSet, options: argparse.Namespace) -> int:
     """Samples of all buffers together."""
     if options.buffer is not None:
         return int(options.buffer)

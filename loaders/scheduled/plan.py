@@ -30,7 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..data.coalesce import find_runs
-from ..data.order import IdArray, compact_order, padded_order
+from ..data.order import IdArray, compact_ids, pad_order
 from ..data.pread import written_whole
 from ..errors import InputError, UsageError, counted
 
@@ -507,45 +507,47 @@ ITERATIONS = 1000
 _TO_OWN_BEST, _TO_ALL_BEST = 0.9, 1.0
 
 
-def drawn(settings: PlanSettings) -> Int64Array:
+def keep_drawn_order(settings: PlanSettings) -> Int64Array:
     """The order in which they were drawn, as the baseline uses them."""
     return np.arange(settings.epochs, dtype=np.int64)
 
 
-def greedy(settings: PlanSettings) -> Int64Array:
+def order_greedily(settings: PlanSettings) -> Int64Array:
     """Nearest neighbour from every start, the best improved by moving runs (or-opt)."""
-    cost = transition_costs(settings)
-    starts = [_nearest(cost, start) for start in range(len(cost))]
-    return _or_opt(cost, min(starts, key=lambda path: (path_cost(cost, path), path[0])))
+    cost = compute_transition_costs(settings)
+    starts = [_follow_nearest(cost, start) for start in range(len(cost))]
+    return _improve_by_moves(
+        cost, min(starts, key=lambda path: (sum_path_cost(cost, path), path[0]))
+    )
 
 
-def pso(settings: PlanSettings) -> Int64Array:
+def order_by_swarm(settings: PlanSettings) -> Int64Array:
     """Particle swarm over permutations, as in the paper: velocities are lists of swaps."""
-    cost = transition_costs(settings)
+    cost = compute_transition_costs(settings)
     rng = np.random.default_rng(settings.seed)
     own = [rng.permutation(len(cost)) for _ in range(min(PARTICLES, max(len(cost), 2)))]
     paths = [path.copy() for path in own]
-    best = min(own, key=lambda path: path_cost(cost, path)).copy()
+    best = min(own, key=lambda path: sum_path_cost(cost, path)).copy()
     for _ in range(ITERATIONS if len(cost) > 2 else 0):
         for i, path in enumerate(paths):
-            _fly(path, own[i], _TO_OWN_BEST, rng)
-            _fly(path, best, _TO_ALL_BEST, rng)
-            if path_cost(cost, path) < path_cost(cost, own[i]):
+            _move_towards(path, own[i], _TO_OWN_BEST, rng)
+            _move_towards(path, best, _TO_ALL_BEST, rng)
+            if sum_path_cost(cost, path) < sum_path_cost(cost, own[i]):
                 own[i] = path.copy()
-        best = min([best, *own], key=lambda path: path_cost(cost, path)).copy()
+        best = min([best, *own], key=lambda path: sum_path_cost(cost, path)).copy()
         if all((path == best).all() for path in paths):
             break
     return best.astype(np.int64)
 
 
 ORDERS: dict[str, Callable[[PlanSettings], Int64Array]] = {
-    "shuffle": drawn,
-    "greedy": greedy,
-    "pso": pso,
+    "shuffle": keep_drawn_order,
+    "greedy": order_greedily,
+    "pso": order_by_swarm,
 }
 
 
-def transition_costs(settings: PlanSettings) -> Int64Array:
+def compute_transition_costs(settings: PlanSettings) -> Int64Array:
     """cost[u, v]: samples among the first C of shuffle v that are not among the last C of u."""
     epochs, buffer = settings.epochs, min(settings.buffer, settings.samples)
     cost = np.zeros((epochs, epochs), np.int64)
@@ -558,12 +560,12 @@ def transition_costs(settings: PlanSettings) -> Int64Array:
     return cost
 
 
-def path_cost(cost: Int64Array, path: Int64Array) -> int:
+def sum_path_cost(cost: Int64Array, path: Int64Array) -> int:
     """Sum of the costs along an open path."""
     return int(cost[path[:-1], path[1:]].sum())
 
 
-def _nearest(cost: Int64Array, start: int) -> Int64Array:
+def _follow_nearest(cost: Int64Array, start: int) -> Int64Array:
     path, left = [start], np.ones(len(cost), bool)
     left[start] = False
     while left.any():
@@ -573,27 +575,27 @@ def _nearest(cost: Int64Array, start: int) -> Int64Array:
     return np.array(path, np.int64)
 
 
-def _or_opt(cost: Int64Array, path: Int64Array) -> Int64Array:
+def _improve_by_moves(cost: Int64Array, path: Int64Array) -> Int64Array:
     """Moves runs of up to three epochs while that shortens the path."""
     current, improved = path, True
     while improved:
         improved = False
         for length in (1, 2, 3):
             for start in range(len(path) - length + 1):
-                moved = _best_move(cost, current, start, length)
-                if path_cost(cost, moved) < path_cost(cost, current):
+                moved = _find_best_move(cost, current, start, length)
+                if sum_path_cost(cost, moved) < sum_path_cost(cost, current):
                     current, improved = moved, True
     return current
 
 
-def _best_move(cost: Int64Array, path: Int64Array, start: int, length: int) -> Int64Array:
+def _find_best_move(cost: Int64Array, path: Int64Array, start: int, length: int) -> Int64Array:
     run = path[start : start + length]
     rest = np.delete(path, slice(start, start + length))
     moves = [np.insert(rest, place, run) for place in range(len(rest) + 1)]
-    return min(moves, key=lambda candidate: path_cost(cost, candidate))
+    return min(moves, key=lambda candidate: sum_path_cost(cost, candidate))
 
 
-def _fly(
+def _move_towards(
     path: Int64Array, target: Int64Array, probability: float, rng: np.random.Generator
 ) -> None:
     """Each swap that leads towards the target is taken with a probability."""
@@ -722,5 +724,5 @@ class PlanSettings:
 
     def shuffle(self, number: int) -> IdArray:
         """The baseline's global sequence of ids in its epoch `number`, padded or cut."""
-        order = compact_order(self.samples, seed=self.seed, epoch=number, shuffle=self.shuffled)
-        return padded_order(order, ranks=self.ranks, batch=self.batch, drop_last=self.drop_last)
+        order = compact_ids(self.samples, seed=self.seed, epoch=number, shuffle=self.shuffled)
+        return pad_order(order, ranks=self.ranks, batch=self.batch, drop_last=self.drop_last)

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from ..errors import LoadersError
 from ..ranks.messages import Transport
-from ..ranks.nodes import shared_file, shared_memory
+from ..ranks.nodes import share_file, share_memory
 from .plan import Int64Array, Plan, PlanSettings
 from .steps import RankStep
 
@@ -52,7 +52,7 @@ def places(plan: Plan, node: int) -> NDArray[np.int32]:
     return place
 
 
-def shared_plan(transport: Transport, node_ranks: int, make: Callable[[], Plan]) -> NodePlan:
+def share_plan(transport: Transport, node_ranks: int, make: Callable[[], Plan]) -> NodePlan:
     """The plan that `make` gives, called by the first of each `node_ranks` ranks.
 
     Every rank calls it. They have to be those of the plan's nodes, or its places are none.
@@ -63,14 +63,14 @@ def shared_plan(transport: Transport, node_ranks: int, make: Callable[[], Plan])
     """
     rank = transport.world.rank
     leader = rank // node_ranks * node_ranks
-    made = _made(make) if rank == leader else None
+    made = _make_or_catch(make) if rank == leader else None
     own = made.owner if isinstance(made, Plan) else None
     said = transport.gather((made.settings, made.order) if isinstance(made, Plan) else made)
     for each in said:
         if isinstance(each, Exception):
             raise each
     settings, order = said[leader]
-    arrays = _arrays(settings, shared_memory(transport, node_ranks, 8 * settings.samples))
+    arrays = _view_arrays(settings, share_memory(transport, node_ranks, 8 * settings.samples))
     if own is not None:
         arrays[0][:] = own
         arrays[1][:] = places(Plan(settings, order, own), settings.node(rank))
@@ -78,18 +78,18 @@ def shared_plan(transport: Transport, node_ranks: int, make: Callable[[], Plan])
     for array in arrays:
         array.flags.writeable = False
     plan = Plan(settings, order, arrays[0])
-    files = [shared_file(transport, node_ranks, 0) for _ in range(SLOTS)]
+    files = [share_file(transport, node_ranks, 0) for _ in range(SLOTS)]
     return NodePlan(plan, arrays[1], NodeSteps(plan, settings.node(rank), files))
 
 
-def _made(make: Callable[[], Plan]) -> Plan | Exception:
+def _make_or_catch(make: Callable[[], Plan]) -> Plan | Exception:
     try:
         return make()
     except (LoadersError, OSError) as error:
         return error
 
 
-def _arrays(settings: PlanSettings, memory: mmap.mmap) -> list[NDArray[np.int32]]:
+def _view_arrays(settings: PlanSettings, memory: mmap.mmap) -> list[NDArray[np.int32]]:
     return list(np.frombuffer(memory, np.int32).reshape(2, settings.samples))
 
 
@@ -120,9 +120,9 @@ class NodeSteps:
         with lock:  # a file's lock does not keep threads of one process apart
             fcntl.flock(file, fcntl.LOCK_EX)
             try:
-                if _words(file)[0] != epoch + 1:
+                if _read_words(file)[0] != epoch + 1:
                     self._keep(file, epoch)
-                return self._kept(_words(file), rank)
+                return self._kept(_read_words(file), rank)
             finally:
                 fcntl.flock(file, fcntl.LOCK_UN)
 
@@ -136,7 +136,7 @@ class NodeSteps:
         parts = [np.array(samples, np.int64), *bounds, *ids, *sources]
         os.ftruncate(file, 0)
         os.ftruncate(file, 8 * (2 + sum(map(len, parts))))
-        words = _words(file)
+        words = _read_words(file)
         np.concatenate(parts, out=words[2:])
         words[:2] = 0, len(steps)
         words[0] = epoch + 1
@@ -167,7 +167,7 @@ def _close(files: list[int]) -> None:
         os.close(file)
 
 
-def _words(file: int) -> Int64Array:
+def _read_words(file: int) -> Int64Array:
     """What a file holds; 0 where it is empty."""
     if not os.fstat(file).st_size:
         return np.zeros(1, np.int64)

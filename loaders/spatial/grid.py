@@ -29,27 +29,27 @@ def whole(shape: tuple[int, ...]) -> Box:
     return tuple((0, n) for n in shape)
 
 
-def extent(box: Box) -> tuple[int, ...]:
+def count_extent(box: Box) -> tuple[int, ...]:
     """Shape of a box."""
     return tuple(stop - start for start, stop in box)
 
 
-def volume(box: Box) -> int:
+def count_elements(box: Box) -> int:
     """Elements of a box; 1 for no axes."""
-    return math.prod(extent(box))
+    return math.prod(count_extent(box))
 
 
-def slices(box: Box) -> tuple[Any, ...]:
+def index_slices(box: Box) -> tuple[Any, ...]:
     """The box as an index of NumPy and h5py: a view, of an array without axes too."""
     return (..., *(slice(*each) for each in box))
 
 
-def within(box: Box, outer: Box) -> Box:
+def shift_into(box: Box, outer: Box) -> Box:
     """The same box, counted from the corner of `outer`."""
     return tuple((a - low, b - low) for (a, b), (low, _) in zip(box, outer, strict=True))
 
 
-def intersection(one: Box, other: Box) -> Box | None:
+def intersect(one: Box, other: Box) -> Box | None:
     """What two boxes share; None where that is empty."""
     shared = tuple((max(a, c), min(b, d)) for (a, b), (c, d) in zip(one, other, strict=True))
     return shared if all(start < stop for start, stop in shared) else None
@@ -80,7 +80,7 @@ def run_starts(shape: tuple[int, ...], box: Box) -> NDArray[np.int64]:
     return starts
 
 
-def boxes_of_range(shape: tuple[int, ...], start: int, stop: int) -> Iterator[Box]:
+def split_range_into_boxes(shape: tuple[int, ...], start: int, stop: int) -> Iterator[Box]:
     """Boxes that together are the elements [start, stop) of a C-ordered array, in that order.
 
     At most 2 * axes - 1 of them: whole rows in the middle, broken ones at the ends.
@@ -104,7 +104,7 @@ def boxes_of_range(shape: tuple[int, ...], start: int, stop: int) -> Iterator[Bo
 
 
 def _split_row(shape: tuple[int, ...], row: int, start: int, stop: int) -> Iterator[Box]:
-    for box in boxes_of_range(shape[1:], start, stop):
+    for box in split_range_into_boxes(shape[1:], start, stop):
         yield ((row, row + 1), *box)
 
 
@@ -211,7 +211,7 @@ class Division:
                 f"parts, found shape {shape}: choose another grid"
             )
         place = np.unravel_index(part, self.grid)
-        cuts = (borders(n, parts) for n, parts in zip(shape, self.grid, strict=True))
+        cuts = (divide_evenly(n, parts) for n, parts in zip(shape, self.grid, strict=True))
         return tuple((cut[i], cut[i + 1]) for cut, i in zip(cuts, place, strict=True))
 
     def window(self, shape: tuple[int, ...], part: int) -> Window:
@@ -234,18 +234,18 @@ class Division:
         )
 
 
-def borders(n: int, parts: int) -> tuple[int, ...]:
+def divide_evenly(n: int, parts: int) -> tuple[int, ...]:
     """Where `parts` blocks of n elements begin, and n: sizes differ by 1 at most, larger first."""
     size, larger = divmod(n, parts)
     return tuple(i * size + min(i, larger) for i in range(parts + 1))
 
 
-def plain_window(shape: tuple[int, ...], box: Box) -> Window:
+def make_plain_window(shape: tuple[int, ...], box: Box) -> Window:
     """The window that is a box inside an array of `shape`."""
     assert len(shape) == len(box)
-    target = tuple((0, n) for n in extent(box))
+    target = tuple((0, n) for n in count_extent(box))
     none: tuple[tuple[int, int] | None, ...] = (None,) * len(box)
-    return Window(extent(box), (Piece(box, target),), ((0, 0),) * len(box), none)
+    return Window(count_extent(box), (Piece(box, target),), ((0, 0),) * len(box), none)
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ from ..data.pread import ReadTotals
 from ..data.readers import open_dataset
 from ..data.samples import Place
 from ..errors import InputError
-from .grid import Box, Division, Piece, extent, intersection, slices, within
+from .grid import Box, Division, Piece, count_extent, index_slices, intersect, shift_into
 
 Fill = Callable[["Contiguous", Box, NDArray[np.uint8]], ReadTotals]
 """Reads a box of a contiguous array into a flat array of its bytes."""
@@ -87,9 +87,9 @@ class Contiguous:
         """`read` from the open file; in C order only."""
         moved = ReadTotals()
         for piece in pieces:
-            target = out[slices(piece.target)]
+            target = out[index_slices(piece.target)]
             direct = target.flags.c_contiguous
-            buffer = target if direct else np.empty(extent(piece.source), self.dtype)
+            buffer = target if direct else np.empty(count_extent(piece.source), self.dtype)
             moved += fill(self, piece.source, buffer.reshape(-1).view(np.uint8))
             if not direct:
                 target[...] = buffer
@@ -133,9 +133,9 @@ class Chunked:
         with opener(self.path) as fill, self.code.decoder(self.dtype) as decoder:
             for corner, chunk in chunks.items():
                 box = tuple((a, a + n) for a, n in zip(corner, sides, strict=True))
-                shared = [(intersection(p.source, box), p) for p in pieces]
+                shared = [(intersect(p.source, box), p) for p in pieces]
                 cut = [
-                    Piece(within(each, box), _place_box(within(each, p.source), p.target))
+                    Piece(shift_into(each, box), _place_box(shift_into(each, p.source), p.target))
                     for each, p in shared
                     if each is not None
                 ]
@@ -147,7 +147,7 @@ class Chunked:
     ) -> ReadTotals:
         if chunk.nbytes == 0:
             for piece in cut:
-                out[slices(piece.target)] = self.code.fill
+                out[index_slices(piece.target)] = self.code.fill
             return ReadTotals()
         if not self.code.filters:
             stored = Contiguous(self.path, chunk.offset, self.code.shape, self.dtype)
@@ -157,7 +157,7 @@ class Chunked:
         moved = access.fill(as_bytes, ((0, chunk.nbytes),), content)
         decoded = access.decoder(content, chunk.filter_mask)
         for piece in cut:
-            out[slices(piece.target)] = decoded[slices(piece.source)]
+            out[index_slices(piece.target)] = decoded[index_slices(piece.source)]
         return moved
 
 
@@ -177,8 +177,8 @@ class ByLibrary:
         """Hyperslabs through h5py."""
         with open_dataset(self.path, self.dataset) as dataset:
             for piece in pieces:
-                out[slices(piece.target)] = dataset[slices(piece.source)]
-        elements = sum(math.prod(extent(piece.source)) for piece in pieces)
+                out[index_slices(piece.target)] = dataset[index_slices(piece.source)]
+        elements = sum(math.prod(count_extent(piece.source)) for piece in pieces)
         return ReadTotals(elements * self.dtype.itemsize, len(pieces))
 
 

@@ -28,7 +28,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ..data.order import epoch_order, padded_order
+from ..data.order import draw_epoch_order, pad_order
 from ..data.samples import Field, SampleSet
 from ..errors import InputError, UsageError
 from ..loader.batches import BatchMemory
@@ -181,7 +181,7 @@ class SpatialLoader(EpochLoader):
     def _batches(self, epoch: int, start: int) -> Generator[Batch, None, None]:
         transport = self._opened()
         steps = self._steps(epoch, start)
-        ahead = self._spatial.ahead if not transport.mpi or mpiio.multithreaded() else 0
+        ahead = self._spatial.ahead if not transport.mpi or mpiio.is_multithreaded() else 0
         timeout_s = self._settings.read_timeout_s
         reading = Background(steps, ahead + 1, timeout_s) if ahead else steps
         return self._completed(reading, len(self) - start, transport)
@@ -228,12 +228,10 @@ class SpatialLoader(EpochLoader):
     def _dealt(self, epoch: int) -> list[list[list[int]]]:
         """Step -> group -> ids."""
         settings, groups = self._settings, self.sharing.groups
-        drawn = epoch_order(
+        drawn = draw_epoch_order(
             len(self._samples), seed=settings.seed, epoch=epoch, shuffle=settings.shuffle
         )
-        order = padded_order(
-            drawn, ranks=groups, batch=settings.batch, drop_last=settings.drop_last
-        )
+        order = pad_order(drawn, ranks=groups, batch=settings.batch, drop_last=settings.drop_last)
         size = groups * settings.batch
         steps = [order[a : a + size] for a in range(0, len(order), size)]
         return [[step[group::groups].tolist() for group in range(groups)] for step in steps]

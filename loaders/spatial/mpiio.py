@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from ..data.pread import ReadTotals
 from ..errors import InputError
-from .grid import Box, extent, run_length, volume
+from .grid import Box, count_elements, count_extent, run_length
 from .layouts import Contiguous, Fill
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ HINTS = {"romio_ds_read": "disable", "romio_cb_read": "disable"}
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[Fill]:
+def open_boxes(path: Path) -> Iterator[Fill]:
     """Reads boxes of a file that is open for this rank alone.
 
     Raises:
@@ -54,7 +54,7 @@ def opened(path: Path) -> Iterator[Fill]:
 def _fill(file: MPI.File, layout: Contiguous, box: Box, out: NDArray[np.uint8]) -> ReadTotals:
     from mpi4py import MPI
 
-    status, view = MPI.Status(), MPI.BYTE.Create_subarray(*_in_bytes(layout, box)).Commit()
+    status, view = MPI.Status(), MPI.BYTE.Create_subarray(*_count_in_bytes(layout, box)).Commit()
     try:
         file.Set_view(layout.offset, MPI.BYTE, view)
         file.Read([out, MPI.BYTE], status)
@@ -65,17 +65,17 @@ def _fill(file: MPI.File, layout: Contiguous, box: Box, out: NDArray[np.uint8]) 
             f"expected {len(out)} bytes from {layout.path}, found {status.Get_count(MPI.BYTE)}: "
             "the file ends before; make it again"
         )
-    return ReadTotals(len(out), volume(box) // run_length(layout.shape, box))
+    return ReadTotals(len(out), count_elements(box) // run_length(layout.shape, box))
 
 
-def multithreaded() -> bool:
+def is_multithreaded() -> bool:
     """True where a thread may read while another sends: MPI was started so."""
     from mpi4py import MPI
 
     return bool(MPI.Query_thread() == MPI.THREAD_MULTIPLE)
 
 
-def _in_bytes(
+def _count_in_bytes(
     layout: Contiguous, box: Box
 ) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
     """Shape, box's shape and box's corner, the last axis in bytes; of any type and byte order.
@@ -83,7 +83,7 @@ def _in_bytes(
     Axes that the box covers are merged into the one before them: fewer for MPI to go through.
     """
     sizes, parts, starts = [layout.dtype.itemsize], [layout.dtype.itemsize], [0]
-    cut = zip(reversed(layout.shape), reversed(extent(box)), reversed(box), strict=True)
+    cut = zip(reversed(layout.shape), reversed(count_extent(box)), reversed(box), strict=True)
     for n, part, (start, _) in cut:
         if parts[0] == sizes[0]:  # the axis behind is covered
             starts[0], parts[0], sizes[0] = start * sizes[0], part * sizes[0], n * sizes[0]

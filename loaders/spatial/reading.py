@@ -40,16 +40,16 @@ from .grid import (
     Piece,
     Sharing,
     Window,
-    boxes_of_range,
-    extent,
-    intersection,
-    plain_window,
+    count_elements,
+    count_extent,
+    index_slices,
+    intersect,
+    make_plain_window,
     run_length,
     run_starts,
-    slices,
-    volume,
+    shift_into,
+    split_range_into_boxes,
     whole,
-    within,
 )
 from .layouts import (
     Chunked,
@@ -97,7 +97,7 @@ class Array:
         """What a part needs of it."""
         shape = self.field.shape
         if self.division is None:
-            return plain_window(shape, whole(shape))
+            return make_plain_window(shape, whole(shape))
         return self.division.window(shape, part)
 
     @property
@@ -160,8 +160,10 @@ class Transfer:
 
     def view(self, share: NDArray[Any]) -> NDArray[Any]:
         """The elements in the sender's share (flat)."""
-        held = share[self.begin : self.begin + volume(self.held)].reshape(extent(self.held))
-        return held[slices(self.cut)]
+        held = share[self.begin : self.begin + count_elements(self.held)].reshape(
+            count_extent(self.held)
+        )
+        return held[index_slices(self.cut)]
 
     def take(self, share: NDArray[Any]) -> NDArray[Any]:
         """The elements to send, contiguous."""
@@ -170,7 +172,7 @@ class Transfer:
     @property
     def shape(self) -> tuple[int, ...]:
         """Of what is sent."""
-        return extent(self.cut)
+        return count_extent(self.cut)
 
 
 @dataclass(frozen=True)
@@ -209,7 +211,7 @@ class BlockReader:
         self.arrays, self._sharing = tuple(arrays), sharing
         self._transport, self._read_mode = transport, read_mode
         use_mpi = transport.mpi and read_mode != "posix"
-        self._opener: Opener = mpiio.opened if use_mpi else opened
+        self._opener: Opener = mpiio.open_boxes if use_mpi else open_boxes
         self._windows = {each.field.name: each.window(sharing.part) for each in arrays}
         self._joints: dict[tuple[str, str], Joint] = {}
         self._layouts: dict[tuple[Any, ...], Layout] = {}
@@ -273,7 +275,7 @@ class BlockReader:
         self._transport.start(sends, receives).wait()
         for (each, raw), boxes in zip(placed, arrived, strict=True):
             for target, content in boxes:
-                raw[slices(target)] = content
+                raw[index_slices(target)] = content
             if raw is not each.out:
                 each.out[...] = self._windows[each.array.field.name].finish(raw)
         return sum(content.nbytes for _, content in receives)
@@ -291,7 +293,7 @@ class BlockReader:
         """Lists what to send and to receive; keeps what this rank read for itself."""
         part, group = self._sharing.part, self._sharing.group
         for transfer in each.joint.kept(part):
-            raw[slices(transfer.target)] = transfer.view(each.share)
+            raw[index_slices(transfer.target)] = transfer.view(each.share)
         for transfer in each.joint.sent(part):
             rank = self._sharing.rank_of(group, transfer.receiver)
             sends.append((rank, transfer.take(each.share)))
@@ -365,9 +367,9 @@ class BlockReader:
             first = (row or 0) * int(np.prod(shape)) + start
             flat = layout.flat(first, first + stop - start)
             return content, flat.read(
-                plain_window(flat.shape, whole(flat.shape)).pieces, content, self._opener
+                make_plain_window(flat.shape, whole(flat.shape)).pieces, content, self._opener
             )
-        everything = plain_window(shape, whole(shape))
+        everything = make_plain_window(shape, whole(shape))
         whole_out = content.reshape(shape)
         return content, self._read_pieces(layout, row, everything, whole_out, self._opener)
 
@@ -388,10 +390,10 @@ class BlockReader:
         if crop:
             shape = layout.shape if row is None else layout.shape[1:]
             full = np.empty(shape, layout.dtype)
-            everything = plain_window(shape, whole(shape))
+            everything = make_plain_window(shape, whole(shape))
             moved = self._read_pieces(layout, row, everything, full, opener)
             for piece in window.pieces:
-                raw[slices(piece.target)] = full[slices(piece.source)]
+                raw[index_slices(piece.target)] = full[index_slices(piece.source)]
         else:
             moved = self._read_pieces(layout, row, window, raw, opener)
         out[...] = window.finish(raw)
@@ -399,7 +401,7 @@ class BlockReader:
 
     def _through_gaps(self, path: Path) -> AbstractContextManager[Fill]:
         most = self._speeds.block_nbytes if self._speeds else BLOCK_NBYTES
-        return opened_through_gaps(path, most)
+        return open_through_gaps(path, most)
 
     def _read_pieces(
         self,
@@ -441,14 +443,14 @@ class BlockReader:
 
 def plan_level_shares(shape: tuple[int, ...], division: Division) -> Joint:
     """Shares as large as the blocks."""
-    sizes = [volume(division.block(shape, part)) for part in range(division.parts)]
+    sizes = [count_elements(division.block(shape, part)) for part in range(division.parts)]
     ends = list(accumulate(sizes, initial=0))
     return _plan_joint(shape, division, list(pairwise(ends)))
 
 
 def plan_one_reader(shape: tuple[int, ...], division: Division) -> Joint:
     """All in the share of part 0."""
-    everything = volume(tuple((0, n) for n in shape))
+    everything = count_elements(tuple((0, n) for n in shape))
     rest = [(everything, everything)] * (division.parts - 1)
     return _plan_joint(shape, division, [(0, everything), *rest])
 
@@ -460,19 +462,19 @@ def _plan_joint(
     windows = [division.window(shape, part) for part in range(division.parts)]
     transfers = []
     for sender, share in enumerate(shares):
-        boxes = list(boxes_of_range(shape, *share))
-        begins = [0, *accumulate(map(volume, boxes))]
+        boxes = list(split_range_into_boxes(shape, *share))
+        begins = [0, *accumulate(map(count_elements, boxes))]
         for receiver, window in enumerate(windows):
             for begin, held in zip(begins, boxes, strict=False):
                 for piece in window.pieces:
-                    common = intersection(held, piece.source)
+                    common = intersect(held, piece.source)
                     if common is None:
                         continue
-                    low = within(common, piece.source)
+                    low = shift_into(common, piece.source)
                     target = tuple(
                         (a + t, b + t) for (a, b), (t, _) in zip(low, piece.target, strict=True)
                     )
-                    cut = within(common, held)
+                    cut = shift_into(common, held)
                     transfers.append(Transfer(sender, receiver, begin, held, cut, target))
     return Joint(tuple(shares), tuple(transfers))
 
@@ -535,7 +537,7 @@ class Cut:
         """The cut of one box."""
         length, starts = run_length(shape, box), run_starts(shape, box)
         span = int(starts[-1] - starts[0]) + length
-        return cls(len(starts), volume(box) * itemsize, span * itemsize)
+        return cls(len(starts), count_elements(box) * itemsize, span * itemsize)
 
 
 def choose_fastest(cuts: Iterable[Cut], parts: int, speeds: Speeds, *, connected: bool) -> str:
@@ -616,7 +618,7 @@ class _Probe:
         """Latency and bandwidth; `place`, 0 to 1, keeps ranks apart."""
         rows, nbytes = self._shape
         away = int(rows * place / (2 * REPEATS))
-        with opened(self._whole.path) as fill:
+        with open_boxes(self._whole.path) as fill:
 
             def read(start: int, stop: int) -> None:
                 first = min(start + away, rows - (stop - start))
@@ -629,7 +631,7 @@ class _Probe:
         """Bytes per second of a piece at `place`, 0 to 1."""
         first = int((self._shape[0] - self._piece) * place)
         out = np.ones(self._piece * self._shape[1], np.uint8)  # memory that was written before
-        with opened(self._whole.path) as fill:
+        with open_boxes(self._whole.path) as fill:
             begin = time.perf_counter()
             self._read(fill, first, first + self._piece, out)
             return out.nbytes / (time.perf_counter() - begin)
@@ -679,25 +681,25 @@ reads ahead meanwhile: on a disk, larger pieces were slower.
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[Fill]:
+def open_boxes(path: Path) -> Iterator[Fill]:
     """Reads boxes of an open file.
 
     Raises:
         InputError: It cannot be opened or read, or ends too early.
     """
-    with _opened(path) as file:
+    with _open_file(path) as file:
         yield partial(_fill, file)
 
 
 @contextmanager
-def opened_through_gaps(path: Path, most: int = BLOCK_NBYTES) -> Iterator[Fill]:
+def open_through_gaps(path: Path, most: int = BLOCK_NBYTES) -> Iterator[Fill]:
     """The same, the gaps between runs read too, at most `most` bytes at once, or one run."""
-    with _opened(path) as file:
+    with _open_file(path) as file:
         yield partial(_fill_through_gaps, file, most)
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[int]:
+def _open_file(path: Path) -> Iterator[int]:
     try:
         file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
@@ -728,7 +730,7 @@ def _fill_through_gaps(
     run = np.dtype((np.void, nbytes))
     runs, at = out.view(run), 0
     content = np.empty(max(most, nbytes), np.uint8)
-    for begin, count, stride in _blocks(layout.shape, sides, itemsize, most).tolist():
+    for begin, count, stride in _plan_blocks(layout.shape, sides, itemsize, most).tolist():
         span = (count - 1) * stride + nbytes
         moved += ReadTotals(span, read_into(file, content[:span].data, first + begin))
         runs[at : at + count] = np.ndarray((count,), run, content.data, 0, (stride,))
@@ -737,7 +739,7 @@ def _fill_through_gaps(
 
 
 @lru_cache(maxsize=8)
-def _blocks(
+def _plan_blocks(
     shape: tuple[int, ...], sides: tuple[int, ...], itemsize: int, most: int
 ) -> NDArray[np.int64]:
     """Rows of (begin, runs, bytes from run to run) of what is read at once of a box of `sides`.

@@ -81,16 +81,16 @@ def _read_imagenet(folder: Path, epoch: int, worker: int, workers: int) -> Itera
     """A sample of each of several files in turn, as tf.data's parallel interleave has it."""
     paths = sorted(folder.glob("*.tfrecord"))[worker::workers]
     left = np.random.default_rng(epoch).permutation(len(paths)).tolist()
-    opened = [_records(paths[i]) for i in left[:INTERLEAVED]]
+    opened = [_read_records(paths[i]) for i in left[:INTERLEAVED]]
     del left[:INTERLEAVED]
     while opened:
         records = opened.pop(0)
         record = next(records, None)
         if record is not None:
-            yield _parsed(record)
+            yield _parse_record(record)
             opened.append(records)
         elif left:
-            opened.append(_records(paths[left.pop(0)]))
+            opened.append(_read_records(paths[left.pop(0)]))
 
 
 def _make_cosmoflow(folder: Path, files: int = 96) -> None:
@@ -103,7 +103,7 @@ def _make_cosmoflow(folder: Path, files: int = 96) -> None:
 def _read_cosmoflow(folder: Path, epoch: int, worker: int, workers: int) -> Iterator[Floats]:
     paths = sorted(folder.glob("*.tfrecord"))
     for i in np.random.default_rng(epoch).permutation(len(paths))[worker::workers]:
-        for record in _records(paths[i]):
+        for record in _read_records(paths[i]):
             yield np.log1p(np.frombuffer(record, "<i2").astype(np.float32))
 
 
@@ -174,13 +174,13 @@ def _read_frnn(folder: Path, epoch: int, worker: int, workers: int) -> Iterator[
     shots = len(list(folder.glob("*.npz")))
     order = np.random.default_rng(epoch).permutation(shots)[worker::workers].tolist()
     with (folder / "shot_list.txt").open("rb", buffering=0) as listed:
-        before = [_shot(folder, listed.fileno(), i) for i in order[: shots // 10]]
+        before = [_read_shot(folder, listed.fileno(), i) for i in order[: shots // 10]]
         yield from before
         for i in order[len(before) :]:
-            yield _shot(folder, listed.fileno(), i)
+            yield _read_shot(folder, listed.fileno(), i)
 
 
-def _shot(folder: Path, listed: int, shot: int) -> Floats:
+def _read_shot(folder: Path, listed: int, shot: int) -> Floats:
     for _ in range(4):  # each signal's length and times are looked up on their own
         line = os.pread(listed, 256, shot * 256)
     path = folder / f"{int(line[:6]):06d}.npz"
@@ -198,7 +198,7 @@ APPLICATIONS: dict[str, Application] = {
 """Name -> what it is."""
 
 
-def _records(path: Path) -> Iterator[bytes]:
+def _read_records(path: Path) -> Iterator[bytes]:
     """The records of a TFRecord file, read in requests of 256 KB as TensorFlow does."""
     held = bytearray()
     with path.open("rb", buffering=0) as file:
@@ -214,7 +214,7 @@ def _records(path: Path) -> Iterator[bytes]:
             held += more
 
 
-def _parsed(record: bytes) -> Floats:
+def _parse_record(record: bytes) -> Floats:
     """Something that takes as long as decoding, for a vector of one length."""
     values = np.frombuffer(record[:200_000], np.uint8).astype(np.float32)
     return np.tanh(values / 255)

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from ..data.readers import Arrays
 from ..data.samples import Field, SampleSet
 from ..errors import UsageError
-from .making import smooth_noise
+from .making import make_smooth_noise
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -80,7 +80,7 @@ def sample(samples: SampleSet, sample: int) -> Arrays:
 def _block(random: np.random.Generator, side: int, sigma: float) -> NDArray[np.int16]:
     """Counts (4, side, side, side): densities with a shared shape, rounded with one dice."""
     shape = (side,) * 3
-    shared = sum((smooth_noise(random, shape, scale) for scale in SCALES), np.zeros(shape))
+    shared = sum((make_smooth_noise(random, shape, scale) for scale in SCALES), np.zeros(shape))
     shared /= shared.std() or 1.0
     rounding = random.random(shape)
     counts = np.empty((len(GROWTH), *shape), np.int16)

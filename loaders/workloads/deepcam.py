@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from ..data.readers import Arrays
 from ..data.samples import Field, SampleSet
 from ..errors import UsageError
-from .making import smooth_noise
+from .making import make_smooth_noise
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -70,7 +70,7 @@ def sample(samples: SampleSet, sample: int) -> Arrays:
     mask = _events(random, shape, RADIUS * unit)
     data = np.empty((CHANNELS, *shape), "<f4")
     for channel in range(CHANNELS):
-        field = smooth_noise(random, shape, (SCALES[0] * unit, SCALES[1] * unit))
+        field = make_smooth_noise(random, shape, (SCALES[0] * unit, SCALES[1] * unit))
         if channel in RAIN:
             field = np.maximum(field - DRY, 0.0)
         jump = mask * STRENGTH * random.choice((-1.0, 1.0))

@@ -58,17 +58,17 @@ def make(
     size = module.SIZE if size is None else size
     made = module.describe(Path(folder), samples=samples, seed=seed, size=size)
     made.folder.mkdir(parents=True, exist_ok=True)
-    _claim(made)
+    _claim_folder(made)
     write = {"rows": _write_rows, "files": _write_files, "images": _write_files}[made.layout]
-    write(made, lambda sample: module.sample(made, sample), progress or _silent)
+    write(made, lambda sample: module.sample(made, sample), progress or _show_nothing)
     return made
 
 
-def _silent(done: int, total: int) -> None:
+def _show_nothing(done: int, total: int) -> None:
     """Shows nothing."""
 
 
-def _claim(made: SampleSet) -> None:
+def _claim_folder(made: SampleSet) -> None:
     """Writes the description; or compares it with the one that is there."""
     if not (made.folder / DESCRIPTION).exists():
         made.save()
@@ -84,7 +84,7 @@ def _write_rows(made: SampleSet, sample: Callable[[int], Arrays], progress: Prog
     done = int(mark.read_text()) if mark.exists() and path.exists() else 0
     if not done:
         _lay_out(path, [(f.name, (len(made), *f.shape), f.dtype) for f in made.fields])
-    offsets = _offsets(path)
+    offsets = _find_offsets(path)
     with path.open("r+b") as file:
         for i in range(done, len(made)):
             arrays = sample(i)
@@ -109,7 +109,7 @@ def _lay_out(path: Path, datasets: Sequence[tuple[str, tuple[int, ...], str]]) -
             file.create_dataset(name, shape, dtype, dcpl=creation, track_times=False)
 
 
-def _offsets(path: Path) -> dict[str, int]:
+def _find_offsets(path: Path) -> dict[str, int]:
     """Byte offset of each dataset's first element."""
     offsets: dict[str, int] = {}
 
@@ -154,7 +154,7 @@ def _replace(path: Path, content: bytes) -> None:
 # Smooth random fields: white noise through a Gaussian filter.
 
 
-def smooth_noise(
+def make_smooth_noise(
     random: np.random.Generator, shape: tuple[int, ...], scale: float | tuple[float, ...]
 ) -> NDArray[np.float64]:
     """A periodic Gaussian field of mean 0 and variance 1 (over its points).

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from ..data.readers import Arrays
 from ..data.samples import Field, SampleSet
-from .making import smooth_noise
+from .making import make_smooth_noise
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -52,8 +52,8 @@ def sample(samples: SampleSet, sample: int) -> Arrays:
     """One scan position: an object patch and the pattern that it diffracts."""
     random = np.random.default_rng((samples.seed, sample))
     size = samples.size
-    amplitude = 1 / (1 + np.exp(-1.5 * smooth_noise(random, (size, size), FEATURE)))
-    phase = np.pi * np.tanh(smooth_noise(random, (size, size), FEATURE))
+    amplitude = 1 / (1 + np.exp(-1.5 * make_smooth_noise(random, (size, size), FEATURE)))
+    phase = np.pi * np.tanh(make_smooth_noise(random, (size, size), FEATURE))
     wave = _probe(size) * amplitude * np.exp(1j * phase)
     intensity = np.abs(np.fft.fftshift(np.fft.fft2(wave))) ** 2
     counts = random.poisson(intensity * (PHOTONS / intensity.sum()))

@@ -17,7 +17,7 @@ from vanidl_loaders import console
 from vanidl_loaders.cli import main
 from vanidl_loaders.commands import COMMANDS
 from vanidl_loaders.console import hide_credentials
-from vanidl_loaders.errors import EXTRAS, InputError, package_missing
+from vanidl_loaders.errors import EXTRAS, InputError, report_missing_package
 
 ROOT = Path(__file__).parents[2]
 
@@ -88,7 +88,7 @@ def test_a_missing_package_names_the_extra_that_has_it():
     assert {"streaming", "torch", "h5py", "mpi4py", "PIL"} <= imported()
     for name in imported() | EXTRAS.keys():
         listed = f'"{DISTRIBUTIONS.get(name, name)}>='
-        (extra,) = re.findall(r"\[(\w+)\]", str(package_missing(name))) or ("dependencies",)
+        (extra,) = re.findall(r"\[(\w+)\]", str(report_missing_package(name))) or ("dependencies",)
         table = re.search(rf"^{extra} = \[(.*?)\]$", text, re.MULTILINE | re.DOTALL)
         assert table is not None, extra
         assert listed in table[1], (name, extra)

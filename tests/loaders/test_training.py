@@ -13,11 +13,11 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 pytest.importorskip("tensorboard", reason="tensorboard is not installed")
 
 from tests.loaders.launch import STARTED_BY, json_objects
+from vanidl_loaders import training
 from vanidl_loaders.baseline import BaselineLoader
 from vanidl_loaders.cli import main
 from vanidl_loaders.errors import LoadersError
 from vanidl_loaders.loader.loader import WEIGHT, Settings
-from vanidl_loaders import training
 from vanidl_loaders.training import Places, Plan, train
 
 

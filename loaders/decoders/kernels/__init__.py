@@ -62,7 +62,7 @@ def find_kernel(codec: str) -> Kernel:
     Raises:
         MissingError: Triton is not installed.
     """
-    return cast(Kernel, _imported(KERNELS[codec]))
+    return cast(Kernel, _import_triton(KERNELS[codec]))
 
 
 def find_checksum() -> Checksum:
@@ -71,10 +71,10 @@ def find_checksum() -> Checksum:
     Raises:
         MissingError: Triton is not installed.
     """
-    return cast(Checksum, _imported("vanidl_loaders.decoders.kernels.checksum"))
+    return cast(Checksum, _import_triton("vanidl_loaders.decoders.kernels.checksum"))
 
 
-def _imported(module: str) -> ModuleType:
+def _import_triton(module: str) -> ModuleType:
     try:
         return import_module(module)
     except ModuleNotFoundError as error:
@@ -94,11 +94,11 @@ def decode(samples: Sequence[Encoded], out: torch.Tensor) -> None:
     """
     import torch
 
-    from ..staging import HostBuffer, require_good, stage
+    from ..staging import HostBuffer, require_good, stage_rows
 
     kernel = find_kernel(samples[0].codec)
     buffer = HostBuffer(pin_memory=out.is_cuda)
-    staged = stage(buffer, [kernel.columns(each) for each in samples]).to(out.device)
+    staged = stage_rows(buffer, [kernel.columns(each) for each in samples]).to(out.device)
     status = torch.zeros(len(samples), dtype=torch.uint8, device=out.device)
     kernel.launch(staged, out, status)
     require_good(status)

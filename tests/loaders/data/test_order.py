@@ -8,7 +8,7 @@ pytest.importorskip("torch", reason="PyTorch is not installed")
 from torch.utils.data import BatchSampler
 from torch.utils.data.distributed import DistributedSampler
 
-from vanidl_loaders.data.order import epoch_order, padded_order, rank_order
+from vanidl_loaders.data.order import draw_epoch_order, pad_order, rank_order
 from vanidl_loaders.loader.loader import Settings
 from vanidl_loaders.ranks.world import World
 
@@ -25,8 +25,11 @@ CASES = [
 @pytest.mark.parametrize("epoch", [0, 3])
 def test_ranks_get_what_the_distributed_sampler_deals(samples, ranks, drop_last, epoch):
     batch = 3
-    whole = padded_order(
-        epoch_order(samples, seed=11, epoch=epoch), ranks=ranks, batch=batch, drop_last=drop_last
+    whole = pad_order(
+        draw_epoch_order(samples, seed=11, epoch=epoch),
+        ranks=ranks,
+        batch=batch,
+        drop_last=drop_last,
     )
     for rank in range(ranks):
         peer = DistributedSampler(
@@ -41,16 +44,16 @@ def test_ranks_get_what_the_distributed_sampler_deals(samples, ranks, drop_last,
 
 
 def test_an_order_holds_each_sample_once():
-    order = epoch_order(100, seed=1, epoch=2)
+    order = draw_epoch_order(100, seed=1, epoch=2)
     assert sorted(order) == list(range(100))
-    assert order.tolist() != epoch_order(100, seed=1, epoch=3).tolist()
-    assert epoch_order(100, seed=1, epoch=2, shuffle=False).tolist() == list(range(100))
+    assert order.tolist() != draw_epoch_order(100, seed=1, epoch=3).tolist()
+    assert draw_epoch_order(100, seed=1, epoch=2, shuffle=False).tolist() == list(range(100))
 
 
 def test_a_global_batch_is_a_run_of_the_padded_order():
     ranks, batch = 4, 2
-    whole = padded_order(
-        epoch_order(50, seed=0, epoch=0), ranks=ranks, batch=batch, drop_last=False
+    whole = pad_order(
+        draw_epoch_order(50, seed=0, epoch=0), ranks=ranks, batch=batch, drop_last=False
     )
     parts = [rank_order(whole, World(r, ranks, 0, 1))[2 * batch : 3 * batch] for r in range(ranks)]
     assert set(np.concatenate(parts)) == set(whole[2 * ranks * batch : 3 * ranks * batch])

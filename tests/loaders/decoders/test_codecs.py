@@ -24,7 +24,7 @@ from vanidl_loaders.decoders import (
     open_sample,
 )
 from vanidl_loaders.decoders.kernels import KERNELS, find_kernel
-from vanidl_loaders.decoders.staging import HostBuffer, stage
+from vanidl_loaders.decoders.staging import HostBuffer, stage_rows
 from vanidl_loaders.errors import InputError, UsageError
 
 NAMES = sorted(CODECS)
@@ -132,7 +132,7 @@ def test_sections_that_contradict_the_shape_are_refused(name, examples):
 
 
 def staged(kernel, samples):
-    return stage(HostBuffer(), [kernel.columns(each) for each in samples])
+    return stage_rows(HostBuffer(), [kernel.columns(each) for each in samples])
 
 
 def test_kernels_give_the_bits_of_the_cpu(pairs, device, bits):

@@ -169,7 +169,7 @@ def test_dali_gives_the_same(encoded):
     samples, folder = encoded
     paths = [sample_path(folder, sample) for sample in range(5)]
     names = [each.name for each in samples.fields]
-    pipeline = dali.pipeline(paths, names, batch=2)
+    pipeline = dali.build_pipeline(paths, names, batch=2)
     for number in range(2):
         outputs = pipeline.run()
         for name, output in zip(names, outputs, strict=True):
@@ -182,9 +182,9 @@ def test_dali_gives_the_same(encoded):
     with pytest.raises(StopIteration):
         pipeline.run()
     with pytest.raises(UsageError, match="at least 9"):
-        dali.pipeline(paths, names, batch=9)
+        dali.build_pipeline(paths, names, batch=9)
     with pytest.raises(UsageError, match="device_id"):
-        dali.pipeline(paths, names, batch=2, device="gpu")
+        dali.build_pipeline(paths, names, batch=2, device="gpu")
 
 
 def test_an_opened_sample_is_a_view_of_its_bytes(encoded):

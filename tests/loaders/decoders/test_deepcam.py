@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from vanidl_loaders.decoders import DeepCam, decode, decode_batch, encode, open_sample
-from vanidl_loaders.decoders.accuracy import channel_values, errors, sample_errors
+from vanidl_loaders.decoders.accuracy import compute_errors, gather_channel_values, sample_errors
 from vanidl_loaders.decoders.container import pack, unpack
 from vanidl_loaders.decoders.deepcam import LineSections, decode_lines
 from vanidl_loaders.decoders.deltas import HEAD, LARGEST, NEAREST, UNITS, to_half
@@ -236,7 +236,7 @@ def test_coding_what_was_decoded_is_stable(mode):
     array[0, 0] = 1
     once = decode(encode(array, codec), device="cpu").numpy().astype(np.float32)
     twice = decode(encode(once, codec), device="cpu").numpy()
-    first, second = errors(array, once), errors(once, twice)
+    first, second = compute_errors(array, once), compute_errors(once, twice)
     assert np.array_equal(once[0, 0], twice[0, 0])
     for a, b in zip(first, second, strict=True):
         assert b.largest <= 2 * a.largest + 1e-6
@@ -422,7 +422,7 @@ def test_what_was_lost_is_counted():
         assert (channel.infinite, channel.lost, channel.over_tenth) == (2400, 2400, 1.0)
     encoded = unpack(former(PRESSURE))["array"]
     with pytest.warns(UserWarning, match="again"):
-        values = channel_values(encoded)
+        values = gather_channel_values(encoded)
     assert [(v.nan, v.infinite, v.largest_error) for v in values] == [(0, 2400, None)] * 2
 
 
@@ -440,9 +440,9 @@ def test_samples_with_and_without_units_make_a_batch():
 def test_errors_are_what_they_say():
     wanted = np.array([[1.0, 2.0, 0.0, -4.0, np.nan]])
     found = np.array([[1.2, 2.0, 0.001, -4.0, 1.0]])
-    (channel,) = errors(wanted, found)
+    (channel,) = compute_errors(wanted, found)
     assert (channel.nan, channel.infinite, channel.lost) == (0, 0, 0)
-    (lost,) = errors(np.array([[1.0, 2.0, np.inf]]), np.array([[np.inf, 2.0, np.inf]]))
+    (lost,) = compute_errors(np.array([[1.0, 2.0, np.inf]]), np.array([[np.inf, 2.0, np.inf]]))
     assert (lost.infinite, lost.lost, lost.over_tenth) == (2, 1, 0.5)
     assert channel.over_tenth == 0.5
     assert channel.over_tenth_floored == 0.5

@@ -19,7 +19,7 @@ from tests import ROOT
 from vanidl_loaders.decoders import CosmoFlow, DeepCam, decode_batch, encode, kernels, open_sample
 from vanidl_loaders.decoders.cosmoflow import TILE
 from vanidl_loaders.decoders.kernels import find_kernel
-from vanidl_loaders.decoders.staging import HostBuffer, stage
+from vanidl_loaders.decoders.staging import HostBuffer, stage_rows
 from vanidl_loaders.errors import MissingError
 
 
@@ -144,7 +144,7 @@ def test_the_checksum_is_zlibs(nbytes, device):
     bodies = [random.integers(0, 256, n, np.uint8) for n in (nbytes, nbytes, 128)]
     rows = [checksum.columns(body, zlib.crc32(body)) for body in bodies]
     bodies[1][nbytes // 2 : nbytes // 2 + 1] ^= 4
-    staged = stage(HostBuffer(), rows).to(device)
+    staged = stage_rows(HostBuffer(), rows).to(device)
     status = torch.zeros(3, dtype=torch.uint8, device=device)
     checksum.launch(staged, status)
     assert status.tolist() == [0, int(nbytes > 0), 0]
@@ -167,7 +167,7 @@ def test_labels_of_a_batch_are_decoded_in_one_launch(device, monkeypatch):
     calls = []
     for samples in (1, 9):
         encoded = [lossless.Lossless().encode(np.arange(5) % 3)] * samples
-        staged = stage(HostBuffer(), [lossless.columns(each) for each in encoded]).to(device)
+        staged = stage_rows(HostBuffer(), [lossless.columns(each) for each in encoded]).to(device)
         out = torch.empty((samples, 5), dtype=torch.int64, device=device)
         Counting.called = 0
         with Counting():

@@ -22,9 +22,9 @@ from vanidl_loaders.emulated_fs.mount import (
     RequestLog,
     check_available,
     is_stale,
+    measure_served_s,
     read_requests,
-    served_s,
-    total_bytes,
+    sum_nbytes,
 )
 from vanidl_loaders.errors import InputError, MissingError, UsageError
 
@@ -92,7 +92,7 @@ class TestMounted:
             for name in ("a.bin", "deep/b.bin", "empty"):
                 assert (storage.target / name).read_bytes() == (source / name).read_bytes()
             requests = storage.requests()
-        assert total_bytes(requests) == NBYTES + 1000
+        assert sum_nbytes(requests) == NBYTES + 1000
         assert {r.path for r in requests} <= {"a.bin", "deep/b.bin", "empty"}
         assert {r.pid for r in requests} == {os.getpid()}
         assert all(r.start_ns <= r.end_ns for r in requests)
@@ -122,8 +122,8 @@ class TestMounted:
             first = storage.requests()
             assert path.read_bytes() == content
             again = storage.requests()[len(first) :]
-        assert total_bytes(first) == NBYTES
-        assert total_bytes(again) == (0 if page_cache else NBYTES)
+        assert sum_nbytes(first) == NBYTES
+        assert sum_nbytes(again) == (0 if page_cache else NBYTES)
 
     def test_page_faults_are_reads_of_the_process(self, source, tmp_path):
         log = tmp_path / "requests.jsonl"
@@ -142,8 +142,8 @@ class TestMounted:
             written = storage.requests(["write"])
         assert {r.pid for r in requests} == {os.getpid()}
         assert any(r.offset <= 2_000_000 < r.offset + r.size for r in requests)
-        assert total_bytes(requests) < NBYTES
-        assert total_bytes(written) > 0
+        assert sum_nbytes(requests) < NBYTES
+        assert sum_nbytes(written) > 0
         assert (source / "a.bin").read_bytes()[:5] == b"12345"
 
     def test_what_changes_below_is_read_anew(self, source, tmp_path):
@@ -362,7 +362,7 @@ def test_a_log_comes_back_and_a_damaged_one_is_refused(tmp_path):
     log.close()
     assert read_requests(path, OPERATIONS) == requests
     assert read_requests(path) == requests[:1]
-    assert total_bytes(requests) == 10
+    assert sum_nbytes(requests) == 10
     path.write_text('{"pid": 1}\n')
     with pytest.raises(InputError, match="log of requests"):
         read_requests(path)
@@ -376,6 +376,8 @@ def test_a_log_comes_back_and_a_damaged_one_is_refused(tmp_path):
 def test_time_served_is_that_of_the_instants_with_a_request(spans, start, length):
     requests = [Request(1, "a", 0, 0, begin, begin + taken) for begin, taken in spans]
     covered = {k for begin, taken in spans for k in range(begin, begin + taken)}
-    assert served_s(requests) == pytest.approx(len(covered) / 1e9)
+    assert measure_served_s(requests) == pytest.approx(len(covered) / 1e9)
     window = set(range(start, start + length))
-    assert served_s(requests, start, start + length) == pytest.approx(len(covered & window) / 1e9)
+    assert measure_served_s(requests, start, start + length) == pytest.approx(
+        len(covered & window) / 1e9
+    )

@@ -21,8 +21,8 @@ from vanidl_loaders.loader.loader import (
     Spanned,
     Waited,
     find_loader,
+    name_span,
     open_loader,
-    span_name,
 )
 from vanidl_loaders.peers.shards import convert
 
@@ -180,8 +180,8 @@ def test_spanned_counts_and_marks(tmp_path):
     profiler.export_chrome_trace(str(tmp_path / "trace.json.gz"))
     with gzip.open(tmp_path / "trace.json.gz", "rt") as file:
         names = [e.get("name") for e in json.load(file)["traceEvents"]]
-    assert names.count(span_name("Mine")) == 3
-    assert span_name("Mine") == "enumerate(DataLoader)#Mine.__next__"
+    assert names.count(name_span("Mine")) == 3
+    assert name_span("Mine") == "enumerate(DataLoader)#Mine.__next__"
     assert len(waits) == 2
 
 

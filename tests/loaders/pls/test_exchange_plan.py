@@ -17,8 +17,8 @@ from vanidl_loaders.pls.exchange_plan import (
     Draw,
     Ownership,
     deal,
+    deal_at,
     deal_to,
-    dealt_at,
     home_fraction,
     plan_rank_exchange,
 )
@@ -168,5 +168,5 @@ def test_what_a_rank_holds_is_found_without_a_table(samples, ranks, fraction):
     draw = Draw(samples, ranks, fraction, seed=9)
     for epoch in range(8):
         for rank in range(ranks):
-            found = dealt_at(draw.home(rank, epoch), samples, ranks, seed=4)
+            found = deal_at(draw.home(rank, epoch), samples, ranks, seed=4)
             assert found.tolist() == owner.held_by(rank, epoch).tolist()

@@ -17,7 +17,7 @@ from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, P
 from vanidl_loaders.cli import main
 from vanidl_loaders.errors import LoadersError
 from vanidl_loaders.ranks import ending
-from vanidl_loaders.ranks.process_group import lost_ranks_named
+from vanidl_loaders.ranks.process_group import name_lost_ranks
 from vanidl_loaders.ranks.world import World
 
 
@@ -76,7 +76,7 @@ def test_a_rank_ends_with_its_launcher(monkeypatch):
     monkeypatch.setattr(os, "getppid", lambda: next(parents))
     monkeypatch.setattr(os, "kill", lambda pid, number: sent.append((pid, number)))
     monkeypatch.setattr(time, "sleep", lambda _seconds: None)
-    ending._outlive(7)
+    ending._end_with(7)
     assert sent == [(os.getpid(), signal.SIGTERM), (os.getpid(), signal.SIGKILL)]
 
 
@@ -110,10 +110,10 @@ def test_launch_without_a_command_is_refused(capsys):
 def test_a_lost_rank_is_named_and_other_errors_stay():
     with (
         pytest.raises(LoadersError, match="on rank 1 that one ended"),
-        lost_ranks_named(World(1, 2, 1, 2)),
+        name_lost_ranks(World(1, 2, 1, 2)),
     ):
         raise RuntimeError("[gloo/transport/tcp/pair.cc:537] Connection reset by peer\nmore")
-    with pytest.raises(RuntimeError, match="mat1 and mat2"), lost_ranks_named(World(1, 2, 1, 2)):
+    with pytest.raises(RuntimeError, match="mat1 and mat2"), name_lost_ranks(World(1, 2, 1, 2)):
         raise RuntimeError("mat1 and mat2 shapes cannot be multiplied")
 
 

@@ -51,6 +51,6 @@ def test_ranks_that_nothing_connects_are_alone(world):
 def test_long_messages_go_in_parts(monkeypatch):
     monkeypatch.setattr(messages, "MOST_MESSAGE_NBYTES", 7)
     array = np.arange(10, dtype=">i4").reshape(5, 2)
-    parts = list(messages._parts([(3, array), (1, array[:0])]))
+    parts = list(messages._split_messages([(3, array), (1, array[:0])]))
     assert [(rank, len(each)) for rank, each in parts] == [(3, 7)] * 5 + [(3, 5)]
     assert b"".join(each.tobytes() for _, each in parts) == array.tobytes()

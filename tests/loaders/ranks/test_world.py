@@ -9,7 +9,7 @@ import pytest
 import vanidl_loaders
 from tests.loaders.launch import json_objects, mpiexec
 from vanidl_loaders.errors import UsageError
-from vanidl_loaders.ranks.world import World, _mpi_world, _torch_world
+from vanidl_loaders.ranks.world import World, _read_mpi_world, _read_torch_world
 
 SAY = (
     "import json, vanidl_loaders.ranks.world as w; "
@@ -34,8 +34,8 @@ def test_contradicting_arguments_are_refused(given):
 def test_torchrun_is_seen_before_the_process_group_is():
     said = {"TORCHELASTIC_RUN_ID": "x", "RANK": "3", "WORLD_SIZE": "4"}
     here = {"LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2"}
-    assert _torch_world(said | here) == World(3, 4, 1, 2, "torch.distributed")
-    assert _torch_world(said) == World(3, 4, 3, 4, "torch.distributed")
+    assert _read_torch_world(said | here) == World(3, 4, 1, 2, "torch.distributed")
+    assert _read_torch_world(said) == World(3, 4, 3, 4, "torch.distributed")
 
 
 def test_an_initialised_process_group_wins_over_the_environment(tmp_path):
@@ -45,7 +45,7 @@ def test_an_initialised_process_group_wins_over_the_environment(tmp_path):
     )
     try:
         said = {"TORCHELASTIC_RUN_ID": "x", "RANK": "3", "WORLD_SIZE": "4"}
-        assert _torch_world(said) == World(0, 1, 0, 1, "torch.distributed")
+        assert _read_torch_world(said) == World(0, 1, 0, 1, "torch.distributed")
     finally:
         distributed.destroy_process_group()
 
@@ -53,7 +53,7 @@ def test_an_initialised_process_group_wins_over_the_environment(tmp_path):
 def test_no_launcher_means_no_mpi():
     if "mpi4py.MPI" in sys.modules:
         pytest.skip("another test of this process has imported mpi4py")
-    assert _mpi_world({"HOME": "/"}) is None
+    assert _read_mpi_world({"HOME": "/"}) is None
     assert "mpi4py.MPI" not in sys.modules
 
 

@@ -17,7 +17,7 @@ from tests.loaders.data.stored import N, direct, written
 from vanidl_loaders.errors import InputError, UsageError
 from vanidl_loaders.loader.loader import Settings
 from vanidl_loaders.ranks.messages import Alone
-from vanidl_loaders.ranks.nodes import ranks_of_a_node, shared_memory
+from vanidl_loaders.ranks.nodes import count_node_ranks, share_memory
 from vanidl_loaders.ranks.world import World
 from vanidl_loaders.scheduled import PlanSettings, make_plan
 from vanidl_loaders.scheduled.buffer import NodeMemory, NodeSize
@@ -130,10 +130,10 @@ class Spoken(Alone):
      ("aaabbb", 3), ("aabbaa", 1)],
 )  # fmt: skip
 def test_nodes_with_equally_many_ranks_side_by_side_share(nodes, expected):
-    assert ranks_of_a_node(Spoken(nodes)) == expected
+    assert count_node_ranks(Spoken(nodes)) == expected
 
 
 def test_memory_of_a_rank_alone():
-    memory = shared_memory(Alone(World()), 1, 5000)
+    memory = share_memory(Alone(World()), 1, 5000)
     assert len(memory) == 5000
     assert memory[:10] == bytes(10)

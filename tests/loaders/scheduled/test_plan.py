@@ -24,13 +24,13 @@ from vanidl_loaders.scheduled.plan import (
     FREE,
     ORDERS,
     PlanSettings,
+    compute_transition_costs,
     divide_within_nodes,
     load_plan,
     make_plan,
     measure_costs,
-    path_cost,
     share_misses,
-    transition_costs,
+    sum_path_cost,
 )
 from vanidl_loaders.scheduled.policies import POLICIES
 from vanidl_loaders.scheduled.steps import StepsAhead, rank_steps
@@ -269,8 +269,8 @@ def test_an_order_is_a_permutation_and_no_worse_than_drawn(name):
     chosen = PlanSettings(200, ranks=2, batch=5, epochs=8, buffer=100, epoch_order=name)
     order = ORDERS[name](chosen)
     assert sorted(order.tolist()) == list(range(8))
-    cost = transition_costs(chosen)
-    assert path_cost(cost, order) <= path_cost(cost, np.arange(8))
+    cost = compute_transition_costs(chosen)
+    assert sum_path_cost(cost, order) <= sum_path_cost(cost, np.arange(8))
 
 
 def test_the_order_of_epochs_is_worth_nothing_under_the_plan():

@@ -16,7 +16,7 @@ from tests.loaders.ranks.threads import on_ranks, outcomes_on_ranks
 from tests.loaders.scheduled.test_plan import plans
 from vanidl_loaders.errors import InputError
 from vanidl_loaders.scheduled.plan import Plan, PlanSettings, make_plan
-from vanidl_loaders.scheduled.shared_plan import NodeSteps, shared_plan
+from vanidl_loaders.scheduled.shared_plan import NodeSteps, share_plan
 from vanidl_loaders.scheduled.steps import rank_steps
 
 
@@ -67,7 +67,7 @@ def test_a_node_makes_its_plan_and_the_steps_of_an_epoch_once(counted):
         return make_plan(CHOSEN)
 
     def work(transport):
-        shared, epochs = shared_plan(transport, CHOSEN.node_ranks, make), []
+        shared, epochs = share_plan(transport, CHOSEN.node_ranks, make), []
         for epoch in range(4):
             epochs.append(shared.steps.of(transport.world.rank, epoch))
             transport.gather(None)  # training keeps ranks in step
@@ -115,6 +115,6 @@ def test_a_plan_that_cannot_be_made_fails_alike_on_all_ranks():
     def make():
         raise InputError("expected a plan, found none")
 
-    outcomes = outcomes_on_ranks(4, lambda transport: shared_plan(transport, 2, make))
+    outcomes = outcomes_on_ranks(4, lambda transport: share_plan(transport, 2, make))
     assert [str(each) for each in outcomes] == ["expected a plan, found none"] * 4
     assert {type(each) for each in outcomes} == {InputError}

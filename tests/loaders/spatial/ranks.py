@@ -66,7 +66,7 @@ def large(path, nbytes):
     """One read of so many bytes by MPI; those around 2 GiB and the last ones."""
     out = folded(nbytes)
     layout = Contiguous(Path(path), 0, (nbytes,), np.dtype(np.uint8))
-    with mpiio.opened(layout.path) as fill:
+    with mpiio.open_boxes(layout.path) as fill:
         totals = fill(layout, ((0, nbytes),), out)
     say = {"rank": World.detect().rank, "nbytes": totals.nbytes}
     return say | {"at_2_gib": int(out[(1 << 31) - 1]), "last": out[-7:].tolist()}

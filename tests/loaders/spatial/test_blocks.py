@@ -17,7 +17,7 @@ from tests.loaders.spatial.stored import CHUNKS, DTYPES, FILTERED, LAYOUTS, cont
 from vanidl_loaders.errors import InputError, UsageError
 from vanidl_loaders.spatial import Division, RawFile
 from vanidl_loaders.spatial.dataset import SlabDataset
-from vanidl_loaders.spatial.grid import slices, volume
+from vanidl_loaders.spatial.grid import count_elements, index_slices
 from vanidl_loaders.spatial.layouts import measure_chunk_overlap
 
 SHAPE = (4, 7, 9, 6)
@@ -39,11 +39,11 @@ def test_blocks_make_up_the_whole(tmp_path, layout, grid):
     division, whole, read = Division(grid), np.full(SHAPE, -1, np.int16), 0
     for part, block, dataset in blocks(file, division):
         box = division.block(SHAPE, part)
-        whole[slices(box)] = block
+        whole[index_slices(box)] = block
         stats = dataset.stats()
         read += stats.nbytes
         if layout in EXACT:
-            assert stats.nbytes == volume(box) * 2
+            assert stats.nbytes == count_elements(box) * 2
     np.testing.assert_array_equal(whole, array)
     if layout in EXACT:
         assert read == array.nbytes
@@ -68,7 +68,7 @@ def test_arrays_of_any_number_of_axes(tmp_path, layout, axes):
     file, array = store(tmp_path, layout, content((11,) * axes, "<f4"))
     division, whole = Division((1,) * (axes - 1) + (4,)), np.empty_like(array)
     for part, block, _ in blocks(file, division):
-        whole[slices(division.block(array.shape, part))] = block
+        whole[index_slices(division.block(array.shape, part))] = block
     np.testing.assert_array_equal(whole, array)
 
 
@@ -136,7 +136,7 @@ def test_every_way_gives_the_same_blocks(tmp_path, grid, layout, read_mode):
         for each in read:
             np.testing.assert_array_equal(each, padded[cut])
         if (read_mode, layout) in (("collective", "contiguous"), ("auto", "raw")):
-            assert nbytes == 2 * volume(block) * array.itemsize  # with a halo, too
+            assert nbytes == 2 * count_elements(block) * array.itemsize  # with a halo, too
         if read_mode == "crop" and layout == "raw":
             assert nbytes == 2 * array.nbytes
         if read_mode == "scatter" and layout == "raw":

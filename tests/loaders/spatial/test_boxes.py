@@ -14,13 +14,13 @@ from vanidl_loaders.errors import UsageError
 from vanidl_loaders.spatial.grid import (
     EDGES,
     Division,
-    borders,
-    boxes_of_range,
-    extent,
+    count_elements,
+    count_extent,
+    divide_evenly,
+    index_slices,
     run_length,
     run_starts,
-    slices,
-    volume,
+    split_range_into_boxes,
 )
 from vanidl_loaders.spatial.reading import plan_level_shares, plan_one_reader
 
@@ -39,7 +39,7 @@ def boxed(draw):
 @given(boxed())
 def test_runs_are_the_box_in_the_order_of_the_file(given_box):
     shape, box = given_box
-    numbered = np.arange(np.prod(shape)).reshape(shape)[slices(box)].ravel()
+    numbered = np.arange(np.prod(shape)).reshape(shape)[index_slices(box)].ravel()
     length, starts = run_length(shape, box), run_starts(shape, box)
     runs = (starts[:, None] + np.arange(length)).ravel()
     np.testing.assert_array_equal(runs, numbered)
@@ -53,16 +53,16 @@ def test_a_range_of_elements_is_boxes_in_order(given_box, data):
     total = int(np.prod(shape))
     start = data.draw(st.integers(0, total))
     stop = data.draw(st.integers(start, total))
-    boxes = list(boxes_of_range(shape, start, stop))
+    boxes = list(split_range_into_boxes(shape, start, stop))
     numbered = np.arange(total).reshape(shape)
-    parts = [numbered[slices(box)].ravel() for box in boxes]
+    parts = [numbered[index_slices(box)].ravel() for box in boxes]
     found = np.concatenate(parts) if parts else np.empty(0, int)
     np.testing.assert_array_equal(found, np.arange(start, stop))
     assert len(boxes) <= 2 * len(shape) - 1
 
 
 def test_borders_of_5_over_512_are_the_poster_s_uneven_ones():
-    assert np.diff(borders(512, 5)).tolist() == [103, 103, 102, 102, 102]
+    assert np.diff(divide_evenly(512, 5)).tolist() == [103, 103, 102, 102, 102]
 
 
 GRIDS = [(1, 1), (3, 1), (1, 4), (2, 3), (5, 7)]
@@ -72,7 +72,7 @@ GRIDS = [(1, 1), (3, 1), (1, 4), (2, 3), (5, 7)]
 def test_blocks_tile_the_array(grid):
     seen = np.zeros((5, 7), int)
     for part in range(Division(grid).parts):
-        seen[slices(Division(grid).block((5, 7), part))] += 1
+        seen[index_slices(Division(grid).block((5, 7), part))] += 1
     assert (seen == 1).all()
 
 
@@ -89,10 +89,10 @@ def test_windows_are_cut_from_the_padded_array(grid, halo, edges):
         window, block = division.window(shape, part), division.block(shape, part)
         read, seen = np.full(window.shape, np.nan), np.zeros(window.shape, int)
         for piece in window.pieces:
-            read[slices(piece.target)] = array[slices(piece.source)]
-            seen[slices(piece.target)] += 1
+            read[index_slices(piece.target)] = array[index_slices(piece.source)]
+            seen[index_slices(piece.target)] += 1
         assert (seen == 1).all()
-        assert sum(volume(p.source) for p in window.pieces) <= array.size  # nothing twice
+        assert sum(count_elements(p.source) for p in window.pieces) <= array.size  # nothing twice
         pairs = zip(block, division.widths, strict=True)
         expected = padded[tuple(slice(a, b + 2 * w) for (a, b), w in pairs)]
         found = window.finish(read)
@@ -120,11 +120,11 @@ def test_transfers_fill_every_window_once(grid, halo, edges, shares):
         for each in (*joint.kept(part), *joint.received(part)):
             start, stop = joint.shares[each.sender]
             sent = each.take(array[start:stop])
-            assert sent.shape == each.shape == extent(each.target)
-            seen[slices(each.target)] += 1
+            assert sent.shape == each.shape == count_extent(each.target)
+            seen[index_slices(each.target)] += 1
         assert (seen == 1).all()
     if shares is plan_level_shares:
-        blocks = [volume(division.block(shape, part)) for part in range(division.parts)]
+        blocks = [count_elements(division.block(shape, part)) for part in range(division.parts)]
         assert [b - a for a, b in joint.shares] == blocks
 
 

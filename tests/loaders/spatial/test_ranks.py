@@ -24,7 +24,7 @@ from vanidl_loaders.emulated_fs.model import Cost
 from vanidl_loaders.emulated_fs.mount import EmulatedStorage, check_available
 from vanidl_loaders.errors import MissingError
 from vanidl_loaders.spatial import Division
-from vanidl_loaders.spatial.grid import slices, volume
+from vanidl_loaders.spatial.grid import count_elements, index_slices
 from vanidl_loaders.workloads.making import make
 
 PROGRAM = Path(__file__).with_name("ranks.py")
@@ -162,7 +162,7 @@ def test_groups_of_ranks_read_blocks_and_exchange_them(launcher, read_mode, univ
     ranks, grid = four(launcher)[read_mode], (1, 1, 2, 1)
     whole = counts_of(universes)
     for rank in ranks:
-        box = slices(Division(grid).block(SHAPE, rank["rank"] % 2))
+        box = index_slices(Division(grid).block(SHAPE, rank["rank"] % 2))
         expected = {str(sample): checksum(array[box]) for sample, array in whole.items()}
         assert set(rank["seen"].items()) <= set(expected.items())
         assert (rank["steps"], rank["mpi"]) == (6, launcher == "mpi")
@@ -179,9 +179,9 @@ def test_subarray_views_read_exactly_the_block(case, three):
     array = raw_array(dtype)
     for rank in three("mpi")[0][case]:
         box = Division(grid).block(array.shape, rank["rank"])
-        native = array[slices(box)].astype(array.dtype.newbyteorder("="))
+        native = array[index_slices(box)].astype(array.dtype.newbyteorder("="))
         assert rank["checksum"] == checksum(native)
-        assert rank["nbytes"] == volume(box) * array.itemsize
+        assert rank["nbytes"] == count_elements(box) * array.itemsize
 
 
 @pytest.fixture
@@ -282,7 +282,9 @@ def test_bytes_of_each_rank_by_system_trace(tmp_path, strace):
     for case, (grid, _) in grids.items():
         one_read = re.compile(rf"<{re.escape(str(tmp_path / case))}>.*\) += (\d+)$", re.MULTILINE)
         read = [sum(int(each) for each in one_read.findall(text)) for text in logs]
-        expected = [volume(Division(grid).block(array.shape, part)) * 4 for part in range(3)]
+        expected = [
+            count_elements(Division(grid).block(array.shape, part)) * 4 for part in range(3)
+        ]
         assert sorted(n for n in read if n) == sorted(expected)
         assert [rank["nbytes"] for rank in ranks if rank["case"] == case] == expected
 
@@ -303,7 +305,9 @@ def test_bytes_by_the_emulated_storage(launcher, read_mode, universes, three):
         begin, end = extents.get(each.path, (0, 0))
         inside = begin <= each.offset and each.offset + each.size <= end
         (data if inside else beside)[each.pid] += each.size
-    block = 2 * SAMPLES * np.array([volume(Division(grid).block(SHAPE, i)) for i in range(3)])
+    block = (
+        2 * SAMPLES * np.array([count_elements(Division(grid).block(SHAPE, i)) for i in range(3)])
+    )
     expected = {"crop": [block.sum()] * 3, "scatter": [block.sum()]}.get(read_mode, block.tolist())
     assert sorted(data.values()) == sorted(expected)
     assert max(beside.values()) < SAMPLES * 16_384  # headers, and the parameters

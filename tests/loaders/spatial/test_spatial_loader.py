@@ -11,13 +11,13 @@ h5py = pytest.importorskip("h5py", reason="h5py is not installed")
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
 from tests.loaders.ranks.threads import outcomes_on_ranks
-from vanidl_loaders.data.order import epoch_order, padded_order
+from vanidl_loaders.data.order import draw_epoch_order, pad_order
 from vanidl_loaders.data.samples import Field, SampleSet
 from vanidl_loaders.errors import InputError, UsageError
 from vanidl_loaders.loader.loader import Settings, open_loader
 from vanidl_loaders.ranks.world import World
 from vanidl_loaders.spatial import Division
-from vanidl_loaders.spatial.grid import slices
+from vanidl_loaders.spatial.grid import index_slices
 from vanidl_loaders.spatial.loader import SpatialLoader, SpatialSettings
 
 N, SHAPE = 11, (2, 7, 6)
@@ -91,8 +91,8 @@ def test_every_group_gets_its_samples_and_every_rank_its_block(stored, ranks, st
         window = slice(rows[0], rows[1] + 2)
         for epoch, batches in enumerate(epochs):
             assert len(batches) == len(loader)
-            order = padded_order(
-                epoch_order(N, seed=0, epoch=epoch), ranks=groups, batch=2, drop_last=False
+            order = pad_order(
+                draw_epoch_order(N, seed=0, epoch=epoch), ranks=groups, batch=2, drop_last=False
             )
             ids = np.concatenate([batch["sample"] for batch in batches])
             np.testing.assert_array_equal(ids, order[group::groups])  # DistributedSampler's
@@ -115,7 +115,7 @@ def test_every_way_and_the_store_give_the_same_batches(files, grid, read_mode):
         lambda t: loading(samples, t, epochs=2, division=division, read_mode=read_mode, store=True),
     )
     for rank, (loader, epochs) in enumerate(found):
-        box = slices(division.block(SHAPE, rank % division.parts))
+        box = index_slices(division.block(SHAPE, rank % division.parts))
         for batch in (batch for epoch in epochs for batch in epoch):
             for sample, block in zip(batch["sample"], batch["x"], strict=True):
                 np.testing.assert_array_equal(block, whole["x"][int(sample)][box])
@@ -200,7 +200,7 @@ def test_fewer_samples_than_a_step_repeat_some_and_read_them_once(tmp_path):
     found = outcomes_on_ranks(4, lambda transport: loading(samples, transport, batch=3, store=True))
     for rank, (loader, epochs) in enumerate(found):
         assert [batch["sample"].tolist() for batch in epochs[0]] == [[0]]
-        box = slices(Division((1, 2, 1)).block(SHAPE, rank % 2))
+        box = index_slices(Division((1, 2, 1)).block(SHAPE, rank % 2))
         np.testing.assert_array_equal(epochs[0][0]["x"][0], whole["x"][0][box])
         assert loader.stats().loads == 1
     assert Counter(loader.stats().store_nbytes > 0 for loader, _ in found) == {True: 2, False: 2}
@@ -213,7 +213,7 @@ def test_a_failure_on_one_rank_raises_on_all_in_the_same_step(tmp_path, read_mod
         (tmp_path / name).mkdir()
     samples, _ = written(tmp_path / "whole", "files")
     damaged, _ = written(tmp_path / "damaged", "files")
-    bad = int(epoch_order(N, seed=0, epoch=0)[5])
+    bad = int(draw_epoch_order(N, seed=0, epoch=0)[5])
     damaged.path(bad).write_bytes(b"")
 
     def work(transport):

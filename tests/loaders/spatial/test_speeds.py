@@ -43,7 +43,7 @@ def test_through_gaps_come_the_boxs_bytes(tmp_path_factory, case, most):
     path.write_bytes(b"head" + stored.tobytes())
     wanted = stored[tuple(slice(*each) for each in box)]
     out = np.empty(wanted.size * 2, np.uint8)
-    with reading.opened_through_gaps(path, most) as fill:
+    with reading.open_through_gaps(path, most) as fill:
         done = fill(Contiguous(path, 4, shape, stored.dtype), box, out)
     assert out.tobytes() == wanted.tobytes()
     cut = Cut.of(shape, 2, box)
