@@ -21,7 +21,8 @@ from .loader.batches import collate
 from .loader.epochs import EpochLoader
 from .loader.loader import Batch, Loader, Settings
 from .loader.options import declare_baseline
-from .loader.stalls import Counts, StalledError
+from .loader.stalls import StalledError
+from .loader.stats import Counts
 
 NAME = "baseline"
 HELP = "PyTorch's DataLoader with a DistributedSampler"

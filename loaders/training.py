@@ -22,7 +22,7 @@ from .data.pread import written_whole
 from .data.samples import SampleSet
 from .errors import LoadersError
 from .loader.loader import WEIGHT, Batch, Loader, Settings
-from .loader.stalls import Stats
+from .loader.stats import Stats
 from .ranks.process_group import is_same_on_all_ranks, name_lost_ranks, process_group
 from .ranks.world import World
 from .workloads.registry import Workload, find_workload

@@ -89,7 +89,7 @@ class Torch:
 
         from vanidl_loaders.baseline import StartingSampler
         from vanidl_loaders.loader.batches import collate
-        from vanidl_loaders.loader.stalls import Counts
+        from vanidl_loaders.loader.stats import Counts
 
         workers = options["workers"]
         self._counts = Counts(workers)

@@ -191,7 +191,7 @@ def _format_row(row: Row, first: Row) -> str:
     later = _format_megabytes(row.served_nbytes[-1]) if several else "-"
     return (
         f"{row.loader:<11}{row.seconds[0]:>9.3g}{later_s:>9}{ratio:>7.3g}"
-        f"{_megabytes(row.served_nbytes[0]):>10}{later:>10}"
+        f"{_format_megabytes(row.served_nbytes[0]):>10}{later:>10}"
     )
 
 

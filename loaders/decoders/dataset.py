@@ -26,7 +26,7 @@ from ..loader.batches import pin_batch
 from ..loader.epochs import EpochLoader
 from ..loader.loader import Batch, Loader, Settings
 from ..loader.options import declare_decoded
-from ..loader.stalls import Counts
+from ..loader.stats import Counts
 from .coding import decode_batch, open_sample
 from .folders import ENCODED, sample_path
 from .staging import Copy, CudaTransfer, HostBuffer, Ring, Transfer, read_containers

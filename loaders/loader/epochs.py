@@ -9,7 +9,8 @@ from typing import Any, ClassVar, Protocol
 
 from ..errors import UsageError
 from .loader import Batch, Settings, Spanned, Waited
-from .stalls import ATTEMPTS, Counts, Stats, WaitWatch
+from .stalls import ATTEMPTS, WaitWatch
+from .stats import Counts, Stats
 
 
 class Position:

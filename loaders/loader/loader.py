@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from ..data.samples import SampleSet
-    from .stalls import Stats
+    from .stats import Stats
 
 LOADERS: dict[str, str] = {
     "baseline": "vanidl_loaders.baseline",

@@ -12,7 +12,7 @@ from ..data.readers import Arrays
 from ..data.samples import SampleSet
 from ..loader.batches import collate
 from ..loader.loader import Batch, Settings, Waited
-from ..loader.stalls import Counts, Stats
+from ..loader.stats import Counts, Stats
 from .shards import require_shards
 
 READS = 2

@@ -16,7 +16,7 @@ from ..data.samples import SampleSet
 from ..loader.batches import collate
 from ..loader.epochs import EpochLoader
 from ..loader.loader import Batch, Settings
-from ..loader.stalls import Counts
+from ..loader.stats import Counts
 from ..ranks.world import World
 from .shards import name_tar_member, require_shards
 

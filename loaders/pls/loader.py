@@ -20,7 +20,7 @@ from ..loader.epochs import EpochLoader
 from ..loader.loader import Batch, Loader, Settings
 from ..loader.options import declare_pls
 from ..loader.prefetch import Background
-from ..loader.stalls import Stats
+from ..loader.stats import Stats
 from ..ranks.messages import open_transport
 from .dataset import PartialLocalDataset
 from .exchange import Limits

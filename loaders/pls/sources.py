@@ -27,7 +27,7 @@ from ..data.pool import ReadThreads
 from ..data.readers import Arrays
 from ..data.samples import SampleSet
 from ..errors import InputError, UsageError
-from ..loader.stalls import Counts
+from ..loader.stats import Counts
 from ..ranks.messages import Bytes
 from .storage import (
     HEADER_NBYTES,

@@ -30,7 +30,7 @@ from ..data.samples import SampleSet
 from ..errors import UsageError
 from ..loader.epochs import Position
 from ..loader.loader import WEIGHT, Batch
-from ..loader.stalls import Counts, Stats
+from ..loader.stats import Counts, Stats
 from .plan import Plan
 from .stage import Stage
 from .stage_settings import StageCounts, StageSettings

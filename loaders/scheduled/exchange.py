@@ -28,7 +28,7 @@ from ..data.pool import ReadThreads
 from ..data.pread import ReadTotals
 from ..data.samples import SampleSet
 from ..errors import InputError, LoadersError, UsageError
-from ..loader.stalls import Counts
+from ..loader.stats import Counts
 from ..ranks.connections import Door, connect, share_job_token
 from ..ranks.messages import Attempt, Transport
 from .buffer import Memory, NodeMemory, new_memory

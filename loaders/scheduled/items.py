@@ -23,7 +23,7 @@ from torch.utils.data import Dataset, default_collate
 from ..data.pool import ReadThreads
 from ..errors import UsageError
 from ..loader.loader import WEIGHT
-from ..loader.stalls import Counts, Stats
+from ..loader.stats import Counts, Stats
 from ..ranks.world import World
 from .dataset import BufferedLoader, ScheduledBatchSampler, StepOrder, require_one_process
 from .exchange import require_exchange

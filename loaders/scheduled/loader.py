@@ -28,7 +28,8 @@ from ..loader.epochs import EpochLoader, Stream
 from ..loader.loader import Batch, Loader, Settings
 from ..loader.options import declare_scheduled
 from ..loader.prefetch import BackgroundGroups
-from ..loader.stalls import ATTEMPTS, Counts, Retried, Stats
+from ..loader.stalls import ATTEMPTS, Retried
+from ..loader.stats import Counts, Stats
 from ..ranks.messages import Alone, Transport, launched_transport
 from ..ranks.nodes import count_node_ranks, share_memory
 from ..ranks.process_group import is_begun

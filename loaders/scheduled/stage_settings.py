@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from ..data.pread import ReadTotals
 from ..errors import UsageError
-from ..loader.stalls import Counts
+from ..loader.stats import Counts
 from .plan import PlanSettings
 
 TOGETHER_NBYTES, MOST_TOGETHER = 12 << 20, 8

@@ -22,7 +22,7 @@ from torch.utils.data import Dataset, get_worker_info
 
 from ..data.samples import Field, Place
 from ..errors import InputError, UsageError
-from ..loader.stalls import Counts, Stats
+from ..loader.stats import Counts, Stats
 from ..ranks.messages import Alone, Attempt, Transport
 from ..ranks.world import World
 from .grid import Division, Sharing

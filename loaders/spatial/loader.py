@@ -36,7 +36,7 @@ from ..loader.epochs import EpochLoader
 from ..loader.loader import Batch, Loader, Settings
 from ..loader.options import declare_spatial
 from ..loader.prefetch import Background
-from ..loader.stalls import Counts, Stats
+from ..loader.stats import Counts, Stats
 from ..ranks.messages import Attempt, Message, Transport, launched_transport
 from . import mpiio
 from .grid import Division, Sharing

@@ -21,7 +21,7 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 from tests.loaders.launch import STARTED_BY, json_objects, once, run
 from tests.loaders.pls.ranks import EPOCHS
 from vanidl_loaders import pls
-from vanidl_loaders.loader.stalls import Counts
+from vanidl_loaders.loader.stats import Counts
 from vanidl_loaders.pls.sources import open_source
 from vanidl_loaders.pls.storage import HEADER_NBYTES, FolderStore, content, sample_of
 from vanidl_loaders.workloads.making import make
