@@ -97,7 +97,7 @@ def test_a_weight_scales_the_gradient(ptycho):
 
 
 def test_ranks_out_of_step_are_refused(ptycho, monkeypatch):
-    monkeypatch.setattr(training, "same_on_all_ranks", lambda value: False)
+    monkeypatch.setattr(training, "is_same_on_all_ranks", lambda value: False)
     settings = Settings(batch=4)
     with pytest.raises(LoadersError, match="same number of steps"):
         train(ptycho, BaselineLoader(ptycho, settings), settings, Plan())

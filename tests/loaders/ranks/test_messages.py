@@ -21,7 +21,7 @@ class LoneCommunicator:
 
 
 def test_backends_that_do_not_fit_the_launcher_are_refused(monkeypatch):
-    monkeypatch.setattr(messages, "communicator", LoneCommunicator)
+    monkeypatch.setattr(messages, "get_communicator", LoneCommunicator)
     monkeypatch.setattr(messages, "_require_threads", lambda: None)
     assert messages.open_transport(World(), "mpi").world.ranks == 1
     for backend, world in (("mpi", World(0, 2)), ("auto", World(1, 2, 1, 2, "mpi"))):

@@ -86,11 +86,11 @@ def test_mpiexec(run_python, python):
 
 
 LOST = """
-from vanidl_loaders.ranks.world import World, abort_on_error, communicator
+from vanidl_loaders.ranks.world import World, abort_on_error, get_communicator
 abort_on_error()
 if World.detect().rank == 1:
     raise RuntimeError("this rank is lost")
-communicator().Barrier()
+get_communicator().Barrier()
 """
 
 
