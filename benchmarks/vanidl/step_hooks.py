@@ -89,7 +89,11 @@ def main() -> int:
         loaders = SimpleNamespace(DataLoader=Loader, _BaseDataLoaderIter=Empty)
         pytorch.watch_loaders(loaders, channel)
         pytorch.watch_optimizers(
-            SimpleNamespace(register_optimizer_step_post_hook=stepped.append), channel
+            SimpleNamespace(
+                register_optimizer_step_pre_hook=lambda _: None,
+                register_optimizer_step_post_hook=stepped.append,
+            ),
+            channel,
         )
         iterator = iter(Loader())
         waits_ns = best_ns(lambda: iterator.__next__(), count) - bare_ns

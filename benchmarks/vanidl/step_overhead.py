@@ -22,7 +22,7 @@ import time
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
-from types import FunctionType
+from types import FunctionType, ModuleType
 
 import numpy as np
 import torch
@@ -73,26 +73,32 @@ class Hooks:
         self._sampler = channels["lines"].shared["sampler"]
         after = dict(self._functions())
         self._changed = [(key, before[key], f) for key, f in after.items() if f is not before[key]]
-        self._optimizer = import_module("torch.optim.optimizer")._global_optimizer_post_hooks
-        self._of_steps = dict(self._optimizer)
+        optimizer = import_module("torch.optim.optimizer")
+        of_steps = (optimizer._global_optimizer_pre_hooks, optimizer._global_optimizer_post_hooks)
+        self._of_steps = [(hooks, dict(hooks)) for hooks in of_steps]
 
     @staticmethod
-    def _functions() -> Iterator[tuple[tuple[type, str], FunctionType]]:
-        """Every function of a class of the modules that hooks are for."""
+    def _functions() -> Iterator[tuple[tuple[type | ModuleType, str], FunctionType]]:
+        """Every function of the modules that hooks are for, and of their classes."""
         for name in {theirs for theirs, _ in registry.HOOKS} & set(sys.modules):
-            for owner in vars(sys.modules[name]).values():
-                if isinstance(owner, type):
-                    for key, value in vars(owner).items():
-                        if isinstance(value, FunctionType):
-                            yield (owner, key), value
+            module = sys.modules[name]
+            classes = [owner for owner in list(vars(module).values()) if isinstance(owner, type)]
+            for owner in (module, *classes):
+                for key, value in list(vars(owner).items()):
+                    if isinstance(value, FunctionType):
+                        yield (owner, key), value
 
     def put(self, there: bool) -> None:
-        """Puts all back, or takes all out, between two samples of lines."""
+        """Puts all back, or takes all out, between two samples of lines.
+
+        That a model's own class has a `__call__` of ours in its place after the first steps stays.
+        """
         self._sampler.stop()
         for (owner, name), original, hooked in self._changed:
             setattr(owner, name, hooked if there else original)
-        self._optimizer.clear()
-        self._optimizer.update(self._of_steps if there else {})
+        for hooks, ours in self._of_steps:
+            hooks.clear()
+            hooks.update(ours if there else {})
 
 
 class Net(torch.nn.Module):

@@ -26,9 +26,10 @@ class Clock:
 
     wall_ns, cpu_ns = time.monotonic_ns(), time.thread_time_ns()
 
-    def watch(self, sampler):
-        """Has the sampler look at these clocks alone."""
-        sampler.perf_counter_ns = sampler.monotonic_ns = lambda: self.wall_ns
+    def watch(self, sampler, *hooks):
+        """Has the sampler, and the hooks that ask whether it is time to sample, look at these."""
+        for module in (sampler, *hooks):
+            module.perf_counter_ns = module.monotonic_ns = lambda: self.wall_ns
         sampler.thread_time_ns = lambda: self.cpu_ns
 
 
@@ -193,7 +194,7 @@ COSTS = {"uneven": Uneven, "slowed": Slowed}
 if __name__ == "__main__":
     from torch.utils.data import DataLoader
 
-    CLOCK.watch(sys.modules["vanidl_steps.lines"])
+    CLOCK.watch(*(sys.modules[f"vanidl_steps.{name}"] for name in ("lines", "fetches", "waits")))
     dataset = (PROGRAMS | COSTS)[sys.argv[2]]()
     how = {"collate_fn": collate} if sys.argv[2] == "released" else {"collate_fn": list}
     train(DataLoader(dataset, batch_size=BATCH, **how))

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -20,6 +21,7 @@ from vanidl.model.trace import SpanKind
 from vanidl.readers.steps.journal import FETCH, read_journal
 from vanidl.record import Recorded, record
 from vanidl.record.injected.vanidl_steps import fetches
+from vanidl.record.injected.vanidl_steps.journal import NoLines
 
 PROGRAM = Path(__file__).with_name("timed_fetches.py")
 MS = 1_000_000
@@ -249,6 +251,7 @@ def test_a_fetch_that_ends_in_an_exception_is_a_fetch(error) -> None:
 
     class Events:
         on = True
+        journal = SimpleNamespace(lines=NoLines())
 
         def __init__(self) -> None:
             self.rows: list[tuple[int, ...]] = []

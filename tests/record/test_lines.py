@@ -22,6 +22,7 @@ from vanidl.record import record
 from vanidl.record.injected.vanidl_steps import lines as sampled
 from vanidl.record.injected.vanidl_steps.journal import Journal
 from vanidl.record.injected.vanidl_steps.registry import Channel
+from vanidl.record.injected.vanidl_steps.waits import Waits
 from vanidl.record.source_lines import NAME, keep_source_lines
 
 PROGRAM = Path(__file__).with_name("made_lines.py")
@@ -305,9 +306,10 @@ def test_of_a_loop_of_a_framework_what_it_calls_is_sampled(tmp_path: Path, folde
     loop = there["Loop"]()
     loop.trainer = SimpleNamespace(lightning_module=Module())
     channel = Channel("lines", Journal(str(tmp_path)))
-    sampled.watch_loops(SimpleNamespace(_BaseDataLoaderIter=Batches), channel)
+    channel.journal.lines = sampler = sampled.Sampler(channel)
+    Waits(channel, lambda *_: {}).watch_next(Batches, samples_lines=True)
     loop.run(Batches())
-    (part,) = channel.shared["sampler"].parts.values()
+    (part,) = sampler.parts.values()
     first = next(iter(part.functions))
     is_framework = folder == "site-packages"
     assert first is (Module.training_step if is_framework else there["Loop"].run).__code__

@@ -68,7 +68,7 @@ def test_a_save_is_said_while_it_goes_on(channel: registry.Channel) -> None:
     present, seen = channel.journal.present, []
 
     def save(target: str) -> str:
-        seen.append(present._doing[0])
+        seen.append(present.doing[0])
         if target == "full":
             raise OSError("no space left")
         return target
@@ -77,12 +77,12 @@ def test_a_save_is_said_while_it_goes_on(channel: registry.Channel) -> None:
     saves.watch_torch(module, channel)
     before = present.begin(journal.WAIT)
     assert module.save("here") == "here"
-    assert present._doing[0] == journal.WAIT
+    assert present.doing[0] == journal.WAIT
     with pytest.raises(OSError, match="no space"):
         module.save(target="full")
     present.end(before)
     assert seen == [SAVE, SAVE]
-    assert present._doing == (0, 0)
+    assert present.doing == (0, 0)
 
 
 def test_saves_have_their_last_name_and_their_size(

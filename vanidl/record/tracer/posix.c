@@ -62,8 +62,8 @@
 /* ---- reads and writes ---- */
 
 /* Puts down a call that has just returned, errno as it left it; returns what it returned. */
-static ssize_t moved(uint8_t call, struct vt_file *file, uint32_t number, int descriptor,
-                     uint64_t start, ssize_t result, size_t size, int64_t offset) {
+static inline ssize_t moved(uint8_t call, struct vt_file *file, uint32_t number, int descriptor,
+                            uint64_t start, ssize_t result, size_t size, int64_t offset) {
     int error = errno;
     bool writing = call >> 4 == 2;
     if (offset == AT_POSITION)

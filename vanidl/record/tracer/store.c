@@ -742,21 +742,20 @@ __attribute__((noinline)) static void count(const struct vt_event *call, uint64_
     ADD(header->missing_calls, 1);
 }
 
-void vt_put(const struct vt_event *call) {
-    uint64_t end = vt_now(), duration = end - call->start;
+void vt_put_in(uint64_t start, int64_t offset, int64_t result, uint64_t size, uint64_t file_and_call) {
+    uint64_t end = vt_now(), duration = end - start;
     uint8_t *where = likely(!vt.full) ? take_slots(1, false) : NULL;
     if (unlikely(!where)) {
-        count(call, end);
+        count(&(struct vt_event){(uint8_t)(file_and_call >> 32), (uint32_t)file_and_call, start, offset, size,
+                                 result},
+              end);
         return;
     }
     if (unlikely(duration >> 40)) duration = ((uint64_t)1 << 40) - 1;
-    uint64_t size = call->size > UINT32_MAX ? UINT32_MAX : call->size;
+    if (size > UINT32_MAX) size = UINT32_MAX;
     uint64_t words[5] = { /* struct vt_slot: by its fields it would be put together in memory */
-        call->start,
-        (uint64_t)call->offset,
-        (uint64_t)call->result,
-        size | duration << 32,
-        call->file | (uint64_t)call->call << 32 | duration >> 32 << 40,
+        start, (uint64_t)offset, (uint64_t)result, size | duration << 32,
+        file_and_call | duration >> 32 << 40,
     };
     write_words(where, words);
 }

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from inspect import signature
 from itertools import count
-from time import time_ns
+from time import monotonic_ns, time_ns
 
 from .journal import (
     COLLATE,
@@ -27,7 +27,7 @@ from .journal import (
     WORKERS_START,
     WORKERS_STOP,
 )
-from .registry import wraps
+from .registry import replaces, without_own_frames, wraps
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -75,10 +75,14 @@ def _watch_collate(fetcher_class: Any, events: Channel) -> None:  # noqa: ANN401
 
 
 def _timed(collate: Any, events: Channel) -> Any:  # noqa: ANN401
-    @wraps(collate)
+    @replaces(collate)
     def timed(samples: Any) -> Any:  # noqa: ANN401
         begin = time_ns()
-        batch = collate(samples)
+        try:
+            batch = collate(samples)
+        except BaseException as error:
+            error.__traceback__ = without_own_frames(error.__traceback__)
+            raise
         if events.on:
             try:
                 number = len(samples) if type(samples) is list else 1
@@ -91,13 +95,18 @@ def _timed(collate: Any, events: Channel) -> Any:  # noqa: ANN401
 
 
 def _watch_fetch(fetcher_class: Any, events: Channel) -> None:  # noqa: ANN401
-    original = fetcher_class.fetch
+    original, journal = fetcher_class.fetch, events.journal
 
-    @wraps(original)
+    @replaces(original)
     def fetch(self: Any, *args: Any) -> Any:  # noqa: ANN401
         begin = time_ns()
         try:
+            if monotonic_ns() >= journal.lines.fetch_ns:
+                return journal.lines.sample_fetch(original, self, args)
             return original(self, *args)
+        except BaseException as error:
+            error.__traceback__ = without_own_frames(error.__traceback__)
+            raise
         finally:  # the last fetch of a stream, which finds its end, is work as well
             if events.on:
                 try:
@@ -260,9 +269,13 @@ def _watch_get_data(iterator_class: Any) -> None:  # noqa: ANN401
     """Batches that are taken as they come are known by what was got last."""
     original = iterator_class._get_data
 
-    @wraps(original)
+    @replaces(original)
     def _get_data(self: Any) -> Any:  # noqa: ANN401
-        got = original(self)
+        try:
+            got = original(self)
+        except BaseException as error:
+            error.__traceback__ = without_own_frames(error.__traceback__)
+            raise
         taken = self.__dict__.get(_STATE)
         if taken is not None:
             taken.got = got[0]
@@ -274,9 +287,13 @@ def _watch_get_data(iterator_class: Any) -> None:  # noqa: ANN401
 def _watch_next_data(iterator_class: Any, events: Channel) -> None:  # noqa: ANN401
     original = iterator_class._next_data
 
-    @wraps(original)
+    @replaces(original)
     def _next_data(self: Any) -> Any:  # noqa: ANN401
-        data = original(self)
+        try:
+            data = original(self)
+        except BaseException as error:
+            error.__traceback__ = without_own_frames(error.__traceback__)
+            raise
         taken = self.__dict__.get(_STATE)
         if events.on and taken is not None:
             try:

@@ -26,15 +26,19 @@ from .own_file import OwnFile, is_stopped
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from typing import Any
+
+    from .lines import Sampler
 
 NAME = "vanidl-present"
 SAVE = 0xFE
 """A checkpoint is being written. Besides, codes are those of rows of the journal."""
 
-_store = Struct("<2q").pack_into  # a code (0 is nothing) and the monotonic clock in nanoseconds
-_store_both = Struct("<4q").pack_into
+store_doing = Struct(
+    "<2q"
+).pack_into  # a code (0 is nothing) and the monotonic clock in nanoseconds
+store_both = Struct("<4q").pack_into
 _DOING, _LAST = 0, 16
 SIZE = 32
 
@@ -51,11 +55,11 @@ class Present:
     would lose the interpreter by, and fails on no full disk.
     """
 
-    __slots__ = ("_doing", "_page")
+    __slots__ = ("doing", "page")
 
     def __init__(self) -> None:
-        self._page: Any = bytearray(SIZE)
-        self._doing: Doing = (0, 0)
+        self.page: Any = bytearray(SIZE)
+        self.doing: Doing = (0, 0)
 
     def publish(self) -> int:
         """The descriptor by which others find the page, -1 where there can be none."""
@@ -67,25 +71,46 @@ class Present:
             page = mmap(descriptor, SIZE)
         except (AttributeError, ImportError, OSError):  # no Linux, or no descriptor left
             return -1
-        page[:] = bytes(self._page)
-        self._page = page
+        page[:] = bytes(self.page)
+        self.page = page
         return descriptor
 
     def begin(self, code: int) -> Doing:
         """Such a call begins; what went on until now, which `end` takes."""
-        before = self._doing
-        self._doing = doing = (code, monotonic_ns())
-        _store(self._page, _DOING, *doing)
+        before = self.doing
+        self.doing = doing = (code, monotonic_ns())
+        store_doing(self.page, _DOING, *doing)
         return before
 
     def end(self, before: Doing) -> None:
         """The call has ended: what went on before it goes on again."""
-        code, self._doing = self._doing[0], before
-        _store_both(self._page, _DOING, *before, code, monotonic_ns())
+        code, self.doing = self.doing[0], before
+        store_both(self.page, _DOING, *before, code, monotonic_ns())
 
     def happened(self, code: int) -> None:
         """An event that was no call: of a call `end` says it."""
-        _store(self._page, _LAST, code, monotonic_ns())
+        store_doing(self.page, _LAST, code, monotonic_ns())
+
+
+NEVER_NS = 1 << 62
+
+
+class NoLines:
+    """In the place of the sampler of lines (`lines.Sampler`) until there is one."""
+
+    fetch_ns = step_ns = NEVER_NS
+    part = None
+    timed: Mapping[int, int] = {}
+
+    def sample_fetch(self, fetch: Callable[..., Any], fetcher: Any, args: Any) -> Any:  # noqa: ANN401
+        """Runs a fetch; it is not sampled."""
+        return fetch(fetcher, *args)
+
+    def begin_step(self) -> None:
+        """A batch is about to be handed to the program."""
+
+    def end_step(self) -> None:
+        """The program has asked for its next batch."""
 
 
 MAGIC = b"vanidl-steps 4".ljust(31) + b"\n"
@@ -124,6 +149,7 @@ _WORLD_SIZES = ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NU
 # Not SLURM_NTASKS: a batch script that runs one process has the number of the whole job.
 
 _ROW = Struct("<4q")
+_pack = _ROW.pack
 _FLUSH_NS = 1_000_000_000
 _MOST_ROWS = 8192  # a bound on memory: half a megabyte
 _OTHER_THREADS = 255
@@ -135,7 +161,10 @@ class Journal:
 
     def __init__(self, folder: str) -> None:
         self.folder = folder
+        self.lines: Sampler | NoLines = NoLines()
         self._closed = False
+        # One list for good, so that a thread that is about to add to it never adds to another one.
+        self._rows: list[bytes] = []
         self._begin()
         atexit.register(self._last)
         endings.before(self._last)
@@ -146,13 +175,13 @@ class Journal:
         self._loaders = 0
         self._replays = 0
         self.latest: object = None  # the place of the iterator that was waited for last
-        self._rows: list[tuple[int, int, int, int] | bytes] = []
+        self._rows.clear()
         self._threads = {get_ident(): 0}  # the main thread: it starts the recording, or forked
         self._main = (get_native_id(), get_ident())  # as the kernel and as pthreads number it
         self._file: OwnFile | None = None
         self.present = Present()
         self._ended = False
-        self._flushed_ns = 0  # the first event opens the file: only then the end is looked after
+        self._flush_ns = 0  # the first event opens the file: only then the end is looked after
 
     def _forked(self) -> None:
         if self._file is not None:
@@ -160,15 +189,25 @@ class Journal:
         self._begin()
 
     def add(self, code: int, number: int, begin: int, end: int, ident: int = 0) -> None:
-        """An event of the calling thread, or of another; now and then writes what has gathered."""
-        ident = ident or get_ident()
-        if ident not in self._threads:
-            self._threads[ident] = min(len(self._threads), _OTHER_THREADS) << THREAD_SHIFT
-        self._rows.append((code | self._threads[ident], number, begin, end))
+        """An event of the calling thread, or of another; now and then writes what has gathered.
+
+        All of what a step costs passes here: after a step caches hold none of it, and what counts
+        is how many functions and objects are touched.
+        """
+        thread = self._threads.get(ident or get_ident())
+        if thread is None:
+            thread = self._number_thread(ident or get_ident())
+        rows = self._rows
+        rows.append(_pack(code | thread, number, begin, end))
         if code & 0xFF in _NO_CALLS:
-            self.present.happened(code)
-        if end - self._flushed_ns >= _FLUSH_NS or len(self._rows) >= _MOST_ROWS:
+            store_doing(self.present.page, _LAST, code, monotonic_ns())
+        if end >= self._flush_ns or len(rows) >= _MOST_ROWS:
             self.flush()
+
+    def _number_thread(self, ident: int) -> int:
+        thread = min(len(self._threads), _OTHER_THREADS) << THREAD_SHIFT
+        self._threads[ident] = thread
+        return thread
 
     def new_loader(self) -> int:
         """The number of one more loader of this process."""
@@ -182,17 +221,13 @@ class Journal:
 
     def describe(self, values: Mapping[str, object]) -> None:
         """Text that says what later events are of."""
-        import json
-
-        # A program may be named with bytes that are no text: no JSON may hold these.
-        text = json.dumps(values, ensure_ascii=False).encode("utf-8", "replace")
-        rows = -(-len(text) // _ROW.size)
-        self._rows.append(_ROW.pack(TEXT, rows, 0, 0) + text.ljust(rows * _ROW.size))
+        self._rows.append(_text(values))
 
     def flush(self) -> None:
         """Writes what has gathered; opens the file where this is the first."""
-        rows, self._rows = self._rows, []
-        self._flushed_ns = time_ns()
+        rows = self._rows[:]
+        del self._rows[: len(rows)]
+        self._flush_ns = time_ns() + _FLUSH_NS
         if self._closed or not rows:
             return
         if is_stopped(self.folder):
@@ -200,21 +235,18 @@ class Journal:
             return
         self._closed = True  # should this fail: a file that ends within a row takes no more
         file = self._open() if self._file is None else self._file
-        file.write(b"".join(row if isinstance(row, bytes) else _ROW.pack(*row) for row in rows))
+        file.write(b"".join(rows))
         self._closed = False
 
     def _open(self) -> OwnFile:
         file = self._file = OwnFile(self.folder, SUFFIX)
-        rows, self._rows = self._rows, []
         described = {
             **process_description(),
             "thread": self._main,
             "marks_end": True,
             "marks_saves": True,
         }
-        self.describe({**described, "present": self.present.publish()})
-        header, self._rows = self._rows, rows
-        file.write(MAGIC + b"".join(row for row in header if isinstance(row, bytes)))
+        file.write(MAGIC + _text({**described, "present": self.present.publish()}))
         if "multiprocessing.util" in sys.modules:  # its children end without atexit
             from multiprocessing.util import Finalize
 
@@ -231,16 +263,13 @@ class Journal:
         self._closed = True
         if self._file is not None and not self._ended:
             self._ended = True
-            self.describe({"stopped": time_ns()})
-            self.describe({"ended": True})
-            rows, self._rows = self._rows, []
-            self._file.write(b"".join(row for row in rows if isinstance(row, bytes)))
+            self._file.write(_text({"stopped": time_ns()}) + _text({"ended": True}))
 
     def open_now(self) -> None:
         """Opens the file, which else the next event would: that is still written at once."""
         if self._file is None:
             self.flush()
-            self._flushed_ns = 0
+            self._flush_ns = 0
 
     def _end(self) -> None:
         """Writes what there is, and that it was all: a process that is killed does not say so."""
@@ -265,6 +294,16 @@ class Journal:
                 file.write(f"{hook}: {why}\n")
         except OSError:
             pass
+
+
+def _text(values: Mapping[str, object]) -> bytes:
+    """Rows that hold text."""
+    import json
+
+    # A program may be named with bytes that are no text: no JSON may hold these.
+    text = json.dumps(values, ensure_ascii=False).encode("utf-8", "replace")
+    rows = -(-len(text) // _ROW.size)
+    return _pack(TEXT, rows, 0, 0) + text.ljust(rows * _ROW.size)
 
 
 def process_description() -> dict[str, object]:

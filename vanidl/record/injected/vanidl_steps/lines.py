@@ -21,6 +21,7 @@ from threading import get_ident
 from time import monotonic_ns, perf_counter_ns, thread_time_ns
 
 from . import endings
+from .journal import NEVER_NS
 from .registry import wraps
 
 TYPE_CHECKING = False
@@ -46,6 +47,7 @@ _OTHERS = 3  # fetches or steps that were not sampled: then it is known what the
 _COMPARED = 16  # until there are so many of them every other one is left alone
 _TIMED = 16  # of them after each sample: to take a processor's time is a system call
 _TABLE_NS = 2_000_000_000  # between two tables in the journal, at first
+_AGAIN_NS = 10_000_000  # where none could begin
 _GENERATOR = 0x20 | 0x80 | 0x200  # flags of code: it hands batches on, and has no loop of its own
 _LIBRARY = (os.sep + "site-packages" + os.sep, os.sep + "dist-packages" + os.sep)
 _MONITORING: Any = getattr(sys, "monitoring", None)  # from Python 3.12 on
@@ -219,10 +221,46 @@ class Sampler:
         self.stack: list[_Running] = []
         self.events = 0
         self._frame: FrameType | None = None
+        self.timed: dict[
+            int, int
+        ] = {}  # thread -> its processor time when a step began to be timed
         self._wall_ns = self._cpu_ns = 0
         self._written_ns, self._table_ns, self._is_new = monotonic_ns(), _TABLE_NS, False
         self._earned_ns = monotonic_ns() - _GRACE_NS / SHARE  # until when time has paid for samples
-        self.next_ns = 0
+        self.next_ns = self.fetch_ns = self.step_ns = 0
+
+    def sample_fetch(self, fetch: Callable[..., Any], fetcher: Any, args: Any) -> Any:  # noqa: ANN401
+        """Runs a fetch, as a sample if it is time for one, or timed as one that is none."""
+        now = monotonic_ns()
+        if now >= self.next_ns and self.start(FETCH, _codes_of(fetcher)):
+            try:
+                return fetch(fetcher, *args)
+            finally:
+                self.stop()
+        if not (self.engine.slows and self.times_others(FETCH)):
+            self.fetch_ns = max(self.next_ns, now + _AGAIN_NS)
+            return fetch(fetcher, *args)
+        begin = thread_time_ns()
+        batch = fetch(fetcher, *args)
+        self.passed(FETCH, thread_time_ns() - begin)
+        return batch
+
+    def begin_step(self) -> None:
+        """The program is about to get a batch: what it does then is sampled, timed, or neither."""
+        now = monotonic_ns()
+        if now >= self.next_ns and _begin_step(self):
+            return
+        if self.engine.slows and self.times_others(LOOP):
+            self.timed[get_ident()] = thread_time_ns()
+        else:
+            self.step_ns = max(self.next_ns, now + _AGAIN_NS)
+
+    def end_step(self) -> None:
+        """The program has asked for its next batch."""
+        if self.part is not None:
+            self.stop()
+        elif begin := self.timed.pop(get_ident(), 0):
+            self.passed(LOOP, thread_time_ns() - begin)
 
     def start(self, name: str, codes: tuple[CodeType, ...], frame: FrameType | None = None) -> bool:
         """Begins a sample of a part, in this thread, unless it would cost too much.
@@ -242,7 +280,7 @@ class Sampler:
 
     def _start(self, name: str, codes: tuple[CodeType, ...], frame: FrameType | None) -> bool:
         if not self.engine.is_free():
-            self.next_ns = monotonic_ns() + _TABLE_NS
+            self._wait_until(monotonic_ns() + _TABLE_NS)
             return False
         part = self.parts.get(name)
         if part is None:
@@ -291,12 +329,17 @@ class Sampler:
         share = SHARE if part.samples < _KNOWN else _LATER_SHARE
         self._earned_ns += (cost_ns - part.charged_ns) / share
         part.charged_ns = cost_ns
-        self.next_ns = int(self._earned_ns + cost_ns / part.taken / SHARE)
+        self._wait_until(int(self._earned_ns + cost_ns / part.taken / SHARE))
+
+    def _wait_until(self, next_ns: int) -> None:
+        """No sample before then; until the next fetch and step have seen that, they look."""
+        self.next_ns, self.fetch_ns, self.step_ns = next_ns, 0, 0
 
     def fail(self, error: Exception) -> None:
         """Ends the sample, and all later ones."""
         part, self.part = self.part, None
         self.channel.fail(error)
+        self.next_ns = self.fetch_ns = self.step_ns = NEVER_NS
         if part is not None:
             self.engine.end(part, self._frame)
 
@@ -585,11 +628,13 @@ def _sampler(channel: Channel) -> Sampler:
 
 
 def watch_fetchers(module: ModuleType, channel: Channel) -> None:
-    """Samples what a fetcher of PyTorch's DataLoader calls: its dataset and collate_fn."""
-    sampler = _sampler(channel)
+    """Samples what a fetcher of PyTorch's DataLoader calls: its dataset and collate_fn.
+
+    And steps: what the function that asks for batches does between two of them. `fetches` and
+    `waits` say when either begins.
+    """
+    channel.journal.lines = _sampler(channel)
     _keep_collate(module._BaseDatasetFetcher)
-    for fetcher_class in (module._MapDatasetFetcher, module._IterableDatasetFetcher):
-        _sample(fetcher_class, sampler)
 
 
 def _keep_collate(fetcher_class: Any) -> None:  # noqa: ANN401
@@ -603,27 +648,6 @@ def _keep_collate(fetcher_class: Any) -> None:  # noqa: ANN401
         self._vanidl_collate = args[place] if len(args) > place else kwargs.get("collate_fn")
 
     fetcher_class.__init__ = __init__
-
-
-def _sample(fetcher_class: Any, sampler: Sampler) -> None:  # noqa: ANN401
-    original: Callable[..., Any] = fetcher_class.fetch
-    slows = sampler.engine.slows
-
-    @wraps(original)
-    def fetch(self: Any, *args: Any) -> Any:  # noqa: ANN401
-        if monotonic_ns() >= sampler.next_ns and sampler.start(FETCH, _codes_of(self)):
-            try:
-                return original(self, *args)
-            finally:
-                sampler.stop()
-        if not (slows and sampler.times_others(FETCH)):
-            return original(self, *args)
-        begin = thread_time_ns()
-        batch = original(self, *args)
-        sampler.passed(FETCH, thread_time_ns() - begin)
-        return batch
-
-    fetcher_class.fetch = fetch
 
 
 def _codes_of(fetcher: Any) -> tuple[CodeType, ...]:  # noqa: ANN401
@@ -652,29 +676,6 @@ def watch_workers(module: Any, channel: Channel) -> None:  # noqa: ANN401
     module._worker_loop = _worker_loop
 
 
-def watch_loops(module: ModuleType, channel: Channel) -> None:
-    """Samples steps: what the function that asks for batches does between two of them."""
-    sampler = _sampler(channel)
-    iterator_class: Any = module._BaseDataLoaderIter
-    original = iterator_class.__next__
-    slows = sampler.engine.slows
-    begun: dict[int, int] = {}  # thread -> its processor time when a step began that is not sampled
-
-    @wraps(original)
-    def __next__(self: Any) -> Any:  # noqa: ANN401
-        if sampler.part is not None:
-            sampler.stop()
-        elif slows and (begin := begun.pop(get_ident(), 0)):
-            sampler.passed(LOOP, thread_time_ns() - begin)
-        batch = original(self)
-        is_sampled = monotonic_ns() >= sampler.next_ns and _begin_step(sampler)
-        if slows and not is_sampled and sampler.times_others(LOOP):
-            begun[get_ident()] = thread_time_ns()
-        return batch
-
-    iterator_class.__next__ = __next__
-
-
 def _begin_step(sampler: Sampler) -> bool:
     """Begins a sample where a function of the program has the loop, or one that a framework calls.
 
@@ -684,7 +685,9 @@ def _begin_step(sampler: Sampler) -> bool:
         Whether one has begun.
     """
     try:
-        frame: FrameType | None = sys._getframe(3)
+        frame: FrameType | None = sys._getframe(1)
+        while frame is not None and is_own(frame.f_code):
+            frame = frame.f_back
         is_framework = False
         while frame is not None and (
             is_library(frame.f_code) or frame.f_code.co_flags & _GENERATOR

@@ -18,7 +18,7 @@ from threading import local
 from time import time_ns
 
 from .journal import BACKWARD, COLLECTIVE, FORWARD
-from .registry import without_own_frames, wraps
+from .registry import replaces, without_own_frames, wraps
 from .waits import in_worker
 
 TYPE_CHECKING = False
@@ -50,7 +50,7 @@ class _Now(local):
     optimizer = 0  # when its step began
 
 
-_now = _Now()
+now_in_thread = _Now()
 
 
 class _Watch:
@@ -79,10 +79,10 @@ def watch_modules(module: ModuleType, channel: Channel) -> None:
 
 def _first_calls(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
     """In the place of `Module.__call__` during the first steps."""
-    is_outermost = not (_now.inside or _Watch.is_over)
+    is_outermost = not (now_in_thread.inside or _Watch.is_over)
     try:
         if is_outermost:
-            _now.inside = True
+            now_in_thread.inside = True
             _look_at(args[0])
         return _Watch.original(*args, **kwargs)
     except BaseException as error:
@@ -90,7 +90,7 @@ def _first_calls(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
         raise
     finally:
         if is_outermost:
-            _now.inside = False
+            now_in_thread.inside = False
 
 
 def _look_at(module: Any) -> None:  # noqa: ANN401
@@ -100,7 +100,10 @@ def _look_at(module: Any) -> None:  # noqa: ANN401
             return
         if any(weights.requires_grad for weights in module.parameters()):
             _Watch.found |= {type(module)}
-            _note_call()
+            latest = _Watch.channel.journal.latest
+            batch = (id(latest), latest.number) if latest is not None else None
+            if not now_in_thread.called or batch != now_in_thread.batch:
+                now_in_thread.called, now_in_thread.batch = time_ns(), batch
     except Exception as error:
         _Watch.channel.fail(error)
 
@@ -108,19 +111,15 @@ def _look_at(module: Any) -> None:  # noqa: ANN401
 def _call(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
     """`__call__` of the classes of models, after the first steps."""
     if _Watch.is_grad_enabled():
-        _note_call()
+        latest = _Watch.channel.journal.latest
+        batch = (id(latest), latest.number) if latest is not None else None
+        if not now_in_thread.called or batch != now_in_thread.batch:
+            now_in_thread.called, now_in_thread.batch = time_ns(), batch
     try:
         return _Watch.base.__call__(*args, **kwargs)
     except BaseException as error:
         error.__traceback__ = without_own_frames(error.__traceback__)
         raise
-
-
-def _note_call() -> None:
-    latest = _Watch.channel.journal.latest
-    batch = (id(latest), latest.number) if latest is not None else None
-    if not _now.called or batch != _now.batch:
-        _now.called, _now.batch = time_ns(), batch
 
 
 def _settle() -> None:
@@ -160,7 +159,7 @@ def _leave() -> None:
     for kind in classes:
         if kind.__dict__.get("__call__") is _call:
             del kind.__call__
-    _Watch.is_over, _now.called = True, 0
+    _Watch.is_over, now_in_thread.called = True, 0
     if _Watch.base is not None and _Watch.base.__dict__.get("__call__") is _first_calls:
         _Watch.base.__call__ = _Watch.original
 
@@ -172,16 +171,19 @@ def watch_backward(module: Any, channel: Channel) -> None:  # noqa: ANN401
 
 
 def _passing(original: Any, channel: Channel) -> Any:  # noqa: ANN401
-    @wraps(original)
+    @replaces(original)
     def backward(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
-        if _now.backward or not channel.on:
+        if now_in_thread.backward or not channel.on:
             return original(*args, **kwargs)
-        _now.backward = True
+        now_in_thread.backward = True
         begin = time_ns()
         try:
             return original(*args, **kwargs)
+        except BaseException as error:
+            error.__traceback__ = without_own_frames(error.__traceback__)
+            raise
         finally:
-            _now.backward = False
+            now_in_thread.backward = False
             _note_pass(channel, args[0] if args else kwargs, begin)
 
     return backward
@@ -189,10 +191,11 @@ def _passing(original: Any, channel: Channel) -> Any:  # noqa: ANN401
 
 def _note_pass(channel: Channel, of: Any, begin: int) -> None:  # noqa: ANN401
     try:
-        end, called = time_ns(), _now.called
-        _now.called = 0
+        end, called = time_ns(), now_in_thread.called
+        now_in_thread.called = 0
         first = of if hasattr(of, "is_cpu") else next(iter(of), None)
-        if _is_worker(channel):
+        is_known = _Watch.session is channel.journal.session
+        if _Watch.is_worker if is_known else _is_worker(channel):
             return
         if not getattr(first, "is_cpu", False):  # that it was, and nothing of how long it took
             channel.add(BACKWARD, 0, end, end)
@@ -218,14 +221,14 @@ def watch_collectives(module: ModuleType, channel: Channel) -> None:
 def _meeting(original: Any, channel: Channel) -> Any:  # noqa: ANN401
     @wraps(original)
     def meet(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
-        if _now.meeting or not channel.on:
+        if now_in_thread.meeting or not channel.on:
             return original(*args, **kwargs)
-        _now.meeting = True
+        now_in_thread.meeting = True
         begin = time_ns()
         try:
             result = original(*args, **kwargs)
         finally:
-            _now.meeting = False
+            now_in_thread.meeting = False
         try:
             first = args[0] if args else None
             returns_before = hasattr(result, "wait") or getattr(first, "is_cuda", False)
@@ -247,10 +250,4 @@ def _is_worker(channel: Channel) -> bool:
 
 def optimizer_begins(*_: object) -> None:
     """An optimizer's step begins in this thread."""
-    _now.optimizer = time_ns()
-
-
-def optimizer_began(end: int) -> int:
-    """When the step that ends then began; then, where nothing said so."""
-    begin, _now.optimizer = _now.optimizer, 0
-    return begin or end
+    now_in_thread.optimizer = time_ns()

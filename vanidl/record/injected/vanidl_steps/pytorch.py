@@ -5,12 +5,13 @@ from __future__ import annotations
 from time import time_ns
 
 from .journal import OPTIMIZER
-from .parts import optimizer_began, optimizer_begins
+from .parts import now_in_thread, optimizer_begins
 from .registry import wraps
 from .waits import Waits
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import ModuleType
     from typing import Any
 
@@ -24,7 +25,7 @@ _KINDS: dict[object, str] = {0: "map", 1: "iterable"}
 def watch_loaders(module: ModuleType, channel: Channel) -> None:
     """Has DataLoader and its iterators, subclasses included, note what they do."""
     waits = Waits(channel, _description, memory=False)  # `replay_pytorch` does that
-    waits.watch_next(module._BaseDataLoaderIter)
+    waits.watch_next(module._BaseDataLoaderIter, samples_lines=True)
     waits.watch_iter(module.DataLoader)
     channel.shared["waits"] = waits
 
@@ -43,12 +44,23 @@ def watch_stateful(module: ModuleType, channel: Channel) -> None:
 
 def watch_optimizers(module: ModuleType, channel: Channel) -> None:
     """Has PyTorch tell of every step of every optimizer, through its own global hook."""
-
-    def stepped(_optimizer: object, _args: object, _kwargs: object) -> None:
-        _note_step(channel)
-
     module.register_optimizer_step_pre_hook(optimizer_begins)
-    module.register_optimizer_step_post_hook(stepped)
+    module.register_optimizer_step_post_hook(_noting_step(channel))
+
+
+def _noting_step(channel: Channel) -> Callable[..., None]:
+    """To be called after each step, whatever it is called with."""
+
+    def stepped(*_: object) -> None:
+        if channel.on:
+            try:
+                end = time_ns()
+                begin, now_in_thread.optimizer = now_in_thread.optimizer, 0
+                channel.add(OPTIMIZER, 0, begin or end, end)
+            except Exception as error:
+                channel.fail(error)
+
+    return stepped
 
 
 def watch_scalers(module: ModuleType, channel: Channel) -> None:
@@ -63,24 +75,15 @@ def watch_fastai(module: ModuleType, channel: Channel) -> None:
 
 def _watch_step(stepping: Any, channel: Channel) -> None:  # noqa: ANN401
     """Has a class tell of every call of its `step`, after it."""
-    original = stepping.step
+    original, stepped = stepping.step, _noting_step(channel)
 
     @wraps(original)
     def step(own: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
         result = original(own, *args, **kwargs)
-        _note_step(channel)
+        stepped()
         return result
 
     stepping.step = step
-
-
-def _note_step(channel: Channel) -> None:
-    if channel.on:
-        try:
-            now = time_ns()
-            channel.add(OPTIMIZER, 0, optimizer_began(now), now)
-        except Exception as error:
-            channel.fail(error)
 
 
 def _description(loader: Any, iterator: Any) -> dict[str, object]:  # noqa: ANN401

@@ -35,7 +35,6 @@ HOOKS = (
     ("torch.utils.data._utils.worker", "lines.watch_workers"),
     ("torch.utils.data._utils.worker", "fetches.watch_workers"),
     ("torch.utils.data.dataloader", "fetches.watch_iterators"),
-    ("torch.utils.data.dataloader", "lines.watch_loops"),
     ("torchdata.stateful_dataloader.worker", "fetches.watch_workers"),
     ("torchdata.stateful_dataloader.stateful_dataloader", "fetches.watch_iterators"),
     ("torch.utils.data.dataloader", "device.watch_loaders"),
@@ -182,6 +181,12 @@ def _hook(name: str, function: str, channel: Channel) -> Callable[[ModuleType], 
 
 
 _COROUTINE = 0x80  # of the flags of a function's code
+
+
+def replaces(original: Any) -> Callable[[Any], Any]:  # noqa: ANN401
+    """As `wraps`, of a function that is called in each step and does the same for errors itself."""
+    decorate: Callable[[Any], Any] = functools.wraps(original)
+    return decorate
 
 
 def wraps(original: Any) -> Callable[[Any], Any]:  # noqa: ANN401

@@ -9,12 +9,21 @@ from __future__ import annotations
 import os
 import sys
 from threading import local
-from time import time_ns
+from time import monotonic_ns, time_ns
 from weakref import ref
 
 from . import CEILING_VARIABLE
-from .journal import END, EPOCH_SHIFT, ITER, LOADER_SHIFT, WAIT
-from .registry import without_own_frames, wraps
+from .journal import (
+    END,
+    EPOCH_SHIFT,
+    ITER,
+    LOADER_SHIFT,
+    WAIT,
+    NoLines,
+    store_both,
+    store_doing,
+)
+from .registry import replaces, without_own_frames, wraps
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -334,31 +343,58 @@ class Waits(Loaders):
             return False
         return True
 
-    def watch_next(self, iterator_class: Any, *, only_followed: bool = False) -> None:  # noqa: ANN401
+    def watch_next(
+        self,
+        iterator_class: Any,  # noqa: ANN401
+        *,
+        only_followed: bool = False,
+        samples_lines: bool = False,
+    ) -> None:
         """Has a class of iterators note each `__next__`.
 
-        Of those that no `__iter__` told of, too, unless they are parts of others.
+        Of those that no `__iter__` told of, too, unless they are parts of others. With
+        `samples_lines` what the program does between two of them is a step, whose lines may be
+        sampled. All of it is one function, in each step: see `Journal.add`.
         """
         channel, original, note = self.channel, iterator_class.__next__, self.note
-        journal = channel.journal
+        journal, no_lines = channel.journal, NoLines()
 
-        @wraps(original)
+        @replaces(original)
         def __next__(iterator: Any) -> Any:  # noqa: ANN401
             position = getattr(iterator, "__dict__", _NOTHING).get(STATE)
             if only_followed and position is None:
                 return original(iterator)
-            begin = time_ns()
-            before = journal.present.begin(WAIT if position is None else position.code | WAIT)
+            lines = journal.lines if samples_lines else no_lines
+            if lines.part is not None or lines.timed:
+                lines.end_step()
+
+            # As `Present.begin` and `end` do.
+            begin, present = time_ns(), journal.present
+            before = present.doing
+            code = WAIT if position is None else position.code | WAIT
+            present.doing = doing = (code, monotonic_ns())
+            store_doing(present.page, 0, *doing)
             try:
                 batch = original(iterator)
-            except BaseException:
-                journal.present.end(before)
+            except BaseException as error:
+                present.end(before)
                 if channel.on:
                     note(iterator, END, begin)
+                error.__traceback__ = without_own_frames(error.__traceback__)
                 raise
-            journal.present.end(before)
+            end_ns, present.doing = monotonic_ns(), before
+            store_both(present.page, 0, *before, code, end_ns)
+
+            # As `note` does, of an iterator that is known.
             if channel.on:
-                note(iterator, WAIT, begin)
+                if position is None or position.session is not journal.session:
+                    note(iterator, WAIT, begin)
+                else:
+                    channel.add(code, position.number, begin, time_ns())
+                    position.number += 1
+                    journal.latest = position
+            if end_ns >= lines.step_ns:
+                lines.begin_step()
             return batch
 
         iterator_class.__next__ = __next__
