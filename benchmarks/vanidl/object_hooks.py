@@ -16,9 +16,13 @@ from pathlib import Path
 
 from urllib3 import HTTPHeaderDict
 
-from vanidl.record.injected.vanidl_steps import object_requests
-from vanidl.record.injected.vanidl_steps.object_requests import Request
-from vanidl.record.injected.vanidl_steps.operations import READ, STATUS_SHIFT, Operations
+from vanidl.record.injected.vanidl_steps import operations
+from vanidl.record.injected.vanidl_steps.operations import (
+    READ,
+    STATUS_SHIFT,
+    Operations,
+    Request,
+)
 
 LIMIT_NS = 2000
 ROUNDS = 7
@@ -43,9 +47,9 @@ def best_ns(call: Callable[[int], object], count: int) -> float:
 def request(log: Operations, target: str) -> None:
     """One GET from its beginning to the end of its body."""
     sent = Request("GET", "https", HOST, target, HEADERS)
-    operation = object_requests.begun(log, sent, time.time_ns())
+    operation = operations.begun(log, sent, time.time_ns())
     assert operation is not None
-    object_requests.answered(operation, 206, ANSWER.get)
+    operations.answered(operation, 206, ANSWER.get)
     operation.end(1_048_576)
 
 
@@ -57,9 +61,9 @@ def main() -> int:
         code = READ | 206 << STATUS_SHIFT
         row_ns = best_ns(lambda _: log.add(code, "s3://b/k", 0, 1, 1, time.time_ns()), count)
         signed_ns = best_ns(lambda k: request(log, f"/b/{k % 1000}?{SIGNED}"), count)
-        object_requests.known.set(("b", "k"))
+        operations.known.set(("b", "k"))
         boto_ns = best_ns(lambda _: request(log, "/b/k"), count)
-        object_requests.known.set(object_requests.PLAIN)
+        operations.known.set(operations.PLAIN)
         plain_ns = best_ns(lambda k: request(log, f"/b/{k}"), count)
         size = sum(path.stat().st_size for path in Path(folder).iterdir())
     rows = 4 * ROUNDS * count

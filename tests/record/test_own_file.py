@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from vanidl.readers.steps.journal import WAIT, read_journal
-from vanidl.record.injected.vanidl_steps import endings, journal
-from vanidl.record.injected.vanidl_steps.own_file import OwnFile
+from vanidl.record.injected.vanidl_steps import journal
+from vanidl.record.injected.vanidl_steps.journal import OwnFile
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def test_the_end_of_a_program_is_recorded_however_it_ends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ended: list[tuple[object, ...]] = []
-    monkeypatch.setattr(endings, "_calls", [])
+    monkeypatch.setattr(journal, "_calls_before_end", [])
     for name in ("_exit", "execv", "execve"):
         monkeypatch.setattr(os, name, lambda *words, name=name: ended.append((name, *words)))
     events = journal.Journal(str(tmp_path))

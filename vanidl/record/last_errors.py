@@ -1,4 +1,4 @@
-"""The error that ended a program in Python, as its processes left it (`vanidl_steps.endings`)."""
+"""The error that ended a program in Python, as its processes left it (`vanidl_steps.journal`)."""
 
 from __future__ import annotations
 

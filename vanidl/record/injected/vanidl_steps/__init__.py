@@ -25,9 +25,9 @@ def start() -> None:
     folder = os.environ.get(FOLDER_VARIABLE)
     if not folder:
         return
-    from . import endings, journal, registry
+    from . import journal, registry
 
-    endings.watch(folder)
+    journal.keep_last_error(folder)
     events = journal.Journal(folder)
     profiling = registry.PROFILE_HOOKS if os.environ.get(PROFILE_VARIABLE) else ()
     always = registry.replaying() if os.environ.get(CEILING_VARIABLE) else registry.HOOKS

@@ -21,8 +21,7 @@ from struct import Struct
 from threading import get_ident, get_native_id
 from time import monotonic_ns, time_ns
 
-from . import endings
-from .own_file import OwnFile, is_stopped
+from .registry import wraps
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -35,9 +34,8 @@ NAME = "vanidl-present"
 SAVE = 0xFE
 """A checkpoint is being written. Besides, codes are those of rows of the journal."""
 
-store_doing = Struct(
-    "<2q"
-).pack_into  # a code (0 is nothing) and the monotonic clock in nanoseconds
+# A code (0 is nothing) and the monotonic clock in nanoseconds.
+store_doing = Struct("<2q").pack_into
 store_both = Struct("<4q").pack_into
 _DOING, _LAST = 0, 16
 SIZE = 32
@@ -167,7 +165,7 @@ class Journal:
         self._rows: list[bytes] = []
         self._begin()
         atexit.register(self._last)
-        endings.before(self._last)
+        call_before_end(self._last)
         os.register_at_fork(after_in_child=self._forked)
 
     def _begin(self) -> None:
@@ -344,3 +342,113 @@ def _program() -> list[str]:
 def _first_number(names: tuple[str, ...] | list[str]) -> int | None:
     values = (os.environ.get(name, "") for name in names)
     return next((int(value) for value in values if value.isdecimal()), None)
+
+
+# The file that one process of the program appends to, whatever the program does to descriptors:
+# it closes some that it did not open, as daemons do at their start, and the number may be one of its
+# own files then. So it is looked at before each write which file it is of.
+
+_STOP = "stop"
+
+
+def is_stopped(folder: str) -> bool:
+    """Whether the recorder has asked for no more, as the disk is about to be full."""
+    return os.path.exists(os.path.join(folder, _STOP))  # noqa: PTH110, PTH118
+
+
+class OwnFile:
+    """A new file of this process in a folder."""
+
+    def __init__(self, folder: str, suffix: str) -> None:
+        name = f"{os.uname().nodename}-{os.getpid()}"
+        self._path, self._number = _make_new_file(os.path.join(folder, name), suffix)  # noqa: PTH118
+        self._identity = _identity(self._number)
+
+    def write(self, data: bytes) -> None:
+        """Adds to the file; opens it again where the program has closed it."""
+        if not self._is_mine():
+            self._number = os.open(self._path, os.O_WRONLY | os.O_APPEND)
+        while data:
+            data = data[os.write(self._number, data) :]
+
+    def leave(self) -> None:
+        """Closes the number that a forked child has of its parent's file."""
+        if self._is_mine():
+            os.close(self._number)
+
+    def _is_mine(self) -> bool:
+        try:
+            return _identity(self._number) == self._identity
+        except OSError:
+            return False
+
+
+def _identity(number: int) -> tuple[int, int]:
+    found = os.fstat(number)
+    return found.st_dev, found.st_ino
+
+
+def _make_new_file(path: str, suffix: str) -> tuple[str, int]:
+    """A file that was not there: the number of a process may come again within a run."""
+    for k in range(1000):
+        again = f"{path}-{k}{suffix}" if k else f"{path}{suffix}"
+        try:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND
+            return again, os.open(again, flags, 0o644)
+        except FileExistsError:
+            continue
+    raise FileExistsError(path)
+
+
+# How this process ends: what is written before, and the error that ends it, for the recorder, which
+# knows the exit status alone. Python keeps an error that nobody caught until its end. Ends that run
+# no `atexit` are caught in `os`.
+
+LAST_ERROR_SUFFIX = ".last-error"
+_MOST_ERROR_TEXT = 2000
+_ENDING_CALLS = ("_exit", "execv", "execve")  # all others of `os` call these
+_calls_before_end: list[Callable[[], None]] = []
+
+
+def call_before_end(call: Callable[[], None]) -> None:
+    """Has a function called, which raises nothing, and may be called more than once."""
+    if not _calls_before_end:
+        for name in _ENDING_CALLS:
+            setattr(os, name, _calling_before(getattr(os, name)))
+    _calls_before_end.append(call)
+
+
+def _calling_before(original: Any) -> Any:  # noqa: ANN401
+    @wraps(original)
+    def end(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        for call in _calls_before_end:
+            call()
+        return original(*args, **kwargs)
+
+    return end
+
+
+def keep_last_error(folder: str) -> None:
+    """Has the process leave its last error in a file of the folder, for its owner alone."""
+    atexit.register(_leave_last_error, folder)
+
+
+def _leave_last_error(folder: str) -> None:
+    error = getattr(sys, "last_value", None)
+    if error is None:
+        return
+    try:
+        kind = type(error)
+        name = kind.__qualname__
+        if kind.__module__ not in ("builtins", "__main__"):
+            name = f"{kind.__module__}.{name}"
+        message = str(error).strip().partition("\n")[0][:_MOST_ERROR_TEXT]
+        text = f"{time_ns()} {name}{': ' if message else ''}{message}\n"
+        path = os.path.join(folder, f"{os.uname().nodename}-{os.getpid()}{LAST_ERROR_SUFFIX}")  # noqa: PTH118
+        number = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        try:
+            os.write(number, text.encode("utf-8", "backslashreplace"))
+        finally:
+            os.close(number)
+    except Exception:
+        return

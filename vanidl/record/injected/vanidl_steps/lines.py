@@ -20,8 +20,7 @@ from inspect import signature
 from threading import get_ident
 from time import monotonic_ns, perf_counter_ns, thread_time_ns
 
-from . import endings
-from .journal import NEVER_NS
+from .journal import NEVER_NS, call_before_end
 from .registry import wraps
 
 TYPE_CHECKING = False
@@ -202,7 +201,7 @@ class Sampler:
         )
         self._begin()
         atexit.register(self.write)
-        endings.before(self.write)
+        call_before_end(self.write)
         os.register_at_fork(after_in_child=self._forked)
 
     def _forked(self) -> None:

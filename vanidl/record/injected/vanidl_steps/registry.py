@@ -90,16 +90,19 @@ HOOKS = (
     ("keras.src.backend.torch.trainer", "phases.watch_keras"),
     ("fastai.learner", "phases.watch_fastai"),
     ("ignite.engine.engine", "phases.watch_ignite"),
-    ("botocore.endpoint", "botocore_requests.watch"),
-    ("aiobotocore.endpoint", "botocore_requests.watch_async"),
-    ("urllib3.connectionpool", "urllib3_requests.watch"),
-    ("aiohttp.client", "aiohttp_requests.watch"),
-    ("s3torchconnector._s3client._s3client", "s3torchconnector_client.watch"),
-    ("fsspec.implementations.http", "aiohttp_requests.watch_file_system"),
+    ("botocore.endpoint", "object_clients.watch_botocore"),
+    ("aiobotocore.endpoint", "object_clients.watch_aiobotocore"),
+    ("urllib3.connectionpool", "object_clients.watch_urllib3"),
+    ("aiohttp.client", "object_clients.watch_aiohttp"),
+    ("s3torchconnector._s3client._s3client", "object_clients.watch_s3torchconnector"),
+    ("fsspec.implementations.http", "object_clients.watch_fsspec"),
     ("dftracer.dftracer", "registry.keep_preloaded"),
     ("dftracer.dftracer_dbg", "registry.keep_preloaded"),
 )
 """(module of the program, module here and its function); several may be for one module."""
+
+_EACH_BY_ITSELF = ("object_clients",)
+"""Modules whose hooks have nothing in common: an error ends the recording of one of them alone."""
 
 PROFILE_HOOKS = (
     ("torch.utils.data.dataloader", "window.watch_loaders"),
@@ -154,7 +157,8 @@ def install(journal: Journal, hooks: Iterable[tuple[str, str]] = HOOKS) -> None:
     waiting: dict[str, list[Callable[[ModuleType], None]]] = {}
     for theirs, ours in hooks:
         name, _, function = ours.partition(".")
-        channel = channels.setdefault(name, Channel(name, journal))
+        of = ours if name in _EACH_BY_ITSELF else name
+        channel = channels.setdefault(of, Channel(of, journal))
         waiting.setdefault(theirs, []).append(_hook(name, function, channel))
     passed_by = after(waiting)
 
