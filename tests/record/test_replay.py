@@ -17,7 +17,7 @@ from vanidl.record.injected.vanidl_steps import (
     journal,
     registry,
     replay,
-    replay_pytorch,
+    replay_frameworks,
     waits,
 )
 from vanidl.record.injected.vanidl_steps.replay import copied, nbytes
@@ -63,8 +63,8 @@ class Hooked:
 
     def __init__(self, module: ModuleType, folder: Path) -> None:
         self.DataLoader = module.DataLoader
-        self.channel = registry.Channel("replay_pytorch", journal.Journal(str(folder)))
-        replay_pytorch.watch_loaders(module, self.channel)
+        self.channel = registry.Channel("replay_frameworks", journal.Journal(str(folder)))
+        replay_frameworks.watch_loaders(module, self.channel)
         self._folder = folder
 
     def journal(self) -> Journal:
@@ -246,7 +246,7 @@ def test_a_copy_that_fails_later_breaks_nothing(
     monkeypatch.setattr(replay, "copied", fails)
     assert len(values(loader)) == BATCHES
     (note,) = tmp_path.glob("*.steps-error")
-    assert note.read_text().startswith("replay_pytorch: MemoryError")
+    assert note.read_text().startswith("replay_frameworks: MemoryError")
 
 
 def test_an_exception_of_the_dataset_is_the_programs(hook: Hook) -> None:

@@ -15,7 +15,7 @@ from vanidl.record.injected.vanidl_steps import (
     CEILING_VARIABLE,
     journal,
     registry,
-    replay_tensorflow,
+    replay_frameworks,
 )
 
 WARM_UP, BATCHES, NBYTES = 4, 10, 8
@@ -111,7 +111,7 @@ class Begun:
 
     def __init__(self, folder: Path, original: Any) -> None:
         self.channel = registry.Channel("tensorflow", journal.Journal(str(folder)))
-        self.iter = replay_tensorflow.from_memory(original, self.channel)
+        self.iter = replay_frameworks.from_memory(original, self.channel)
         self._folder = folder
 
     def values(self, dataset: Any, most: int | None = None) -> list[int]:
@@ -130,9 +130,9 @@ def hook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Hook:
     def run(memory: int = 1 << 20, epoch: str = "", original: Any = Pipeline.__iter__) -> Begun:
         monkeypatch.setenv(CEILING_VARIABLE, f"{WARM_UP},{memory},{epoch}")
         if original is Pipeline.__iter__:
-            monkeypatch.setattr(replay_tensorflow, "_watched", watched)
-            monkeypatch.setattr(replay_tensorflow, "_first_and_one_more", first_and_one_more)
-            monkeypatch.setattr(replay_tensorflow, "_check", lambda _: None)
+            monkeypatch.setattr(replay_frameworks, "_dataset_watched", watched)
+            monkeypatch.setattr(replay_frameworks, "_first_and_one_more", first_and_one_more)
+            monkeypatch.setattr(replay_frameworks, "_check_dataset", lambda _: None)
         return Begun(tmp_path, original)
 
     return run
@@ -181,7 +181,7 @@ def test_passes_whose_end_nobody_asks_for_come_from_memory(hook: Hook, count: in
     """As Keras takes them, of data whose length it knows and TensorFlow does not."""
     begun, source = hook(), Source(count)
     data = Pipeline(source)
-    data.__dict__[replay_tensorflow.LENGTH] = count
+    data.__dict__[replay_frameworks.LENGTH] = count
     most = min(WARM_UP, count - 1)
     assert [begun.values(data, count) for _ in range(3)] == [[k % most for k in range(count)]] * 3
     assert source.reads == most
@@ -190,7 +190,7 @@ def test_passes_whose_end_nobody_asks_for_come_from_memory(hook: Hook, count: in
 
 def test_a_pass_of_one_batch_whose_end_nobody_asks_for_says_why_it_is_real(hook: Hook) -> None:
     begun, data = hook(), Pipeline(Source(1))
-    data.__dict__[replay_tensorflow.LENGTH] = 1
+    data.__dict__[replay_frameworks.LENGTH] = 1
     assert [begun.values(data, 1) for _ in range(3)] == [[0]] * 3
     (remark,) = kept([begun.journal()]).remarks
     assert "its passes have one batch" in remark
@@ -221,7 +221,7 @@ def test_passes_that_end_within_the_warm_up_keep_nothing(hook: Hook) -> None:
 
 def test_batches_from_memory_are_events_and_those_of_the_warm_up_are_none(hook: Hook) -> None:
     begun, data = hook(), Pipeline(Source(), BATCHES)
-    memory = begun.iter(data).__dict__[replay_tensorflow.MEMORY]
+    memory = begun.iter(data).__dict__[replay_frameworks.MEMORY]
     memory.note(1, 2)
     begun.values(data)
     memory.note(memory.since_ns - 1, memory.since_ns + 1)
@@ -236,7 +236,7 @@ def test_what_cannot_be_kept_stays_real(hook: Hook, monkeypatch: pytest.MonkeyPa
         raise TypeError("its batches hold DatasetSpec")
 
     begun, source = hook(), Source()
-    monkeypatch.setattr(replay_tensorflow, "_check", refuses)
+    monkeypatch.setattr(replay_frameworks, "_check_dataset", refuses)
     data = Pipeline(source, BATCHES)
     assert [begun.values(data) for _ in range(2)] == [FIRST] * 2
     (text,) = begun.journal().replayed

@@ -344,8 +344,8 @@ def _first_number(names: tuple[str, ...] | list[str]) -> int | None:
     return next((int(value) for value in values if value.isdecimal()), None)
 
 
-# The file that one process of the program appends to, whatever the program does to descriptors:
-# it closes some that it did not open, as daemons do at their start, and the number may be one of its
+# The file that one process of the program appends to, whatever the program does to descriptors: it
+# closes some that it did not open, as daemons do at their start, and the number may be one of its
 # own files then. So it is looked at before each write which file it is of.
 
 _STOP = "stop"

@@ -7,7 +7,7 @@ from time import time_ns
 
 from .journal import OPTIMIZER
 from .registry import wraps
-from .replay_tensorflow import DATA, INFINITE, LENGTH
+from .replay_frameworks import DATA, INFINITE, LENGTH
 from .waits import Waits, as_role, in_place_of
 
 TYPE_CHECKING = False

@@ -24,7 +24,7 @@ _KINDS: dict[object, str] = {0: "map", 1: "iterable"}
 
 def watch_loaders(module: ModuleType, channel: Channel) -> None:
     """Has DataLoader and its iterators, subclasses included, note what they do."""
-    waits = Waits(channel, _description, memory=False)  # `replay_pytorch` does that
+    waits = Waits(channel, _description, memory=False)  # `replay_frameworks` does that
     waits.watch_next(module._BaseDataLoaderIter, samples_lines=True)
     waits.watch_iter(module.DataLoader)
     channel.shared["waits"] = waits

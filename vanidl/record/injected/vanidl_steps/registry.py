@@ -113,8 +113,8 @@ PROFILE_HOOKS = (
 """The same for `--profile`; those of one module come after the above, around them."""
 
 REPLAY_HOOKS = (
-    ("torch.utils.data.dataloader", "replay_pytorch.watch_loaders"),
-    ("torchdata.stateful_dataloader.stateful_dataloader", "replay_pytorch.watch_stateful"),
+    ("torch.utils.data.dataloader", "replay_frameworks.watch_loaders"),
+    ("torchdata.stateful_dataloader.stateful_dataloader", "replay_frameworks.watch_stateful"),
 )
 """The same for `vanidl ceiling`; they come before the above, inside of them."""
 

@@ -11,7 +11,7 @@ from . import CEILING_VARIABLE
 from .journal import END, WAIT
 from .registry import wraps
 from .replay import stays_real
-from .replay_tensorflow import MEMORY, Memory, from_memory
+from .replay_frameworks import MEMORY, Memory, from_memory
 from .waits import STATE, Position, Waits, current_role, trains
 
 TYPE_CHECKING = False

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from .registry import Channel
-    from .replay_iterators import Iterators
+    from .replay import Iterators
 
 STATE = "_vanidl_state"
 _OWNER = "_vanidl_owner"
@@ -232,7 +232,7 @@ def _from_memory(channel: Channel) -> Iterators | None:
     """What hands batches out from memory; None where they are to stay real."""
     if not os.environ.get(CEILING_VARIABLE):
         return None
-    from .replay_iterators import Iterators
+    from .replay import Iterators
 
     return Iterators(channel)
 

@@ -1,11 +1,4 @@
-"""Batches of tf.data handed out from memory: the datasets that the program iterates over.
-
-Traced functions, those of Keras among them, take batches from TensorFlow's own iterators alone, so
-it is the dataset of a pass that is replaced, when an iterator of it is made: by one that keeps the
-first batches of its source in TensorFlow's memory, and repeats them. Both know the same elements.
-Batches are not copied, as tensors cannot be modified. Where a dataset does not know its length, its
-passes stay real until a whole one has been counted.
-"""
+"""Batches of PyTorch's DataLoader, and of its subclasses, handed out from memory."""
 
 from __future__ import annotations
 
@@ -14,14 +7,160 @@ from time import time_ns
 
 from .journal import REPLAY
 from .registry import wraps
-from .replay import Replays
+from .replay import PASS, Pass, Replays
+from .waits import in_worker, stands_for
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from types import ModuleType
     from typing import Any
 
     from .registry import Channel
+
+
+def watch_loaders(module: ModuleType, channel: Channel) -> None:
+    """Has loaders hand out what was kept once they are warm."""
+    channel.shared["replays"] = Replays(channel)
+    _replay_loaders(module, "", module.DataLoader, channel)
+
+
+def watch_stateful(module: ModuleType, channel: Channel) -> None:
+    """The subclass of torchdata has iterators of its own."""
+    _replay_loaders(module, "_Stateful", module.StatefulDataLoader, channel)
+
+
+def _replay_loaders(module: ModuleType, prefix: str, loader_class: Any, channel: Channel) -> None:  # noqa: ANN401
+    replays = channel.shared["replays"]
+
+    def named(name: str) -> Any:  # noqa: ANN401
+        return getattr(module, f"{prefix}{name}" if prefix else f"_{name}")
+
+    _watch_get_iterator(
+        loader_class, replays, _replayed_iterators_class(named("BaseDataLoaderIter"), replays)
+    )
+    for name in ("SingleProcessDataLoaderIter", "MultiProcessingDataLoaderIter"):
+        _watch_next_data(named(name))
+        _watch_reset(named(name), replays)
+
+
+def _begin_pass(loader: Any, replays: Replays) -> Pass | None:  # noqa: ANN401
+    return None if in_worker() else replays.begin(loader, _batches_of(loader))
+
+
+def _batches_of(loader: Any) -> int | None:  # noqa: ANN401
+    """Batches of a pass that begins now; None of an iterable dataset, whose length is a guess.
+
+    Keras counts batches itself where it can, and never asks for the end of a pass.
+    """
+    counted = getattr(stands_for(loader), "_num_batches", None)
+    if type(counted) is int:
+        return counted
+    if getattr(loader, "_dataset_kind", None) != 0:
+        return None
+    if getattr(loader, "next_iter_state", None) is not None:  # goes on in the middle
+        return None
+    try:
+        return len(loader._index_sampler)
+    except Exception:
+        return None
+
+
+def _watch_get_iterator(loader_class: Any, replays: Replays, replayed: Any) -> None:  # noqa: ANN401
+    original = loader_class._get_iterator
+
+    @wraps(original)
+    def _get_iterator(loader: Any) -> Any:  # noqa: ANN401
+        begun = _begin_pass(loader, replays)
+        if begun is not None and begun.on:
+            return replayed(loader, begun)
+        iterator = original(loader)
+        if begun is not None:
+            iterator.__dict__[PASS] = begun
+        return iterator
+
+    loader_class._get_iterator = _get_iterator
+
+
+def _replayed_iterators_class(base: Any, replays: Replays) -> Any:  # noqa: ANN401
+    """The class of iterators of passes that are handed out from memory from the start."""
+
+    class _ReplayedDataLoaderIter(base):  # type: ignore[misc]
+        """It has what others look at, and neither workers nor an order of samples."""
+
+        def __init__(self, loader: Any, begun: Pass) -> None:  # noqa: ANN401
+            self._dataset = loader.dataset
+            self._dataset_kind = loader._dataset_kind
+            self._IterableDataset_len_called = None
+            self._index_sampler = loader._index_sampler
+            self._num_workers = loader.num_workers
+            self._persistent_workers = False
+            self._sampler_iter = iter(())
+            self._num_yielded = 0
+            self._finished = False  # of torchdata's
+            self._profile_name = f"enumerate(DataLoader)#{type(self).__name__}.__next__"
+            self.__dict__[PASS] = begun
+
+        def _next_data(self) -> Any:  # noqa: ANN401
+            return self.__dict__[PASS].hand_out()
+
+        def _reset(self, loader: Any, first_iter: bool = False, **_: object) -> None:  # noqa: ANN401, ARG002
+            self._num_yielded = 0
+            self._finished = False
+            self.__dict__[PASS] = _begin_pass(loader, replays)
+
+        def state_dict(self) -> dict[str, object]:
+            return {}  # of torchdata's: begins at the start
+
+    return _ReplayedDataLoaderIter
+
+
+def _watch_next_data(iterator_class: Any) -> None:  # noqa: ANN401
+    original = iterator_class._next_data
+
+    @wraps(original)
+    def _next_data(self: Any) -> Any:  # noqa: ANN401
+        begun = self.__dict__.get(PASS)
+        if begun is None:
+            return original(self)
+        return begun.next(lambda: original(self), lambda: _stop_workers(self))
+
+    iterator_class._next_data = _next_data
+
+
+def _stop_workers(iterator: Any) -> None:  # noqa: ANN401
+    """Ends the workers, as at the end of a pass: they neither read nor compete from now on."""
+    shutdown = getattr(iterator, "_shutdown_workers", None)
+    if shutdown is not None:
+        shutdown()
+
+
+def _watch_reset(iterator_class: Any, replays: Replays) -> None:  # noqa: ANN401
+    """Workers that are kept over passes have one iterator, which is begun again."""
+    original = iterator_class._reset
+
+    @wraps(original)
+    def _reset(self: Any, loader: Any, first_iter: bool = False, **kwargs: Any) -> Any:  # noqa: ANN401
+        if first_iter or self.__dict__.get(PASS) is None:
+            return original(self, loader, first_iter, **kwargs)
+        begun = self.__dict__[PASS] = _begin_pass(loader, replays)
+        if begun is None or not begun.on:
+            return original(self, loader, first_iter, **kwargs)
+        self._num_yielded = 0
+        self._finished = False
+        _stop_workers(self)
+        return None
+
+    iterator_class._reset = _reset
+
+
+# Batches of tf.data handed out from memory: the datasets that the program iterates over.
+#
+# Traced functions, those of Keras among them, take batches from TensorFlow's own iterators alone,
+# so it is the dataset of a pass that is replaced, when an iterator of it is made: by one that keeps
+# the first batches of its source in TensorFlow's memory, and repeats them. Both know the same
+# elements. Batches are not copied, as tensors cannot be modified. Where a dataset does not know its
+# length, its passes stay real until a whole one has been counted.
 
 MEMORY = "_vanidl_memory"
 LENGTH, DATA = "_vanidl_length", "_vanidl_data"
@@ -66,9 +205,9 @@ class Memory:
             return dataset
         try:
             if self.length == _UNKNOWN:
-                self.length = _length(dataset, self._own)
+                self.length = _dataset_length(dataset, self._own)
             if self.length == _UNKNOWN:
-                return _counted(dataset, self._whole)
+                return _dataset_counted(dataset, self._whole)
             if self._repeated is None:
                 self._repeated = self._repeating(dataset)
                 known = None if self.length < 0 else self.length
@@ -81,11 +220,11 @@ class Memory:
         return self._repeated
 
     def _repeating(self, dataset: Any) -> Any:  # noqa: ANN401
-        _check(dataset)
+        _check_dataset(dataset)
         most = self._own.warm_up
         if self.length != INFINITE:  # who knows the length never asks for the end, so that the
             most = min(most, self.length - self._is_counted)  # last batch finds the memory full
-        repeated = _watched(dataset.take(most), self.keeps, self.is_full).cache().repeat()
+        repeated = _dataset_watched(dataset.take(most), self.keeps, self.is_full).cache().repeat()
         if self.length == most:
             repeated = _first_and_one_more(repeated, most)
         elif self.length != INFINITE:
@@ -159,14 +298,14 @@ def from_memory(original: Any, channel: Channel) -> Any:  # noqa: ANN401
     return __iter__
 
 
-def _length(dataset: Any, own: Replays) -> int:  # noqa: ANN401
+def _dataset_length(dataset: Any, own: Replays) -> int:  # noqa: ANN401
     known = int(dataset.__dict__.get(LENGTH, dataset.cardinality()))
     if known == _UNKNOWN and own.epoch_batches is not None:
         return own.epoch_batches
     return known
 
 
-def _check(dataset: Any) -> None:  # noqa: ANN401
+def _check_dataset(dataset: Any) -> None:  # noqa: ANN401
     """Refuses what TensorFlow cannot keep.
 
     Raises:
@@ -184,26 +323,28 @@ def _check(dataset: Any) -> None:  # noqa: ANN401
             raise TypeError(f"its batches hold {type(spec).__name__}")
 
 
-def _counted(dataset: Any, whole: Callable[[int], None]) -> Any:  # noqa: ANN401
+def _dataset_counted(dataset: Any, whole: Callable[[int], None]) -> Any:  # noqa: ANN401
     """The same dataset, which tells how many batches it gave, if it came to its end."""
-    _check(dataset)
+    _check_dataset(dataset)
     given: list[None] = []
 
-    def more(_nbytes: int) -> bool:
+    def more(_part_nbytes: int) -> bool:
         given.append(None)
         return True
 
-    return _watched(dataset, more, lambda: whole(len(given)))
+    return _dataset_watched(dataset, more, lambda: whole(len(given)))
 
 
-def _watched(dataset: Any, more: Callable[[int], bool], ended: Callable[[], None]) -> Any:  # noqa: ANN401
+def _dataset_watched(dataset: Any, more: Callable[[int], bool], ended: Callable[[], None]) -> Any:  # noqa: ANN401
     """A dataset up to the first batch that `more` declines, given its bytes; then calls `ended`."""
     tf = sys.modules["tensorflow"]
 
     @tf.autograph.experimental.do_not_convert  # type: ignore[untyped-decorator]
     def asks(*batch: Any) -> Any:  # noqa: ANN401
         parts = tf.nest.flatten(batch, expand_composites=True)
-        asked = tf.numpy_function(_bool_of(more), [tf.add_n(list(map(_nbytes, parts)))], tf.bool)
+        asked = tf.numpy_function(
+            _asked_of(more), [tf.add_n(list(map(_part_nbytes, parts)))], tf.bool
+        )
         return tf.ensure_shape(asked, ())
 
     def nothing() -> Any:  # noqa: ANN401
@@ -223,12 +364,12 @@ def _first_and_one_more(dataset: Any, count: int) -> Any:  # noqa: ANN401
     return numbered.map(convert(lambda _, batch: batch))
 
 
-def _bool_of(more: Callable[[int], bool]) -> Callable[[Any], Any]:
+def _asked_of(more: Callable[[int], bool]) -> Callable[[Any], Any]:
     """TensorFlow wants a boolean of NumPy."""
     return lambda nbytes: sys.modules["numpy"].bool_(more(int(nbytes)))
 
 
-def _nbytes(part: Any) -> Any:  # noqa: ANN401
+def _part_nbytes(part: Any) -> Any:  # noqa: ANN401
     """Bytes of a tensor: of strings what they hold, and the 24 of each."""
     tf = sys.modules["tensorflow"]
     if part.dtype == tf.string:
