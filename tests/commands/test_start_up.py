@@ -12,7 +12,8 @@ from vanidl.check.text import MOST_A_STATE
 from vanidl.commands import COMMANDS, arguments, schema
 from vanidl.commands.arguments import SHELLS
 from vanidl.compare import comparison
-from vanidl.record import no_tracer, recording
+from vanidl.readers.run_json import NO_TRACER
+from vanidl.record import recording
 from vanidl.record.recorder import AUTO, TRACERS
 
 RUN = DATA / "torch_pfs_workers0"
@@ -65,7 +66,7 @@ def test_every_command_has_options_and_a_module_and_constants_are_those_of_the_r
     assert list(arguments.ARGUMENTS) == list(COMMANDS)
     assert all(find_spec(f"vanidl.commands.{name}") for name in COMMANDS)
     recorders = (recorder.name for recorder in recording.RECORDERS)
-    assert (AUTO, *recorders, no_tracer.NAME) == TRACERS
+    assert (AUTO, *recorders, NO_TRACER) == TRACERS
     assert tuple(schema.outputs()) == arguments.SCHEMAS
     assert arguments.WORSE == comparison.WORSE
     assert MOST_A_STATE == 100  # said in the help of check

@@ -10,7 +10,7 @@ import vanidl
 from tests.makers.recorded_calls import library
 from vanidl.record import Recorded, darshan, dftracer, record
 from vanidl.record import tracer as own
-from vanidl.record.watch import Watch
+from vanidl.record.processes import Watch
 
 Recorder = Callable[..., Recorded]
 

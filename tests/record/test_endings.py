@@ -16,8 +16,8 @@ from vanidl.mcp.answers import Answers, KnownRuns
 from vanidl.model.ending import Ending
 from vanidl.readers.run_json import read_record
 from vanidl.record import record, recording
-from vanidl.record.last_errors import take_last_error, without_secrets
-from vanidl.record.memory_kills import memory_kills
+from vanidl.record.memory import count_memory_kills
+from vanidl.record.run_record import take_last_error, without_secrets
 
 STEPS = """
 import os, time, vanidl
@@ -165,7 +165,7 @@ def test_a_line_is_printable_bounded_and_without_secrets() -> None:
 
 
 def test_kills_for_memory_are_counted_where_the_kernel_does() -> None:
-    found = memory_kills()
+    found = count_memory_kills()
     assert found is None or found >= 0
 
 
@@ -195,7 +195,7 @@ def test_storage_that_fails_afterwards_changes_no_exit_status(
     def found(pids: object) -> dict[int, str]:
         raise OSError(116, "Stale file handle")
 
-    blind = recording.no_tracer.tracer(tmp_path)
+    blind = recording.no_tracer()
     monkeypatch.setattr(recording, "_tracer", lambda *_: replace(blind, found=found))
     words = ["record", "-o", str(tmp_path / "RUN"), "--", sys.executable, "-c", "exit(9)"]
     assert main(words) == 9

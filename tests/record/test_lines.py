@@ -23,7 +23,7 @@ from vanidl.record.injected.vanidl_steps import lines as sampled
 from vanidl.record.injected.vanidl_steps.journal import Journal
 from vanidl.record.injected.vanidl_steps.registry import Channel
 from vanidl.record.injected.vanidl_steps.waits import Waits
-from vanidl.record.source_lines import NAME, keep_source_lines
+from vanidl.record.run_record import SOURCE_LINES_NAME, keep_source_lines
 
 PROGRAM = Path(__file__).with_name("made_lines.py")
 SMALL_TORCH = Path(__file__).with_name("small_torch")
@@ -252,7 +252,7 @@ class TestSourceLines:
         source.write_text("first\n    second\n")
         folder = self.journal(tmp_path / "steps", str(source), wall_ns)
         keep_source_lines(folder, source.stat().st_mtime_ns + 1)
-        rows = json.loads((folder / NAME).read_bytes())
+        rows = json.loads((folder / SOURCE_LINES_NAME).read_bytes())
         assert [row[1] for row in rows] == kept
         assert rows[-1] == [str(source), 2, "second"]
 
@@ -261,7 +261,7 @@ class TestSourceLines:
         source.write_text("first\nsecond\n")
         folder = self.journal(tmp_path / "steps", str(source))
         keep_source_lines(folder, source.stat().st_mtime_ns)
-        assert not (folder / NAME).exists()
+        assert not (folder / SOURCE_LINES_NAME).exists()
 
     @pytest.mark.parametrize("file", ["<string>", "/nowhere/data.py", "\0"])
     def test_none_of_what_is_no_file(self, tmp_path, file):

@@ -16,7 +16,7 @@ from tests.record.conftest import LOOKED_AT
 from vanidl.readers.memory_looks import FOLDER, read_memory
 from vanidl.record import memory, record
 from vanidl.record.memory import MemoryLooks, memory_limit
-from vanidl.record.watch import Seen, process_started
+from vanidl.record.processes import Seen, process_started
 from vanidl.watch.resources import LiveMemory
 
 PROGRAM = """

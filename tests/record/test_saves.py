@@ -13,7 +13,7 @@ import pytest
 
 from vanidl.readers.steps.journal import CHECKPOINT, LOAD, read_journal
 from vanidl.readers.steps.journal import Journal as Read
-from vanidl.record import life
+from vanidl.record import alive
 from vanidl.record.injected.vanidl_steps import journal, registry, saves
 from vanidl.record.injected.vanidl_steps.journal import SAVE
 
@@ -148,9 +148,9 @@ def test_a_program_that_saves_nothing_keeps_its_own_rename(channel: registry.Cha
 
 
 def test_who_reads_the_page_knows_its_words() -> None:
-    assert life.SAVE == journal.SAVE
-    assert journal.NAME in life._LINK
-    assert life._PAGE.size == journal.SIZE
+    assert alive.SAVE == journal.SAVE
+    assert journal.NAME in alive._LINK
+    assert alive._PAGE.size == journal.SIZE
 
 
 @pytest.mark.parametrize("name", SAVING)

@@ -14,8 +14,8 @@ import pytest
 from tests.formatting.test_secrets import SECRET
 from tests.record.conftest import LOOKED_AT
 from vanidl.record import recording
+from vanidl.record.processes import rank_in
 from vanidl.record.recorder import Tracer
-from vanidl.record.watch import rank_in
 
 COMMAND = """
 import sys

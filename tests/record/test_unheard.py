@@ -12,8 +12,12 @@ import pytest
 import vanidl
 from tests.record.conftest import LOOKED_AT
 from vanidl.record import record
-from vanidl.record.unheard import losses, still_running, tasks_elsewhere
-from vanidl.record.watch import Seen
+from vanidl.record.processes import (
+    Seen,
+    explain_missing_steps,
+    explain_still_running,
+    explain_tasks_elsewhere,
+)
 
 GIVEN = {"PYTHONPATH": "/injected:/own", "VANIDL_STEPS": "/run/steps"}
 
@@ -40,39 +44,47 @@ def seen(command: str, parent: int = 1, **environment: str) -> Seen:
     ],
 )
 def test_flags_with_which_python_imports_no_recorder(command: str, deaf: bool) -> None:
-    assert len([*losses({1: seen(command)}, GIVEN)]) == deaf
+    assert len([*explain_missing_steps({1: seen(command)}, GIVEN)]) == deaf
 
 
 @pytest.mark.parametrize(
     ("name", "why"), [("VANIDL_STEPS", "srun --export=ALL"), ("PYTHONPATH", "no longer in their")]
 )
 def test_an_environment_that_was_not_passed_on(name: str, why: str) -> None:
-    (said,) = losses({1: seen("python train.py", **{**GIVEN, name: "/another"})}, GIVEN)
+    (said,) = explain_missing_steps(
+        {1: seen("python train.py", **{**GIVEN, name: "/another"})}, GIVEN
+    )
     assert why in said
-    assert not [*losses({1: seen("python a.py", **{**GIVEN, "PYTHONPATH": "/b:/injected"})}, GIVEN)]
+    assert not [
+        *explain_missing_steps(
+            {1: seen("python a.py", **{**GIVEN, "PYTHONPATH": "/b:/injected"})}, GIVEN
+        )
+    ]
 
 
 def test_a_launcher_whose_ranks_are_recorded_is_not_named() -> None:
     launcher = seen("python -sE /bin/torchrun train.py")
-    assert not [*losses({1: launcher, 2: seen("python train.py", launcher.pid)}, GIVEN)]
+    assert not [
+        *explain_missing_steps({1: launcher, 2: seen("python train.py", launcher.pid)}, GIVEN)
+    ]
 
 
 def test_processes_that_go_on_are_named() -> None:
     with subprocess.Popen(["sleep", "60"], env={"VANIDL_RUN": "/a run"}) as daemon:
-        (said,) = still_running("VANIDL_RUN", "/a run")
+        (said,) = explain_still_running("VANIDL_RUN", "/a run")
         assert f"1 process of the command is still running (first: process {daemon.pid})" in said
-        assert not [*still_running("VANIDL_RUN", "/another")]
+        assert not [*explain_still_running("VANIDL_RUN", "/another")]
         daemon.kill()
 
 
 def test_tasks_of_slurm_that_did_not_record_are_named(tmp_path: Path) -> None:
     """They are children of slurmstepd: only srun itself is seen."""
     launcher = {1: seen("/usr/bin/srun --export=NONE -n 2 python train.py")}
-    (said,) = tasks_elsewhere(launcher, tmp_path)
+    (said,) = explain_tasks_elsewhere(launcher, tmp_path)
     assert "--export=ALL" in said
-    assert not [*tasks_elsewhere({1: seen("python train.py")}, tmp_path)]
+    assert not [*explain_tasks_elsewhere({1: seen("python train.py")}, tmp_path)]
     (tmp_path / "host-7.steps").touch()
-    assert not [*tasks_elsewhere(launcher, tmp_path)]
+    assert not [*explain_tasks_elsewhere(launcher, tmp_path)]
 
 
 @pytest.mark.usefixtures("looks")

@@ -18,7 +18,7 @@ from tests.makers.step_journals import MS, START
 from tests.watch.test_watched import SECOND, Recording, steps
 from vanidl.record import alive
 from vanidl.record.alive import NAME, Recorder, place_of_processes, read_recorder, sign_of_life
-from vanidl.record.watch import process_started
+from vanidl.record.processes import process_started
 from vanidl.watch.condition import State
 from vanidl.watch.watched import GONE_S, WatchedRun
 

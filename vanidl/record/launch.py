@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from types import FrameType
 
 from vanidl.errors import CommandError
-from vanidl.record.watch import Watch
+from vanidl.record.processes import Watch
 
 LOOK_SECONDS = 0.02
 SHARE = 0.003  # of a core, that looking around may take

@@ -13,15 +13,14 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import orjson
 
-from vanidl.record.memory_kills import control_group_folders
-from vanidl.record.watch import PROC, Seen
+from vanidl.record.processes import PROC, Seen
 
 FOLDER = "memory"
 SUFFIX = ".memory"
@@ -196,3 +195,49 @@ def memory_limit(folders: Iterable[Path]) -> tuple[int, str]:
     if limits and (machine < 0 or least < machine):
         return least, "control group"
     return machine, "machine"
+
+
+# How many processes the kernel has killed in our control group as memory had run out.
+#
+# Only their own number tells of such an end: the exit status is that of any SIGKILL.
+
+_GROUPS_FILE = Path("/proc/self/cgroup")
+_GROUPS_ROOT = Path("/sys/fs/cgroup")
+_KILLS = re.compile(r"^oom_kill (\d{1,18})$", re.M)
+
+
+def count_memory_kills() -> int | None:
+    """How many so far; None where nothing counts them.
+
+    A process counts in its own group, whichever limit above it was met.
+    """
+    for folder in control_group_folders():
+        for name in ("memory.events", "memory.oom_control"):
+            try:
+                count = _KILLS.search((folder / name).read_text("ascii", "replace"))
+            except OSError:
+                continue
+            if count:
+                return int(count[1])
+    return None
+
+
+def control_group_folders() -> Iterator[Path]:
+    """Where the files of our control group of memory may be, the likeliest first.
+
+    In a container the group may be named by its place outside: then the files are those of the
+    root here.
+    """
+    try:
+        lines = _GROUPS_FILE.read_text("utf-8", "surrogateescape").splitlines()
+    except OSError:
+        return
+    for line in lines:
+        number, _, rest = line.partition(":")
+        controllers, _, place = rest.partition(":")
+        if number == "0":
+            yield _GROUPS_ROOT / place.lstrip("/")
+            yield _GROUPS_ROOT
+        elif "memory" in controllers.split(","):
+            yield _GROUPS_ROOT / "memory" / place.lstrip("/")
+            yield _GROUPS_ROOT / "memory"

@@ -10,25 +10,36 @@ from pathlib import Path
 
 from vanidl.errors import UsageError, VanidlError
 from vanidl.model.ending import Ending
-from vanidl.readers.run_json import NAME, RunRecord, write_record
-from vanidl.record import darshan, dftracer, no_tracer, steps, unheard
+from vanidl.readers.run_json import NAME, NO_TRACER, RunRecord, write_record
+from vanidl.record import darshan, dftracer, processes, steps
 from vanidl.record import tracer as own
 from vanidl.record.alive import sign_of_life
 from vanidl.record.free_space import FLOOR_NBYTES, FreeSpace
-from vanidl.record.last_errors import take_last_error
 from vanidl.record.launch import Ended, passed_on, run
-from vanidl.record.memory import MemoryLooks
-from vanidl.record.memory_kills import memory_kills
-from vanidl.record.recorder import AUTO, ENDED, TRACERS, Tracer
-from vanidl.record.run_record import run_record
-from vanidl.record.source_lines import keep_source_lines
+from vanidl.record.memory import MemoryLooks, count_memory_kills
+from vanidl.record.processes import Watch
+from vanidl.record.recorder import AUTO, ENDED, TRACERS, Recorder, Tracer
+from vanidl.record.run_record import keep_source_lines, run_record, take_last_error
 from vanidl.record.spool import Spool
 from vanidl.record.states import Sampler, sampling
 from vanidl.record.steps import Replay
-from vanidl.record.watch import Watch
 
-RECORDERS = (own.RECORDER, darshan.RECORDER, dftracer.RECORDER)
+
+def no_tracer(why: str = "--tracer none") -> Tracer:
+    """No system tracer: steps, input waits and object storage alone. No process lacks a log then."""
+    not_recorded = "I/O through files (POSIX, STDIO, MPI-IO) was not recorded"
+    # In brackets what was asked for, else why there is none.
+    remark = f"{not_recorded} ({why})." if why.startswith("--") else f"{not_recorded}: {why}."
+    return Tracer(NO_TRACER, "", {}, lambda pids: dict.fromkeys(pids, ENDED), (remark,))
+
+
+RECORDERS = (
+    own.RECORDER,
+    darshan.RECORDER,
+    dftracer.RECORDER,
+)
 """Every tracer. `auto` takes the first that is here of those that a program does not notice."""
+_NO_RECORDER = Recorder(NO_TRACER, is_here=lambda _: True, prepare=lambda *_: no_tracer())
 
 FOLDER_VARIABLE = "VANIDL_RUN"
 """The command finds the RUN folder here, to put profiler output into it."""
@@ -108,7 +119,7 @@ def record(
     space = FreeSpace(root, keep_free_nbytes, journals, chosen.stop)
     if space.first_look():
         chosen.drop()
-        chosen = no_tracer.tracer(root)
+        chosen = no_tracer()
         memory.stop()
     if chosen.harm and tell is not None:
         tell(chosen.harm)
@@ -120,43 +131,42 @@ def record(
         sign_of_life(root, lambda: _look(space, sampler, memory)),
     ):
         # The command, from its start to its end.
-        killed_before = memory_kills()
+        killed_before = count_memory_kills()
         with _without_traces(spool.drop, chosen.drop):
             ended = run(
                 command, environment, signals, lambda watch: _sample(watch, sampler, memory)
             )
         memory.close()
 
-        # What is known of it: the tracer's logs, what its processes left, what they did not.
+        # What is known of it: from the tracer's logs, from what its processes left or did not.
         if journals is not None:
             keep_source_lines(journals, ended.start_ns)
+        missing = [] if sampler is None or not sampler.remark else [sampler.remark]
+        said = _explain_missing(ended, environment, root) if with_steps else []
+        said += steps.not_found(root, waits, trains) if with_steps else []
+        said += processes.explain_still_running(FOLDER_VARIABLE, str(root))
+        result = _run_record(command, chosen, ended)
         result = replace(
-            _run_record(command, chosen, ended),
+            result,
             ceiling=replay is not None,
-            memory_kills=_more(killed_before, memory_kills()),
+            memory_kills=_more(killed_before, count_memory_kills()),
             last_error=take_last_error(root / steps.FOLDER),
             stopped=space.remark(ended.start_ns, chosen.goes_on),
+            losses=(*result.losses, *missing, *said),
         )
-        said = _unheard(ended, environment, root) if with_steps else ()
-        said = (*said, *steps.not_found(root, waits, trains)) if with_steps else said
-        said = (*said, *unheard.still_running(FOLDER_VARIABLE, str(root)))
-        sampled = () if sampler is None or not sampler.remark else (sampler.remark,)
-        result = replace(result, losses=(*result.losses, *sampled, *said))
-        problem = _kept(root / NAME, result)
-    said = (result.stopped, *said) if result.stopped else said
-    if tracer == AUTO and chosen.name == no_tracer.NAME:
-        said = (*said, *chosen.remarks)
+        problem = _keep_record(root / NAME, result)
 
     # RUN, where that is not where it was recorded.
     not_moved = spool.hand_over()
+    without = chosen.remarks if tracer == AUTO and chosen.name == NO_TRACER else ()
     return Recorded(
-        root if not_moved else spool.run,
-        ended.exit_status,
-        chosen.name,
-        ended.cpu_s,
-        result,
-        not_moved or problem,
-        said,
+        folder=root if not_moved else spool.run,
+        exit_status=ended.exit_status,
+        tracer=chosen.name,
+        cpu_s=ended.cpu_s,
+        run=result,
+        problem=not_moved or problem,
+        unheard=(*filter(None, [result.stopped]), *said, *without),
     )
 
 
@@ -196,12 +206,13 @@ def _more(before: int | None, after: int | None) -> int | None:
     return None if before is None or after is None else max(after - before, 0)
 
 
-def _unheard(ended: Ended, environment: Mapping[str, str], root: Path) -> tuple[str, ...]:
+def _explain_missing(ended: Ended, environment: Mapping[str, str], root: Path) -> list[str]:
+    """Why steps of some processes may be missing."""
     seen = ended.watch.seen
-    elsewhere: tuple[str, ...] = ()
+    said = list(processes.explain_missing_steps(seen, environment))
     with suppress(OSError):  # what that means the record says
-        elsewhere = tuple(unheard.tasks_elsewhere(seen, root / steps.FOLDER))
-    return (*unheard.losses(seen, environment), *elsewhere)
+        said += processes.explain_tasks_elsewhere(seen, root / steps.FOLDER)
+    return said
 
 
 def _refuse_misuse(
@@ -218,7 +229,7 @@ def _refuse_misuse(
         )
 
 
-def _kept(path: Path, result: RunRecord) -> str:
+def _keep_record(path: Path, result: RunRecord) -> str:
     """Writes the record; why that failed, "" where it did not: the command has run by then."""
     try:
         write_record(path, result)
@@ -248,15 +259,18 @@ def _choose_tracer(
         known = [*ours, darshan.RECORDER]
         chosen = next((recorder for recorder in known if recorder.is_here(darshan_lib)), None)
     else:
-        chosen = next(one for one in (*RECORDERS, no_tracer.RECORDER) if one.name == name)
+        chosen = next(one for one in (*RECORDERS, _NO_RECORDER) if one.name == name)
         if darshan_lib is not None and not chosen.takes_library:
             raise UsageError(f"--darshan-lib {darshan_lib}: makes no sense with --tracer {name}.")
     if calls_on is not None:
         if chosen is not own.RECORDER:
-            used = chosen.name if chosen else no_tracer.NAME
+            used = chosen.name if chosen else NO_TRACER
             raise UsageError(f"--calls-on {calls_on}: makes no sense with --tracer {used}.")
         return own.tracer(root, Path(calls_on))
-    return chosen.prepare(root, darshan_lib) if chosen else no_tracer.none_here()
+    if chosen is None:
+        why = "vanidl's own was not compiled when it was installed, and no libdarshan.so was found"
+        return no_tracer(why)
+    return chosen.prepare(root, darshan_lib)
 
 
 def _environment(tracer: Tracer, root: Path, more: Mapping[str, str]) -> Mapping[str, str]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vanidl.errors import UsageError
-from vanidl.record.watch import RANK_VARIABLES
+from vanidl.record.processes import RANK_VARIABLES
 
 FOLDER = "steps"
 PROFILED_STEPS = 10

@@ -18,7 +18,7 @@ from vanidl.formatting.units import seconds
 from vanidl.readers.steps.journal import ITER, KIND, LOADER_SHIFT, OTHER_STEP, WAIT
 from vanidl.readers.steps.live import LiveJournal
 from vanidl.readers.steps.loaders import EVALUATION
-from vanidl.record.life import SAVE, Call, Life
+from vanidl.record.alive import SAVE, Call, Life
 
 STALL_S = 15.0
 """A silence shorter than this is none, however short the steps are."""

@@ -14,7 +14,7 @@ from vanidl.analyses.memory import totals, trend
 from vanidl.encoding.budget import whole_number
 from vanidl.errors import InputError
 from vanidl.readers.memory_looks import FOLDER, memory_of
-from vanidl.record.life import PROC, is_of_run
+from vanidl.record.alive import PROC, is_of_run
 
 _COUNT = re.compile(rb"^(rchar|read_bytes): (\d+)$", re.M)
 

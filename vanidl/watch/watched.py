@@ -24,9 +24,8 @@ from vanidl.readers.run_json import NAME as RUN_JSON
 from vanidl.readers.run_json import read_record
 from vanidl.readers.steps.live import LiveJournal
 from vanidl.record.alive import NAME as SIGN_OF_LIFE
-from vanidl.record.alive import Recorder, read_recorder
+from vanidl.record.alive import Life, Recorder, anyone_lives, look_at, read_recorder
 from vanidl.record.free_space import STOP
-from vanidl.record.life import Life, anyone_lives, look_at
 from vanidl.record.steps import FOLDER
 from vanidl.watch.condition import STALL_S, Condition, State, judge_activity, judge_condition
 from vanidl.watch.resources import LiveMemory, ProcessReads

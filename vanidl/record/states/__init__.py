@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from vanidl.record.watch import Seen
+from vanidl.record.processes import Seen
 
 FOLDER = "states"
 SUFFIX = ".states"

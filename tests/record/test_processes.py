@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from vanidl.record.watch import RANK_VARIABLES, Watch, rank_in
+from vanidl.record.processes import RANK_VARIABLES, Watch, rank_in
 
 pytestmark = pytest.mark.skipif(
     not os.path.exists("/proc/self/stat"),  # noqa: PTH110
