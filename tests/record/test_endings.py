@@ -196,7 +196,7 @@ def test_storage_that_fails_afterwards_changes_no_exit_status(
         raise OSError(116, "Stale file handle")
 
     blind = recording.no_tracer()
-    monkeypatch.setattr(recording, "_tracer", lambda *_: replace(blind, found=found))
+    monkeypatch.setattr(recording, "_choose_tracer", lambda *_: replace(blind, found=found))
     words = ["record", "-o", str(tmp_path / "RUN"), "--", sys.executable, "-c", "exit(9)"]
     assert main(words) == 9
     assert "Traceback" not in capfd.readouterr().err

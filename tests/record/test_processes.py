@@ -1,13 +1,26 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
-from vanidl.record.processes import RANK_VARIABLES, Watch, rank_in
+import vanidl
+from tests.record.conftest import LOOKED_AT
+from vanidl.record import record
+from vanidl.record.processes import (
+    RANK_VARIABLES,
+    Seen,
+    Watch,
+    explain_missing_steps,
+    explain_still_running,
+    explain_tasks_elsewhere,
+    rank_in,
+)
 
 pytestmark = pytest.mark.skipif(
     not os.path.exists("/proc/self/stat"),  # noqa: PTH110
@@ -67,3 +80,90 @@ def test_the_launcher_closest_to_the_program_gives_the_rank() -> None:
     assert rank_in(everything) is None
     assert rank_in({"RANK": "", "PMI_RANK": "3"}) == 3
     assert rank_in({"RANK": "first"}) is None
+
+
+# Programs that cannot record their steps, by how they were started, are named once.
+
+GIVEN = {"PYTHONPATH": "/injected:/own", "VANIDL_STEPS": "/run/steps"}
+
+
+def seen(command: str, parent: int = 1, **environment: str) -> Seen:
+    words = "".join(f"{word}\0" for word in command.split())
+    return Seen(id(words), parent, 1, 0, 0, words, environment=environment or GIVEN)
+
+
+@pytest.mark.parametrize(
+    ("command", "deaf"),
+    [
+        ("python train.py", False),
+        ("python -I train.py", True),
+        ("/usr/bin/python3.12 -uE -m train", True),
+        ("python -s -u -S train.py", True),
+        ("python -W ignore -I train.py", True),
+        ("python -WIgnore train.py", False),
+        ("python -X importtime train.py -I", False),
+        ("python -m train -E", False),
+        ("python -c I", False),
+        ("python --check-hash-based-pycs default train.py", False),
+        ("bash -E train.sh", False),
+    ],
+)
+def test_flags_with_which_python_imports_no_recorder(command: str, deaf: bool) -> None:
+    assert len([*explain_missing_steps({1: seen(command)}, GIVEN)]) == deaf
+
+
+@pytest.mark.parametrize(
+    ("name", "why"), [("VANIDL_STEPS", "srun --export=ALL"), ("PYTHONPATH", "no longer in their")]
+)
+def test_an_environment_that_was_not_passed_on(name: str, why: str) -> None:
+    (said,) = explain_missing_steps(
+        {1: seen("python train.py", **{**GIVEN, name: "/another"})}, GIVEN
+    )
+    assert why in said
+    assert not [
+        *explain_missing_steps(
+            {1: seen("python a.py", **{**GIVEN, "PYTHONPATH": "/b:/injected"})}, GIVEN
+        )
+    ]
+
+
+def test_a_launcher_whose_ranks_are_recorded_is_not_named() -> None:
+    launcher = seen("python -sE /bin/torchrun train.py")
+    assert not [
+        *explain_missing_steps({1: launcher, 2: seen("python train.py", launcher.pid)}, GIVEN)
+    ]
+
+
+def test_processes_that_go_on_are_named() -> None:
+    with subprocess.Popen(["sleep", "60"], env={"VANIDL_RUN": "/a run"}) as daemon:
+        (said,) = explain_still_running("VANIDL_RUN", "/a run")
+        assert f"1 process of the command is still running (first: process {daemon.pid})" in said
+        assert not [*explain_still_running("VANIDL_RUN", "/another")]
+        daemon.kill()
+
+
+def test_tasks_of_slurm_that_did_not_record_are_named(tmp_path: Path) -> None:
+    """They are children of slurmstepd: only srun itself is seen."""
+    launcher = {1: seen("/usr/bin/srun --export=NONE -n 2 python train.py")}
+    (said,) = explain_tasks_elsewhere(launcher, tmp_path)
+    assert "--export=ALL" in said
+    assert not [*explain_tasks_elsewhere({1: seen("python train.py")}, tmp_path)]
+    (tmp_path / "host-7.steps").touch()
+    assert not [*explain_tasks_elsewhere(launcher, tmp_path)]
+
+
+@pytest.mark.usefixtures("looks")
+@pytest.mark.parametrize(
+    "how", [["env", "-u", "PYTHONPATH", sys.executable], [sys.executable, "-I"]]
+)
+def test_it_is_said_once_and_the_program_runs_as_it_does(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], how: list[str]
+) -> None:
+    script = LOOKED_AT + "looked_at(); print('done'); raise SystemExit(7)"
+    done = record([*how, "-c", script], tmp_path / "RUN", tracer="none")
+    assert (done.exit_status, capfd.readouterr().out) == (7, "done\n")
+    (said,) = done.unheard
+    assert said.startswith("Steps and waits of 1 Python process are not recorded")
+    assert said in done.run.losses
+    with pytest.raises(vanidl.InputError, match=re.escape(said)):  # it is why there is nothing
+        vanidl.open_run(tmp_path / "RUN")

@@ -22,7 +22,7 @@ import sys
 from vanidl import cli
 from vanidl.record import recording
 from vanidl.record.recorder import Tracer
-recording._tracer = lambda *chosen: Tracer("none", "1", {}, lambda pids: {})
+recording._choose_tracer = lambda *chosen: Tracer("none", "1", {}, lambda pids: {})
 cli.entry()
 """
 
@@ -97,7 +97,7 @@ def test_a_folder_that_the_command_removes_changes_nothing(tmp_path: Path) -> No
 @pytest.mark.usefixtures("looks")
 def test_secrets_are_not_recorded(monkeypatch, tmp_path: Path) -> None:
     monkeypatch.setattr(
-        recording, "_tracer", lambda *chosen: Tracer("none", "1", {}, lambda pids: {})
+        recording, "_choose_tracer", lambda *chosen: Tracer("none", "1", {}, lambda pids: {})
     )
     inner = f"{LOOKED_AT}looked_at(); '{SECRET}'"
     words = ["--token", f"two {SECRET}", f"--password={SECRET}", f"https://me:{SECRET}@host/x"]

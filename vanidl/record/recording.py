@@ -25,11 +25,9 @@ from vanidl.record.states import Sampler, sampling
 from vanidl.record.steps import Replay
 
 
-def no_tracer(why: str = "--tracer none") -> Tracer:
-    """No system tracer: steps, input waits and object storage alone. No process lacks a log then."""
-    not_recorded = "I/O through files (POSIX, STDIO, MPI-IO) was not recorded"
-    # In brackets what was asked for, else why there is none.
-    remark = f"{not_recorded} ({why})." if why.startswith("--") else f"{not_recorded}: {why}."
+def no_tracer(why: str = " (--tracer none)") -> Tracer:
+    """No system tracer: steps, input waits and object storage alone. No process lacks its log."""
+    remark = f"I/O through files (POSIX, STDIO, MPI-IO) was not recorded{why}."
     return Tracer(NO_TRACER, "", {}, lambda pids: dict.fromkeys(pids, ENDED), (remark,))
 
 
@@ -269,7 +267,7 @@ def _choose_tracer(
         return own.tracer(root, Path(calls_on))
     if chosen is None:
         why = "vanidl's own was not compiled when it was installed, and no libdarshan.so was found"
-        return no_tracer(why)
+        return no_tracer(f": {why}")
     return chosen.prepare(root, darshan_lib)
 
 
