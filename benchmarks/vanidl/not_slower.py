@@ -18,7 +18,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from scipy import stats
+from scipy.special import stdtrit
 
 from tests.makers.large_logs import Workload, write_log, write_logs
 
@@ -65,7 +65,7 @@ def measured(jobs: Mapping[str, Sequence[str]], sides: Sequence[str], pairs: int
             spent = {side: cpu_s(arguments, sides[side]) for side in (first, 1 - first)}
             logs.append(math.log(spent[1] / spent[0]))
         mean, error = statistics.mean(logs), statistics.stdev(logs) / math.sqrt(pairs)
-        half = float(stats.t.ppf(0.975, pairs - 1)) * error
+        half = float(stdtrit(pairs - 1, 0.975)) * error
         low, middle, high = (math.exp(x) for x in (mean - half, mean, mean + half))
         ok &= high <= MOST
         print(f"{name:28}{middle:6.3f}  [{low:.3f}, {high:.3f}]", flush=True)

@@ -50,7 +50,7 @@ from itertools import count
 from pathlib import Path
 
 import numpy as np
-from scipy.stats import norm, t
+from scipy.special import ndtr, stdtrit
 
 from benchmarks.measure import ROOT, processor_s
 from benchmarks.programs.small_training import NBYTES, SAMPLES
@@ -219,7 +219,7 @@ def nested_interval(
         raise InputError("--fresh: expected at least 2 pairs of processes: one shows no scatter")
     drawn = rng.integers(pairs, size=(resamples, pairs, 1))
     means = values[drawn, rng.integers(turns, size=(resamples, pairs, turns))].mean(axis=(1, 2))
-    tail = norm.cdf(t.ppf(0.025, pairs - 1) * np.sqrt(pairs / (pairs - 1)))
+    tail = float(ndtr(stdtrit(pairs - 1, 0.025) * np.sqrt(pairs / (pairs - 1))))
     low, high = np.quantile(means, [tail, 1 - tail])
     return float(values.mean()), float(low), float(high)
 
@@ -241,7 +241,7 @@ def between_pairs(turns: np.ndarray) -> tuple[float, float, float, float]:
         raise InputError("--fresh: expected at least 2 pairs of processes: one shows no scatter")
     logs = np.diff(np.log(np.median(turns, axis=1)), axis=1)[:, 0]
     scatter = float(logs.std(ddof=1))
-    reach = float(t.ppf(0.975, len(logs) - 1)) * scatter / np.sqrt(len(logs))
+    reach = float(stdtrit(len(logs) - 1, 0.975)) * scatter / np.sqrt(len(logs))
     low, ratio, high = np.exp(logs.mean() + np.array([-reach, 0.0, reach]))
     return float(ratio), float(low), float(high), scatter
 

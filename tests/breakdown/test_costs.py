@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
@@ -19,7 +20,10 @@ from vanidl.formatting.units import seconds
 from vanidl.wording.costs import leading
 from vanidl.wording.storage import LITTLE
 
-ACCOUNTS = {name: account_of(make()) for name, make in EXAMPLES.items()}
+
+@cache
+def example_account(name: str) -> Breakdown:
+    return account_of(EXAMPLES[name]())
 
 
 def column(account: Breakdown, low_ns: float, high_ns: float | None = None) -> Column:
@@ -34,9 +38,9 @@ def with_cells(account: Breakdown, **cells: tuple[float, float]) -> Breakdown:
     return replace(account, columns=dict(account.columns) | more)
 
 
-@pytest.mark.parametrize("name", ACCOUNTS)
+@pytest.mark.parametrize("name", EXAMPLES)
 def test_costs_are_cells_of_the_account_in_order(name):
-    account = ACCOUNTS[name]
+    account = example_account(name)
     costs = rank_costs(account)
     assert [c.low_ns for c in costs] == sorted((c.low_ns for c in costs), reverse=True)
     for cost in costs:
@@ -55,7 +59,7 @@ def test_costs_are_cells_of_the_account_in_order(name):
 
 @pytest.mark.parametrize("phase", WHOLE_PHASES)
 def test_a_phase_leads_when_it_took_more_than_the_waits(phase):
-    account = ACCOUNTS["one_rank"]
+    account = example_account("one_rank")
     wait_ns = account.length_ns(WAIT)
     for spent_ns, leads in ((wait_ns * 1.01, True), (wait_ns * 0.99, False)):
         changed = with_cells(account, **{f"{PHASE}__{phase}": (spent_ns, spent_ns)})
@@ -65,12 +69,12 @@ def test_a_phase_leads_when_it_took_more_than_the_waits(phase):
 
 
 def test_what_may_be_nothing_never_leads():
-    account = with_cells(ACCOUNTS["one_rank"], phase__checkpoint=(0, 10e9 * 3600))
+    account = with_cells(example_account("one_rank"), phase__checkpoint=(0, 10e9 * 3600))
     assert all(cost.window != "checkpoint" for cost in rank_costs(account))
 
 
 def test_next_to_nothing_does_not_lead():
-    account = with_cells(ACCOUNTS["one_rank"], input_wait__=(0, 0))
+    account = with_cells(example_account("one_rank"), input_wait__=(0, 0))
     for share, leads in ((1.01 * LITTLE, True), (0.99 * LITTLE, False)):
         spent_ns = share * account.window_ns
         changed = with_cells(account, phase__checkpoint=(spent_ns, spent_ns))
@@ -78,7 +82,7 @@ def test_next_to_nothing_does_not_lead():
 
 
 def test_an_open_cost_is_said_with_both_ends():
-    account = ACCOUNTS["one_rank"]
+    account = example_account("one_rank")
     wait_ns = account.length_ns(WAIT)
     changed = with_cells(account, phase__checkpoint=(1.5 * wait_ns, 2 * wait_ns))
     cell = changed.cell(f"{MEAN}/{PHASE}/checkpoint")
@@ -87,7 +91,7 @@ def test_an_open_cost_is_said_with_both_ends():
 
 
 def test_communication_that_nothing_covers_leads_where_it_is_most():
-    account = ACCOUNTS["one_rank"]
+    account = example_account("one_rank")
     steps = float(account.steps[account.observed].mean())
     for share, leads in ((1.01, True), (0.99, False)):
         spent_ns = share * account.length_ns(WAIT) / steps
@@ -104,7 +108,7 @@ def test_communication_that_nothing_covers_leads_where_it_is_most():
     [(None, "."), (0.49, "the host gave it no work in time."), (0.51, "had not begun.")],
 )
 def test_an_idle_device_says_whether_it_had_work(queued, why):
-    account = ACCOUNTS["one_rank"]
+    account = example_account("one_rank")
     idle_ns = 2 * account.length_ns(WAIT)
     cells = {f"step__{DEVICE_IDLE}": (0, idle_ns)}
     if queued is not None:

@@ -47,8 +47,17 @@ def read_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(inputs, "open_run", cache(inputs.open_run))
 
 
+RESULTS: dict[Path, dict | None] = {}
+
+
 def result_of(path: Path, capsys: pytest.CaptureFixture[str]) -> dict | None:
-    """The run's JSON, or None where the command gave one clear line."""
+    """The run's JSON, or None where the command gave one clear line; asked for once."""
+    if path not in RESULTS:
+        RESULTS[path] = _read_result(path, capsys)
+    return RESULTS[path]
+
+
+def _read_result(path: Path, capsys: pytest.CaptureFixture[str]) -> dict | None:
     status = main(["summary", str(path), "--json"])
     out, err = capsys.readouterr()
     if status:

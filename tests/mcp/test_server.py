@@ -17,7 +17,6 @@ from tests.makers.needed import needed
 from vanidl.errors import UsageError
 from vanidl.mcp import answers
 from vanidl.mcp.answers import MOST_CHARACTERS, TOOLS, KnownRuns, bound_answer
-from vanidl.mcp.server import without_halves
 from vanidl.report.json import summary_object
 
 needed("mcp", reason="the server needs the package mcp")
@@ -164,6 +163,8 @@ def test_names_like_an_unknown_one_are_told(known: KnownRuns) -> None:
     ],
 )  # fmt: skip
 def test_half_a_character_is_read_as_none(line: bytes, read: str) -> None:
+    from vanidl.mcp.server import without_halves
+
     assert json.loads(without_halves(line)) == read
 
 

@@ -41,9 +41,13 @@ def incompressible() -> Run:
     return Run(trace, analyse(trace))
 
 
-def test_a_page_of_any_run_stays_below_its_limit(incompressible):
-    text = html.render_html(incompressible)
-    assert len(text.encode("utf-8", "backslashreplace")) <= html.LIMIT_NBYTES
+@pytest.fixture(scope="module")
+def page(incompressible: Run) -> str:
+    return html.render_html(incompressible)
+
+
+def test_a_page_of_any_run_stays_below_its_limit(page):
+    assert len(page.encode("utf-8", "backslashreplace")) <= html.LIMIT_NBYTES
 
 
 def test_what_is_left_out_is_said(incompressible):
@@ -54,14 +58,13 @@ def test_what_is_left_out_is_said(incompressible):
     assert made.viewer["bins"]["series"]
 
 
-def test_a_crowded_page_makes_room(incompressible, monkeypatch):
-    whole = len(html.render_html(incompressible))
-    monkeypatch.setattr(html, "LIMIT_NBYTES", whole - 1)
-    assert len(html.render_html(incompressible)) < whole
+def test_a_crowded_page_makes_room(incompressible, page, monkeypatch):
+    monkeypatch.setattr(html, "LIMIT_NBYTES", len(page) - 1)
+    assert len(html.render_html(incompressible)) < len(page)
 
 
-def test_nothing_but_its_own_server_is_asked(incompressible: Run):
-    page = html.page_with(html.page_of(incompressible), incompressible, Room(0, 9, served=True))
-    served = html.render_page(page)
+def test_nothing_but_its_own_server_is_asked(incompressible: Run, page: str):
+    room = Room(0, 9, served=True)
+    served = html.render_page(html.page_with(html.page_of(incompressible), incompressible, room))
     assert "connect-src &#39;self&#39;;" in served.split("</head>")[0]
-    assert "connect-src" not in html.render_html(incompressible).split("</head>")[0]
+    assert "connect-src" not in page.split("</head>")[0]
