@@ -17,6 +17,7 @@ from hypothesis import settings
 import vanidl
 from tests import ROOT, SHARED
 from tests.makers import browser
+from tests.makers.once import once
 
 settings.register_profile("explore", deadline=None, max_examples=5000)  # busy is no failure
 settings.register_profile("repeatable", deadline=None, derandomize=True, max_examples=25)
@@ -92,10 +93,25 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+DEAR = ("skew-app.darshan",)
+"""Logs that take seconds to analyse; once they are, a tenth of that to read back."""
+
+
 @pytest.fixture(scope="session")
-def opened() -> Callable[[Path], vanidl.Run]:
-    """`vanidl.open_run` without options, once per path and session: runs are frozen."""
-    return cache(vanidl.open_run)
+def opened(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path], vanidl.Run]:
+    """`vanidl.open_run` without options, once per path and process: runs are frozen."""
+
+    def open_analysed(path: Path) -> vanidl.Run:
+        run = vanidl.open_run(path)
+        _ = run.diagnoses  # with the account, findings and predictions that they are made of
+        return run
+
+    def open_run(path: Path) -> vanidl.Run:
+        if path.name in DEAR:
+            return once(tmp_path_factory, f"opened-{path.name}", lambda: open_analysed(path))
+        return vanidl.open_run(path)
+
+    return cache(open_run)
 
 
 @pytest.fixture(scope="session")

@@ -12,9 +12,11 @@ import numpy as np
 import pytest
 
 from tests import SHARED, golden
+from tests.conftest import DEAR
 from vanidl.cli import main
 from vanidl.commands import inputs
 from vanidl.readers.darshan.log import read_log
+from vanidl.run import Run
 
 LOGS = SHARED / "data"
 DIGESTS = golden.golden("shared")
@@ -42,9 +44,15 @@ every_run = pytest.mark.parametrize("path", RUNS, ids=[name_of(p) for p in RUNS]
 
 
 @pytest.fixture
-def read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def read_once(monkeypatch: pytest.MonkeyPatch, opened) -> None:
     """All commands of a test are about the same run, which is read once."""
-    monkeypatch.setattr(inputs, "open_run", cache(inputs.open_run))
+    read = cache(inputs.open_run)
+
+    def open_run(path: str | Path, **options: object) -> Run:
+        is_dear = Path(path).name in DEAR
+        return opened(Path(path)) if is_dear else read(path, **options)
+
+    monkeypatch.setattr(inputs, "open_run", open_run)
 
 
 RESULTS: dict[Path, dict | None] = {}

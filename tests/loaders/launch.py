@@ -6,7 +6,6 @@ import atexit
 import fcntl
 import json
 import os
-import pickle
 import shutil
 import subprocess
 import sys
@@ -94,19 +93,6 @@ def run(line, *, folder, **environment):
         timeout=300,
         check=False,
     )
-
-
-def once(factory, name, make):
-    """What make() returns, made by the first worker of pytest-xdist that asks, pickled for all."""
-    root = factory.getbasetemp()
-    if "PYTEST_XDIST_WORKER" in os.environ:
-        root = root.parent
-    path = root / f"{name}.pickle"
-    with path.with_suffix(".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not path.exists():
-            path.write_bytes(pickle.dumps(make()))
-    return pickle.loads(path.read_bytes())
 
 
 def json_objects(text):

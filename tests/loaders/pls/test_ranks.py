@@ -18,8 +18,9 @@ import pytest
 pytest.importorskip("h5py", reason="h5py is not installed")
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
-from tests.loaders.launch import STARTED_BY, json_objects, once, run
+from tests.loaders.launch import STARTED_BY, json_objects, run
 from tests.loaders.pls.ranks import EPOCHS
+from tests.makers.once import once
 from vanidl_loaders import pls
 from vanidl_loaders.loader.stats import Counts
 from vanidl_loaders.pls.sources import open_source

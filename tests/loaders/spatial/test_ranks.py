@@ -19,7 +19,8 @@ import pytest
 h5py = pytest.importorskip("h5py", reason="h5py is not installed")
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
-from tests.loaders.launch import STARTED_BY, json_objects, mpiexec, once, run
+from tests.loaders.launch import STARTED_BY, json_objects, mpiexec, run
+from tests.makers.once import once
 from vanidl_loaders.emulated_fs.model import Cost
 from vanidl_loaders.emulated_fs.mount import EmulatedStorage, check_available
 from vanidl_loaders.errors import MissingError
