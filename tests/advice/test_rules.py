@@ -68,6 +68,10 @@ def test_held_back_half_has_precision_and_recall_of_95_percent(recorded):
 
 OF_ACCOUNTS = {
     "program_failed",
+    "chunks_read_again",
+    "reopened",
+    "buffer_fills",
+    "read_twice_at_start",
     "input_bound_blocked",
     "input_bound_cores",
     "input_bound_workers",
@@ -78,7 +82,8 @@ OF_ACCOUNTS = {
     *(rule.code for rule in training_loop.RULES),
     *(rule.code for rule in job_counters.RULES),
 }
-"""Rules whose both sides `test_training_loop` and `test_input_waits` show, on accounts by hand."""
+"""Rules whose both sides `test_training_loop`, `test_input_waits` and `test_access_costs` show, on
+accounts and facts by hand."""
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,8 @@ from vanidl.model.warnings import LOWER_BOUNDS, serious_codes
 
 FAILED = "failed"
 """The code of what comes before every gain: that the program did not end well."""
+HIDING = ("workers", "ahead")
+"""Levers that hide fetches whole."""
 WORST = 3
 AS_MUCH = 0.1
 """Of what is gained at most: so much less is as much."""
@@ -79,7 +81,9 @@ def _valued(
         predicted_s = now_s * (1 - best.ratio) * count
         least_s = now_s * (1 - best.ratio_at_least) * count
         basis, high_s = PREDICTED, min(high_s, predicted_s)
-        low_s = min(max(least_s, 0.0), high_s)
+        # Who reads ahead hides all of a fetch; what takes a part of it away gains no more for sure
+        # than that part is.
+        low_s = min(max(least_s, 0.0) if best.lever in HIDING else low_s, high_s)
     most_s = (1 - least_ratio(trace.ceiling)) * mean_s * count
     if cause is not None and cause.of_steps and trace.ceiling is not None and count:
         high_s = min(high_s, most_s)
@@ -132,10 +136,16 @@ def _ranked(found: list[Diagnosis]) -> tuple[Diagnosis, ...]:
         else:
             equals.append([diagnosis])
     for group in equals:
-        group.sort(key=lambda d: ("." not in d.cause, *rank(d)))
+        group.sort(key=lambda d: (not _removes(d), *rank(d)))
     first = [d for d in ordered if rank(d)[0] < 1]
     last = [d for d in ordered if rank(d)[0] > 1]
     return (*first, *(d for group in equals for d in group), *last)
+
+
+def _removes(diagnosis: Diagnosis) -> bool:
+    """Whether it takes away a part of a cause by name, or work as such."""
+    cause = BY_CODE.get(diagnosis.code)
+    return "." in diagnosis.cause or (cause is not None and cause.removes)
 
 
 def _most_s(diagnosis: Diagnosis) -> float:
@@ -173,6 +183,7 @@ class Cause:
     levers: tuple[str, ...] = ()  # fields of whatif.Change
     of_steps: bool = True  # whether the change makes steps shorter, not only the run
     limits: bool = False  # it limits what the numbers say instead of costing time
+    removes: bool = False  # it takes work away that others only hide, or divide
 
 
 CAUSES: tuple[Cause, ...] = (
@@ -193,16 +204,20 @@ CAUSES: tuple[Cause, ...] = (
     Cause("logging", ("loop_writes",)),
     Cause("validation", ("long_validation",), of_steps=False),
     Cause("keep_data", ("reread_each_epoch", "shared_shuffle"), ("kept", "exchanged")),
+    Cause("windows", ("buffer_fills",), removes=True),
+    Cause("scan_once", ("read_twice_at_start",), of_steps=False),
     Cause("rare_stalls", ("slow_tail", "slow_operations")),
     Cause(
         "larger_requests",
         ("small_reads", "random_reads", "tfrecord_default_buffer", "hdf5_chunk_misfit",
          "misaligned", "object_requests_small"),
     ),
+    Cause("chunks", ("chunks_read_again",), removes=True),
     Cause(
         "fewer_files",
         ("waits_for_metadata", "tiny_files", "open_per_sample", "metadata_share",
-         "file_read_again", "empty_reads", "object_asked_first"),
+         "file_read_again", "empty_reads", "object_asked_first", "reopened"),
+        removes=True,
     ),
     Cause(
         "divide_reading",

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from vanidl.advice import own_loaders
-from vanidl.advice.facts import Facts
+from vanidl.advice.facts import Claim, Facts
 from vanidl.advice.finding import Rule, RuleResult, Value
 from vanidl.advice.frameworks import SHARDS, TENSORFLOW, phrases
 from vanidl.analyses.dataset import Dataset, read_by_all
+from vanidl.breakdown.causes import STORAGE
 from vanidl.formatting.units import nbytes, percent, times
 
 AGAIN = 1.5
 MEMORY_NBYTES = 32 << 30
 PART_FACTOR = 1.5
+TWICE = 1.8
+START_UP = "start_up"
 
 
 def _hosts(facts: Facts) -> int:
@@ -99,6 +102,26 @@ def _shared_shuffle(facts: Facts) -> RuleResult | None:
     )
 
 
+def _scanned(facts: Facts) -> RuleResult | None:
+    """Data that are read more than once before the first step: to be measured, then to be kept."""
+    found = facts.before_steps
+    if found is None or found.again < TWICE:
+        return None
+    return RuleResult(
+        f"The data are read {times(found.again)} before the first step",
+        f"{nbytes(found.nbytes)} of {nbytes(found.unique_nbytes)} that differ, mostly from "
+        f"{found.path}: looked through once, and then read again.",
+        "Learn sizes from shapes and headers (h5py: shape and dtype; np.load with mmap_mode; "
+        "os.stat) or from a few samples; or keep what the first pass read.",
+        {"bytes_read": found.nbytes, "different_bytes": found.unique_nbytes,
+         "spent_s": found.spent_s, "file": found.path},
+        Claim(
+            STORAGE, START_UP, stays=1 / found.again, keeps="one pass over the data",
+            within_s=found.spent_s * (1 - 1 / found.again),
+        ),
+    )  # fmt: skip
+
+
 RULES = (
     Rule(
         "reread_each_epoch", "bytes read / unique bytes of the dataset, for the whole job",
@@ -112,6 +135,14 @@ RULES = (
         "90 % for every rank in each pass, where I/O matters",
         "a sampler that was not told of the ranks reads everything everywhere",
         _same,
+    ),
+    Rule(
+        "read_twice_at_start",
+        "bytes of the dataset read before the first step / unique bytes",
+        "1.8, 16 MiB or half of the dataset, 1 % of the run",
+        "what is read before training is read once more than it need be; no batch waits for it, so "
+        "no other rule sees it",
+        _scanned,
     ),
     Rule(
         "shared_shuffle", "unique bytes that each rank read over the run / those of the job",

@@ -6,9 +6,11 @@ seconds.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from math import sqrt
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +24,8 @@ from vanidl.analyses.files import GroupRow
 from vanidl.analyses.summary import objects_apart
 from vanidl.breakdown import Breakdown, attribute_time
 from vanidl.breakdown.account import MEAN, WAIT, open_gains
-from vanidl.breakdown.causes import READ, STORAGE
+from vanidl.breakdown.causes import BLOCKED, READ, STORAGE
+from vanidl.breakdown.costs import PARTS_BESIDE_THE_MODEL
 from vanidl.breakdown.overlap import by_device
 from vanidl.breakdown.pipelines import Gains
 from vanidl.breakdown.windows import EPOCH_END as WAIT_WITHOUT_BATCH
@@ -40,8 +43,10 @@ from vanidl.model import intervals, states
 from vanidl.model.counter_tables import CounterTable
 from vanidl.model.intervals import Intervals
 from vanidl.model.lines import LOOP as LOOP_LINES
+from vanidl.model.lines import FunctionLines
 from vanidl.model.states import SAMPLED, SampledThread
-from vanidl.model.trace import OBJECT, POSIX, Trace
+from vanidl.model.trace import OBJECT, POSIX, Part, SpanKind, Trace
+from vanidl.model.trace import READ as READ_OP
 from vanidl.model.warnings import LOWER_BOUNDS, UNREAD, serious_codes
 
 INPUT, LOOP, RUN = "input", "loop", "run"
@@ -78,6 +83,11 @@ class Claim:
         return self.cause or self.window
 
 
+_BLOCKS = {f"{BLOCKED}.{part}": kind for part, kind in (
+    ("network", states.NETWORK), ("sleep", states.SLEEP), ("child", states.CHILD),
+    ("lock", states.LOCK))}  # fmt: skip
+_MANY_PASSES = 10
+_ZEROS = (0.0,) * len(states.IN_FILES)
 _FEWEST_SAMPLES = 20
 _COLLECTIVES = "torch/distributed/"
 _TAKEN = 0.1
@@ -89,6 +99,7 @@ _COPIES_S = 2e-3
 """Of collating a batch, nine times in ten: less is no copying of bytes that is worth a change
 (some MiB of them, at the 2 to 5 GB/s of one core)."""
 
+MUCH_NBYTES = 16 << 20
 MATTERS = 0.02
 """Share of the observed time from which I/O matters. Below it no rule about the shape of the reads
 applies: the effect of a change would be lost in the noise between two runs."""
@@ -111,6 +122,10 @@ class Seen:
     def running(self) -> float:
         """Of the samples those in which it ran, or could have."""
         return self.shares.get(states.RUNNING, 0.0)
+
+    def least_s(self, kind: int) -> float:
+        """Seconds of a kind, at least: two deviations below the share of the samples."""
+        return SampledShare(self.shares.get(kind, 0.0), self.samples).least * self.length_s
 
     @property
     def queued_share(self) -> float:
@@ -149,6 +164,32 @@ def _together(found: Sequence[Seen]) -> Seen | None:
 
 
 @dataclass(frozen=True, slots=True)
+class SampledShare:
+    """A share of some time by so many samples; its ends are two deviations away."""
+
+    middle: float
+    samples: int
+
+    @property
+    def least(self) -> float:
+        """The lower end."""
+        return max(self.middle - self._deviations, 0.0)
+
+    @property
+    def most(self) -> float:
+        """The upper end."""
+        return min(self.middle + self._deviations, 1.0)
+
+    @property
+    def _deviations(self) -> float:
+        return 2 * sqrt(self.middle * (1 - self.middle) / max(self.samples, 1))
+
+
+def _slashes(function: FunctionLines) -> str:
+    return function.file.replace("\\", "/")
+
+
+@dataclass(frozen=True, slots=True)
 class CoreUse:
     """How much of its cores a run asked for while it trained.
 
@@ -159,6 +200,21 @@ class CoreUse:
     wanted: float
     queued_s: float
     queued_in_waits_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class BeforeSteps:
+    """Reads of the dataset before the first step, and the file that most of it is of."""
+
+    nbytes: int
+    unique_nbytes: int
+    spent_s: float  # in these reads, of the mean rank
+    path: str
+
+    @property
+    def again(self) -> float:
+        """How many times the same bytes were read."""
+        return self.nbytes / max(self.unique_nbytes, 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -356,6 +412,12 @@ class Facts:
                 found[position] = intervals.union(tiles.start[rows], tiles.end[rows])
         return found or None
 
+    def lengths_s(self, phase: str) -> list[float]:
+        """How long each of the phases of a name took, in order, of the rank that has most."""
+        times = (self._times_of(phase) or {}).values()
+        longest = max(times, key=lambda each: len(each.start), default=intervals.EMPTY)
+        return [length_ns / 1e9 for length_ns in (longest.end - longest.start).tolist()]
+
     def _of_window(self, claim: Claim, times: Mapping[int, Intervals]) -> tuple[float, float]:
         """What a rank gains without a cause of a phase or part of steps, or without all of it."""
         longest_s = max(each.length for each in times.values()) / 1e9
@@ -379,8 +441,18 @@ class Facts:
         steps = self.steps_of_rank
         of_step = self.account.cell(f"{MEAN}/step/{cause}")
         of_wait = self.account.cell(f"{MEAN}/input_wait/{cause}")
-        low_ns = max(of_step.low_ns * steps - of_wait.high_ns, 0.0)
+        low_ns = max(of_step.low_ns * steps - of_wait.high_ns, self._seen_in_loop_ns(cause))
         return low_ns, max(of_step.high_ns * steps - of_wait.low_ns, low_ns)
+
+    def _seen_in_loop_ns(self, cause: str) -> float:
+        """What training threads were seen blocked by, beside the model, at least; 0: not sampled.
+
+        The account leaves open whether who sleeps on a socket asks a service or object storage:
+        the loop stands still either way. Of several ranks it may wait for another one.
+        """
+        kind = _BLOCKS.get(cause) if len(self.trace.ranks) == 1 else None
+        found = [self.look_at_part(part) for part in PARTS_BESIDE_THE_MODEL if kind is not None]
+        return sum(seen.least_s(kind) * 1e9 for seen in found if seen is not None and kind)
 
     @property
     def steps_of_rank(self) -> float:
@@ -448,13 +520,30 @@ class Facts:
     @cached_property
     def in_collectives(self) -> float:
         """Share of the loop between its batches that sampled lines spent in torch.distributed."""
-        part = next((p for p in self.trace.lines if p.name == LOOP_LINES and p.wall_ns), None)
+        found = self.sampled_share(LOOP_LINES, lambda function: _COLLECTIVES in _slashes(function))
+        return 0.0 if found is None else found.middle
+
+    def sampled_share(
+        self,
+        part_name: str,
+        is_theirs: Callable[[FunctionLines], bool],
+        text: re.Pattern[str] | None = None,
+    ) -> SampledShare | None:
+        """Of the sampled time of fetches, or of the loop, that in some functions; None: no lines.
+
+        What they call counts with them. Where more of it lies in lines of the program whose text
+        matches, these count.
+        """
+        part = next((p for p in self.trace.lines if p.name == part_name and p.wall_ns), None)
         if part is None:
-            return 0.0
-        theirs = {f.key: f for f in part.functions if _COLLECTIVES in f.file.replace("\\", "/")}
+            return None
+        theirs = {f.key: f for f in part.functions if is_theirs(f)}
         outer = [f for f in theirs.values() if f.parent not in theirs]
         spent_ns = sum(line.wall_ns for function in outer for line in function.lines)
-        return min(spent_ns / part.wall_ns, 1.0)
+        if text is not None:
+            own = (line for f in part.functions if f.own for line in f.lines)
+            spent_ns = max(spent_ns, sum(line.wall_ns for line in own if text.search(line.text)))
+        return SampledShare(min(spent_ns / part.wall_ns, 1.0), part.samples)
 
     @cached_property
     def seen_fetching(self) -> Seen | None:
@@ -507,6 +596,45 @@ class Facts:
         return len(self.account.phases.epochs) if self.account.phases else 0
 
     @cached_property
+    def fetched_samples(self) -> int:
+        """Samples that were fetched over the run; 0 without fetches."""
+        return int(self.trace.fetches.samples.clip(0).sum())
+
+    @cached_property
+    def leaves_passes(self) -> bool:
+        """Whether many passes are begun, and left after a batch or two of more that were asked."""
+        fetches, passes = self.trace.fetches, max(self.fetched_epochs, self.epochs)
+        if not len(fetches) or passes < _MANY_PASSES:
+            return False
+        mine = fetches.name == np.bincount(fetches.name + 1).argmax() - 1
+        taken = int((fetches.wait_end[mine] >= 0).sum())
+        return taken <= 2 * passes and taken < int(mine.sum())
+
+    @cached_property
+    def pickled_nbytes(self) -> int:
+        """What the training process wrote to each worker while it started them, at most.
+
+        By the kernel's count of all its writes, less those to files that were traced; 0 where
+        threads were not sampled, or workers were forked.
+        """
+        spans, found = self.trace.spans, 0.0
+        for position in range(len(self.trace.ranks)):
+            main, process = self.main_thread(position), self.trace.ranks[position]
+            starts = (spans.kind == SpanKind.WORKERS) & (spans.process == process)
+            starts &= np.isin(spans.name, [code for code, name in enumerate(spans.names)
+                                           if name.startswith("start")])  # fmt: skip
+            count = sum(p.role == "worker" and p.trainer == process for p in self.trace.processes)
+            if main is None or not starts.any() or not count:
+                continue
+            rows = main.moved[main.moved[:, 1] == states.WCHAR]
+            if not len(rows):
+                continue
+            begun, done = (np.interp(at[starts], rows[:, 0], rows[:, 2]) for at in
+                           (spans.start, spans.end))  # fmt: skip
+            found = max(found, float((done - begun).sum()) / count)
+        return round(found)
+
+    @cached_property
     def fetched_epochs(self) -> int:
         """How many epochs the loader with most batches was begun for; 0 without fetches."""
         fetches = self.trace.fetches
@@ -522,6 +650,39 @@ class Facts:
             position: tile_rank(self.trace, position) for position in range(len(self.trace.ranks))
         }
         return {position: own for position, own in tiles.items() if own is not None}
+
+    @cached_property
+    def before_steps(self) -> BeforeSteps | None:
+        """What was read of the dataset before the first step; None without steps or such reads.
+
+        Ranks read the same data each: what one of them reads is looked at alone.
+        """
+        tiles = [own for own in self._tiles.values() if (own.step >= 0).any()]
+        if not tiles:
+            return None
+        first_ns = min(int(own.start[own.step >= 0].min()) for own in tiles)
+        is_data, found = self.trace.files.is_data, dict[tuple[int, int], list[Part]]()
+        for part in self.trace.io:
+            rows = (part.op == READ_OP) & (part.end <= first_ns) & (part.offset >= 0)
+            rows &= is_data[part.file] & (part.nbytes > 0)
+            for file in np.unique(part.file[rows]).tolist() if part.layer == POSIX else ():
+                mine = part.rows(rows & (part.file == file))
+                found.setdefault((part.process, file), []).append(mine)
+        if not found:
+            return None
+        read, unique = dict[tuple[int, int], int](), 0
+        for key, parts in found.items():
+            begin = np.concatenate([part.offset for part in parts])
+            ends = begin + np.concatenate([part.nbytes for part in parts])
+            read[key] = int((ends - begin).sum())
+            unique += intervals.union(begin, ends).length
+        total = sum(read.values())
+        most = self.trace.files.path[max(read, key=lambda key: read[key])[1]]
+        data = self.results.dataset
+        is_much = total >= MUCH_NBYTES or (data is not None and total >= data.bytes_read / 2)
+        spent_s = sum(float((p.end - p.start).sum()) for parts in found.values() for p in parts)
+        spent_s /= 1e9 * max(len(self.trace.ranks), 1)
+        return BeforeSteps(total, unique, spent_s, most) if is_much else None
 
     def reading(self, cause: str = STORAGE, stays: float = 0.0, keeps: str = "") -> Claim:
         """The claim that a change makes reading of the dataset cheaper."""
@@ -588,6 +749,11 @@ class Facts:
         # Of what evidence leaves open half is taken: a bound alone is no reason to look.
         gain = self.gains.without(STORAGE)
         likely_s = min((gain.low_ns + gain.high_ns) / 2e9, self.lost_s)
+        seen = self.seen_fetching
+        if seen is not None and self.by_calls and not self.lossy:
+            # All calls were timed: besides them there are page faults, in which threads sleep.
+            asleep = SampledShare(sum(map(seen.shares.get, states.IN_FILES, _ZEROS)), seen.samples)
+            likely_s = min(likely_s, gain.low_ns / 1e9 + asleep.most * self.lost_s)
         return self.base_s > 0 and likely_s >= MATTERS * self.base_s
 
     @cached_property

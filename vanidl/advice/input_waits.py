@@ -46,6 +46,8 @@ LIKELY = 0.2
 """Of the waits, without those for cores: what is so much of them for sure, and more than others by
 the middle of what is known, is taken to limit."""
 _METADATA = f"{STORAGE}.{METADATA}"
+MUCH_PICKLED = 4 << 20
+"""Of each worker's start: the data set without lists of its samples takes some KiB."""
 HANDING_OVER_S = 1e-3
 """Of a batch from a worker to the training process, at least: 0.6 ms were measured for small ones
 (torch 2.8, two cores). What is loaded faster than that is best loaded where it is used."""
@@ -215,9 +217,17 @@ def _waits_for_metadata(facts: Facts) -> RuleResult | None:
     )
 
 
+def _is_sure(facts: Facts, cause: str) -> bool:
+    """Whether a cause limits on cores of its own: where others took them, by what is sure of it."""
+    if not facts.cores_were_taken or facts.cores is None:
+        return True
+    own_ns = facts.account.steps_ns - facts.cores.queued_s * 1e9
+    return facts.account.cell(f"{MEAN}/{WAIT}/{cause}").low_ns >= LIKELY * own_ns
+
+
 def _bound_decoding(facts: Facts) -> RuleResult | None:
     overlap = _waits(facts)
-    if overlap is None or not _is_decoding(facts):
+    if overlap is None or not _is_decoding(facts) or not _is_sure(facts, INPUT_CPU):
         return None
     evidence = _wait_evidence(overlap)
     predicted = own_loaders.decoders(facts)
@@ -256,10 +266,16 @@ def _bound_workers(facts: Facts) -> RuleResult | None:
     if overlap is None or code != WORKERS:
         return None
     keep = "Keep the workers from epoch to epoch: DataLoader(persistent_workers=True). "
+    pickled = facts.pickled_nbytes
+    lists = "keep long lists of samples out of the data set object: they are pickled to each worker"
+    if pickled >= MUCH_PICKLED:
+        lists = (
+            f"{nbytes(pickled)} were written to each worker: keep lists of samples out of the data "
+            "set object, in an array that is mapped (np.load with mmap_mode) or a file"
+        )
     advice = (
         f"{keep if facts.starts_workers_anew else ''}Start workers "
-        "before the training begins, import in them no more than they need, and keep long lists of "
-        "samples out of the data set object: they are pickled to each worker; "
+        f"before the training begins, import in them no more than they need, and {lists}; "
         "multiprocessing_context='forkserver' starts faster than 'spawn'."
     )
     epochs = facts.epochs if facts.starts_workers_anew else 0
@@ -271,6 +287,7 @@ def _bound_workers(facts: Facts) -> RuleResult | None:
         | {
             "starting_s": facts.account.cell(f"{MEAN}/{WAIT}/{WORKERS}").low_ns / 1e9,
             "delivery_s": facts.account.cell(f"{MEAN}/{WAIT}/{DELIVERY}").low_ns / 1e9,
+            "pickled_bytes_a_worker": pickled,
         },
         Claim(WORKERS, stays=1 / epochs if epochs else 0.0, keeps="the first epoch's start"),
     )

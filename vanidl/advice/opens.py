@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Sequence
+from pathlib import PurePosixPath
 
 import numpy as np
 
 from vanidl.advice.facts import RUN, Claim, Facts
 from vanidl.advice.finding import Rule, RuleResult, Value
 from vanidl.analyses.datafiles import DataFile
-from vanidl.breakdown.causes import METADATA, STORAGE
+from vanidl.breakdown.account import MEAN, WAIT
+from vanidl.breakdown.causes import INPUT_CPU, METADATA, STORAGE
 from vanidl.formatting.units import count, nbytes, percent, plural, seconds
+from vanidl.model.lines import FETCH, FunctionLines
 
 _METADATA = f"{STORAGE}.{METADATA}"
 MANY_FILES = 100
@@ -44,6 +48,19 @@ LARGE_FILE = 1 << 20
 WHOLE_SHARE = 0.5  # of a file, read after each of its opens
 OFTEN = 10
 CODE_SHARE = 0.01
+OPENING_SHARE = 0.1
+READ_AGAIN = 8
+_OPENING = re.compile(
+    r"\b(ZipFile|TarFile|tarfile\.open|h5py\.File|netCDF4\.Dataset|open_dataset|zarr\.open\w*|"
+    r"lmdb\.open|sqlite3\.connect|rasterio\.open|ParquetFile|safe_open|tifffile\.TiffFile)\b"
+)
+"""Calls that open a file of many samples, in a line of the program."""
+_OPENERS = frozenset({
+    ("zipfile.py", "ZipFile.__init__"), ("__init__.py", "ZipFile.__init__"),
+    ("tarfile.py", "TarFile.open"), ("tarfile.py", "TarFile.__init__"),
+    ("files.py", "File.__init__"),
+})  # fmt: skip
+"""The same in libraries: file and function."""
 
 
 def _tiny_files(facts: Facts) -> RuleResult | None:
@@ -123,6 +140,54 @@ def _opened_again(facts: Facts, files: Sequence[DataFile]) -> RuleResult | None:
         },
         facts.calls_about(_METADATA),
     )
+
+
+def _reopened(facts: Facts) -> RuleResult | None:
+    """Files that are opened for each sample, and what that costs the processor.
+
+    An archive's directory is read and parsed anew with each open, from the page cache too.
+    """
+    data, samples = facts.results.dataset, facts.fetched_samples
+    if data is None or not samples or facts.wait_share < OPENING_SHARE:
+        return None
+    processes = max(len(facts.trace.processes), 1)
+    files = [f for f in data.files if (f.opens or 0) >= OFTEN * processes]
+    opens = sum(f.opens or 0 for f in files)
+    if opens < max(MANY_OPENS, samples / 2):
+        return None
+    # By the lines that open, or by what each open reads again.
+    spent = facts.sampled_share(FETCH, _opens, _OPENING)
+    again = data.bytes_read / data.unique_bytes / _passes(facts) if data.unique_bytes else 0.0
+    seen = spent is not None and spent.least >= OPENING_SHARE
+    if not seen and (spent is not None or again < READ_AGAIN):
+        return None
+    cell = facts.account.cell(f"{MEAN}/{WAIT}/{INPUT_CPU}")
+    waits_s = facts.account.length_ns(WAIT) / 1e9
+    how = f"; opening took {percent(spent.middle)} of the fetches" if seen and spent else ""
+    return RuleResult(
+        f"{count(opens)} opens of {plural(len(files), 'file')} for {count(samples)} samples",
+        f"{nbytes(data.bytes_read)} were read of {nbytes(data.unique_bytes or 0)} that differ: "
+        f"each open reads again what the file begins or ends with, and takes it apart{how}.",
+        KEEP_OPEN,
+        {"opens": opens, "files": len(files), "samples": samples, "reread_factor": again,
+         "share_of_fetches": spent.middle if spent is not None else None},
+        Claim(
+            INPUT_CPU,
+            stays=min(processes / opens, 1.0),
+            keeps="one open in each process",
+            within_s=spent.most * waits_s if spent is not None else None,
+            surely_s=spent.least * cell.low_ns / 1e9 if spent is not None else 0.0,
+        ),
+    )  # fmt: skip
+
+
+def _passes(facts: Facts) -> int:
+    return max(facts.fetched_epochs or facts.epochs, 1)
+
+
+def _opens(function: FunctionLines) -> bool:
+    path = PurePosixPath(function.file.replace("\\", "/"))
+    return (path.name, function.name) in _OPENERS
 
 
 def _openers(facts: Facts, paths: Collection[str]) -> int:
@@ -258,6 +323,15 @@ RULES = (
         "100 opens, one for two samples or more; or ten by each process; where I/O matters",
         "a loader that keeps files open needs one per file and worker",
         _open_per_sample,
+    ),
+    Rule(
+        "reopened",
+        "opens of dataset files / samples that were fetched; the share of fetches in lines that "
+        "open them, and bytes read / unique bytes of a pass",
+        "100 opens, one for two samples or more, ten by each process; a tenth of the fetches, or "
+        "all bytes 8 times where lines were not sampled; waits of a tenth of the window",
+        "what an open costs the processor no count of metadata calls shows",
+        _reopened,
     ),
     Rule(
         "file_read_again",

@@ -11,6 +11,7 @@ from vanidl.advice import frameworks as in_words
 from vanidl.advice.facts import Facts
 from vanidl.advice.finding import Finding, Remedy
 from vanidl.advice.frameworks import AHEAD, KEEP, PYTORCH, TENSORFLOW
+from vanidl.advice.input_waits import MUCH_PICKLED
 from vanidl.advice.levers import EVERY_WORKER, Predicted, loader_call
 from vanidl.advice.opens import PACK
 from vanidl.advice.proof import UNKNOWN, own_command
@@ -118,6 +119,30 @@ def _warm_start(context: Context) -> Advice:
         "dataset = dataset.repeat(epochs).prefetch(tf.data.AUTOTUNE)",
         "One pipeline over all epochs: its buffers do not run empty in between.",
     )
+    if "epoch_ends" in context.codes and context.run.leaves_passes:
+        one = Remedy(
+            "Python",
+            "batches = iter(loader)  # before the loop\n"
+            "try:\n"
+            "    batch = next(batches)\n"
+            "except StopIteration:\n"
+            "    batches = iter(loader)\n"
+            "    batch = next(batches)",
+            "Workers start once a pass, not once a batch.",
+        )
+        title = "Take all batches of one iterator: workers are started anew for each"
+        return Advice(title, (one, *_of(context, explained, tensorflow, KEEP)))
+    if "input_bound_workers" in context.codes and context.run.pickled_nbytes >= MUCH_PICKLED:
+        mapped = Remedy(
+            "PyTorch",
+            "def __getitem__(self, i):  # of the data set, which holds a path instead of a list\n"
+            "    if self.index is None:\n"
+            '        self.index = np.load(self.path, mmap_mode="r")\n'
+            "    return self.read(self.index[i])",
+            "What a worker is started with is then some KiB.",
+        )
+        title = "Keep the list of samples out of the data set: it is pickled to each worker"
+        return Advice(title, (mapped,))
     if "input_bound_workers" in context.codes and not context.run.starts_workers_anew:
         return Advice("Start workers faster, and before the training begins")
     if context.run.starts_workers_anew:
@@ -243,6 +268,38 @@ def _larger_requests(context: Context) -> Advice:
         "Read more per request: whole samples, neighbours together",
         (*buffer, *chunks, _scheduled(context)),
     )
+
+
+def _windows(_context: Context) -> Advice:
+    growing = Remedy(
+        "Python",
+        "for row in rows:  # gives out a sample from the first on\n"
+        "    held.append(row)\n"
+        "    if len(held) >= size or random.random() < len(held) / size:\n"
+        "        k = random.randrange(len(held))\n"
+        "        held[k], held[-1] = held[-1], held[k]\n"
+        "        yield held.pop()",
+        "The buffer fills while training goes on; the first samples are shuffled less.",
+    )
+    return Advice("Make the shuffle buffer smaller, or fill it a little at a time", (growing,))
+
+
+def _scan_once(_context: Context) -> Advice:
+    shapes = Remedy(
+        "HDF5",
+        "need = dataset.size * dataset.dtype.itemsize  # of an h5py data set, without reading it",
+        "Shape and type stand in the header.",
+    )
+    return Advice("Read the data once before training, not once to measure them", (shapes,))
+
+
+def _chunks(_context: Context) -> Advice:
+    repack = Remedy(
+        "HDF5",
+        "h5repack -l DATASET:CHUNK=1x128x128 data.h5 repacked.h5  # one sample per chunk",
+        "A sample is then one request, and nothing else is unpacked for it.",
+    )
+    return Advice("Rewrite the data in chunks of one sample", (repack,))
 
 
 def _fewer_files(context: Context) -> Advice:
@@ -464,7 +521,16 @@ def _loop_work(context: Context) -> Advice:
     return Advice("Do less between steps: metrics and the like every so many", (rarely,))
 
 
-def _services(_context: Context) -> Advice:
+def _services(context: Context) -> Advice:
+    if context.findings[0].evidence.get("sends_objects"):
+        upload = Remedy(
+            "Python",
+            "uploads = concurrent.futures.ThreadPoolExecutor(1)\n"
+            "sent = uploads.submit(upload, path)  # in the training loop, where it uploaded\n"
+            "uploads.shutdown()  # at the end: waits for the last one",
+            "The loop goes on while the file is sent.",
+        )
+        return Advice("Upload in the background, not in the training loop", (upload,))
     queue = Remedy(
         "Python",
         "def send():\n"
@@ -495,7 +561,15 @@ def _logging(_context: Context) -> Advice:
     return Advice("Log less often, and through a buffer", (buffered,))
 
 
-def _validation(_context: Context) -> Advice:
+def _validation(context: Context) -> Advice:
+    if "starting_s" in context.findings[0].evidence:
+        kept = Remedy(
+            "PyTorch",
+            "validation = DataLoader(held, batch_size=batch_size, num_workers=2,\n"
+            "                        persistent_workers=True)  # once, before the training loop",
+            "Its workers stay from one validation to the next.",
+        )
+        return Advice("Keep the loader and the workers of the validation", (kept,))
     return Advice("Validate less often, on less, or with workers that are kept")
 
 
@@ -524,6 +598,9 @@ _ADVICE: dict[str, Callable[[Context], Advice]] = {
     "more_cores": _more_cores,
     "keep_data": _keep_data,
     "larger_requests": _larger_requests,
+    "chunks": _chunks,
+    "windows": _windows,
+    "scan_once": _scan_once,
     "fewer_files": _fewer_files,
     "divide_reading": _divide_reading,
     "rare_stalls": _rare_stalls,

@@ -6,10 +6,13 @@ import math
 
 from vanidl.advice.facts import MATTERS, Claim, Facts
 from vanidl.advice.finding import Rule, RuleResult, Value
-from vanidl.breakdown.causes import READ, STORAGE
+from vanidl.breakdown.account import MEAN, WAIT
+from vanidl.breakdown.causes import INPUT_CPU, READ, STORAGE
 from vanidl.dataset.tfrecord import READ_BUFFER
-from vanidl.formatting.units import count, nbytes, number, percent, plural, seconds
+from vanidl.formatting.units import count, nbytes, number, percent, plural, seconds, times
 from vanidl.model.file_facts import ArrayFacts
+from vanidl.model.lines import FETCH as FETCH_LINES
+from vanidl.model.lines import FunctionLines
 from vanidl.model.trace import OBJECT
 
 _READS = f"{STORAGE}.{READ}"
@@ -20,6 +23,10 @@ BUFFER_SHARE = 0.8
 CHUNK_ROWS = 4
 MANY_EMPTY = 100
 EMPTY_OF_RUN = 0.01
+CHUNKS_AGAIN = 8
+OF_FETCHES = 0.1
+_CHUNKED = ("h5py", "zarr", "netCDF4", "tables", "xarray", "hdf5plugin")
+"""Libraries whose files are read a chunk at a time."""
 CHUNK_PIECES = 16
 MANY_OPENS = 100
 WHOLE = 0.9
@@ -169,6 +176,40 @@ def _chunks(facts: Facts) -> RuleResult | None:
     )
 
 
+def _chunks_again(facts: Facts) -> RuleResult | None:
+    """Whole chunks are read and unpacked for a sample of them: pass by pass many times over."""
+    data, spent = facts.results.dataset, facts.sampled_share(FETCH_LINES, _is_of_chunks)
+    if data is None or not data.unique_bytes or spent is None or spent.least < OF_FETCHES:
+        return None
+    passes = max(facts.fetched_epochs or facts.epochs, 1) * max(len(data.ranks), 1)
+    again = data.bytes_read / data.unique_bytes / passes
+    if again < CHUNKS_AGAIN or facts.opens >= facts.reads * MOST:
+        return None
+    if facts.wait_share < OF_FETCHES:
+        return None
+    waits_s = facts.account.length_ns(WAIT) / 1e9
+    cells = {c: facts.account.cell(f"{MEAN}/{WAIT}/{c}") for c in (INPUT_CPU, STORAGE)}
+    cause = max(cells, key=lambda each: cells[each].middle_ns)
+    return RuleResult(
+        f"Chunks are read {times(again)} in one pass over the samples",
+        f"{nbytes(data.bytes_read)} were read of {nbytes(data.unique_bytes)} that differ, "
+        f"{nbytes(facts.mean_read_nbytes)} a request: a whole chunk for a sample of it. Reading "
+        f"and unpacking them took {percent(spent.middle)} of the fetches, by sampled lines.",
+        "Rewrite with chunks of one sample, or read as many neighbouring samples as a chunk holds; "
+        "a larger chunk cache (rdcc_nbytes) helps where they are read soon again.",
+        {"reread_factor": again, "bytes_read": data.bytes_read,
+         "different_bytes": data.unique_bytes, "share_of_fetches": spent.middle},
+        Claim(
+            cause, stays=1 / again, keeps="each chunk once", within_s=spent.most * waits_s,
+            surely_s=spent.least * cells[cause].low_ns / 1e9,
+        ),
+    )  # fmt: skip
+
+
+def _is_of_chunks(function: FunctionLines) -> bool:
+    return any(f"/{name}/" in function.file.replace("\\", "/") for name in _CHUNKED)
+
+
 def _misaligned(facts: Facts) -> RuleResult | None:
     table = facts.counters
     if not facts.matters or table is None or "POSIX_FILE_NOT_ALIGNED" not in table.counters:
@@ -311,6 +352,14 @@ RULES = (
         "4 samples per chunk read in no order, or 16 chunks per sample, where I/O matters",
         "a compressed chunk is read and decoded whole for each sample of it",
         _chunks,
+    ),
+    Rule(
+        "chunks_read_again",
+        "bytes read / unique bytes, of a pass over the samples, in libraries that read chunks",
+        "8 times, a tenth of the fetches by sampled lines, waits of a tenth of the window",
+        "a chunk is unpacked whole for each of its samples, from the page cache too: it costs the "
+        "processor, not the storage",
+        _chunks_again,
     ),
     Rule(
         "misaligned", "operations that Darshan counted as not aligned, on Lustre",

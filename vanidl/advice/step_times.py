@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -11,14 +13,19 @@ from vanidl.analyses.durations import DATA_READS, SLOW_FACTOR
 from vanidl.analyses.steps import StepTable
 from vanidl.breakdown.causes import STORAGE, WORKERS
 from vanidl.breakdown.step_records import first_within
-from vanidl.formatting.units import count, seconds, times
+from vanidl.formatting.units import count, nbytes, seconds, times
 from vanidl.model import intervals
+from vanidl.model.fetches import Fetches
+from vanidl.model.trace import POSIX, Trace
+from vanidl.model.trace import READ as READ_OP
 
 FIRST_FACTOR = 3.0
 TAIL_FACTORS = (2.0, 5.0, 10.0, 30.0)
 """Times the median, tried in turn: where all steps vary, only the slowest are stalls."""
 EXCESS_SHARE = 0.02
 FEWEST_STEPS = 20
+FILL_FACTOR = 8.0
+LEAST_NBYTES = 4096
 _MOST = 0.9
 RARE = 0.1
 """Of the steps: where more are slow, it is how the run goes, and not a stall."""
@@ -43,6 +50,94 @@ def _first_of_epochs(facts: Facts, table: StepTable) -> NDArray[np.bool_]:
     return first
 
 
+@dataclass(frozen=True, slots=True)
+class _Fill:
+    """What first fetches of epochs hold beyond the usual one, of the mean rank."""
+
+    factor: float  # mean length of a first fetch / median of the others
+    first_nbytes: float | None  # that one reads, None where no calls were timed
+    usual_nbytes: float | None
+    waited_s: float  # of all epochs, beyond the usual fetch
+
+
+def _first_fills(facts: Facts) -> _Fill | None:
+    """The fill of a buffer at the begin of each epoch: first fetches that do many times as much.
+
+    Each worker fills its own; what its start takes comes before its fetch.
+    """
+    fetches = facts.trace.fetches
+    if not len(fetches):
+        return None
+    fetches = fetches.pick(fetches.name == np.bincount(fetches.name + 1).argmax() - 1)
+    keys = np.stack([fetches.trainer, fetches.epoch, fetches.worker])
+    order = np.lexsort((fetches.batch, *keys))
+    changes = np.any(np.diff(keys[:, order], axis=1) != 0, axis=0)
+    first = np.zeros(len(fetches), bool)
+    first[order[np.concatenate([[True], changes])]] = True
+    length = fetches.end - fetches.begin
+    if (~first).sum() < FEWEST_STEPS:
+        return None
+    usual = float(np.median(length[~first]))
+    factor = float(length[first].mean()) / max(usual, 1.0)
+    if factor < FILL_FACTOR:
+        return None
+
+    # By the bytes that they read, where calls were timed; else only a stream has such a buffer.
+    sizes = _nbytes_of(facts.trace, fetches)
+    reads = None if sizes is None else (float(sizes[first].mean()),
+                                        float(np.median(sizes[~first])))  # fmt: skip
+    if reads is None and not facts.trace.streams:
+        return None
+    if reads is not None and reads[0] < FILL_FACTOR * max(reads[1], LEAST_NBYTES):
+        return None
+    waited = np.where(fetches.wait_end >= 0, fetches.wait_end - fetches.wait_begin, 0)
+    beyond = np.clip(np.minimum(waited, length - usual), 0, None)[first]
+    ranks = max(len(np.unique(fetches.trainer)), 1)
+    first_nbytes, usual_nbytes = reads or (None, None)
+    return _Fill(factor, first_nbytes, usual_nbytes, float(beyond.sum()) / 1e9 / ranks)
+
+
+def _nbytes_of(trace: Trace, fetches: Fetches) -> NDArray[np.int64] | None:
+    """Bytes that began to be read within each fetch by who fetched; None: no calls were timed."""
+    found = np.zeros(len(fetches), np.int64)
+    if not any(len(part) for part in trace.io) or (fetches.process < 0).any():
+        return None
+    for part in trace.io:
+        mine = fetches.process == part.process
+        if part.layer != POSIX or not mine.any():
+            continue
+        total = np.concatenate([[0], np.cumsum(np.where(part.op == READ_OP, part.nbytes, 0))])
+        ends = (np.searchsorted(part.start, at[mine]) for at in (fetches.end, fetches.begin))
+        end, begin = ends
+        found[mine] += total[end] - total[begin]
+    return found
+
+
+def _fills_at_once(facts: Facts) -> RuleResult | None:
+    fill = _first_fills(facts)
+    if fill is None or fill.waited_s < EXCESS_SHARE * facts.base_s:
+        return None
+    read = (
+        f" and reads {nbytes(fill.first_nbytes)} where others read {nbytes(fill.usual_nbytes or 0)}"
+        if fill.first_nbytes is not None
+        else ""
+    )
+    return RuleResult(
+        f"The first batch of an epoch is fetched {times(fill.factor)} as long as others",
+        f"Its fetch takes {times(fill.factor)} the median{read}: a buffer is filled before "
+        f"anything comes out of it. Training waited {seconds(fill.waited_s)} for that.",
+        "Make the shuffle buffer smaller, or give out samples while it fills; samples that are "
+        "written in random order once need none.",
+        {
+            "times_the_usual_fetch": fill.factor,
+            "first_bytes": fill.first_nbytes,
+            "usual_bytes": fill.usual_nbytes,
+            "waited_s": fill.waited_s,
+        },
+        Claim(ANY, within_s=fill.waited_s, keeps="what the first batches need"),
+    )
+
+
 def _slow_first(facts: Facts) -> RuleResult | None:
     table = _table(facts)
     if table is None:
@@ -56,7 +151,17 @@ def _slow_first(facts: Facts) -> RuleResult | None:
     ranks = len(np.unique(table.rank))
     excess = float(np.maximum(duration[first] - usual, 0).sum()) / ranks
     mean = float(duration[first].mean())
-    if usual <= 0 or mean < FIRST_FACTOR * usual or excess < EXCESS_SHARE * facts.base_s:
+    fill = _first_fills(facts)
+    excess -= 0.0 if fill is None else fill.waited_s  # which is acted on as such
+    keeps = ""
+    known = facts.starts_workers_anew and len(facts.trace.fetches) and facts.gains is not None
+    started_s = facts.gains.without(WORKERS).high_ns / 1e9 if known and facts.gains else 0.0
+    if started_s > 0:
+        # Workers that are kept save their starts, but for the first; what they fetch first stays.
+        excess = min(excess, started_s * (1 - 1 / max(facts.epochs, 1)))
+        keeps = "the first epoch's start, and each epoch's first fetch"
+    least = EXCESS_SHARE * (2 if facts.cores_were_taken else 1)  # others' turns lengthen any step
+    if usual <= 0 or mean < FIRST_FACTOR * usual or excess < least * facts.base_s:
         return None
     stalls = _stalls(facts)
     if stalls is not None and (stalls[1] & first).any():
@@ -77,7 +182,7 @@ def _slow_first(facts: Facts) -> RuleResult | None:
             "mean_of_the_others_s": usual,
             "excess_s_a_rank": excess,
         },
-        Claim(ANY, within_s=excess),
+        Claim(ANY, within_s=excess, keeps=keeps),
     )
 
 
@@ -208,6 +313,14 @@ RULES = (
         "3 x, 2 % of the window in excess",
         "a pipeline that starts empty makes one step as long as a batch takes to load",
         _slow_first,
+    ),
+    Rule(
+        "buffer_fills",
+        "mean length of the first fetch of a worker in an epoch / median of its others; the same "
+        "of the bytes that they read",
+        "8 x in both, or of a stream where calls were not timed; 2 % of the window in waits for it",
+        "a shuffle buffer that is filled before the first batch holds up each epoch",
+        _fills_at_once,
     ),
     Rule(
         "slow_tail", "99th percentile of the other steps / their median",

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from vanidl.advice.facts import ANY, LOOP, Claim, Facts
 from vanidl.advice.finding import Rule, RuleResult
 from vanidl.breakdown.account import EPOCH_END, MEAN, PHASE, STEP_PART, WAIT
-from vanidl.breakdown.causes import BLOCKED, STORAGE, SYNC, WRITE
+from vanidl.breakdown.causes import BLOCKED, STORAGE, SYNC, WORKERS, WRITE
 from vanidl.breakdown.costs import PARTS_BESIDE_THE_MODEL
 from vanidl.formatting.units import percent, plural, seconds
+from vanidl.model.trace import OBJECT
 
 PART_SHARE = 0.10
 SURELY = 0.05
 """Of the mean step, for sure: a thread that waits for others, or for a core, does no work."""
 EVALUATION_SHARE = 0.20
+FIRST_FACTOR = 3.0
 ENDS_SHARE = 0.05
-LOCK = "lock"
+LOCK, NETWORK = "lock", "network"
 CALLS_SHARE = 0.02
+ONE_ITERATOR = (
+    "Better: make one iterator, take all its batches, and make the next when it is used up; "
+    "iter(loader) in the loop starts all workers for a batch."
+)
 _SYNCS, _WRITES = f"{STORAGE}.{SYNC}", f"{STORAGE}.{WRITE}"
 _PARTS = {
     "prepare": (
@@ -76,18 +84,38 @@ def _own_work(facts: Facts) -> RuleResult | None:
 
 def _evaluation(facts: Facts) -> RuleResult | None:
     account = facts.account
+    times = facts.lengths_s("validation")
+    # What the first takes beyond the others stays: workers that are kept start once, too.
+    once_s = 0.0
+    if len(times) > 1 and times[0] >= FIRST_FACTOR * (usual_s := float(np.median(times[1:]))):
+        once_s = times[0] - usual_s
     spent_ns = account.cell(f"{MEAN}/{PHASE}/validation").low_ns
-    whole_ns = spent_ns + account.steps_ns
+    whole_ns, spent_ns = spent_ns + account.steps_ns, spent_ns - round(once_s * 1e9)
     if not whole_ns or spent_ns < EVALUATION_SHARE * whole_ns:
         return None
+    started_ns = account.cell(f"{MEAN}/{PHASE}/validation/{WORKERS}").low_ns - once_s * 1e9
+    if len(times) > 1 and started_ns >= spent_ns / 2:
+        return RuleResult(
+            f"Validation starts its workers anew, in {seconds(started_ns / 1e9)} of "
+            f"{seconds(spent_ns / 1e9)}",
+            f"Each of {plural(len(times), 'validation')} waits until new workers have started and "
+            "imported what they need.",
+            "Make the loader of the validation once, with persistent_workers=True, and iterate "
+            "over it each time.",
+            {"validation_s": spent_ns / 1e9, "starting_s": started_ns / 1e9,
+             "validations": len(times)},
+            Claim(WORKERS, "validation", stays=1 / len(times), keeps="the first start"),
+        )  # fmt: skip
     return RuleResult(
         f"Validation takes {percent(spent_ns / whole_ns)} of training and validation together",
         f"{seconds(spent_ns / 1e9)} beside {seconds(account.steps_ns / 1e9)} of training steps.",
         "Validate less often or on a part of the data, in larger batches under torch.no_grad(), "
         "with a loader that keeps its workers (persistent_workers=True) from one to the next.",
         {"validation_s": spent_ns / 1e9, "steps_s": account.steps_ns / 1e9},
-        Claim(ANY, "validation", keeps="the validation that is wanted"),
-    )
+        Claim(
+            ANY, "validation", keeps="the validation that is wanted", within_s=spent_ns / 1e9
+        ),
+    )  # fmt: skip
 
 
 def _epoch_ends(facts: Facts) -> RuleResult | None:
@@ -99,9 +127,11 @@ def _epoch_ends(facts: Facts) -> RuleResult | None:
         return None
     return RuleResult(
         f"Ending and beginning epochs takes {seconds(spent_ns / 1e9)}",
-        f"In each of {plural(epochs, 'epoch')} workers are stopped and started anew.",
-        "Keep the workers from epoch to epoch: DataLoader(persistent_workers=True).",
-        {"epoch_ends_s": spent_ns / 1e9, "epochs": epochs},
+        f"In each of {plural(epochs, 'epoch')} workers are stopped and started anew."
+        + (" Few batches of each are taken." if facts.leaves_passes else ""),
+        "Keep the workers from epoch to epoch: DataLoader(persistent_workers=True)."
+        + (f" {ONE_ITERATOR}" if facts.leaves_passes else ""),
+        {"epoch_ends_s": spent_ns / 1e9, "epochs": epochs, "leaves_passes": facts.leaves_passes},
         Claim(ANY, EPOCH_END, stays=1 / epochs, keeps="the first start and the last end"),
     )
 
@@ -152,13 +182,26 @@ def _blocked(facts: Facts) -> RuleResult | None:
         return None
     spent_s = facts.in_loop_ns(f"{BLOCKED}.{part}")[0] / 1e9
     what, advice = _WAITS_FOR[part]
+    sent_s = _sent_s(facts) if part == NETWORK else 0.0
+    sends = sent_s >= spent_s / 2
+    if sends:
+        what, advice = _SENDS
     return RuleResult(
         f"The training loop waits {percent(shares[part])} of its time for {what}",
-        f"{seconds(spent_s)} in the training thread, outside of its input waits.",
+        f"{seconds(spent_s)} in the training thread, outside of its input waits"
+        + (f", beside {seconds(sent_s)} of requests that send objects." if sends else "."),
         advice,
-        {"blocked_s": spent_s, "part": part},
+        {"blocked_s": spent_s, "part": part, "sends_objects": sends},
         Claim(f"{BLOCKED}.{part}", LOOP),
     )
+
+
+def _sent_s(facts: Facts) -> float:
+    """Time of requests that sent objects to a store, of the mean rank."""
+    table = facts.trace.counters.get(OBJECT)
+    if table is None or _SENT not in table.seconds:
+        return 0.0
+    return float(table.seconds[_SENT].clip(0).sum()) / max(len(facts.trace.ranks), 1)
 
 
 def _locked(facts: Facts) -> RuleResult | None:
@@ -177,8 +220,14 @@ def _locked(facts: Facts) -> RuleResult | None:
     )
 
 
+_SENT = "OBJECT_F_WRITE_TIME"
+_SENDS = (
+    "objects to be sent to a store",
+    "Send them by a thread of its own, from the file or a copy of the state: the loop goes on "
+    "meanwhile, and waits for the last one only before the program ends.",
+)
 _WAITS_FOR = {
-    "network": (
+    NETWORK: (
         "an answer over the network",
         "Send metrics and the like from a queue by a thread of its own, many at a time; the loop "
         "then never waits for the service.",

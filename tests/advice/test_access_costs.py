@@ -1,0 +1,192 @@
+"""Reading that costs more than its bytes: opens, chunks, fills of buffers, a second look."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tests.advice import labeled
+from vanidl.advice.facts import Facts, SampledShare, Seen
+from vanidl.advice.registry import RULES
+from vanidl.breakdown.account import Column
+from vanidl.model import states
+from vanidl.model.lines import FETCH, FunctionLines, LineCost, SampledPart
+from vanidl.model.trace import READ
+from vanidl.run import Run
+
+RULE = {rule.code: rule for rule in RULES}
+RECIPE = replace(labeled.RECIPES["one_worker_slow_storage"], delivery_us=1, steps=80, epochs=2)
+"""One worker whose fetches were recorded; it makes the training wait."""
+
+
+@functools.cache
+def made() -> Run:
+    trace = labeled.trace_of(RECIPE)
+    return Run(trace, labeled.analyse(trace))
+
+
+def lines(file: str, name: str, share: float, text: str = "", samples: int = 10_000) -> SampledPart:
+    """A second of fetches, of which one function took a share."""
+    costs = (LineCost(1, 1, round(share * 1e9), 0, text),)
+    return SampledPart(
+        FETCH, samples, 10**9, 0, (FunctionLines(file, name, 1, bool(text), None, 0, costs),)
+    )
+
+
+def facts_of(*, again: float = 1.0, opens: int = 0, parts: tuple[SampledPart, ...] = ()) -> Facts:
+    """A run whose dataset is read so many times in each epoch, with so many opens."""
+    run = made()
+    data = run.results.dataset
+    epochs = Facts(run.trace, run.results).fetched_epochs or 1
+    files = tuple(replace(f, opens=opens // len(data.files)) for f in data.files)
+    changed = replace(data, unique_bytes=round(data.bytes_read / again / epochs), files=files)
+    return Facts(
+        replace(run.trace, lines=parts), replace(run.results, dataset=changed), run.breakdown
+    )
+
+
+CHUNKS = lines("/lib/h5py/_hl/dataset.py", "Dataset.__getitem__", 0.5)
+
+
+@pytest.mark.parametrize(("again", "is_named"), [(7.9, False), (8.1, True)])
+def test_chunks_that_are_unpacked_for_a_sample_are_named_from_eight_times_on(again, is_named):
+    found = RULE["chunks_read_again"].find(facts_of(again=again, parts=(CHUNKS,)))
+    assert (found is not None) == is_named
+    if found is not None:
+        assert found.claim.stays == pytest.approx(1 / again, rel=1e-3)
+
+
+def test_bytes_that_are_read_again_are_no_chunks_without_a_library_that_reads_them():
+    other = lines("/lib/numpy/fromfile.py", "read", 0.5)
+    assert RULE["chunks_read_again"].find(facts_of(again=20, parts=(other,))) is None
+    assert RULE["chunks_read_again"].find(facts_of(again=20)) is None
+
+
+def fetched_samples() -> int:
+    run = made()
+    return Facts(run.trace, run.results).fetched_samples
+
+
+@pytest.mark.parametrize(
+    ("part", "is_named"),
+    [
+        (lines("/usr/lib/python3.11/zipfile.py", "ZipFile.__init__", 0.5), True),
+        (lines("train.py", "__getitem__", 0.5, "z = zipfile.ZipFile(path)"), True),
+        (lines("train.py", "__getitem__", 0.5, "return decode(raw)"), False),
+        (lines("train.py", "__getitem__", 0.05, "z = zipfile.ZipFile(path)"), False),
+    ],
+)
+def test_opens_are_named_by_the_lines_that_open(part, is_named):
+    facts = facts_of(opens=4 * fetched_samples(), parts=(part,))
+    found = RULE["reopened"].find(facts)
+    assert (found is not None) == is_named
+    if found is not None:
+        waits_s = facts.account.length_ns("input_wait") / 1e9
+        assert found.claim.within_s <= waits_s
+
+
+def test_opens_without_sampled_lines_are_named_by_what_is_read_again():
+    opens = 4 * fetched_samples()
+    assert RULE["reopened"].find(facts_of(opens=opens, again=7.9)) is None
+    assert RULE["reopened"].find(facts_of(opens=opens, again=8.1)) is not None
+    assert RULE["reopened"].find(facts_of(opens=8, again=8.1)) is None
+
+
+def filled(times: float, nbytes: float) -> Facts:
+    """A run whose first fetch of an epoch takes so many times as long and reads as much."""
+    run = made()
+    fetches = run.trace.fetches
+    usual = int(np.median(fetches.end - fetches.begin))
+    first = np.zeros(len(fetches), bool)
+    keys = list(zip(fetches.epoch.tolist(), fetches.worker.tolist(), strict=True))
+    first[[keys.index(key) for key in set(keys)]] = True
+    begin = np.arange(len(fetches)) * 100 * usual
+    length = np.where(first, round(times * usual), usual)
+    changed = replace(
+        fetches, begin=begin, collate=begin + length, end=begin + length, wait_begin=begin,
+        wait_end=begin + length,
+    )  # fmt: skip
+    process = int(fetches.process[0])
+    part = next(p for p in run.trace.io if p.process == process and p.layer == "POSIX")
+    rows = np.resize(np.arange(len(part)), len(fetches))
+    sizes = np.where(first, round(nbytes * 65536), 65536)
+    moved = part.rows(rows)
+    moved = replace(
+        moved, start=begin + 1, end=begin + 2, nbytes=sizes, op=np.full(len(rows), READ, np.uint8)
+    )
+    return Facts(replace(run.trace, fetches=changed, io=(moved,)), run.results, run.breakdown)
+
+
+@pytest.mark.parametrize(
+    ("times", "nbytes", "is_named"), [(30, 30, True), (7.9, 30, False), (30, 7.9, False)]
+)
+def test_a_first_fetch_that_does_many_times_as_much_fills_a_buffer(times, nbytes, is_named):
+    found = RULE["buffer_fills"].find(filled(times, nbytes))
+    assert (found is not None) == is_named
+    if found is not None:
+        assert found.evidence["times_the_usual_fetch"] == pytest.approx(times, rel=1e-3)
+
+
+def looked_at_first(times: int) -> Facts:
+    """A run that reads all of its data so many times before its first step."""
+    run = made()
+    is_data = run.trace.files.is_data
+    reads = [
+        part.rows((part.op == READ) & is_data[part.file] & (part.nbytes > 0) & (part.offset >= 0))
+        for part in run.trace.io
+    ]
+    part = mine = max(reads, key=len)
+    key = mine.file.astype(np.int64) << 40 | mine.offset
+    once = mine.rows(np.unique(key, return_index=True)[1])
+    before = [
+        replace(once, start=once.start - 10**14 + k, end=once.end - 10**14 + k)
+        for k in range(times)
+    ]
+    return Facts(replace(run.trace, io=(*before, part)), run.results, run.breakdown)
+
+
+@pytest.mark.parametrize(("times", "is_named"), [(1, False), (2, True), (3, True)])
+def test_data_that_are_read_twice_before_training_are_named(times, is_named):
+    facts = looked_at_first(times)
+    found = RULE["read_twice_at_start"].find(facts)
+    assert (found is not None) == is_named
+    assert facts.before_steps.again == pytest.approx(times)
+    if found is not None:
+        assert found.claim.within_s <= facts.before_steps.spent_s
+
+
+def test_ends_of_a_sampled_share_are_two_deviations_away():
+    share = SampledShare(0.5, 100)
+    assert (share.least, share.most) == pytest.approx((0.4, 0.6))
+    assert SampledShare(1.0, 4).least == 1.0
+    assert Seen(10.0, 100, {states.NETWORK: 0.5}, 0.0).least_s(states.NETWORK) == pytest.approx(4)
+    assert Seen(10.0, 100, {}, 0.0).least_s(states.NETWORK) == 0
+
+
+def test_validations_that_start_workers_are_told_from_those_that_are_long():
+    run = labeled.made("healthy")
+    spent_ns = run.breakdown.steps_ns
+    for share, stays in ((0.4, 0.0), (0.6, 0.5)):
+        cells = {"phase/validation": 1.0, "phase/validation/workers": share}
+        columns = dict(run.breakdown.columns) | {
+            key: Column(np.array([round(part * spent_ns)]), np.array([round(part * spent_ns)]),
+                        part * spent_ns, part * spent_ns)
+            for key, part in cells.items()
+        }  # fmt: skip
+        facts = Facts(run.trace, run.results, replace(run.breakdown, columns=columns))
+        facts.__dict__["_tiles"] = {}
+        object.__setattr__(facts, "lengths_s", lambda _phase: [1.0, 1.0])
+        assert RULE["long_validation"].find(facts).claim.stays == stays
+
+
+def test_the_first_validation_starts_workers_whatever_is_changed():
+    run = labeled.made("healthy")
+    spent_ns = run.breakdown.steps_ns
+    column = Column(np.array([round(spent_ns)]), np.array([round(spent_ns)]), spent_ns, spent_ns)
+    columns = {**run.breakdown.columns, "phase/validation": column}
+    facts = Facts(run.trace, run.results, replace(run.breakdown, columns=columns))
+    object.__setattr__(facts, "lengths_s", lambda _phase: [spent_ns / 1e9, 0.001, 0.001])
+    assert RULE["long_validation"].find(facts) is None
