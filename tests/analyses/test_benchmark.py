@@ -118,6 +118,34 @@ def test_the_rules_of_the_benchmark(tmp_path: Path, name: str) -> None:
     assert result.summary_percent == pytest.approx(result.utilization_percent, rel=1e-9)
 
 
+@pytest.mark.parametrize(
+    ("batch", "compute_s", "asked", "holds"),
+    [
+        (24, 0.04755, (24, 0.04755), (True, True)),  # B200
+        (32, 0.0634, (32, 0.0634), (True, True)),  # MI355
+        (32, 0.04755, (32, 0.0634), (True, False)),
+        (24, 0.05, (24, 0.04755), (True, False)),
+        (30, 0.0634, (32, None), (False, None)),
+    ],
+)
+def test_what_closed_fixes_of_retinanet_stands_with_its_value(
+    tmp_path: Path, batch, compute_s, asked, holds
+) -> None:
+    folder = summed_up(tmp_path / "result", **METRIC)
+    (folder / "configs").mkdir(exist_ok=True)
+    (folder / "configs/config.yaml").write_text(
+        "workload:\n  model:\n    name: retinanet\n  workflow:\n    train: true\n"
+        f"  reader:\n    batch_size: {batch}\n  train:\n    computation_time: {compute_s}\n"
+    )
+    (result,) = vanidl.open_run(folder).benchmarks
+    rules = {rule.name.removeprefix("CLOSED: "): rule for rule in result.rules}
+    fixed = (rules["samples of a batch"], rules["compute of a step"])
+    assert [rule.found for rule in fixed] == [batch, compute_s]
+    assert tuple(rule.least for rule in fixed) == asked
+    assert tuple(rule.holds for rule in fixed) == holds
+    assert rules["accelerator utilization"].least == 85
+
+
 def test_steps_less_than_a_file_short_keep_the_rule(tmp_path: Path) -> None:
     """MLPerf's tool rounds the number of files down: 499 steps are in many valid results."""
     found = []

@@ -6,6 +6,7 @@ import os
 import random
 import re
 import shutil
+import sys
 import textwrap
 import tracemalloc
 from collections import defaultdict
@@ -635,6 +636,17 @@ def test_a_name_of_a_report_is_a_name_of_a_file() -> None:
 def test_nothing_read_gives_a_page_too() -> None:
     job = Job(None, ("a",), "", "key")
     assert "not known" in page(fleet([missing(job, "why")]), "x").headline.title
+
+
+def test_without_pyarrow_one_line_says_how_to_install_it(
+    folder: Path, tmp_path: Path, monkeypatch, capsys
+) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    assert main(["survey", str(folder), "-o", str(tmp_path / "S")]) == 2
+    told = capsys.readouterr().err
+    assert told.count("\n") == 1
+    assert "pip install 'vanidl-io[parquet]'" in told
+    assert not (tmp_path / "S").exists()
 
 
 def test_the_help_says_what_comes_out() -> None:

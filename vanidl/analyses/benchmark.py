@@ -37,7 +37,7 @@ class _Closed:
     """What the CLOSED division fixes of a workload."""
 
     least_percent: float
-    batch_and_compute_s: tuple[tuple[int, float], ...]  # of V100, A100, H100, B200
+    batch_and_compute_s: tuple[tuple[int, float], ...]  # of V100, A100, H100, B200, MI355
 
 
 _CLOSED = {
@@ -45,9 +45,10 @@ _CLOSED = {
     "bert": _Closed(90.0, ((48, 0.968),)),
     "resnet50": _Closed(90.0, ((400, 0.435), (400, 0.224))),
     "cosmoflow": _Closed(70.0, ((1, 0.00551), (1, 0.0035))),
+    "retinanet": _Closed(85.0, ((24, 0.04755), (32, 0.0634))),
 }
-"""By model, as configured in mlcommons/storage 0.5 and 1.0 (storage-conf/workload) and in results
-of 3.0."""
+"""By model, as configured in mlcommons/storage 0.5 and 1.0 (storage-conf/workload) and 3.0
+(configs/dlio/workload)."""
 
 CAUSES = ("storage", "page cache", "processor", "not known", "barrier", "between steps", "in step")
 """What is waited for, in the order of the fields of `EpochWaits`."""
