@@ -18,6 +18,7 @@ from tests.makers.darshan_logs import Log, header, header_length, job_record
 from tests.makers.event_files import Event, event_file
 from tests.makers.large_logs import Workload, write_log
 from tests.makers.pytorch_traces import event, steps, trace
+from vanidl.check.check import check
 from vanidl.encoding import budget
 
 EVENTS = "events.out.tfevents.1700000000.node000.7.0"
@@ -92,7 +93,20 @@ def test_a_bomb_in_a_region(tmp_path: Path, region: str, compression: str) -> No
     )  # fmt: skip
     regions(tmp_path / "x.darshan", Log(compression=compression), {region: pack})
     found = summed_up(tmp_path)
-    assert "inflates beyond" in messages(found)
+    assert "decompressed size exceeds" in messages(found)
+
+
+def test_modules_beyond_a_limit_are_one_sentence(tmp_path: Path, monkeypatch) -> None:
+    """Not damage: their content is not known, and the option that raises the limit is named."""
+    monkeypatch.setattr(budget, "TEXT_BYTES_A_BYTE", 1)
+    pack = _pack(zlib.compressobj(1), 60)
+    names = ["MPI-IO", "STDIO", "APXC", "DFS"]
+    regions(tmp_path / "x.darshan", Log(), dict.fromkeys(names, pack))
+    ((loss, *_),) = [verdict.missing for verdict in check([tmp_path])]
+    assert loss.startswith("4 modules (MPI-IO, STDIO, APXC, ...): decompressed size exceeds ")
+    assert loss.endswith("(--max-memory raises it)")
+    monkeypatch.setenv(budget.VARIABLE, str(1 << 30))
+    assert all("exceeds" not in loss for each in check([tmp_path]) for loss in each.missing)
 
 
 def _pack(compressor: object, mebibytes: int) -> bytes:

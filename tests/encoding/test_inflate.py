@@ -84,7 +84,7 @@ def test_bombs_stop(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(budget, "FREE_TEXT_BYTES", 1000)
     raw, problem = joined(memoryview(zlib.compress(bytes(10**6))), "zlib", cut=False)
     assert raw == b""
-    assert "inflates beyond" in problem
+    assert "decompressed size exceeds" in problem
 
 
 def test_it_works_without_isal(tmp_path: Path) -> None:

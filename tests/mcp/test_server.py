@@ -14,7 +14,7 @@ import pytest
 
 from tests import DATA, ROOT
 from tests.makers.needed import needed
-from vanidl.errors import UsageError
+from vanidl.errors import InputError, UsageError
 from vanidl.mcp import answers
 from vanidl.mcp.answers import MOST_CHARACTERS, TOOLS, KnownRuns, bound_answer
 from vanidl.report.json import summary_object
@@ -150,8 +150,21 @@ def test_unknown_arguments_are_refused(known: KnownRuns) -> None:
 def test_names_like_an_unknown_one_are_told(known: KnownRuns) -> None:
     answers_ = ask(known, ("summary", {"run": SLOW[:-1]}), ("summary", {"run": "q" * 10**5}))
     assert [error for error, _ in answers_] == [True, True]
-    assert SLOW in answers_[0][1].partition("Names like it: ")[2]
-    assert "like it" not in answers_[1][1]
+    assert answers_[0][1].partition("Nearest names: ")[2].startswith(f"{SLOW}, ")
+    assert len(answers_[1][1]) < 500
+
+
+@pytest.mark.parametrize(
+    ("asked", "first"),
+    [("r99", "r9"), ("jobs/r99", "r9"), ("train_resnet", "train_resnet50"), ("R12", "r12")],
+)
+def test_a_name_without_its_folder_finds_the_nearest_runs(
+    tmp_path: Path, monkeypatch, asked: str, first: str
+) -> None:
+    names = [f"jobs/{name}" for name in ("r9", "r12", "train_resnet50", "validate_bert")]
+    monkeypatch.setattr(KnownRuns, "_paths", lambda _: dict.fromkeys(names, tmp_path))
+    with pytest.raises(InputError, match=rf"Nearest names: jobs/{first}, jobs/\w+, jobs/\w+\."):
+        KnownRuns([tmp_path]).path(asked)
 
 
 @pytest.mark.parametrize(

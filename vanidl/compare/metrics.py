@@ -93,7 +93,9 @@ def _consecutive(results: Results) -> float | None:
 
 
 def _run_time_s(sample: Sample) -> float | None:
-    return None if sample.job is None or not sample.job.tracer else sample.job.run_time_s
+    """As a tracer or `vanidl record` timed it: profiles alone begin and end with their steps."""
+    timed = sample.job is not None and (sample.job.tracer or sample.ending is not None)
+    return sample.job.run_time_s if sample.job is not None and timed else None
 
 
 def _benchmark(read: Callable[[BenchmarkResult], float | None]) -> Callable[[Sample], float | None]:

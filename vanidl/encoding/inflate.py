@@ -134,7 +134,7 @@ _CUT = "its end is missing"
 
 def _beyond(budget: Budget) -> str:
     limit = budget.text_limit if budget.text_bytes < 0 else budget.memory_limit
-    return f"it inflates beyond {limit}"
+    return f"decompressed size exceeds {limit}"
 
 
 def _trusted(stream: Stream, *, cut: bool) -> Stream:

@@ -66,7 +66,7 @@ class TextStream:
             self.damage = f"the gzip data is damaged ({error})"
             return
         if inflater.spent:
-            self.damage = f"the gzip data inflates beyond {self.budget.text_limit}"
+            self.damage = f"its decompressed size exceeds {self.budget.text_limit}"
             return
         if not inflater.whole:
             self.damage = "the gzip data is cut"

@@ -1,16 +1,17 @@
-"""pyarrow where it is needed: said to be missing in one line, and safe where memory is limited."""
+"""pyarrow where it is needed: said to be missing in one line, and with the system's allocator."""
 
 from __future__ import annotations
 
 from vanidl.errors import package_missing
-from vanidl.parallel.supervised import address_space_is_limited
 
 
 def require_arrow(what: str) -> None:
     """Nothing where pyarrow can be imported.
 
-    Where an address space is limited (ulimit -v) and used up, its own allocators crash the
-    process more often than not; with that of the system it mostly raises MemoryError.
+    It allocates as the system does. Its own allocators keep what was let go: a survey of 100,000
+    empty logs took 289 MB with them and 235 MB without. And where an address space is limited
+    (ulimit -v) and used up, they crash the process more often than not; that of the system mostly
+    raises MemoryError.
 
     Args:
         what: the command or option, and its verb: "a survey needs".
@@ -22,5 +23,4 @@ def require_arrow(what: str) -> None:
         import pyarrow
     except ImportError as error:
         raise package_missing(error, what, "pyarrow", "parquet") from error
-    if address_space_is_limited():
-        pyarrow.set_memory_pool(pyarrow.system_memory_pool())
+    pyarrow.set_memory_pool(pyarrow.system_memory_pool())

@@ -8,9 +8,10 @@ from __future__ import annotations
 import json
 import math
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from difflib import get_close_matches
+from difflib import SequenceMatcher
+from heapq import nlargest
 from pathlib import Path
 from typing import Any
 
@@ -150,6 +151,20 @@ def _plain_number(value: Any) -> Any:  # noqa: ANN401
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
+def _find_nearest(name: str, names: Iterable[str]) -> list[str]:
+    """The names most like it, that one first: by the whole, or by what stands last in a path."""
+    alike = SequenceMatcher(b=name)  # which keeps what it knows of b
+
+    def score(other: str) -> float:
+        scores = []
+        for part in {other, other.rpartition("/")[2]}:
+            alike.set_seq1(part)
+            scores.append(alike.ratio())
+        return max(scores)
+
+    return nlargest(_MOST_NEAR, names, key=score)
+
+
 TOOLS: tuple[Callable[..., str], ...] = (
     Answers.runs,
     Answers.summary,
@@ -162,7 +177,7 @@ TOOLS: tuple[Callable[..., str], ...] = (
 """Every tool: its name, arguments and docstring are what an assistant sees."""
 
 
-_LONGEST, _ALIKE = 200, 0.6  # characters of a name, and how alike others must be to be named
+_LONGEST, _MOST_NEAR = 200, 3  # characters of a name that are looked at, and names in an error
 MOST_KEPT = 4
 """Opened runs that are kept; the one that was asked for longest ago goes first."""
 
@@ -206,8 +221,8 @@ class KnownRuns:
         """
         paths = self._paths()
         if name not in paths:
-            near = get_close_matches(name[:_LONGEST], paths, 3, _ALIKE)
-            listed = f" Names like it: {', '.join(map(elided, near))}." if near else ""
+            near = _find_nearest(name[:_LONGEST], paths)
+            listed = f" Nearest names: {', '.join(map(elided, near))}." if near else ""
             raise InputError(
                 f'expected a name that the tool "runs" lists, found {elided(name)!r}.{listed}'
             )

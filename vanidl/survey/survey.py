@@ -121,6 +121,8 @@ def survey(
     with open_executor(executor_options or ExecutorOptions()) as executor:
         work = _Work(limits, names, executor, progress or _silent)
         ordered, read = _read(base, target, results, listing, work)
+        kept, jobs_at = read.kept, read.jobs if reports > 0 else None
+        del listing, read  # the names of a million logs, which only reports need again
 
         # The table first: the page is made of its columns, one at a time.
         parquet, page = target / "jobs.parquet", target / "fleet.html"
@@ -128,13 +130,15 @@ def survey(
         write_jobs(ordered.tables(), parquet, shown)
         del ordered
         fleet = Fleet(StoredTable(parquet))
-        worst = worst_first(fleet)[:reports].tolist()
-        links = _write_reports(worst, read.jobs(worst), fleet, target, work)
+        links = {}
+        if jobs_at is not None:
+            worst = worst_first(fleet)[:reports].tolist()
+            links = _write_reports(worst, jobs_at(worst), fleet, target, work)
     place = str(root) if names is None else names.folder(str(root))
     write_survey_page(fleet, place, page, links)
     unread = int(fleet.known("problem").sum())
     written = tuple(target / link for link in links.values())
-    return Survey(len(fleet), unread, read.kept, parquet, page, written)
+    return Survey(len(fleet), unread, kept, parquet, page, written)
 
 
 @dataclass(frozen=True, slots=True)

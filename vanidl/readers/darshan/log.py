@@ -12,11 +12,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from vanidl.encoding.budget import Budget, whole_number
+from vanidl.encoding.budget import Budget, names_limit, whole_number
 from vanidl.encoding.file_bytes import AnyBytes
 from vanidl.encoding.inflate import Stream, damage, joined, only_stream, streams
 from vanidl.encoding.one_file import read_one
 from vanidl.errors import InputError
+from vanidl.formatting.units import plural
 from vanidl.readers.darshan import apmpi, dxt, dxt_records, start_error
 from vanidl.readers.darshan import counters as darshan_counters
 from vanidl.readers.darshan.counter_checks import LAYERS, OTHERS
@@ -48,6 +49,7 @@ _READ = frozenset((JOB, NAMES, apmpi.MODULE, *dxt.LAYERS, *LAYERS, *OTHERS))
 _Path = str | os.PathLike[str]
 Found = TypeVar("Found")
 
+_MOST_NAMED = 3  # modules in one sentence
 _DECODED = {*darshan_counters.DECODED, apmpi.MODULE}
 """Modules without traced operations whose content is of use."""
 
@@ -340,6 +342,7 @@ def _others(source: _Source, losses: list[str]) -> Raw:
     """
     found: dict[str, bytes] = {}
     broken = set()
+    beyond: dict[str, list[str]] = {}
     for region in source.header.regions.values():
         if region.name in (JOB, NAMES, *dxt.LAYERS):
             continue
@@ -348,10 +351,18 @@ def _others(source: _Source, losses: list[str]) -> Raw:
         else:
             problem = damage(region.cut_from(source.data), source.header.compression, source.budget)
         cut = source.cut(region)
-        if problem and not cut:
+        if names_limit(problem):
+            beyond.setdefault(problem, []).append(region.name)
+        elif problem and not cut:
             losses.append(f"{region.name} is damaged: {problem}")
         if problem or cut:
             broken.add(region.name)
+
+    # One sentence for all modules that went beyond the same limit.
+    for problem, names in beyond.items():
+        shown = ", ".join(names[:_MOST_NAMED]) + (", ..." if len(names) > _MOST_NAMED else "")
+        which = f"{plural(len(names), 'module')} ({shown})" if len(names) > 1 else shown
+        losses.append(f"{which}: {problem}")
     return Raw(source.header, found, frozenset(broken))
 
 
