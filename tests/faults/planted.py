@@ -211,8 +211,8 @@ BREAKDOWN = (
     ),
     Fault(
         "vanidl/breakdown/windows.py",
-        "np.clip(steps.end[order], low, high)",
-        "np.clip(steps.end[order], low, None)",
+        "np.clip(steps.end, low, high)",
+        "np.clip(steps.end, low, None)",
     ),
     Fault("vanidl/breakdown/windows.py", "(waited == 0)", "(waited >= 0)"),
     Fault("vanidl/breakdown/causes.py", "left + lows[pair]), lows", "left), lows"),
