@@ -252,9 +252,10 @@ def _choose_tracer(
 ) -> Tracer:
     if name not in TRACERS:
         raise UsageError(f"--tracer {name}: expected one of {', '.join(TRACERS)}.")
+    chosen: Recorder | None
     if name == AUTO:
         ours = (own.RECORDER,) if darshan_lib is None else ()
-        known = [*ours, darshan.RECORDER]
+        known = (*ours, darshan.RECORDER)
         chosen = next((recorder for recorder in known if recorder.is_here(darshan_lib)), None)
     else:
         chosen = next(one for one in (*RECORDERS, _NO_RECORDER) if one.name == name)
