@@ -203,9 +203,9 @@ def test_changes_choose_the_tests_that_run_them(path, functions, tests) -> None:
     }
     covers = {test: Covered(passed=True, took_s=1.0, runs=ran) for test, ran in runs.items()}
     assert targets({path: functions}, covers) == [*tests, "tests/test_repository.py"]
-    newer = {test: one for test, one in covers.items() if "test_spill" not in test}
+    newer = {test: one for test, one in covers.items() if "test_parts" not in test}
     found = targets({path: functions}, newer)
-    assert ("tests/model/test_spill.py" in found) == (path == INTERVALS)
+    assert ("tests/model/test_parts.py" in found) == (path == INTERVALS)
 
 
 BEFORE = """

@@ -19,10 +19,14 @@ from vanidl.commands.parser import parser
 from vanidl.commands.sizes import size_of
 from vanidl.encoding.budget import VARIABLE as MAX_MEMORY
 from vanidl.errors import SeveralJobsError, VanidlError
-from vanidl.parallel.children import ended_with_block, without_threads_of_numpy
+from vanidl.parallel.children import (
+    address_space_is_limited,
+    ended_with_block,
+    run_supervised,
+    without_threads_of_numpy,
+)
 from vanidl.parallel.limits import keep_freed_memory
 from vanidl.parallel.storage import RemoteMounts
-from vanidl.parallel.supervised import address_space_is_limited, supervised
 
 if TYPE_CHECKING:
     from vanidl.anonymize.pseudonyms import Pseudonyms
@@ -99,7 +103,7 @@ def entry() -> None:
     words = sys.argv[1:]
     remote = _remote_paths(words) if set(words[:1]) & READING else {}
     try:
-        status = supervised(main, remote) if remote or _may_crash(words[:1]) else main()
+        status = run_supervised(main, remote) if remote or _may_crash(words[:1]) else main()
     except VanidlError as error:
         status = _fail(error)
     gc.freeze()  # else the end looks through all modules: a fifth of the time of a small summary

@@ -44,7 +44,7 @@ from vanidl.files.arrow import require_arrow
 from vanidl.formatting.from_logs import clean_path
 from vanidl.frames import FrameName
 from vanidl.merge.pipeline import Inputs, read_trace
-from vanidl.model.ceiling import Ceiling
+from vanidl.model.run_facts import Ceiling
 from vanidl.model.selection import Selection, fitted, of_ranks, select
 from vanidl.model.trace import Trace
 from vanidl.parallel.executors import ExecutorOptions, dask_executor

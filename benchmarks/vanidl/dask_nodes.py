@@ -31,7 +31,7 @@ from benchmarks.nodes import Nodes, why_not
 from benchmarks.vanidl.survey import write_jobs
 from tests.makers.large_logs import Workload, write_logs
 from vanidl.analyses import reducing
-from vanidl.model import spill
+from vanidl.model import parts
 from vanidl.parallel.executors import ExecutorOptions
 from vanidl.report.json import summary_json
 from vanidl.run import open_run
@@ -153,7 +153,7 @@ def same_bytes(place: Place, end: Callable[[Nodes, int], None]) -> None:
     write_logs(place.folder("run"), 128, Workload(10_000, files=20))
     write_jobs(place.shared / "jobs", Workload(5_000, ranks=4, files=25), 0, 192)
     for name, case in CASES.items():
-        spill.MOST_ROWS = 1 if "file" in name else 32_000_000
+        parts.MOST_ROWS = 1 if "file" in name else 32_000_000
         reducing.MOST_ROWS = 1 << 14
         tempfile.tempdir = str(case.client_folder(place))
         alone = case.result(place, ExecutorOptions())

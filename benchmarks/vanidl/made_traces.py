@@ -9,7 +9,7 @@ import numpy as np
 from tests.makers.records import Io, Span, darshan_log, profile
 from vanidl.merge.jobs import Group
 from vanidl.merge.pipeline import assemble
-from vanidl.model.spill import Store
+from vanidl.model.parts import Store
 from vanidl.model.trace import READ, Files, Part, Process, SpanKind, Trace
 
 STEP_NS = 250_000_000

@@ -24,7 +24,7 @@ from vanidl.advice.registry import RULES
 from vanidl.commands.parser import parser
 from vanidl.compare.ab import Plan, order, run_pairs
 from vanidl.formatting.from_logs import MOST_COMMAND_CHARACTERS, clean_command
-from vanidl.model.ending import Ending
+from vanidl.model.run_facts import Ending
 from vanidl.report.json import summary_json
 
 RUNS = sorted(RECIPES)

@@ -12,7 +12,7 @@ from tests.readers.test_ceiling_json import CEILING
 from vanidl.advice.levers import Change
 from vanidl.anonymize.pseudonyms import Pseudonyms
 from vanidl.anonymize.trace import anonymous
-from vanidl.model.ceiling import Ceiling
+from vanidl.model.run_facts import Ceiling
 from vanidl.report.first_screen import first_screen
 from vanidl.report.html import render_html
 from vanidl.report.json import summary_object

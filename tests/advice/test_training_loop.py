@@ -12,7 +12,7 @@ from vanidl.advice.facts import Facts
 from vanidl.advice.registry import RULES
 from vanidl.advice.training_loop import CALLS_SHARE, ENDS_SHARE, EVALUATION_SHARE, PART_SHARE
 from vanidl.breakdown.account import Breakdown, Column
-from vanidl.model.ending import Ending
+from vanidl.model.run_facts import Ending
 
 RULE = {rule.code: rule for rule in RULES}
 

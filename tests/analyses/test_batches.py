@@ -10,7 +10,7 @@ import pytest
 from tests.makers.results import EXAMPLES
 from vanidl.analyses import batches as of_batches
 from vanidl.analyses.reducing import reduce_parts
-from vanidl.model.fetches import of_columns
+from vanidl.model.fetches import make_fetches
 from vanidl.model.intervals import Intervals
 from vanidl.model.trace import POSIX, READ, Part, Process, Trace
 
@@ -58,7 +58,7 @@ def random_run(rng: Rng, *, calls: bool) -> Trace:
         "begin": begin, "collate": rng.integers(begin, end + 1), "end": end,
         "wait_begin": waits[:, 0], "wait_end": waits[:, 1],
     }  # fmt: skip
-    fetches = of_columns({k: np.asarray(v, np.int64) for k, v in columns.items()}, ("loader",))
+    fetches = make_fetches({k: np.asarray(v, np.int64) for k, v in columns.items()}, ("loader",))
     timed = {k + 1: Intervals(*m.T) for k, m in enumerate(metadata)}
     return replace(
         base, job=replace(base.job, start_ns=0, end_ns=END), processes=tuple(host), fetches=fetches,

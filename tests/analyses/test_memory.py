@@ -18,9 +18,8 @@ from vanidl.analyses.memory import (
     totals,
     trend,
 )
-from vanidl.model.ending import Ending
 from vanidl.model.fetches import NO_FETCHES
-from vanidl.model.memory import HostMemory, ProcessMemory
+from vanidl.model.run_facts import Ending, HostMemory, ProcessMemory
 from vanidl.model.trace import SpanKind
 from vanidl.wording.memory import peak_words, sentence, what
 

@@ -13,7 +13,7 @@ from tests.makers.results import EXAMPLES
 from vanidl.breakdown import windows
 from vanidl.breakdown.sources.states import SampledBound, bound_by_states, wilson
 from vanidl.model import states
-from vanidl.model.fetches import of_columns
+from vanidl.model.fetches import make_fetches
 from vanidl.model.states import SampledThread, Samples, States
 from vanidl.model.trace import Process, Profile, SpanKind, Spans, Trace
 
@@ -87,7 +87,7 @@ def run_of(
         spans=spans.pick(order),
         profiles=(Profile("loop", "vanidl", 0, has_wait_spans=True, marks_loop=True),),
         io=(), counters={}, metadata_calls={}, layers_traced=(),
-        fetches=of_columns(table, ("loader",)),
+        fetches=make_fetches(table, ("loader",)),
         states=States(tuple(threads)),
     )  # fmt: skip
 

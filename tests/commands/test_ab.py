@@ -12,7 +12,7 @@ from tests import DATA
 from vanidl.commands import ab as command
 from vanidl.commands.arguments import ARGUMENTS
 from vanidl.errors import VanidlError
-from vanidl.model.ending import Ending
+from vanidl.model.run_facts import Ending
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from tests.makers.step_journals import journal_bytes
 from tests.watch.test_watched import Recording, steps
 from vanidl.cli import main
 from vanidl.commands import watch
-from vanidl.model.ending import Ending
+from vanidl.model.run_facts import Ending
 from vanidl.record.alive import Recorder, place_of_processes
 from vanidl.watch.condition import Condition, State
 from vanidl.watch.state import RunState

@@ -14,7 +14,7 @@ from vanidl.compare.ab import Plan, order, run_pairs
 from vanidl.compare.ab_folder import DROPPED, WARM, load
 from vanidl.errors import UsageError, VanidlError
 from vanidl.files.names import AB_FILE
-from vanidl.model.ending import Ending
+from vanidl.model.run_facts import Ending
 
 
 @dataclass(frozen=True)

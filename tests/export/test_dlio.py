@@ -28,7 +28,7 @@ from vanidl.export.dlio.entries import (
 )
 from vanidl.merge.jobs import Group
 from vanidl.merge.pipeline import assemble
-from vanidl.model.fetches import COLUMNS, Fetches, of_columns
+from vanidl.model.fetches import COLUMNS, Fetches, make_fetches
 from vanidl.model.selection import Selection
 from vanidl.model.trace import SpanKind, Trace
 from vanidl.run import Run
@@ -107,7 +107,7 @@ def _fetches(job: Job, rows: list[tuple[int, ...]]) -> Fetches:
         "ahead": same - 1, "in_order": same - 1, "pid": same - 1,
     }  # fmt: skip
     assert set(columns) == set(COLUMNS)
-    return of_columns(columns, ("DataLoader 0 (Samples)",))
+    return make_fetches(columns, ("DataLoader 0 (Samples)",))
 
 
 def run_of(trace: Trace) -> Run:
@@ -236,7 +236,7 @@ def test_decoding_counts_beyond_what_the_reader_needs(decoding_ms, left_ms):
     columns |= {"collate": later, "end": later}
     known = replace(trace.processes[0], log="log")
     run = run_of(
-        replace(trace, processes=(known,), fetches=of_columns(columns, trace.fetches.names))
+        replace(trace, processes=(known,), fetches=make_fetches(columns, trace.fetches.names))
     )
     assert sources(run)["reader.preprocess_time"] == ASSUMED
     assert values(run)["reader.preprocess_time"] * 1e3 == pytest.approx(left_ms)

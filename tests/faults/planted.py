@@ -82,7 +82,7 @@ MODEL = (
         "np.where(index > 0, np.maximum(overshoot, 0), 0)",
         "np.maximum(overshoot, 0)",
     ),
-    Fault("vanidl/model/packed.py", "<= np.iinfo(np.uint32).max", "<= np.iinfo(np.uint32).max + 1"),
+    Fault("vanidl/model/parts.py", "<= np.iinfo(np.uint32).max", "<= np.iinfo(np.uint32).max + 1"),
     Fault(
         "vanidl/model/ordering.py",
         "if span_bits + position_bits > _BITS:",

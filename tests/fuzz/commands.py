@@ -93,7 +93,7 @@ def warm(*, fresh: bool) -> None:
     """What every case would pay for otherwise: imports, templates, words, other interpreters."""
     for name in vanidl_commands.COMMANDS:
         vanidl_commands.find_command(name)
-    for name in ("pandas", "pyarrow.parquet", "h5py", "vanidl.dataset.sandbox_child"):
+    for name in ("pandas", "pyarrow.parquet", "h5py", "vanidl.dataset.sandbox"):
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
     if not fresh:

@@ -15,7 +15,7 @@ import vanidl
 from tests import ROOT
 from tests.makers.needed import needed
 from tests.parallel.test_executors import page_status
-from vanidl.parallel.executors import ExecutorOptions, warning_about
+from vanidl.parallel.executors import ExecutorOptions, warn_about
 
 yaml = pytest.importorskip("yaml", reason="comes with Dask")
 needed("dask_jobqueue", reason="an extra of the tests")
@@ -68,7 +68,7 @@ def test_the_documented_cluster_asks_slurm_for_workers_with_tls(
     assert page == 404  # of calls and their arguments, without TLS
     assert jobs == 4
     assert isinstance(options, ExecutorOptions)
-    assert warning_about(options) is None  # its address is one with TLS
+    assert warn_about(options) is None  # its address is one with TLS
     assert "#SBATCH -p cpu\n" in script
     assert "export DASK_CONFIG=~/dask-tls/dask.yaml\n" in script
     command = script.strip().splitlines()[-1]

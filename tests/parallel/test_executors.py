@@ -25,7 +25,7 @@ from vanidl.parallel.executors import (
     dask_executor,
     open_executor,
     run_batches,
-    warning_about,
+    warn_about,
 )
 from vanidl.report.json import summary_object
 from vanidl.run import open_run
@@ -235,7 +235,7 @@ def test_nobody_else_gets_into_the_cluster_here(scheduler_address: str) -> None:
 
 
 def test_a_scheduler_without_tls_is_warned_about() -> None:
-    assert "run code as its user" in str(warning_about(ExecutorOptions(dask="tcp://h:8786")))
-    assert "run code as its user" in str(warning_about(ExecutorOptions(dask="h:8786")))
-    assert warning_about(ExecutorOptions(dask="tls://h:8786")) is None
-    assert warning_about(ExecutorOptions(workers=2)) is None
+    assert "run code as its user" in str(warn_about(ExecutorOptions(dask="tcp://h:8786")))
+    assert "run code as its user" in str(warn_about(ExecutorOptions(dask="h:8786")))
+    assert warn_about(ExecutorOptions(dask="tls://h:8786")) is None
+    assert warn_about(ExecutorOptions(workers=2)) is None

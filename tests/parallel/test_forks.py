@@ -19,8 +19,8 @@ START = """
 import os, sys, threading, time
 os.environ["OPENBLAS_NUM_THREADS"] = "1"
 from tests.parallel import work
-from vanidl.parallel.workers import has_one_thread
-from vanidl.parallel.workers import local_workers
+from vanidl.parallel.executors import has_one_thread
+from vanidl.parallel.executors import local_workers
 """
 
 
@@ -119,7 +119,7 @@ import os, sys, time
 from vanidl.cli import main
 before = dict(os.environ)
 main(["summary", {str(DATA / "torch_pfs_workers0")!r}])
-from vanidl.parallel.workers import has_one_thread
+from vanidl.parallel.executors import has_one_thread
 end_s = time.monotonic() + 10
 while not has_one_thread() and time.monotonic() < end_s:
     time.sleep(0.01)  # one that has ended is still listed for a moment

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from tests.makers.sameness import same
-from vanidl.parallel.workers import dump, load
+from vanidl.parallel.executors import dump, load
 
 DTYPES = st.sampled_from(["<i8", "<u8", "<i4", "<f8", ">i8", "|u1", "?", "<M8[ns]"])
 ARRAYS = arrays.arrays(DTYPES, arrays.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=4))

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from vanidl.errors import VanidlError
-from vanidl.parallel import storage, supervised
+from vanidl.parallel import children, storage
 
 MOUNTS = """\
 22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/root rw
@@ -85,12 +85,12 @@ class Clock:
             def is_overdue(self) -> bool:
                 return not clock.answers and clock.now_s - self.began_s > storage.ANSWER_S
 
-        monkeypatch.setattr(supervised.time, "monotonic", lambda: self.now_s)
-        monkeypatch.setattr(supervised, "Question", Asked)
-        monkeypatch.setattr(supervised, "descendants", lambda _: [1])
-        monkeypatch.setattr(supervised, "processor_ticks", lambda _: self.ticks)
-        monkeypatch.setattr(supervised, "waits_for_storage", lambda _: self.waits)
-        self.storage = supervised._Storage(1, {"/m/RUN": "/m"})
+        monkeypatch.setattr(children.time, "monotonic", lambda: self.now_s)
+        monkeypatch.setattr(children, "Question", Asked)
+        monkeypatch.setattr(children, "descendants", lambda _: [1])
+        monkeypatch.setattr(children, "processor_ticks", lambda _: self.ticks)
+        monkeypatch.setattr(children, "waits_for_storage", lambda _: self.waits)
+        self.storage = children._Storage(1, {"/m/RUN": "/m"})
 
     def goes_on(self, seconds: float) -> None:
         """So long, with a look every fifth of a second."""

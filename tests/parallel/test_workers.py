@@ -20,7 +20,7 @@ from tests.makers.sameness import same
 from vanidl.errors import InputError
 from vanidl.merge.pipeline import Inputs, read_trace
 from vanidl.parallel import children
-from vanidl.parallel.workers import LocalWorkers, local_workers
+from vanidl.parallel.executors import LocalWorkers, local_workers
 from vanidl.readers.darshan import run as darshan_run
 
 
@@ -149,7 +149,7 @@ def test_who_leaves_early_ends_the_children_and_starts_no_more() -> None:
 
     def leave() -> None:
         with children.ended_with_block():
-            mine = children.current()
+            mine = children.current_children()
             threads.extend(threading.Thread(target=once, args=(mine,)) for _ in range(3))
             threads[0].start()
             while not mine._running:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from vanidl.errors import InputError
-from vanidl.model.ceiling import Ceiling
+from vanidl.model.run_facts import Ceiling
 from vanidl.readers.ceiling_json import NAME, gather, read_ceiling, write_ceiling
 
 CEILING = Ceiling(

@@ -13,7 +13,7 @@ import pytest
 import vanidl
 from vanidl.cli import main
 from vanidl.mcp.answers import Answers, KnownRuns
-from vanidl.model.ending import Ending
+from vanidl.model.run_facts import Ending
 from vanidl.readers.run_json import read_record
 from vanidl.record import record, recording
 from vanidl.record.memory import count_memory_kills

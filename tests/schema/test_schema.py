@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
 
@@ -28,9 +28,9 @@ from vanidl.compare.sides import Side, sample_of
 from vanidl.export import document
 from vanidl.report.json import summary_object
 from vanidl.run import open_run
+from vanidl.schema import fields_of, means, schema_of
 from vanidl.schema import schema as making
-from vanidl.schema import schema_of
-from vanidl.schema.meanings import TABLES, line_of, meaning_of, meanings
+from vanidl.schema.meanings import LINES, line_of, meaning_of, meanings
 from vanidl.sections.actions import EVIDENCE
 from vanidl.survey.rows import Job, missing
 
@@ -171,6 +171,11 @@ UNITS = {"_per_s": ("bytes/s", "1/s"), "_s": ("s",), "_ns": ("ns",), "nbytes": (
 
 def test_a_name_says_the_unit() -> None:
     by_name = [(path.split(".")[-1], meaning.unit) for path, meaning in meanings().items()]
+    by_name += [
+        (name, field.get("unit", ""))
+        for part in objects([schema.output_schema(output) for output in NAMES])
+        for name, field in part.get("properties", {}).items()
+    ]
     wrong = {
         name: unit
         for name, unit in by_name
@@ -182,7 +187,7 @@ def test_a_name_says_the_unit() -> None:
 
 
 def test_no_line_stands_twice() -> None:
-    lines = [line.split("|")[0].strip() for table in TABLES for line in table.split("\n") if line]
+    lines = [line.split("|")[0].strip() for line in LINES.split("\n") if "|" in line]
     assert len(lines) == len(set(lines))
 
 
@@ -239,6 +244,19 @@ class Longest:
     """A record that nobody described."""
 
     longest_name: str
+
+
+@dataclass(frozen=True)
+class Described:
+    """A record that says beside a field what it means."""
+
+    longest_name: Annotated[int | None, means("Letters of it", "count")] = None
+
+
+def test_a_record_says_what_its_fields_mean() -> None:
+    field = schema_of(Described)["properties"]["longest_name"]
+    assert field == {"type": ["integer", "null"], "description": "Letters of it", "unit": "count"}
+    assert schema_of(fields_of(Described)) == schema_of(Described)
 
 
 def test_a_field_without_a_meaning_is_refused() -> None:

@@ -30,9 +30,8 @@ from vanidl.cli import main
 from vanidl.commands import COMMANDS
 from vanidl.commands.schema import output_schema
 from vanidl.merge.jobs import group_runs
-from vanidl.parallel.executors import ExecutorOptions
+from vanidl.parallel.executors import ExecutorOptions, LocalWorkers, local_workers
 from vanidl.parallel.limits import Limits
-from vanidl.parallel.workers import LocalWorkers, local_workers
 from vanidl.readers.records import TracerLog
 from vanidl.report.json import summary_object
 from vanidl.run import open_run

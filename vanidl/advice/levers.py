@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from vanidl.errors import UsageError
-from vanidl.model.ceiling import Ceiling
+from vanidl.model.run_facts import Ceiling
 
 _EXPLANATIONS = {
     "scheduled": "It plans the shuffles of all epochs in advance, keeps the samples that are "

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from vanidl.analyses.operations import Operations
 from vanidl.model import intervals
-from vanidl.model.benchmark import Benchmark, EpochTimes
 from vanidl.model.intervals import Intervals
+from vanidl.model.run_facts import Benchmark, EpochTimes
 from vanidl.model.trace import SpanKind, Trace
 
 LEAST_STEPS = 500

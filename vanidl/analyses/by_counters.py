@@ -20,7 +20,7 @@ from vanidl.analyses.balance import Balance, RankLoad, spread
 from vanidl.analyses.sizes import DARSHAN_EDGES, SizeBin, Sizes
 from vanidl.analyses.timeline import Timeline, row_of, stacked
 from vanidl.model.counter_tables import CounterTable, Heatmap
-from vanidl.model.counter_totals import COUNTED, counted, prefix_of, record_counts
+from vanidl.model.counter_totals import COUNTED, count_by_record, count_total, prefix_of
 from vanidl.model.trace import Trace
 
 _CLASSES = ("0_100", "100_1K", "1K_10K", "10K_100K", "100K_1M", "1M_4M", "4M_10M", "10M_100M",
@@ -85,7 +85,7 @@ def balance(trace: Trace, layer: str) -> Balance | None:
     if table is None or not trace.ranks:
         return None
     position = _positions(table, trace)
-    columns = np.stack([record_counts(table, what) for what in COUNTED])
+    columns = np.stack([count_by_record(table, what) for what in COUNTED])
     seconds = _record_seconds(table)
     own = position >= 0
     if not own.any():
@@ -141,7 +141,9 @@ def _size_classes(table: CounterTable | None, op: str) -> list[int] | None:
 def _side(table: CounterTable, what: str) -> AccessCounts:
     prefix = prefix_of(table.layer)
     sequential, consecutive = (table.total(f"{prefix}_{k}_{what}") for k in ("SEQ", "CONSEC"))
-    return AccessCounts(counted(table, what) or 0, None, None, None, None, sequential, consecutive)
+    return AccessCounts(
+        count_total(table, what) or 0, None, None, None, None, sequential, consecutive
+    )
 
 
 def _positions(table: CounterTable, trace: Trace) -> NDArray[np.int64]:

@@ -20,7 +20,7 @@ from vanidl.analyses.rows import Rows
 from vanidl.analyses.steps import rank_spans
 from vanidl.model import intervals
 from vanidl.model.counter_tables import CounterTable
-from vanidl.model.counter_totals import prefix_of, record_counts
+from vanidl.model.counter_totals import count_by_record, prefix_of
 from vanidl.model.file_kinds import is_named_checkpoint
 from vanidl.model.intervals import Intervals
 from vanidl.model.ordering import stable_order
@@ -223,7 +223,7 @@ def _wanted(trace: Trace) -> NDArray[np.bool_]:
     for layer in STORAGE_LAYERS:
         if layer in trace.counters:
             table = trace.counters[layer]
-            np.add.at(written, table.file, record_counts(table, "BYTES_WRITTEN"))
+            np.add.at(written, table.file, count_by_record(table, "BYTES_WRITTEN"))
     return np.array(
         [
             kind == "checkpoint" and (is_named_checkpoint(path) or written[i] >= _LARGE)
@@ -249,7 +249,7 @@ def _counted(trace: Trace, layer: str) -> _Writes:
         since + np.round(low[mine] * 1e9).astype(np.int64),
         since + np.round(high[mine] * 1e9).astype(np.int64),
         table.file[mine].astype(np.int64),
-        record_counts(table, "BYTES_WRITTEN")[mine],
+        count_by_record(table, "BYTES_WRITTEN")[mine],
         np.full(int(mine.sum()), -1, np.int64),
     )
 

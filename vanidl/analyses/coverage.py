@@ -16,7 +16,7 @@ from vanidl.analyses import tracer_limits
 from vanidl.analyses.rows import Rows
 from vanidl.formatting.units import count, instant, percent, plural
 from vanidl.model.counter_tables import CounterTable
-from vanidl.model.counter_totals import counted, record_counts
+from vanidl.model.counter_totals import count_by_record, count_total
 from vanidl.model.file_kinds import DATASET
 from vanidl.model.trace import OBJECT, POSIX, STORAGE_LAYERS, Trace
 from vanidl.model.warnings import INCOMPLETE, Notice, serious_codes
@@ -120,7 +120,7 @@ def _counted_ops(trace: Trace, layer: str) -> int | None:
     table = trace.counters.get(layer)
     if table is None or not trace.job.counts_apart:
         return None
-    values = [counted(table, what) for what in ("READS", "WRITES")]
+    values = [count_total(table, what) for what in ("READS", "WRITES")]
     known = [v for v in values if v is not None]
     return sum(known) if known else None
 
@@ -245,8 +245,8 @@ def _files(trace: Trace) -> _Files:
             opened = np.maximum(table.counters[f"{layer}_OPENS"], 0)
             opened -= 0 if again is None else np.maximum(again, 0)
             np.add.at(opens, table.file, opened)
-            np.add.at(nbytes, table.file, record_counts(table, "BYTES_READ"))
-            np.add.at(written, table.file, record_counts(table, "BYTES_WRITTEN"))
+            np.add.at(nbytes, table.file, count_by_record(table, "BYTES_READ"))
+            np.add.at(written, table.file, count_by_record(table, "BYTES_WRITTEN"))
     unused = np.array([kind == "other" for kind in trace.files.kind], bool)
     wanted = (trace.files.is_data | unused) & (size > 0) & (opens > 0) & (written == 0)
     wanted &= (opens < _LARGEST // np.maximum(size, 1)) & (nbytes < _LARGEST)

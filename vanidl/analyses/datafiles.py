@@ -15,10 +15,10 @@ from vanidl.dataset.hdf5 import INDEX_NODES
 from vanidl.dataset.tfrecord import READ_BUFFER
 from vanidl.formatting.units import percent
 from vanidl.model.counter_tables import CounterTable
-from vanidl.model.counter_totals import prefix_of, record_counts
+from vanidl.model.counter_totals import count_by_record, prefix_of
 from vanidl.model.file_facts import Block
+from vanidl.model.run_facts import UserData
 from vanidl.model.trace import STORAGE_LAYERS, Trace
-from vanidl.model.user_data import UserData
 
 Int64Array = NDArray[np.int64]
 
@@ -102,8 +102,8 @@ def counted(trace: Trace, layer: str) -> Counted:
     if table is None:
         return Counted({}, {}, {}, {})
     rows = np.flatnonzero(trace.files.is_data[table.file])
-    reads = _by_file(table, rows, record_counts(table, "READS"))
-    nbytes = _by_file(table, rows, record_counts(table, "BYTES_READ"))
+    reads = _by_file(table, rows, count_by_record(table, "READS"))
+    nbytes = _by_file(table, rows, count_by_record(table, "BYTES_READ"))
     read = {code for code in reads if reads[code] or nbytes[code]}
     prefix = prefix_of(layer)
     opens = table.counters.get(f"{prefix}_OPENS", np.full(len(table.file), -1, np.int64))
@@ -160,7 +160,7 @@ def _opened_only(trace: Trace) -> tuple[str, ...] | None:
         opens = table.counters.get(f"{prefix_of(table.layer)}_OPENS")
         if opens is not None:
             opened.update(table.file[opens > 0].tolist())
-        amount = record_counts(table, "BYTES_READ") + record_counts(table, "BYTES_WRITTEN")
+        amount = count_by_record(table, "BYTES_READ") + count_by_record(table, "BYTES_WRITTEN")
         moved.update(table.file[amount > 0].tolist())
     folders = {
         str(PurePosixPath(path).parent)

@@ -14,7 +14,7 @@ from vanidl.analyses.rows import Rows
 from vanidl.analyses.sorting import distinct
 from vanidl.model import intervals
 from vanidl.model.counter_tables import CounterTable, Stripes
-from vanidl.model.counter_totals import COUNTED, prefix_of, record_counts
+from vanidl.model.counter_totals import COUNTED, count_by_record, prefix_of
 from vanidl.model.intervals import Intervals
 from vanidl.model.ordering import stable_order
 from vanidl.model.trace import STORAGE_LAYERS, Trace
@@ -260,7 +260,7 @@ def _counted(trace: Trace, layer: str) -> _ByLayer:
 
 def _counted_by_file(table: CounterTable, files: int) -> tuple[Int64Array, NDArray[np.bool_]]:
     columns = [
-        np.bincount(table.file, record_counts(table, what), minlength=files) for what in COUNTED
+        np.bincount(table.file, count_by_record(table, what), minlength=files) for what in COUNTED
     ]
     present = np.bincount(table.file, minlength=files) > 0
     return np.stack(columns, axis=1).astype(np.int64), present

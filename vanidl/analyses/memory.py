@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.model.memory import HostMemory, Int64Array, ProcessMemory
+from vanidl.model.run_facts import HostMemory, Int64Array, ProcessMemory
 from vanidl.model.trace import SpanKind, Trace
 
 COPIES, IN_FLIGHT, GROWTH, STEADY = "copies", "in_flight", "growth", "steady"

@@ -10,8 +10,8 @@ from typing import Any, Protocol
 
 from vanidl.analyses.rows import SMALL_ROWS, Rows, rows_of, small_parts_together
 from vanidl.model.fetches import NO_FETCHES
+from vanidl.model.parts import Parts
 from vanidl.model.selection import SelectedParts
-from vanidl.model.spill import Parts
 from vanidl.model.trace import Part, Trace, concatenate_spans
 from vanidl.parallel.executors import worker_count
 from vanidl.parallel.threads import batches, thread_count

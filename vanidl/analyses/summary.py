@@ -11,7 +11,7 @@ from vanidl.analyses.by_counters import CounterTime
 from vanidl.analyses.operations import Operations, Totals
 from vanidl.model import intervals
 from vanidl.model.counter_tables import CounterTable
-from vanidl.model.counter_totals import COUNTED, counted, prefix_of
+from vanidl.model.counter_totals import COUNTED, count_total, prefix_of
 from vanidl.model.trace import FILES_NOT_RECORDED, OBJECT, STORAGE_LAYERS, Trace
 
 REAL_PART = 0.01
@@ -146,7 +146,7 @@ def _storage(layers: tuple[LayerTotals, ...], name: str) -> int | None:
 
 
 def _counted(table: CounterTable) -> tuple[int | None, int | None, int | None, int | None]:
-    reads, writes, bytes_read, bytes_written = (counted(table, what) for what in COUNTED)
+    reads, writes, bytes_read, bytes_written = (count_total(table, what) for what in COUNTED)
     return reads, writes, bytes_read, bytes_written
 
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from vanidl.formatting.units import count, percent, plural, seconds
 from vanidl.model.counter_tables import CounterTable
-from vanidl.model.counter_totals import prefix_of, record_counts
+from vanidl.model.counter_totals import count_by_record, prefix_of
 from vanidl.model.ordering import stable_order
 from vanidl.model.trace import MPIIO, POSIX, READ, STDIO, STORAGE_LAYERS, Part, Trace
 from vanidl.model.warnings import Notice
@@ -273,7 +273,7 @@ def _only_header(table: CounterTable) -> NDArray[np.bool_]:
     reads, opens, last = (table.counters[name] for name in names)
     size = last + 1
     buffer = (size >= _SMALLEST_BUFFER) & (size & last == 0)
-    each = record_counts(table, "BYTES_READ") == reads * size
+    each = count_by_record(table, "BYTES_READ") == reads * size
     found: NDArray[np.bool_] = buffer & each & (reads > 0) & (reads <= opens)
     return found
 
@@ -287,7 +287,7 @@ def _moved(trace: Trace) -> NDArray[np.int32]:
 def _files_with_bytes(table: CounterTable | None) -> NDArray[np.int32]:
     if table is None:
         return np.empty(0, np.int32)
-    moved = record_counts(table, "BYTES_READ") + record_counts(table, "BYTES_WRITTEN")
+    moved = count_by_record(table, "BYTES_READ") + count_by_record(table, "BYTES_WRITTEN")
     return table.file[moved > 0]
 
 
@@ -309,7 +309,7 @@ def _counted_seconds(table: CounterTable | None) -> tuple[float, float]:
 
 
 def _bytes(table: CounterTable) -> int:
-    return int(sum(record_counts(table, f"BYTES_{d}").sum() for d in ("READ", "WRITTEN")))
+    return int(sum(count_by_record(table, f"BYTES_{d}").sum() for d in ("READ", "WRITTEN")))
 
 
 Rule = Callable[[Trace, Mapping[str, float]], Iterator[Notice]]

@@ -16,10 +16,10 @@ from vanidl.analyses.visits import natural
 from vanidl.anonymize.pseudonyms import Pseudonyms
 from vanidl.model.file_facts import FileFacts
 from vanidl.model.lines import FunctionLines, SampledPart
+from vanidl.model.run_facts import UserData
 from vanidl.model.selection import Selection, chosen_files
 from vanidl.model.states import SampledThread, States
 from vanidl.model.trace import Files, LogState, Process, Profile, Spans, Trace
-from vanidl.model.user_data import UserData
 from vanidl.model.warnings import NAMES_COMMANDS, Notice
 
 _NAMED_FIRST = re.compile(r"(.+?): (?:expected|this folder)", re.DOTALL)

@@ -25,7 +25,7 @@ from vanidl.analyses.steps import RankSpans, Steps
 from vanidl.breakdown import epochs
 from vanidl.breakdown.epochs import EpochStarts
 from vanidl.model import intervals
-from vanidl.model.counter_totals import record_counts
+from vanidl.model.counter_totals import count_by_record
 from vanidl.model.trace import WRITE, Part, Trace
 
 Int64Array = NDArray[np.int64]
@@ -238,7 +238,7 @@ def _traced_until_ns(reduced: Operations, trace: Trace) -> int:
     forever = int(np.iinfo(np.int64).max)
     if table is None or not trace.job.counts_apart:
         return forever
-    ops = record_counts(table, "READS") + record_counts(table, "WRITES")
+    ops = count_by_record(table, "READS") + count_by_record(table, "WRITES")
     if int(ops.sum()) <= reduced.total.reads + reduced.total.writes:
         return forever
     of_process = np.bincount(table.process[table.process >= 0], ops[table.process >= 0])

@@ -14,7 +14,7 @@ from vanidl.ceiling.replayed import Kept, kept
 from vanidl.ceiling.replayed_steps import RankSteps, steps_of
 from vanidl.errors import InputError
 from vanidl.formatting.units import plural
-from vanidl.model.ceiling import Ceiling
+from vanidl.model.run_facts import Ceiling
 from vanidl.model.student_t import t_above
 from vanidl.readers import discover
 from vanidl.readers.steps import FORMAT

@@ -14,7 +14,7 @@ from vanidl.dataset.locate import DataOptions
 from vanidl.formatting.names import printable
 from vanidl.merge.pipeline import Inputs
 from vanidl.model.selection import Selection
-from vanidl.parallel.executors import ExecutorOptions, warning_about
+from vanidl.parallel.executors import ExecutorOptions, warn_about
 from vanidl.readers.format import Progress
 from vanidl.run import Run, open_run
 
@@ -29,7 +29,7 @@ def executor_options_from(options: argparse.Namespace) -> ExecutorOptions:
 @cache
 def _warn_of(chosen: ExecutorOptions) -> None:
     """Says it once, also where a command reads several runs."""
-    warning = warning_about(chosen)
+    warning = warn_about(chosen)
     if warning is not None:
         sys.stderr.write(f"vanidl: warning: {warning}\n")
 

@@ -14,7 +14,7 @@ from vanidl.compare import ab_folder
 from vanidl.compare import json as compare
 from vanidl.export.document import document_kind
 from vanidl.frames import TABLES
-from vanidl.model.ceiling import Ceiling
+from vanidl.model.run_facts import Ceiling
 from vanidl.readers import ceiling_json, run_json
 from vanidl.report.json import summary_kind
 from vanidl.schema import Kind, fields_of, schema_of

@@ -27,7 +27,7 @@ from vanidl.errors import UsageError, VanidlError
 from vanidl.files.names import AB_FILE
 from vanidl.formatting.secret_hints import MASKED_WORD
 from vanidl.formatting.secrets import masked
-from vanidl.model.ending import Ending
+from vanidl.model.run_facts import Ending
 
 PLACEHOLDER = "{run}"
 """In a command: the folder of the run. The recorder sets VANIDL_RUN to the same."""

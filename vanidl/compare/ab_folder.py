@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from math import exp, fsum, log, nextafter
 from pathlib import Path, PurePath
-from typing import Any
+from typing import Annotated, Any
 
 import orjson
 
@@ -24,7 +24,8 @@ from vanidl.errors import InputError
 from vanidl.files.atomic import write_whole
 from vanidl.files.checked_json import checked_fields
 from vanidl.files.names import AB_FILE
-from vanidl.model.ceiling import Ceiling
+from vanidl.model.run_facts import Ceiling
+from vanidl.schema import means
 
 SCHEMA = "vanidl-ab/1"
 SIDES = ("a", "b")
@@ -41,9 +42,9 @@ _WORDS = {"a": "A", "b": "B", CEILING: "memory"}
 class RecordedRun:
     """One run of one command; pair 0 only warms up and is not compared."""
 
-    side: str  # "a", "b" or CEILING
+    side: Annotated[str, means("a, b or ceiling: a with batches from memory")]
     pair: int
-    folder: str  # relative to the folder of ab.json
+    folder: Annotated[str, means("Folder of the run, relative to that of ab.json")]
     wall_time_s: float
     exit_status: int
     tracer: str
@@ -53,10 +54,10 @@ class RecordedRun:
 class Experiment:
     """Two commands run alternately, in the order of `runs`."""
 
-    a: str
-    b: str
-    cache_policy: str
-    runs: tuple[RecordedRun, ...]
+    a: Annotated[str, means("Command of the first side")]
+    b: Annotated[str, means("Command of the second side")]
+    cache_policy: Annotated[str, means("What was done with the page cache before each run")]
+    runs: Annotated[tuple[RecordedRun, ...], means("Runs in the order in which they were made")]
 
 
 def save(experiment: Experiment, folder: Path) -> None:

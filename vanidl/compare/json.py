@@ -10,7 +10,7 @@ from vanidl.compare.comparison import MIN_CHANGE, compare_cells
 from vanidl.compare.statistics import ALPHA
 from vanidl.compare.wording import write_headline
 from vanidl.formatting.units import iso_time
-from vanidl.model.ceiling import Ceiling
+from vanidl.model.run_facts import Ceiling
 from vanidl.model.warnings import Notice
 from vanidl.report.json import SCHEMA
 from vanidl.schema import Kind, Maybe

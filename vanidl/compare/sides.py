@@ -15,8 +15,7 @@ from vanidl.anonymize.pseudonyms import Pseudonyms
 from vanidl.breakdown import Breakdown
 from vanidl.errors import SeveralJobsError
 from vanidl.formatting.from_logs import clean_path, clean_text, set_clean
-from vanidl.model.ceiling import Ceiling
-from vanidl.model.ending import Ending
+from vanidl.model.run_facts import Ceiling, Ending
 from vanidl.model.trace import Job
 from vanidl.run import Run
 

@@ -11,8 +11,8 @@ from vanidl.dataset.sandbox import inspect_files
 from vanidl.errors import InputError, UsageError
 from vanidl.formatting.from_logs import clean_path
 from vanidl.model.file_facts import FileFacts
+from vanidl.model.run_facts import UserData
 from vanidl.model.trace import Trace
-from vanidl.model.user_data import UserData
 from vanidl.model.warnings import Notice
 
 MOST_INSPECTED = 256

@@ -8,11 +8,16 @@ hundred; where it ends, the file at hand is named and the rest gets a new child.
 from __future__ import annotations
 
 import json
+import os
 import signal
+import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from vanidl.dataset import inspect_file
+from vanidl.encoding.one_file import read_one
 from vanidl.errors import InputError, UsageError
 from vanidl.files.checked_json import checked_fields
 from vanidl.model.file_facts import ArrayFacts, Block, FileFacts
@@ -21,11 +26,11 @@ from vanidl.parallel import children
 MEMORY_BYTES = 4 << 30
 FILE_SECONDS = 20
 START_SECONDS = 60
-
-_CHILD = "from vanidl.dataset.sandbox_child import main; main({memory}, {seconds})"
+MOST_ANSWER_BYTES = 16 << 20
+_CHILD = "from vanidl.dataset.sandbox import answer_paths; answer_paths({memory}, {seconds})"
 _LARGEST = 2**63
+_EXPECTED = "expected a data file that can be opened"
 _REMEDY = "Leave --inspect out to do without."
-
 Answer = FileFacts | InputError | None
 
 
@@ -38,32 +43,25 @@ def inspect_files(paths: Sequence[Path]) -> list[Answer]:
     found: list[Answer] = []
     while len(found) < len(paths):
         left = paths[len(found) :]
-        answers, ending = _child(left)
-        found += [_answer(path, a) for path, a in zip(left, answers, strict=False)]
+        answers, ending = _run_child(left)
+        found += [_read_answer(path, a) for path, a in zip(left, answers, strict=False)]
         if len(answers) < len(left):
             at_fault = left[len(answers)]
             found.append(InputError(f"{at_fault}: {_EXPECTED}, found one that {ending}. {_REMEDY}"))
     return found
 
 
-_EXPECTED = "expected a data file that can be opened"
-
-
-def _child(paths: Sequence[Path]) -> tuple[list[object], str]:
+def _run_child(paths: Sequence[Path]) -> tuple[list[object], str]:
     """Its answers in order, and how it ended."""
     code = _CHILD.format(memory=MEMORY_BYTES, seconds=FILE_SECONDS)
     request = json.dumps([str(path.absolute()) for path in paths]).encode()
     seconds = START_SECONDS + FILE_SECONDS * len(paths)
-    ended = children.current().run(code, request, seconds)
-    return _lines(ended.output), _ending(ended.status)
+    ended = children.current_children().run(code, request, seconds)
+    answers = [json.loads(line) for line in ended.output.split(b"\n")[:-1]]  # the last may be cut
+    return answers, _describe_ending(ended.status)
 
 
-def _lines(output: bytes) -> list[object]:
-    """One answer a line; a last one without its end is none."""
-    return [json.loads(line) for line in output.split(b"\n")[:-1]]
-
-
-def _ending(status: int) -> str:
+def _describe_ending(status: int) -> str:
     if status in (-signal.SIGALRM, -signal.SIGKILL):
         return f"takes more than {FILE_SECONDS} s to look into"
     if status < 0:
@@ -71,36 +69,36 @@ def _ending(status: int) -> str:
     return f"ends the process that looks into it with status {status}"
 
 
-def _answer(path: Path, values: object) -> Answer:
+def _read_answer(path: Path, values: object) -> Answer:
     try:
-        return _checked(path, values)
+        return _check_answer(path, values)
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         return InputError(f"{path}: {_EXPECTED}, found impossible values ({error}). {_REMEDY}")
 
 
-def _checked(path: Path, values: object) -> Answer:
+def _check_answer(path: Path, values: object) -> Answer:
     if not isinstance(values, dict):
         return None
     if "usage" in values:
         raise UsageError(str(values["usage"]))
     if "error" in values:
         return InputError(str(values["error"]))
-    plain = _plain(FileFacts, values) | {"path": str(path)}
-    arrays = tuple(_array(array) for array in values["arrays"])
-    blocks = tuple(Block(**_plain(Block, block)) for block in values["blocks"])
+    plain = _plain_fields(FileFacts, values) | {"path": str(path)}
+    arrays = tuple(_make_array(array) for array in values["arrays"])
+    blocks = tuple(Block(**_plain_fields(Block, block)) for block in values["blocks"])
     return FileFacts(**plain, arrays=arrays, blocks=blocks)
 
 
-def _array(values: Mapping[str, Any]) -> ArrayFacts:
+def _make_array(values: Mapping[str, Any]) -> ArrayFacts:
     return ArrayFacts(
-        **_plain(ArrayFacts, values),
-        shape=_sizes(values["shape"]),
-        chunk=None if values["chunk"] is None else _sizes(values["chunk"]),
+        **_plain_fields(ArrayFacts, values),
+        shape=_check_sizes(values["shape"]),
+        chunk=None if values["chunk"] is None else _check_sizes(values["chunk"]),
         filters=tuple(map(str, values["filters"])),
     )
 
 
-def _plain(record: type, values: object) -> dict[str, Any]:
+def _plain_fields(record: type, values: object) -> dict[str, Any]:
     """Fields that are plain values, numbers among them that can be a size."""
     found = checked_fields(record, values)
     numbers = [v for v in found.values() if type(v) in (int, float)]
@@ -109,8 +107,51 @@ def _plain(record: type, values: object) -> dict[str, Any]:
     return found
 
 
-def _sizes(values: Sequence[object]) -> tuple[int, ...]:
+def _check_sizes(values: Sequence[object]) -> tuple[int, ...]:
     sizes = tuple(value for value in values if type(value) is int and 0 <= value < _LARGEST)
     if len(sizes) < len(values):
         raise ValueError("a shape that no array has")
     return sizes
+
+
+# The child: looks into files within limits, one line of JSON each.
+
+
+def answer_paths(memory_bytes: int, seconds: int) -> None:
+    """Answers the list of paths on standard input; `seconds` is the time for each."""
+    paths = json.load(sys.stdin)
+    with os.fdopen(os.dup(1), "wb") as answers:
+        os.dup2(2, 1)  # what a library prints must not get between the answers
+        _limit_child(memory_bytes)
+        for path in paths:
+            signal.alarm(seconds)
+            answers.write(_write_line(_inspect(path)))
+            answers.flush()
+
+
+def _limit_child(memory_bytes: int) -> None:
+    try:
+        import resource
+    except ImportError:
+        return
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    _, hard = resource.getrlimit(resource.RLIMIT_AS)
+    wanted = memory_bytes if hard == resource.RLIM_INFINITY else min(memory_bytes, hard)
+    resource.setrlimit(resource.RLIMIT_AS, (wanted, hard))
+
+
+def _inspect(path: str) -> dict[str, Any] | None:
+    try:
+        facts = read_one(inspect_file, Path(path))
+    except InputError as error:
+        return {"error": str(error)}
+    except UsageError as error:
+        return {"usage": str(error)}
+    return None if facts is None else asdict(facts)
+
+
+def _write_line(answer: dict[str, Any] | None) -> bytes:
+    line = json.dumps(answer).encode()
+    if len(line) > MOST_ANSWER_BYTES:
+        line = json.dumps({"error": "a data file says more of itself than is of use"}).encode()
+    return line + b"\n"

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from vanidl import readers
 from vanidl.formatting.from_logs import clean_path, clean_paths, clean_text
 from vanidl.model.counter_tables import CounterTable
-from vanidl.model.counter_totals import record_counts
+from vanidl.model.counter_totals import count_by_record
 from vanidl.model.file_kinds import KindRule, data_kind, kind_of, log_paths
 from vanidl.model.trace import STORAGE_LAYERS, Files, Part
 from vanidl.parallel.threads import batches
@@ -139,7 +139,7 @@ def _sum_traffic(
         if layer in tables:
             table = tables[layer]
             for op, what in enumerate(("BYTES_READ", "BYTES_WRITTEN")):
-                np.add.at(sums[op], table.file, record_counts(table, what))
+                np.add.at(sums[op], table.file, count_by_record(table, what))
     traced = np.zeros_like(sums)
     for some in batches(io, len, _TOGETHER_ROWS):
         columns = (np.concatenate([getattr(p, n) for p in some]) for n in ("op", "file", "nbytes"))

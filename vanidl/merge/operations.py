@@ -15,8 +15,7 @@ from vanidl.merge.processes import ProcessTable
 from vanidl.model import intervals
 from vanidl.model.intervals import Intervals
 from vanidl.model.ordering import stable_order
-from vanidl.model.packed import packed
-from vanidl.model.spill import Parts, Store
+from vanidl.model.parts import Parts, Store, pack_part
 from vanidl.model.trace import COLUMNS, Part
 from vanidl.parallel.threads import batches
 from vanidl.readers.records import OperationTable, TracerLog
@@ -59,7 +58,7 @@ def merge_operations(
         ((i, log, table),) = some
         for process, columns in _split_by_process(i, log, table, processes, code):
             for piece in _slice_columns(columns, max_rows):
-                store.add(packed(process, table.layer, piece))
+                store.add(pack_part(process, table.layer, piece))
     return store.finished()
 
 

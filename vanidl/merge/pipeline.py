@@ -57,7 +57,7 @@ from vanidl.merge.profiles import (
 )
 from vanidl.model.file_kinds import KindRule, parse_rules, profiler_rules
 from vanidl.model.lines import merge_parts
-from vanidl.model.spill import Parts
+from vanidl.model.parts import Parts
 from vanidl.model.trace import MAX_PART_ROWS, OBJECT, Job, LogState, Process, Trace
 from vanidl.model.warnings import UNUSABLE, Notice
 from vanidl.readers import ceiling_json, discover, memory_looks, run_json

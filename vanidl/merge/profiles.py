@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from vanidl.merge.clocks.align import Clock
 from vanidl.merge.processes import ProcessTable
 from vanidl.model import intervals
-from vanidl.model.fetches import COLUMNS, NO_FETCHES, Fetches, Int64Array, of_columns
+from vanidl.model.fetches import COLUMNS, NO_FETCHES, Fetches, Int64Array, make_fetches
 from vanidl.model.intervals import Intervals
 from vanidl.model.states import SampledThread, States
 from vanidl.model.trace import (
@@ -217,7 +217,7 @@ def lay_fetches(
             blocks.append(_fetch_columns(table, trainer, processes, names, offset_ns))
     if not blocks:
         return NO_FETCHES
-    return of_columns({c: np.concatenate([b[c] for b in blocks]) for c in COLUMNS}, names)
+    return make_fetches({c: np.concatenate([b[c] for b in blocks]) for c in COLUMNS}, names)
 
 
 def _fetch_tables(profiles: Sequence[ProfileTrace]) -> list[FetchTable]:

@@ -28,8 +28,8 @@ from vanidl.formatting.units import plural
 from vanidl.merge import copies
 from vanidl.merge.processes import ProcessTable
 from vanidl.model import intervals
-from vanidl.model.benchmark import Benchmark
 from vanidl.model.intervals import Intervals
+from vanidl.model.run_facts import Benchmark
 from vanidl.model.states import NO_STATES, States, join_states
 from vanidl.model.trace import FROM_WAITS, SpanKind
 from vanidl.model.warnings import Notice

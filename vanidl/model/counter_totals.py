@@ -32,23 +32,23 @@ def prefix_of(layer: str) -> str:
     return _PREFIX.get(layer, layer)
 
 
-def counted(table: CounterTable, what: str) -> int | None:
+def count_total(table: CounterTable, what: str) -> int | None:
     """Total of one of COUNTED; None where nothing was monitored."""
-    values = [table.total(name) for name in _names(table, what)]
+    values = [table.total(name) for name in _find_names(table, what)]
     known = [v for v in values if v is not None]
     return sum(known) if known else None
 
 
-def record_counts(table: CounterTable, what: str) -> NDArray[np.int64]:
+def count_by_record(table: CounterTable, what: str) -> NDArray[np.int64]:
     """One of COUNTED for each record, 0 where not monitored; shape (records,)."""
     total = np.zeros(len(table.file), np.int64)
-    for name in _names(table, what):
+    for name in _find_names(table, what):
         if name in table.counters:
             total += np.maximum(table.counters[name], 0)
     return total
 
 
-def _names(table: CounterTable, what: str) -> list[str]:
+def _find_names(table: CounterTable, what: str) -> list[str]:
     prefix = prefix_of(table.layer)
     if table.layer in _KINDS and not what.startswith("BYTES"):
         return [f"{prefix}_{kind}_{what}" for kind in _KINDS[table.layer]]

@@ -52,7 +52,7 @@ _PERHAPS = ("ahead", "in_order", "pid")
 COLUMNS = tuple(field.name for field in fields(Fetches) if field.name != "names")
 
 
-def of_columns(columns: dict[str, NDArray[Any]], names: tuple[str, ...]) -> Fetches:
+def make_fetches(columns: dict[str, NDArray[Any]], names: tuple[str, ...]) -> Fetches:
     """Fetches of these columns, sorted by start; not known are those of _PERHAPS left out."""
     unknown = np.full(len(columns["begin"]), -1, np.int64)
     columns = dict.fromkeys(_PERHAPS, unknown) | columns
@@ -63,4 +63,4 @@ def of_columns(columns: dict[str, NDArray[Any]], names: tuple[str, ...]) -> Fetc
     return Fetches(**picked, names=names)
 
 
-NO_FETCHES = of_columns({name: np.empty(0, np.int64) for name in COLUMNS}, ())
+NO_FETCHES = make_fetches({name: np.empty(0, np.int64) for name in COLUMNS}, ())

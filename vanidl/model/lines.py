@@ -67,7 +67,7 @@ def merge_parts(found: Iterable[SampledPart]) -> tuple[SampledPart, ...]:
         functions = {function.key: function for function in known.functions}
         for function in part.functions:
             before = functions.get(function.key)
-            functions[function.key] = function if before is None else _together(before, function)
+            functions[function.key] = function if before is None else _merge_lines(before, function)
         parts[part.name] = SampledPart(
             part.name,
             known.samples + part.samples,
@@ -78,7 +78,7 @@ def merge_parts(found: Iterable[SampledPart]) -> tuple[SampledPart, ...]:
     return tuple(parts[name] for name in sorted(parts))
 
 
-def _together(one: FunctionLines, other: FunctionLines) -> FunctionLines:
+def _merge_lines(one: FunctionLines, other: FunctionLines) -> FunctionLines:
     lines = {line.number: line for line in one.lines}
     for line in other.lines:
         known = lines.get(line.number)

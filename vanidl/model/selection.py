@@ -16,7 +16,7 @@ from vanidl.errors import UsageError
 from vanidl.model import intervals
 from vanidl.model.counter_tables import CounterTable, Heatmap
 from vanidl.model.intervals import Intervals
-from vanidl.model.spill import Parts
+from vanidl.model.parts import Parts
 from vanidl.model.states import States
 from vanidl.model.trace import OBJECT, POSIX, Part, SpanKind, Spans, Trace
 

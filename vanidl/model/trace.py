@@ -17,17 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vanidl.formatting.from_logs import clean_path, clean_text, set_clean
-from vanidl.model.benchmark import Benchmark
-from vanidl.model.ceiling import Ceiling
 from vanidl.model.counter_tables import CounterTable, Heatmap, MpiTime, Stripes
-from vanidl.model.ending import Ending
 from vanidl.model.fetches import NO_FETCHES, Fetches
 from vanidl.model.file_kinds import DATASET
 from vanidl.model.intervals import Intervals
 from vanidl.model.lines import SampledPart
-from vanidl.model.memory import HostMemory
+from vanidl.model.run_facts import Benchmark, Ceiling, Ending, HostMemory, UserData
 from vanidl.model.states import NO_STATES, States
-from vanidl.model.user_data import UserData
 from vanidl.model.warnings import Notice
 
 Int64Array = NDArray[np.int64]

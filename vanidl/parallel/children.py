@@ -1,8 +1,11 @@
-"""Fresh interpreters as children, which may crash, and none of which outlives the command.
+"""Work in children, which may crash or hang, and none of which outlives the command.
 
 Libraries in C and C++ end their process on some damaged files. So what may do that runs in a fresh
-interpreter, which sees the same packages and runs nothing of the caller's program: a crash is then
-said, and not shared.
+interpreter (`Children.run`), which sees the same packages and runs nothing of the caller's program:
+a crash is then said, and not shared. Under a limit of the address space (ulimit -v, h_vmem) some
+end in a segmentation fault by chance, as they do not look at what an allocation gave them; and a
+call to a mount whose server is gone never returns. So a command that may meet either is a fork of
+itself (`run_supervised`), which can be left behind.
 
 A command that is ended leaves no child at work (`ended_with_block`): threads wait for children, and
 the interpreter waits for its threads before it exits. So whoever leaves early ends the children
@@ -12,12 +15,23 @@ first, and no thread starts another.
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+
+from vanidl.errors import VanidlError
+from vanidl.parallel.storage import (
+    ANSWER_S,
+    Question,
+    descendants,
+    processor_ticks,
+    waits_for_storage,
+)
 
 
 class Stopped(Exception):
@@ -86,7 +100,7 @@ class Children:
 _current = Children()
 
 
-def current() -> Children:
+def current_children() -> Children:
     """Those of the work at hand: what a thread needs that goes on with it."""
     return _current
 
@@ -132,3 +146,157 @@ def without_threads_of_numpy() -> Iterator[None]:
     finally:
         if given is None:  # programs that are started later find what the user set
             del os.environ[_THREADS]
+
+
+# The command itself as a child.
+
+
+GIVEN_UP_S = 30.0
+"""How long one read or write is waited for where storage answers other questions."""
+
+
+_ASKED_S = 2.0  # after a question that was answered
+_LOOK_S = 0.2
+_CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGILL, signal.SIGFPE)
+_ENDING = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
+_PR_SET_PDEATHSIG = 1
+
+
+def address_space_is_limited() -> bool:
+    """Whether this process may not have all the addresses that it asks for."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return False
+    return resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY
+
+
+def run_supervised(work: Callable[[], int], remote: Mapping[str, str] | None = None) -> int:
+    """The status that work returns in a child, which gets the signals that end this process.
+
+    To be called before there are threads. What ends the child and is no crash ends this process.
+
+    Args:
+        work: what is done in the child.
+        remote: paths that it uses on storage of elsewhere, with their mounts.
+
+    Raises:
+        VanidlError: The child crashed, or waits for storage that does not answer.
+    """
+    blocked = (*_ENDING, signal.SIGCHLD)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, blocked)
+    parent = os.getpid()
+    child = os.fork()
+    if child == 0:
+        _tie_to_parent(parent)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        return work()
+    storage = _Storage(child, remote) if remote else None
+    try:
+        status = _wait_for(child, blocked, storage)
+    except VanidlError:
+        for pid in reversed(descendants(child)):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        raise
+    signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    if not os.WIFSIGNALED(status):
+        return os.WEXITSTATUS(status)
+    number = os.WTERMSIG(status)
+    if number in _CRASHES:
+        raise VanidlError(_explain_crash(number))
+    with suppress(OSError):  # SIGKILL has no other
+        signal.signal(number, signal.SIG_DFL)
+    os.kill(parent, number)
+    return 128 + number
+
+
+def _wait_for(child: int, numbers: tuple[signal.Signals, ...], storage: _Storage | None) -> int:
+    """How the child ended.
+
+    Signals of other processes are passed on, those of a terminal reach it by themselves.
+
+    Raises:
+        VanidlError: It waits for storage that does not answer.
+    """
+    while True:
+        found, status = os.waitpid(child, os.WNOHANG)
+        if found:
+            return status
+        if storage is None:
+            came: signal.struct_siginfo | None = signal.sigwaitinfo(numbers)
+        else:
+            came = signal.sigtimedwait(numbers, _LOOK_S)
+            storage.look()
+        if came is not None and came.si_signo in _ENDING and came.si_code <= 0:
+            with suppress(ProcessLookupError):
+                os.kill(child, came.si_signo)
+
+
+class _Storage:
+    """Whether the storage of elsewhere that a child uses still answers."""
+
+    def __init__(self, child: int, remote: Mapping[str, str]) -> None:
+        self._child, self._remote = child, remote
+        self._questions = {path: Question([path]) for path in remote}
+        self._ticks, self._since_s = 0, time.monotonic()
+        self._told = False
+
+    def look(self) -> None:
+        """Asks again where the answer has come.
+
+        Raises:
+            VanidlError: It has not come for too long.
+        """
+        now_s = time.monotonic()
+        for path, question in self._questions.items():
+            if question.is_overdue:
+                raise VanidlError(
+                    f"{path}: expected storage that answers, found none at {self._remote[path]} "
+                    f"for {ANSWER_S:.0f} s; bring it back, or name a copy elsewhere"
+                )
+            if question.is_answered() and now_s - question.began_s > _ASKED_S:
+                self._questions[path] = Question([path])
+
+        # It may answer that, and not what the child asks.
+        processes = descendants(self._child)
+        ticks = processor_ticks(processes)
+        if ticks != self._ticks or not waits_for_storage(processes):
+            self._ticks, self._since_s = ticks, now_s
+        still_s = now_s - self._since_s
+        mounts = ", ".join(sorted({*self._remote.values()}))
+        if still_s > GIVEN_UP_S:
+            raise VanidlError(
+                f"{mounts}: expected storage that answers, waited {GIVEN_UP_S:.0f} s for one "
+                "read or write; bring it back, or name a copy elsewhere"
+            )
+        if still_s > ANSWER_S and not self._told:
+            self._told = True
+            sys.stderr.write(
+                f"vanidl: {mounts}: no answer to a read or write for {ANSWER_S:.0f} s; waiting up "
+                f"to {GIVEN_UP_S:.0f} s\n"
+            )
+            sys.stderr.flush()
+
+
+def _tie_to_parent(parent: int) -> None:
+    """No core of a crash that is foreseen, and no work for a parent that is gone."""
+    import ctypes
+    import resource
+
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    with suppress(OSError, AttributeError):  # elsewhere than on Linux
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    if os.getppid() != parent:
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _explain_crash(number: int) -> str:
+    import resource
+
+    limit_mib = resource.getrlimit(resource.RLIMIT_AS)[0] >> 20
+    return (
+        f"expected memory for the libraries that are used, found a limit of {limit_mib:,} MiB for "
+        f"addresses, under which one of them ended with {signal.Signals(number).name}; give the "
+        "command more (ulimit -v, the job's limit)"
+    )

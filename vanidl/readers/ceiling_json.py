@@ -14,7 +14,7 @@ from vanidl.encoding.one_file import read_one
 from vanidl.errors import InputError
 from vanidl.files.atomic import write_whole
 from vanidl.files.checked_json import checked_fields
-from vanidl.model.ceiling import Ceiling
+from vanidl.model.run_facts import Ceiling
 from vanidl.model.warnings import Notice
 
 SCHEMA = "vanidl-ceiling/1"

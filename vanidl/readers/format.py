@@ -16,7 +16,7 @@ from vanidl.encoding.json_stream import NotJson
 from vanidl.encoding.one_file import read_one
 from vanidl.encoding.text_stream import TextStream
 from vanidl.errors import InputError
-from vanidl.model.benchmark import Benchmark
+from vanidl.model.run_facts import Benchmark
 from vanidl.model.states import NO_STATES, States
 from vanidl.model.warnings import Notice
 from vanidl.readers.records import CounterFile, ProfileTrace, StepDurations, StepLog, TracerLog

@@ -13,7 +13,7 @@ from vanidl.encoding.budget import read_whole
 from vanidl.encoding.one_file import read_one
 from vanidl.errors import InputError
 from vanidl.formatting.from_logs import clean_text
-from vanidl.model.memory import HostMemory, Int64Array, ProcessMemory
+from vanidl.model.run_facts import HostMemory, Int64Array, ProcessMemory
 from vanidl.model.warnings import Notice
 
 FOLDER = "memory"

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import orjson
 
@@ -26,9 +26,10 @@ from vanidl.formatting.from_logs import (
     clean_words,
     set_clean,
 )
-from vanidl.model.ending import Ending
+from vanidl.model.run_facts import Ending
 from vanidl.model.warnings import Notice
 from vanidl.readers.records import ProfileTrace, TracerLog
+from vanidl.schema import means
 
 SCHEMA = "vanidl-run/1"
 NAME = "run.json"
@@ -46,12 +47,12 @@ class ProcessRecord:
 
     pid: int
     parent_pid: int
-    command: str
+    command: Annotated[str, means("Its command line")]
     rank: int | None
-    first_seen_ns: int
-    last_seen_ns: int
-    state: str = RECORDED  # one of STATES
-    running: bool = False  # still there when the command had ended
+    first_seen_ns: Annotated[int, means("When it was first seen, since 1970 in UTC", "ns")]
+    last_seen_ns: Annotated[int, means("When it was last seen, since 1970 in UTC", "ns")]
+    state: Annotated[str, means("recorded, unfinished, missing")] = RECORDED
+    running: Annotated[bool, means("Whether it ran on when the command had ended")] = False
 
     def __post_init__(self) -> None:
         """The command as it may be shown."""
@@ -62,24 +63,30 @@ class ProcessRecord:
 class RunRecord:
     """What was run, with which tracer, where, and what is missing."""
 
-    id: str
-    command: tuple[str, ...]
-    folder: str  # in which it ran
+    id: Annotated[str, means("Identifier of the run")]
+    command: Annotated[tuple[str, ...], means("The command and its arguments")]
+    folder: Annotated[str, means("Folder in which it ran")]
     host: str
     tracer: str
-    tracer_version: str
-    settings: Mapping[str, str]  # environment variables that the tracer was given
-    start_ns: int
-    end_ns: int
+    tracer_version: Annotated[str, means("Version of the tracer")]
+    settings: Annotated[Mapping[str, str], means("Environment variables that the tracer was given")]
+    start_ns: Annotated[int, means("Start, since 1970 in UTC", "ns")]
+    end_ns: Annotated[int, means("End, since 1970 in UTC", "ns")]
     exit_status: int  # 128 + N where signal N ended the command
-    ranks: int | None
-    mounts: tuple[tuple[str, str], ...]  # (mount point, file system type), longest first
-    processes: tuple[ProcessRecord, ...]
-    losses: tuple[str, ...]
-    ceiling: bool = False  # its batches came from memory: no training, and never taken for one
+    ranks: Annotated[int | None, means("Ranks; null: not known", "count")]
+    mounts: Annotated[
+        tuple[tuple[str, str], ...], means("Mount points and their types, the longest first")
+    ]
+    processes: Annotated[tuple[ProcessRecord, ...], means("Processes that the recorder saw")]
+    losses: Annotated[tuple[str, ...], means("What was not recorded, in sentences")]
+    ceiling: Annotated[
+        bool, means("Whether batches came from memory (vanidl ceiling): no training")
+    ] = False
     memory_kills: int | None = None  # processes killed as memory had run out; None: not known
     last_error: str = ""  # of a Python process that failed, without secrets
-    stopped: str = ""  # a sentence: since when nothing was recorded for want of space; "": never
+    stopped: Annotated[
+        str, means("Since when nothing was recorded for want of space, and why; empty: never")
+    ] = ""
 
     def __post_init__(self) -> None:
         """Texts as they may be shown, mount points too: the record is handed on."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from vanidl.errors import UsageError, VanidlError
-from vanidl.model.ending import Ending
+from vanidl.model.run_facts import Ending
 from vanidl.readers.run_json import NAME, NO_TRACER, RunRecord, write_record
 from vanidl.record import darshan, dftracer, processes, steps
 from vanidl.record import tracer as own

@@ -12,7 +12,7 @@ from vanidl.breakdown.causes import METADATA, READ, STORAGE, WRITE
 from vanidl.breakdown.step_bar import shows_cell
 from vanidl.formatting.names import elided
 from vanidl.formatting.units import change, count, percent, plural, seconds
-from vanidl.model.ceiling import Ceiling
+from vanidl.model.run_facts import Ceiling
 from vanidl.model.warnings import LOWER_BOUNDS, serious_codes
 from vanidl.report.advice import Numbers, numbers, of_one
 from vanidl.run import Run

@@ -1,14 +1,45 @@
-"""From kinds to JSON Schema (2020-12): closed objects, every field with its meaning and unit."""
+"""From kinds to JSON Schema (2020-12): closed objects, every field with its meaning and unit.
+
+A kind says what a JSON value is, beside the code that makes it: an annotation (`int`,
+`str | None`, `tuple[float, ...]`, a dataclass), `{name: kind}` for an object of these names,
+`{str: kind}` for one with names of its own, `[kind]` for a list, or `Maybe(kind)` where null is a
+value, too.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import types
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, Union, get_args, get_origin
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from vanidl.schema.kinds import Kind, Maybe, Partly, fields_of
-from vanidl.schema.meanings import meaning_of
+from vanidl.schema.meanings import Meaning, meaning_of
+
+Kind = Any
+"""An annotation, a dict, a list of one kind, or Maybe."""
+
+
+@dataclass(frozen=True, slots=True)
+class Maybe:
+    """The kind, or null."""
+
+    kind: Kind
+
+
+@dataclass(frozen=True, slots=True)
+class Partly:
+    """An object of which any field may be missing, and which has no others."""
+
+    fields: Mapping[str, Kind]
+
+
+def fields_of(record: type, *, without: tuple[str, ...] = ()) -> dict[str, Kind]:
+    """The fields of a dataclass by name, some left out: what `values_of` makes of it."""
+    hints = get_type_hints(record, include_extras=True)
+    names = [field.name for field in dataclasses.fields(record)]
+    return {name: hints[name] for name in names if name not in without}
+
 
 Schema = dict[str, Any]
 
@@ -21,6 +52,17 @@ _PLAIN = {
 }
 _UNIONS = (Union, types.UnionType)
 _ARRAYS = (tuple, list, Sequence)
+
+
+def own_meaning(kind: Kind) -> Meaning | None:
+    """What the annotation of a record's field says that it means; None: nothing."""
+    said = [each for each in getattr(kind, "__metadata__", ()) if isinstance(each, Meaning)]
+    return said[0] if said else None
+
+
+def bare(kind: Kind) -> Kind:
+    """The kind without what its annotation says beside it."""
+    return kind.__origin__ if hasattr(kind, "__metadata__") else kind
 
 
 def schema_of(kind: Kind, path: str = "") -> Schema:
@@ -49,6 +91,8 @@ def _annotated(kind: Kind, path: str) -> Schema:
         return {}
     if kind in _PLAIN:
         return {"type": _PLAIN[kind]}
+    if origin is Annotated:
+        return schema_of(bare(kind), path)
     if origin in _UNIONS:
         return _union([schema_of(each, path) for each in arguments])
     if origin is Literal:
@@ -89,7 +133,7 @@ def _object(kinds: Mapping[Any, Kind], path: str) -> Schema:
 
 def _field(name: str, kind: Kind, path: str) -> Schema:
     here = f"{path}.{name}" if path else name
-    meaning = meaning_of(here)
+    meaning = own_meaning(kind) or meaning_of(here)
     unit = {"unit": meaning.unit} if meaning.unit else {}
     return schema_of(kind, here) | {"description": meaning.text} | unit
 

@@ -21,7 +21,7 @@ from vanidl.formatting.units import (
     text,
 )
 from vanidl.model.counter_tables import MpiTime
-from vanidl.model.ending import Ending
+from vanidl.model.run_facts import Ending
 from vanidl.model.trace import DAOS, DFS, OBJECT, POSIX, STDIO, STORAGE_LAYERS, Trace
 from vanidl.run import Run
 from vanidl.schema import Maybe, fields_of

@@ -12,7 +12,7 @@ from vanidl.figures.figure import Column, Figure, Spec, Table
 from vanidl.formatting.names import elided, plotted
 from vanidl.formatting.terminal import Row, aligned_table, paragraph
 from vanidl.formatting.units import change, seconds
-from vanidl.model.ceiling import Ceiling
+from vanidl.model.run_facts import Ceiling
 from vanidl.model.trace import Trace
 from vanidl.run import Run
 from vanidl.schema import Maybe, fields_of

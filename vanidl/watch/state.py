@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from vanidl.advice.input_waits import BOUND_SHARE
 from vanidl.formatting.units import count, percent, plural, seconds
-from vanidl.model.ending import Ending
+from vanidl.model.run_facts import Ending
 from vanidl.watch.condition import STARTING, Condition, State
 from vanidl.watch.resources import MemoryState
 

@@ -18,7 +18,7 @@ from vanidl.errors import InputError
 from vanidl.formatting.from_logs import clean_path
 from vanidl.formatting.names import elided
 from vanidl.formatting.units import seconds
-from vanidl.model.ending import Ending
+from vanidl.model.run_facts import Ending
 from vanidl.readers.objects.live import LiveOperations
 from vanidl.readers.run_json import NAME as RUN_JSON
 from vanidl.readers.run_json import read_record

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from vanidl.formatting.units import nbytes, percent, plural, seconds
-from vanidl.model.ceiling import Ceiling
+from vanidl.model.run_facts import Ceiling
 
 
 def sentence(ceiling: Ceiling) -> str:

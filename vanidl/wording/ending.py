@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from vanidl.formatting.names import elided
 from vanidl.formatting.units import plural
-from vanidl.model.ending import Ending
+from vanidl.model.run_facts import Ending
 
 _MOST_ERROR = 300
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from vanidl.analyses.memory import COPIES, GROWTH, IN_FLIGHT, Memory
 from vanidl.formatting.units import nbytes, percent, plural, seconds
-from vanidl.model.ending import Ending
+from vanidl.model.run_facts import Ending
 
 NEAR = 0.1
 """Of the limit: with less left, that is said in the answer."""

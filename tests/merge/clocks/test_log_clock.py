@@ -15,8 +15,7 @@ from tests.makers.records import Io, darshan_log
 from vanidl.merge.clocks import log_clock
 from vanidl.model import intervals
 from vanidl.model.intervals import Intervals
-from vanidl.model.packed import PackedPart
-from vanidl.model.spill import Store
+from vanidl.model.parts import PackedPart, Store
 from vanidl.model.trace import COLUMNS, POSIX, READ, SpanKind
 from vanidl.readers.records import CounterFile, CounterRecords
 

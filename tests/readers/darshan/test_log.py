@@ -13,7 +13,7 @@ from tests.makers.darshan_logs import Log, Record, log_bytes, log_parts, random_
 from tests.makers.large_logs import Workload, write_logs
 from tests.makers.sameness import same
 from vanidl.errors import InputError
-from vanidl.parallel.workers import dump, load
+from vanidl.parallel.executors import dump, load
 from vanidl.readers.darshan.log import read_log, read_logs
 from vanidl.readers.records import TracerLog
 

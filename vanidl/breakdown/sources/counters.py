@@ -21,7 +21,7 @@ from vanidl.breakdown import assumptions
 from vanidl.breakdown.assumptions import BLOCKING, NESTED
 from vanidl.breakdown.causes import EXCHANGE, METADATA, OBJECT, READ, SYNC, WRITE
 from vanidl.model.counter_tables import CounterTable
-from vanidl.model.counter_totals import prefix_of, record_counts
+from vanidl.model.counter_totals import count_by_record, prefix_of
 from vanidl.model.trace import (
     DAOS,
     DAOS_OF_DFS,
@@ -277,7 +277,9 @@ def _gather(tables: Sequence[CounterTable], trace: Trace) -> _Records:
             "process": table.process.astype(np.int64),
             "file": np.asarray(file, np.int64),
             "seconds": seconds.clip(0),
-            "nbytes": np.stack([record_counts(table, w) for w in ("BYTES_READ", "BYTES_WRITTEN")]),
+            "nbytes": np.stack(
+                [count_by_record(table, w) for w in ("BYTES_READ", "BYTES_WRITTEN")]
+            ),
             "longest": np.maximum(*longest).clip(0),
             "fastest": np.where(shared, fastest, 0.0).clip(0),
             "slowest": np.where(shared, slowest, 0.0).clip(0),

@@ -29,7 +29,7 @@ from vanidl.files import atomic
 from vanidl.formatting.names import printable
 from vanidl.formatting.units import plural
 from vanidl.model.counter_tables import CounterTable
-from vanidl.model.counter_totals import record_counts
+from vanidl.model.counter_totals import count_by_record
 from vanidl.model.selection import select
 from vanidl.model.trace import MPIIO, POSIX, STDIO, Part, Trace
 from vanidl.readers.darshan.counter_names import NAMES
@@ -247,7 +247,7 @@ class _Records:
             for name in names.plain
             if name.endswith(("READS", "WRITES")) and not name.startswith(("SEQ_", "CONSEC_"))
         )
-        counted = sum(record_counts(table, what)[rows] for what in ("READS", "WRITES"))
+        counted = sum(count_by_record(table, what)[rows] for what in ("READS", "WRITES"))
         counters[:, :count][:, counted > traced] = -1
         for i, name in enumerate(names.counters):
             if name in table.counters:

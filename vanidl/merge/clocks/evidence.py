@@ -13,7 +13,7 @@ from vanidl.merge.clocks.log_clock import LogClock, read_log_clocks
 from vanidl.merge.processes import ProcessTable
 from vanidl.model import intervals
 from vanidl.model.intervals import Intervals
-from vanidl.model.spill import Parts
+from vanidl.model.parts import Parts
 from vanidl.model.trace import POSIX, Part, Process, SpanKind, concatenate_parts
 from vanidl.readers.records import CounterFile, EventRecords, ProfileTrace, TracerLog
 

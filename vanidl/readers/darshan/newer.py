@@ -60,7 +60,7 @@ def read_by_pydarshan(wanted: Mapping[str, Sequence[str]]) -> dict[str, Found]:
     with suppress(OSError, EOFError, pickle.UnpicklingError), NamedTemporaryFile() as answers:
         request = pickle.dumps((logs, answers.name, _MEMORY_BYTES))
         seconds = _START_S + _LOG_S * len(logs)
-        children.current().run(f"exec({_CHILD!r})", request, seconds)
+        children.current_children().run(f"exec({_CHILD!r})", request, seconds)
         while True:
             found |= [pickle.load(answers)]
     return found

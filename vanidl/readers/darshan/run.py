@@ -9,9 +9,8 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 from vanidl.errors import InputError
-from vanidl.parallel.executors import run_batches
+from vanidl.parallel.executors import local_workers, run_batches
 from vanidl.parallel.threads import batches
-from vanidl.parallel.workers import local_workers
 from vanidl.readers.darshan.log import read_log, read_logs
 from vanidl.readers.darshan.newer import with_newer
 from vanidl.readers.file_names import DarshanName, darshan_name

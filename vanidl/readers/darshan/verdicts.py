@@ -14,7 +14,7 @@ from vanidl.encoding.one_file import read_one
 from vanidl.errors import InputError
 from vanidl.formatting.units import percent
 from vanidl.model.counter_tables import CounterTable
-from vanidl.model.counter_totals import counted
+from vanidl.model.counter_totals import count_total
 from vanidl.readers import verdict as verdicts
 from vanidl.readers.darshan.counter_checks import LAYERS
 from vanidl.readers.darshan.header import LAYOUTS, is_cut, version_of
@@ -134,7 +134,7 @@ def _table(records: CounterRecords) -> CounterTable:
 
 
 def _counted_ops(table: CounterTable) -> int | None:
-    values = [counted(table, what) for what in ("READS", "WRITES")]
+    values = [count_total(table, what) for what in ("READS", "WRITES")]
     known = [v for v in values if v is not None]
     return sum(known) if known else None
 

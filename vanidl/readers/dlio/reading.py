@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vanidl.formatting.units import plural
-from vanidl.model.benchmark import Benchmark
+from vanidl.model.run_facts import Benchmark
 from vanidl.model.trace import SpanKind
 from vanidl.model.warnings import Notice
 from vanidl.readers.dlio import OUTPUT, TIMES

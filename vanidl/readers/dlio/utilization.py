@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.model.benchmark import EpochTimes
+from vanidl.model.run_facts import EpochTimes
 from vanidl.readers.dlio.results import EVALUATION, Block, Interval, RankOutput, Settings, Times
 
 _NOT_COUNTED = 2  # steps whose samples releases from 2.1 to 3.0.0 leave out of the throughput

@@ -1,6 +1,5 @@
-"""Results as tables with one key: equal columns of keys have one meaning and one type everywhere.
+"""Results of a run as frames: `frame` makes one with the columns that `tables.TABLES` lists.
 
-`TABLES` says what each table holds; a frame has these columns in this order, rows or none.
 pandas is imported when a frame is asked for: half a second that the command line does not need.
 """
 
@@ -11,7 +10,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime, timezone
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, Protocol, get_args
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,22 +18,27 @@ from numpy.typing import NDArray
 from vanidl.advice.finding import Diagnosis, Finding
 from vanidl.analyses import Results
 from vanidl.analyses.balance import RankLoad
-from vanidl.analyses.batches import FetchedBatches
-from vanidl.analyses.datafiles import DataFile
-from vanidl.analyses.files import FileRow, GroupRow
-from vanidl.analyses.latencies import DurationBin, SlowOperation
-from vanidl.analyses.sizes import SizeBin
-from vanidl.analyses.summary import LayerTotals
 from vanidl.breakdown.account import Breakdown, divide_rank
 from vanidl.breakdown.overlap import RankOverlap
 from vanidl.breakdown.stages import Phase
 from vanidl.breakdown.windows import Tiles, tile_rank
 from vanidl.errors import UsageError
+from vanidl.frames.tables import (
+    AMOUNTS,
+    BATCH,
+    OWN_STEP_TIMES,
+    SINCE_START,
+    STEP_TIMES,
+    TABLES,
+    WINDOWS,
+    FrameName,
+    dtype_of,
+    storable,
+    unit_of,
+)
 from vanidl.model.selection import Selection, select
 from vanidl.model.trace import Part, Trace
-from vanidl.model.warnings import Notice
-from vanidl.schema import Kind, fields_of
-from vanidl.schema.meanings import meaning_of
+from vanidl.schema.schema import bare
 
 if TYPE_CHECKING:
     import pandas
@@ -42,74 +46,6 @@ if TYPE_CHECKING:
 
 Int64Array = NDArray[np.int64]
 Columns = dict[str, Any]
-
-FrameName = Literal[
-    "operations", "timeline", "job_timeline", "file_timeline", "steps", "placement", "files",
-    "kinds", "mounts", "dataset", "phases", "sizes", "durations", "slowest", "processes", "ranks",
-    "overlap", "fetches", "layers", "findings", "actions", "warnings", "breakdown",
-]  # fmt: skip
-"""The name of every frame."""
-
-WINDOWS: FrameName = "breakdown"
-FRAMES: tuple[FrameName, ...] = tuple(n for n in get_args(FrameName) if n != WINDOWS)
-"""The name of every frame that is exported: all but the windows, whose cells differ by run."""
-
-KEYS = {
-    "process": "string", "rank": "Int64", "host": "string", "step": "Int64", "epoch": "Int64",
-    "thread": "Int64", "file": "string", "start": "datetime64[ns, UTC]",
-}  # fmt: skip
-"""Column by which frames are joined -> its type in every frame that has it."""
-
-_WHO: dict[str, Kind] = {"process": str | None, "rank": int | None, "host": str | None}
-_WHEN: dict[str, Kind] = {"step": int | None, "epoch": int | None}
-_START: dict[str, Kind] = {"start": str | None}
-_NUMBER = float | None
-_BINS: dict[str, Kind] = _START | {"start_s": float, "end_s": float}
-AMOUNTS = ("bytes_read", "bytes_written", "reads", "writes")
-_AMOUNTS: dict[str, Kind] = dict.fromkeys(AMOUNTS, int | None)
-_OWN_STEP_TIMES = ("start_s", "end_s", "duration_s", "input_wait_s", "busy_s")
-_STEP_TIMES = ("in_wait_s", "hidden_s", "behind_communication_s", "other_s", "input_wait_io_s")
-_BATCH = {f.name for f in dataclasses.fields(FetchedBatches)} - {
-    "rank", "name", "epoch", "longest_read_file",
-}  # fmt: skip
-_OF_FILE: dict[str, Kind] = {"file": str}
-
-_SINCE_START = {"start_s", "end_s", "earliest_s", "latest_s", "first_s", "last_s"}
-
-TABLES: dict[FrameName, dict[str, Kind]] = {
-    "operations": _WHO | _WHEN | {"thread": int | None, "file": str} | _BINS
-    | {"op": str, "offset": int | None, "nbytes": int},
-    "timeline": _WHO | {"row": str} | _BINS | _AMOUNTS,
-    "job_timeline": _BINS | _AMOUNTS,
-    "file_timeline": _OF_FILE | _BINS | {"bytes_read": int, "bytes_written": int},
-    "steps": _WHO | _WHEN | _START | dict.fromkeys((*_OWN_STEP_TIMES, *_STEP_TIMES), _NUMBER)
-    | _AMOUNTS | {"kind": str | None, "slowest_files": [str], "slowest_files_s": [float]},
-    "placement": _WHO | {"step": int | None} | _START
-    | dict.fromkeys(("earliest_s", "latest_s", "step_s"), float),
-    "files": _OF_FILE | fields_of(FileRow, without=("path",)),
-    "kinds": fields_of(GroupRow),
-    "mounts": fields_of(GroupRow),
-    "dataset": _OF_FILE | fields_of(DataFile, without=("path",)),
-    "phases": {"epoch": int | None} | _START | {"kind": str} | fields_of(Phase),
-    "sizes": fields_of(SizeBin),
-    "durations": fields_of(DurationBin),
-    "slowest": _WHO | _WHEN | _OF_FILE | _START
-    | fields_of(SlowOperation, without=("path", "label")),
-    "processes": _WHO | {"role": str, "pid": int | None, "parent_pid": int | None, "log": str},
-    "ranks": _WHO | fields_of(RankLoad, without=("label", "rank", "host")),
-    "overlap": _WHO | fields_of(RankOverlap, without=("label", "rank")),
-    "fetches": _WHO | {"epoch": int | None} | _START | {"name": str | None}
-    | {name: _NUMBER if name.endswith("_s") else int | None for name in sorted(_BATCH)}
-    | {"longest_read_file": str | None},
-    "layers": fields_of(LayerTotals),
-    "findings": fields_of(Finding, without=("evidence", "gain_s")) | {"gain_at_least_s": _NUMBER},
-    "actions": {name: kind for name, kind in fields_of(Diagnosis).items() if name in (
-        "code", "severity", "title", "cause", "now_s", "step_s", "basis", "change", "saved_share",
-        "proof")} | {"gain_at_least_s": _NUMBER, "gain_at_most_s": _NUMBER, "findings": [str]},
-    "warnings": fields_of(Notice),
-    "breakdown": _WHO | _WHEN | _BINS | {"phase": str, "part": str, "window_s": float},
-}  # fmt: skip
-"""Table -> column -> what a value of it is in JSON; `breakdown` has both ends of cells beside."""
 
 
 class Analysed(Protocol):
@@ -153,7 +89,7 @@ def frame(run: Analysed, name: FrameName) -> pandas.DataFrame:
         columns = _MAKERS[name](tables)
         if name != WINDOWS:  # results are since the begin of what is selected
             late_s = (tables.since_ns - run.trace.job.start_ns) / 1e9
-            for column in _SINCE_START & columns.keys() if late_s else ():
+            for column in SINCE_START & columns.keys() if late_s else ():
                 columns[column] = np.asarray(columns[column], float) + late_s
         made = _typed(run, name, columns)
     made.attrs.update(attributes(run, name, made.columns))
@@ -164,10 +100,7 @@ def attributes(run: Analysed, name: FrameName, columns: Iterable[str]) -> dict[s
     """What a frame says of itself: the run, when its job started, units by column."""
     start_ns = run.trace.job.start_ns
     seconds = datetime.fromtimestamp(start_ns // 10**9, timezone.utc).strftime("%Y-%m-%dT%H:%M:%S")
-    units = {
-        column: meaning_of(f"tables.{name}.{column}").unit if column in TABLES[name] else "s"
-        for column in columns
-    }
+    units = {column: unit_of(name, column) for column in columns}
     return {
         "run": storable(run.name),
         "frame": name,
@@ -201,7 +134,7 @@ def arrow_table(name: FrameName, made: pandas.DataFrame) -> pyarrow.Table:
     lists = {str: pyarrow.list_(pyarrow.string()), float: pyarrow.list_(pyarrow.float64())}
     arrays = []
     for column in made.columns:
-        kind = TABLES[name].get(column, float)
+        kind = bare(TABLES[name].get(column, float))
         form = plain.get(dtype_of(column, kind))
         if form is None and isinstance(kind, list):
             form = lists[kind[0]]
@@ -220,22 +153,6 @@ def plain_frame(made: pandas.DataFrame) -> pandas.DataFrame:
     }
     plain = made.assign(**texts).astype(object)
     return plain.where(plain.notna(), None)
-
-
-def storable(text: str) -> str:
-    """Text as UTF-8 can hold it: bytes of a file name that are no text become escapes."""
-    return text.encode("utf-8", "backslashreplace").decode()
-
-
-def dtype_of(column: str, kind: Kind) -> str:
-    """The type of a column in pandas; what holds lists is object."""
-    if column in KEYS:
-        return KEYS[column]
-    nullable = type(None) in get_args(kind)
-    plain = next((k for k in get_args(kind) if k is not type(None)), kind) if nullable else kind
-    names = {str: "string", float: "float64", int: "Int64" if nullable else "int64",
-             bool: "boolean" if nullable else "bool"}  # fmt: skip
-    return names.get(plain, "object") if isinstance(plain, type) else "object"
 
 
 def _typed(run: Analysed, name: FrameName, columns: Columns) -> pandas.DataFrame:
@@ -475,12 +392,12 @@ class _Tables:
             at = np.rint((table.start_s[mine] + table.end_s[mine]) * 0.5e9).astype(np.int64)
             epoch[mine] = self.when(k, at + self.since_ns)["epoch"]
         columns = self.who_of_ranks(position) | {"step": table.step, "epoch": epoch}
-        columns |= {name: getattr(table, name) for name in _OWN_STEP_TIMES}
+        columns |= {name: getattr(table, name) for name in OWN_STEP_TIMES}
         each = self.run.breakdown.step_records
         if each is None:
             return columns
         known = {name: v for name in AMOUNTS if (v := getattr(each, name)) is not None}
-        times = {name: getattr(each, name) for name in _STEP_TIMES}
+        times = {name: getattr(each, name) for name in STEP_TIMES}
         return columns | known | times | {
             "kind": each.kind,
             "slowest_files": [[storable(path) for path, _ in files] for files in each.slowest],
@@ -567,7 +484,7 @@ class _Tables:
             return {}
         batches = found.batches
         names = np.array([*(storable(name) for name in found.names), None], object)
-        columns = {name: getattr(batches, name) for name in _BATCH | {"epoch"}}
+        columns = {name: getattr(batches, name) for name in BATCH | {"epoch"}}
         # -1 is a worker, the training process itself, and no unknown one.
         return self.who_of_ranks(batches.rank) | columns | {
             "worker": batches.worker.tolist(),

@@ -14,16 +14,101 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, overload
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
+from numpy.typing import NDArray
 
 from vanidl.errors import VanidlError
-from vanidl.model.packed import PackedPart
 from vanidl.model.trace import COLUMNS, Part
 
 if TYPE_CHECKING:
     import pyarrow.parquet
+
+
+# Parts in as few bytes as their numbers need: about half of the memory, the same bits.
+
+_TYPES: dict[str, type[np.integer]] = dict.fromkeys(COLUMNS, np.int64)
+_TYPES |= {"thread": np.int32, "file": np.int32, "op": np.uint8}
+_NARROW = ("offset", "nbytes")
+_RUNS = ("thread", "file", "op")
+_SHORT_RUNS = 16  # rows: shorter ones are no gain
+_SMALL = 4096  # rows: of thousands of such parts the calls take longer than the memory is worth
+
+
+@dataclass(frozen=True, slots=True)
+class _Runs:
+    """A column of which neighbours are mostly equal."""
+
+    values: NDArray[Any]
+    counts: NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class PackedPart:
+    """The columns of a `Part`: offsets and sizes in 32 bits where they fit, codes by runs.
+
+    Times stay as they are: what is derived of them, as busy time, shares their memory.
+    """
+
+    process: int
+    layer: str
+    columns: Mapping[str, NDArray[Any] | _Runs]
+
+    @classmethod
+    def of(cls, process: int, layer: str, columns: Mapping[str, NDArray[Any]]) -> PackedPart:
+        """Packs columns by name, as in `Part`; those that need no packing are kept, not copied."""
+        pack_part: dict[str, NDArray[Any] | _Runs] = dict(columns)
+        pack_part |= {name: _narrow_column(columns[name]) for name in _NARROW}
+        pack_part |= {name: _join_runs(columns[name]) for name in _RUNS}
+        return cls(process, layer, pack_part)
+
+    @property
+    def start(self) -> NDArray[np.int64]:
+        """As in `Part`."""
+        return self._column("start")
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+    def unpacked(self) -> Part:
+        """The part, its columns read-only."""
+        return Part(self.process, self.layer, **{name: self._column(name) for name in COLUMNS})
+
+    def _column(self, name: str) -> NDArray[Any]:
+        pack_part = self.columns[name]
+        if isinstance(pack_part, _Runs):
+            pack_part = np.repeat(pack_part.values, pack_part.counts)
+        column: NDArray[Any] = pack_part.astype(_TYPES[name], copy=False)
+        column.flags.writeable = False
+        return column
+
+
+def pack_part(process: int, layer: str, columns: Mapping[str, NDArray[Any]]) -> PackedPart | Part:
+    """What keeps columns by name, as in `Part`: a small part as it is."""
+    if len(columns["start"]) >= _SMALL:
+        return PackedPart.of(process, layer, columns)
+    wide = {name: columns[name].astype(_TYPES[name], copy=False) for name in COLUMNS}
+    for column in wide.values():
+        column.flags.writeable = False
+    return Part(process, layer, **wide)
+
+
+def _narrow_column(column: NDArray[Any]) -> NDArray[Any]:
+    """In 32 bits, without a copy where it is already."""
+    if column.dtype != np.int64 or not len(column):
+        return column
+    # A negative number is a very large one where it is taken without its sign.
+    fits = int(column.view(np.uint64).max()) <= np.iinfo(np.uint32).max
+    return column.astype(np.uint32) if fits else column
+
+
+def _join_runs(column: NDArray[Any]) -> NDArray[Any] | _Runs:
+    first = np.flatnonzero(np.append(True, column[1:] != column[:-1])[: len(column)])
+    if len(first) * _SHORT_RUNS > len(column):
+        return column
+    return _Runs(column[first], np.diff(first, append=len(column)))
+
 
 MOST_ROWS = 64_000_000
 """More operations than this are never all held in memory: 1.6 GB where their numbers are small,
@@ -33,7 +118,7 @@ ROW_NBYTES = 45  # at most
 _SHARE = 4  # the parts may take a quarter of the memory at hand
 
 
-def memory_at_hand() -> int | None:
+def read_free_memory() -> int | None:
     """Bytes of memory that are free now, None where the system does not say."""
     try:
         return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
@@ -41,9 +126,9 @@ def memory_at_hand() -> int | None:
         return None
 
 
-def too_many(rows: int) -> bool:
+def is_too_many(rows: int) -> bool:
     """Whether that many operations should not all be held in memory."""
-    free = memory_at_hand()
+    free = read_free_memory()
     short = free is not None and rows > (1 << 20) and rows * ROW_NBYTES > free // _SHARE
     return rows > MOST_ROWS or short
 
@@ -168,7 +253,7 @@ class Store:
         Raises:
             VanidlError: there is no room for a temporary file.
         """
-        wanted = too_many(rows) if spilled is None else spilled
+        wanted = is_too_many(rows) if spilled is None else spilled
         can = find_spec("pyarrow") is not None  # without it, all stays in memory
         return cls(_Folder() if wanted and can else None)
 
@@ -202,7 +287,7 @@ class _Folder:
     """
 
     def __init__(self) -> None:
-        folder = _made()
+        folder = _make_folder()
         weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
         self._path = Path(folder) / "operations.parquet"
         self._writer: pyarrow.parquet.ParquetWriter | None = None
@@ -225,7 +310,7 @@ class _Folder:
                 )  # fmt: skip
             self._writer.write_table(table, row_group_size=len(part))
         except OSError as error:
-            raise _no_room(error) from error
+            raise _explain_no_room(error) from error
         self._groups += 1
         return self._groups - 1
 
@@ -246,14 +331,14 @@ class _Folder:
         return Part(place.process, place.layer, *(np.ascontiguousarray(c) for c in columns))
 
 
-def _made() -> str:
+def _make_folder() -> str:
     try:
         return tempfile.mkdtemp(prefix="vanidl-")
     except OSError as error:
-        raise _no_room(error) from error
+        raise _explain_no_room(error) from error
 
 
-def _no_room(error: OSError) -> VanidlError:
+def _explain_no_room(error: OSError) -> VanidlError:
     return VanidlError(
         f"cannot write temporary files: {error.strerror or error}; name a folder with room in "
         "the environment variable TMPDIR"
