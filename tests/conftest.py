@@ -80,7 +80,8 @@ LONGEST = (
     "model/test_intervals.py",
     "commands/test_console.py",
 )
-"""Files of 5 to 60 s, as measured: they begin first, so that no worker ends long after another."""
+"""Files of 5 to 60 s, as `python -m tests.costs` measures: they begin first, so that no worker ends
+long after another."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

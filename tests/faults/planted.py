@@ -294,8 +294,8 @@ FINDINGS = (
     ),
     Fault(
         "vanidl/advice/step_times.py",
-        "(~first).sum() < FEWEST_STEPS",
-        "(~first).sum() <= FEWEST_STEPS",
+        "_first_of_epochs(facts, table)\n    if (~first).sum() < FEWEST_STEPS",
+        "_first_of_epochs(facts, table)\n    if (~first).sum() <= FEWEST_STEPS",
     ),
 )
 
