@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from vanidl.marks import phase, step, wait
     from vanidl.merge.pipeline import Inputs
     from vanidl.model.selection import Selection
-    from vanidl.readers.darshan.report import darshan_frames
+    from vanidl.readers.darshan.pydarshan import darshan_frames
 
 __version__ = "0.2.0"
 
@@ -49,7 +49,7 @@ _MODULES = {
     "UsageError": "errors",
     "VanidlError": "errors",
     "Inputs": "merge.pipeline",
-    "darshan_frames": "readers.darshan.report",
+    "darshan_frames": "readers.darshan.pydarshan",
     "from_darshan": "interactive.run",
     "Run": "interactive.run",
     "open_run": "interactive.run",

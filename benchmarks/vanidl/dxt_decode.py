@@ -63,7 +63,7 @@ def ours(data: memoryview, regions: list[Region], byte_order: str) -> Run:
         for region in regions:
             held = region.cut_from(data)
             found = streams(held, "zlib", cut=False)
-            table, losses = dxt.decode(
+            table, losses = dxt.decode_dxt(
                 found, region.name, region.version, byte_order=byte_order, nbytes=len(held)
             )
             assert not losses, losses

@@ -31,8 +31,8 @@ from numpy.typing import NDArray
 from benchmarks.measure import interleaved, medians
 from tests.makers import calls_files as maker
 from vanidl.readers.tracer.calls_file import read_calls
-from vanidl.readers.tracer.layout import CHUNK_BYTES, SLOT_BYTES, SLOTS
-from vanidl.readers.tracer.log import log, recorded
+from vanidl.readers.tracer.reading import build_log, read_recorded
+from vanidl.readers.tracer.slots import CHUNK_BYTES, SLOT_BYTES, SLOTS
 from vanidl.record.tracer import compress
 
 REPEATS = 5
@@ -75,9 +75,9 @@ def samples(events: int) -> NDArray[np.void]:
 def measured(path: Path, packed: Path) -> dict[str, float]:
     """Medians of processor seconds."""
     runs: dict[str, Callable[[], object]] = {
-        "columns": lambda: log(read_calls(path)),
-        "packed": lambda: log(read_calls(packed)),
-        "totals": lambda: recorded(path),
+        "columns": lambda: build_log(read_calls(path)),
+        "packed": lambda: build_log(read_calls(packed)),
+        "totals": lambda: read_recorded(path),
         "limit": lambda: copied(path),
     }
     return medians(interleaved({n: partial(processor_s, run) for n, run in runs.items()}, REPEATS))

@@ -14,7 +14,7 @@ from tests.makers.dftracer_traces import EPOCH_US, PfwTrace, Summed
 from vanidl.dataset.locate import DataOptions
 from vanidl.merge.pipeline import Inputs
 from vanidl.model.warnings import Notice
-from vanidl.readers.run_json import ProcessRecord, RunRecord, write_record
+from vanidl.readers.run_folder import ProcessRecord, RunRecord, write_record
 
 Case = Callable[[Path], tuple[Notice, ...]]
 

@@ -25,17 +25,17 @@ from tests.makers.records import JOB_START_NS, Io, Span, darshan_log, profile
 from tests.makers.states_files import LEFT_OUT, StatesFile, row
 from tests.makers.step_journals import journal_bytes
 from tests.makers.training_loops import loop, marked
-from tests.readers.steps.test_passes import Call, epoch, recorded
-from tests.readers.test_ceiling_json import CEILING
+from tests.readers.steps.test_windows import Call, epoch, recorded
+from tests.readers.test_run_folder import CEILING
 from vanidl.analyses import analyse
 from vanidl.dataset.locate import DataOptions, read_user_data
 from vanidl.merge.jobs import Group
 from vanidl.merge.pipeline import assemble
 from vanidl.model.trace import WRITE, SpanKind
 from vanidl.model.warnings import Notice
-from vanidl.readers import ceiling_json
-from vanidl.readers.ceiling_json import write_ceiling
+from vanidl.readers import run_folder
 from vanidl.readers.records import CounterFile, CounterRecords, ProfileTrace, StepDurations
+from vanidl.readers.run_folder import write_ceiling
 from vanidl.record.injected.vanidl_steps import journal
 
 KIB = 1024
@@ -235,7 +235,7 @@ def with_ceiling(folder: Path, content: str | None) -> tuple[Notice, ...]:
     (folder / "run.json").write_text("{}")
     write_ceiling(folder, CEILING)
     if content is not None:
-        (folder / ceiling_json.NAME).write_text(content)
+        (folder / run_folder.CEILING_JSON).write_text(content)
     return folder_of(1, folder)
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import vanidl
-from vanidl.readers.operator_names import COLLECTIVES
+from vanidl.readers.names import COLLECTIVES
 
 KINDS = ("compute", "communication", "copy", "idle")
 _DEVICE = {"kernel", "mtia_ccp_events", "hpu_op", "collective_comm"}

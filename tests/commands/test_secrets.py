@@ -13,12 +13,11 @@ import pytest
 
 from tests.anonymize.planted import decoded, plant
 from tests.makers.canaries import NAMES, Canaries
-from vanidl import readers
 from vanidl.cli import main
 from vanidl.commands import COMMANDS
 from vanidl.export import FORMATS
 from vanidl.mcp.answers import TOOLS, Answers, KnownRuns
-from vanidl.readers import discover
+from vanidl.readers import discover, registry
 
 pytest.importorskip("pyarrow", reason="tables are written by pyarrow")
 
@@ -64,7 +63,7 @@ def runs(canaries: Canaries, tmp_path_factory: pytest.TempPathFactory) -> list[s
 
 def test_every_format_is_planted(runs: list[str]) -> None:
     kinds = {kind for run in runs for kind in discover.find(Path(run)).files}
-    for known in readers.FORMATS:
+    for known in registry.FORMATS:
         assert kinds & {kind.name for kind in known.kinds}, known.name
 
 

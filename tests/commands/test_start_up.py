@@ -12,7 +12,7 @@ from vanidl.check.text import MOST_A_STATE
 from vanidl.commands import COMMANDS, arguments, schema
 from vanidl.commands.arguments import SHELLS
 from vanidl.compare import comparison
-from vanidl.readers.run_json import NO_TRACER
+from vanidl.readers.run_folder import NO_TRACER
 from vanidl.record import recording
 from vanidl.record.recorder import AUTO, TRACERS
 

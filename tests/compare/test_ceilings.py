@@ -10,7 +10,7 @@ import pytest
 
 from tests.ceiling.test_measure import COMPUTE, INPUT, WARM_UP, journal
 from tests.makers.comparisons import timed
-from tests.readers.test_ceiling_json import CEILING
+from tests.readers.test_run_folder import CEILING
 from vanidl.anonymize.pseudonyms import Pseudonyms
 from vanidl.compare import compare
 from vanidl.compare.ab_folder import CEILING as SIDE

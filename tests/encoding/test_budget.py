@@ -22,7 +22,8 @@ from vanidl.encoding import budget
 from vanidl.encoding.budget import Budget, bounded_name, read_whole, whole_number
 from vanidl.encoding.one_file import read_one
 from vanidl.errors import InputError
-from vanidl.readers import FORMATS, verdict
+from vanidl.readers import verdict
+from vanidl.readers.registry import FORMATS
 
 MB = 1 << 20
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from vanidl.encoding.inflate import streams
-from vanidl.readers.darshan.header import JOB, Header, read_header, slot_names
+from vanidl.readers.darshan.header import JOB, Header, name_slots, read_header
 
 Rng = np.random.Generator
 Mutate = Callable[[bytes, Rng], bytes]
@@ -66,7 +66,7 @@ def unprotected_bit(content: bytes, rng: Rng) -> bytes:
     """One bit flipped in a word that no checksum covers, of a module that the log holds."""
     header = header_of(content)
     words = unprotected(content)
-    names = slot_names(header.layout)
+    names = name_slots(header.layout)
     first = header.length - 4 * header.layout.slots
     used = {first + 4 * i + b for i, n in enumerate(names) if n in header.regions for b in range(4)}
     flags = {at for at in words["partial flags"] if (at % 4 < 2) or header.layout.slots > 16}

@@ -27,24 +27,25 @@ from tests.makers.step_journals import journal_of
 from vanidl.compare import ab_folder
 from vanidl.dataset import npy, tfrecord
 from vanidl.readers import dlio as kinds
-from vanidl.readers import run_json
+from vanidl.readers import run_folder
 from vanidl.readers.darshan import log
 from vanidl.readers.dftracer import trace_file
 from vanidl.readers.dlio import reading as dlio
 from vanidl.readers.dlio.results import read_output, read_times
 from vanidl.readers.format import Reading
-from vanidl.readers.objects.log import counters
-from vanidl.readers.objects.log import log as object_log
+from vanidl.readers.objects.log import build_counters
+from vanidl.readers.objects.log import build_log as object_log
 from vanidl.readers.objects.operations import read_operations
 from vanidl.readers.pytorch import trace as pytorch_trace
 from vanidl.readers.rocprof.profile import read_profiles
 from vanidl.readers.states.log import read_states
-from vanidl.readers.steps.fetches import fetch_table, workers_of
+from vanidl.readers.steps.fetches import build_fetch_table, find_workers
 from vanidl.readers.steps.journal import Journal, read_journal
-from vanidl.readers.steps.loop import profile
+from vanidl.readers.steps.loop import build_profile
 from vanidl.readers.tensorboard import event_file as tensorboard_event_file
-from vanidl.readers.tracer.log import recorded
-from vanidl.readers.xprof import input_pipeline, trace_viewer, xplane
+from vanidl.readers.tracer.reading import read_recorded
+from vanidl.readers.xprof import reading as xprof_reading
+from vanidl.readers.xprof import trace_viewer, xplane
 
 HOSTILE_VALUES: tuple[Any, ...] = (
     None, True, 0, -1, 2**31, 2**63 - 1, -(2**63), 2**64, 10**400, 1e308, -1e308, math.nan,
@@ -79,8 +80,8 @@ def _pfw() -> bytes:
 def _read_steps(path: Path) -> Journal:
     """A journal, of which everything is made that it is for."""
     journal = read_journal(path)
-    profile(journal)
-    fetch_table(journal, workers_of([journal]))
+    build_profile(journal)
+    build_fetch_table(journal, find_workers([journal]))
     return journal
 
 
@@ -102,7 +103,7 @@ def _run_record() -> bytes:
                "first_seen_ns": 1, "last_seen_ns": 2, "state": "missing",
                "running": False}  # fmt: skip
     values = {
-        "schema": run_json.SCHEMA, "id": "r1", "command": ["python"], "folder": "/job",
+        "schema": run_folder.RUN_SCHEMA, "id": "r1", "command": ["python"], "folder": "/job",
         "host": "n1", "tracer": "darshan", "tracer_version": "3.4.7", "settings": {"A": "1"},
         "start_ns": 1, "end_ns": 2, "exit_status": 0, "ranks": 1,
         "mounts": [["/data", "lustre"]], "processes": [process], "losses": ["one"],
@@ -155,7 +156,7 @@ def _objects() -> bytes:
 def _read_objects(path: Path) -> object:
     """All that is made of one file."""
     file = read_operations(path)
-    return (object_log(file), counters(file)) if len(file.requests) else file
+    return (object_log(file), build_counters(file)) if len(file.requests) else file
 
 
 def _dlio(name: str) -> bytes:
@@ -201,22 +202,22 @@ READERS: dict[str, Reader] = {
     "steps": Reader("node01-7.steps", _journal(), _read_steps),
     "tfevents": Reader("events.out.tfevents.1.n.2.0", _EVENTS, tensorboard_event_file.read_steps),
     "input pipeline": Reader(
-        "n.input_pipeline.pb", step_table([(0, 78.8), (1, 3.0)]), input_pipeline.read_durations
+        "n.input_pipeline.pb", step_table([(0, 78.8), (1, 3.0)]), xprof_reading.read_durations
     ),
-    "xplane": Reader("n.xplane.pb", xplane_files.xspace(_SESSION), xplane.read_profile),
+    "xplane": Reader("n.xplane.pb", xplane_files.xspace(_SESSION), xplane.read_xplane),
     "trace viewer": Reader(
         f"{xplane_files.SESSION}/n.trace.json.gz",
         json.dumps(xplane_files.viewer_trace(_SESSION)).encode(),
-        trace_viewer.read_profile,
+        trace_viewer.read_trace,
         is_json=True,
     ),
-    "calls": Reader(_CALLS.name, calls_files.calls_file(_CALLS), recorded),
+    "calls": Reader(_CALLS.name, calls_files.calls_file(_CALLS), read_recorded),
     "calls gzip": Reader(
-        f"{_CALLS.name}.gz", gzip.compress(calls_files.calls_file(_CALLS), mtime=0), recorded
+        f"{_CALLS.name}.gz", gzip.compress(calls_files.calls_file(_CALLS), mtime=0), read_recorded
     ),
     "dftracer": Reader("x.pfw", _pfw(), trace_file.read_trace_file),
     "dftracer gzip": Reader("x.pfw.gz", gzip.compress(_pfw(), mtime=0), trace_file.read_trace_file),
-    "run record": Reader("run.json", _run_record(), run_json.read_record, is_json=True),
+    "run record": Reader("run.json", _run_record(), run_folder.read_record, is_json=True),
     "ab record": Reader(
         "ab.json", _ab_record(), lambda path: ab_folder.load(path.parent), is_json=True
     ),

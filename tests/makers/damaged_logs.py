@@ -11,8 +11,8 @@ from unittest.mock import patch
 
 from tests.makers.pydarshan import counters_by_pydarshan, salvaged_log
 from vanidl.errors import VanidlError
-from vanidl.readers.darshan import run as reading
-from vanidl.readers.darshan.counter_checks import LAYERS
+from vanidl.readers.darshan import reading
+from vanidl.readers.darshan.counters import LAYERS
 from vanidl.readers.darshan.header import NAMES, Region, read_header
 from vanidl.readers.records import TracerLog
 from vanidl.report.json import summary_object
@@ -83,7 +83,7 @@ def compared(folder: Path) -> Iterator[Case]:
             return [replace(log, counters=counted[str(whole[path])]) for log in logs]
 
         mine = _summary(path)
-        with patch.object(reading, "with_newer", by_pydarshan):
+        with patch.object(reading, "add_newer_counters", by_pydarshan):
             theirs = _summary(path)
         codes = {w["code"] for w in mine["coverage"]["warnings"]} if mine else set()
         picked = [found and {key: found[key] for key in KEYS} for found in (mine, theirs)]

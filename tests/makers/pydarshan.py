@@ -26,14 +26,21 @@ import numpy as np
 
 from vanidl.errors import InputError
 from vanidl.readers.darshan import dxt
-from vanidl.readers.darshan.counter_checks import (
+from vanidl.readers.darshan.counters import (
     LAYERS,
-    disjoint,
-    heatmap_records,
-    layer_records,
-    stripe_records,
+    build_heatmap_records,
+    build_layer,
+    build_stripe_records,
+    split_daos_files,
 )
-from vanidl.readers.darshan.header import JOB, NAMES, Region, believed, read_header, slot_names
+from vanidl.readers.darshan.header import (
+    JOB,
+    NAMES,
+    Region,
+    drop_overlapping,
+    name_slots,
+    read_header,
+)
 from vanidl.readers.records import CounterFile
 
 SERVER = """
@@ -115,7 +122,7 @@ def _file(answer: dict[str, Any]) -> CounterFile:
         ranks = np.array([row["rank"] for row in rows], np.int64)
         values = (np.array([row[k] for row in rows]).T for k in ("counters", "fcounters"))
         table = (ids, ranks, *(np.array(v, order="C") for v in values))
-        records, loss = layer_records(module, *map(tuple, names), table)
+        records, loss = build_layer(module, *map(tuple, names), table)
         layers.append(records)
         losses += [loss] if loss else []
     stripes = [
@@ -128,10 +135,10 @@ def _file(answer: dict[str, Any]) -> CounterFile:
         for r in answer.get("HEATMAP", ((), ()))[0]
     ]
     return CounterFile(
-        tuple(disjoint(layers)),
+        tuple(split_daos_files(layers)),
         tuple(losses),
-        tuple(stripe_records(stripes)),
-        tuple(heatmap_records(bins)),
+        tuple(build_stripe_records(stripes)),
+        tuple(build_heatmap_records(bins)),
     )
 
 
@@ -142,7 +149,7 @@ def salvaged(content: bytes) -> bytes:
         InputError: It is no Darshan log, of an unknown version, or cut in its header.
     """
     data = memoryview(content)
-    header, _ = believed(read_header(data, ""), len(data))
+    header, _ = drop_overlapping(read_header(data, ""), len(data))
     kept = [r for r in header.regions.values() if r.name not in dxt.LAYERS]
     body, places = b"", dict[str, tuple[int, int]]()
     for region in sorted(kept, key=lambda r: (r.name != JOB, r.start)):
@@ -151,7 +158,7 @@ def salvaged(content: bytes) -> bytes:
         places[region.name] = header.length + len(body), len(packed)
         body += packed
     table = struct.Struct(f"{header.byte_order}{2 + 2 * header.layout.slots}Q")
-    new = [n for name in (NAMES, *slot_names(header.layout)) for n in places.get(name, (0, 0))]
+    new = [n for name in (NAMES, *name_slots(header.layout)) for n in places.get(name, (0, 0))]
     head = bytearray(content[: header.length])
     head[16] = 0  # compressed with zlib
     table.pack_into(head, header.length - 4 * header.layout.slots - table.size, *new)

@@ -20,12 +20,11 @@ from tests.makers.event_files import Event, event_file
 from tests.makers.object_files import objects_of
 from tests.makers.states_files import StatesFile
 from tests.makers.step_journals import journal_of
-from vanidl import readers
 from vanidl.cli import main
 from vanidl.errors import SeveralJobsError
 from vanidl.merge import copies
-from vanidl.readers import discover
-from vanidl.readers.run_json import ProcessRecord, RunRecord, write_record
+from vanidl.readers import discover, registry
+from vanidl.readers.run_folder import ProcessRecord, RunRecord, write_record
 from vanidl.survey import survey
 
 SECOND = 10**9
@@ -136,7 +135,7 @@ RUNS: dict[str, Callable[[Path], None]] = {
 
 
 def test_every_format_has_a_run_to_double():
-    assert set(RUNS) == {known.name for known in readers.FORMATS}
+    assert set(RUNS) == {known.name for known in registry.FORMATS}
 
 
 def summary(capsys, *arguments: object) -> dict:

@@ -15,7 +15,7 @@ from tests.makers.event_files import Event as Mark
 from tests.makers.event_files import event_file, message
 from tests.makers.xplane_files import Event, write_viewer, write_xplane, xspace
 from vanidl.cli import main
-from vanidl.readers.darshan import run
+from vanidl.readers.darshan import reading
 
 START_S = 1_795_219_350
 SECOND = 10**9
@@ -112,8 +112,8 @@ def test_a_folder_in_local_time_is_placed_by_the_name_of_the_log(capsys, tmp_pat
 def test_the_zone_of_a_log_around_new_year():
     start_ns = 1_798_761_599 * 10**9  # 2026-12-31T23:59:59Z
     name = "u_python_id7-42_1-1-3599-1_1.darshan"  # an hour later, of another year
-    assert run.utc_offset_s([(name, start_ns)]) == 3600
-    assert run.utc_offset_s([("renamed.darshan", start_ns)]) is None
+    assert reading.find_utc_offset_s([(name, start_ns)]) == 3600
+    assert reading.find_utc_offset_s([("renamed.darshan", start_ns)]) is None
 
 
 def test_the_event_file_beside_a_profile_names_its_process(capsys, tmp_path):

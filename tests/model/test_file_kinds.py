@@ -9,7 +9,7 @@ from vanidl.model.file_kinds import (
     parse_rules,
     profiler_rules,
 )
-from vanidl.readers import FORMATS
+from vanidl.readers.registry import FORMATS
 
 
 @pytest.mark.parametrize(

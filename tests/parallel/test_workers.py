@@ -21,7 +21,7 @@ from vanidl.errors import InputError
 from vanidl.merge.pipeline import Inputs, read_trace
 from vanidl.parallel import children
 from vanidl.parallel.executors import LocalWorkers, local_workers
-from vanidl.readers.darshan import run as darshan_run
+from vanidl.readers.darshan import reading as darshan_run
 
 
 def doubled(values: np.ndarray, *, shout: bool = False) -> np.ndarray:
@@ -116,7 +116,7 @@ def test_batches_hold_all_logs_and_not_too_much(
     paths = [tmp_path / f"{i}" for i in range(9)]
     for path in paths[:-1]:  # the last one is not there
         path.write_bytes(bytes(10))
-    batches = list(darshan_run._batches(paths, 4))
+    batches = list(darshan_run._split_batches(paths, 4))
     assert [path for batch in batches for path in batch] == paths
     for batch in batches:
         assert len(batch) <= 4
@@ -128,9 +128,9 @@ def test_a_script_without_a_guard_runs_once(tmp_path: Path) -> None:
     write_logs(tmp_path / "logs", 20, Workload(30, files=2))
     script = tmp_path / "script.py"
     script.write_text(
-        "import vanidl, vanidl.readers.darshan.run\n"
+        "import vanidl, vanidl.readers.darshan.reading\n"
         "print('started')\n"
-        "vanidl.readers.darshan.run._MANY = 5\n"
+        "vanidl.readers.darshan.reading._MANY = 5\n"
         f"print(vanidl.open_run({str(tmp_path / 'logs')!r}).summary.reads)\n"
     )
     done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False)

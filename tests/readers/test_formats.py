@@ -9,14 +9,21 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from vanidl import readers
 from vanidl.cli import main
 from vanidl.errors import InputError
 from vanidl.merge.pipeline import Inputs, read_trace
 from vanidl.model.trace import READ
-from vanidl.readers.format import FileKind, Files, Format, Reading, Records, check_by_reading
+from vanidl.readers import registry
+from vanidl.readers.format import (
+    FileKind,
+    Files,
+    Format,
+    Opening,
+    Reading,
+    Records,
+    check_by_reading,
+)
 from vanidl.readers.records import OperationTable, TracerLog
-from vanidl.readers.sniff import Opening
 
 MAGIC = b"#calls of "
 TEXT = """#calls of python train.py
@@ -83,7 +90,7 @@ FORMAT = Format(
 
 @pytest.fixture(autouse=True)
 def registered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(readers, "FORMATS", (*readers.FORMATS, FORMAT))
+    monkeypatch.setattr(registry, "FORMATS", (*registry.FORMATS, FORMAT))
 
 
 def test_it_is_found_by_name_and_content_and_reported(tmp_path, capsys):
@@ -128,9 +135,9 @@ def test_messages_tell_of_it(tmp_path, capsys):
 
 
 def test_nothing_else_imports_a_format():
-    root = Path(readers.__file__).parent
-    names = "|".join(known.name for known in readers.FORMATS)
+    root = Path(registry.__file__).parent
+    names = "|".join(known.name for known in registry.FORMATS)
     imported = re.compile(rf"readers\.({names})\b|from vanidl.readers import .*\b({names})\b")
-    modules = [path for path in root.glob("*.py") if path.name != "__init__.py"]
+    modules = [path for path in root.glob("*.py") if path.name != "registry.py"]
     modules += [path for room in ("merge", "check") for path in (root.parent / room).rglob("*.py")]
     assert [path.name for path in modules if imported.search(path.read_text())] == []

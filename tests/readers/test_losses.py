@@ -11,8 +11,9 @@ import pytest
 from tests.fuzz import wire
 from tests.fuzz.readers import READERS
 from tests.makers.sameness import same
-from vanidl.readers import FORMATS, discover
+from vanidl.readers import discover
 from vanidl.readers.format import Format, Reading, Records
+from vanidl.readers.registry import FORMATS
 
 FILES = {
     "darshan": "u_x_id7-7_1-2-3-4_1.darshan",

@@ -14,7 +14,7 @@ import vanidl
 from vanidl.cli import main
 from vanidl.mcp.answers import Answers, KnownRuns
 from vanidl.model.run_facts import Ending
-from vanidl.readers.run_json import read_record
+from vanidl.readers.run_folder import read_record
 from vanidl.record import record, recording
 from vanidl.record.memory import count_memory_kills
 from vanidl.record.run_record import take_last_error, without_secrets

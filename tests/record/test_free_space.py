@@ -12,7 +12,7 @@ import pytest
 
 import vanidl
 from vanidl.cli import main
-from vanidl.readers.run_json import read_record
+from vanidl.readers.run_folder import read_record
 from vanidl.readers.steps.journal import read_journal
 from vanidl.record import dftracer, free_space, record
 from vanidl.record import tracer as own

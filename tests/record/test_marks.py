@@ -67,12 +67,12 @@ def test_the_run_says_that_steps_were_marked(marked: tuple) -> None:
 def test_a_step_within_the_optimizer_s_is_counted_once(tmp_path: Path) -> None:
     from tests.makers.step_journals import journal_bytes
     from vanidl.readers.steps.journal import read_journal
-    from vanidl.readers.steps.loop import profile
+    from vanidl.readers.steps.loop import build_profile
 
     path = tmp_path / "a.steps"
     text = "w0:0-2 o:5 s:3-8 w0:10-12 o:15 s:13-18 o:20"
     path.write_bytes(journal_bytes({"pid": 1, "host": "n"}, text))
-    found = profile(read_journal(path))
+    found = build_profile(read_journal(path))
     steps = found.kind == SpanKind.STEP
     starts = ((found.start_ns[steps] - found.start_ns[0]) // 1_000_000).tolist()
     assert starts == [0, 10]

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from tests.record.conftest import LOOKED_AT
-from vanidl.readers.memory_looks import FOLDER, read_memory
+from vanidl.readers.run_folder import MEMORY_FOLDER, read_memory
 from vanidl.record import memory, record
 from vanidl.record.memory import MemoryLooks, memory_limit
 from vanidl.record.processes import Seen, process_started
@@ -43,7 +43,7 @@ def test_a_process_takes_what_it_sees_itself(tmp_path, monkeypatch):
     command = [sys.executable, "-c", LOOKED_AT + PROGRAM, str(tmp_path / "own")]
     done = record(command, tmp_path / "RUN", tracer="none")
     assert done.exit_status == 0
-    (path,) = (tmp_path / "RUN" / FOLDER).iterdir()
+    (path,) = (tmp_path / "RUN" / MEMORY_FOLDER).iterdir()
     host = read_memory(path)
     own = json.loads((tmp_path / "own").read_text())
     process = max(host.processes, key=lambda each: int(each.resident.max()))
@@ -77,7 +77,7 @@ def test_lines_get_rarer_and_keep_the_largest(tmp_path, monkeypatch):
         looks.look([me()])
         clock.now_s += 1
     looks.close()
-    (path,) = (tmp_path / FOLDER).iterdir()
+    (path,) = (tmp_path / MEMORY_FOLDER).iterdir()
     host = read_memory(path)
     (process,) = host.processes
     assert 600 < len(process.at_ns) < 2500
@@ -110,7 +110,7 @@ def test_pages_are_walked_when_somebody_is_new_and_else_rarely(tmp_path, monkeyp
 
 
 def test_a_folder_that_cannot_be_written_is_left_alone(tmp_path):
-    (tmp_path / FOLDER).write_text("no folder")
+    (tmp_path / MEMORY_FOLDER).write_text("no folder")
     looks = MemoryLooks(tmp_path)
     looks.look([me()])
     looks.close()
@@ -127,7 +127,7 @@ def test_stopped_it_looks_no_more(tmp_path):
     looks = MemoryLooks(tmp_path)
     looks.stop()
     looks.look([me()])
-    assert not (tmp_path / FOLDER).exists()
+    assert not (tmp_path / MEMORY_FOLDER).exists()
 
 
 def group(folder, **files):
@@ -163,7 +163,7 @@ GROWING = 64 << 20
 
 
 def written(folder, slope, seconds=60, limit=10 << 30):
-    (folder / FOLDER).mkdir()
+    (folder / MEMORY_FOLDER).mkdir()
     rows = [{"schema": "vanidl-memory/1", "host": "node", "limit": limit,
              "limit_of": "control group"}]  # fmt: skip
     begin = time.time_ns()
@@ -171,7 +171,7 @@ def written(folder, slope, seconds=60, limit=10 << 30):
         {"t": begin + k * 10**9, "p": {"7": [(1 << 30) + k * slope, 0]}, "m": [-1, -1]}
         for k in range(seconds)
     ]
-    path = folder / FOLDER / "node-1.memory"
+    path = folder / MEMORY_FOLDER / "node-1.memory"
     path.write_bytes(b"".join(json.dumps(row).encode() + b"\n" for row in rows) + b'{"t": 1')
     return path
 

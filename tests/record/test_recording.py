@@ -13,7 +13,7 @@ import pytest
 import vanidl
 from tests.record.conftest import LOOKED_AT, Recorder, whole
 from vanidl.errors import CommandError, UsageError
-from vanidl.readers.run_json import read_record
+from vanidl.readers.run_folder import read_record
 from vanidl.record import Recorded, record
 
 READS = 120

@@ -13,7 +13,7 @@ import pytest
 from vanidl.cli import main
 from vanidl.errors import UsageError, VanidlError
 from vanidl.parallel import storage
-from vanidl.readers.run_json import read_record
+from vanidl.readers.run_folder import read_record
 from vanidl.record import record, spool
 from vanidl.record.spool import POINTER, Spool, may_span_hosts, recorded_in
 

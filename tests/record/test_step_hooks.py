@@ -16,7 +16,7 @@ from vanidl.model.trace import ITERABLE, MAP
 from vanidl.readers.format import Reading
 from vanidl.readers.steps import FORMAT
 from vanidl.readers.steps.journal import COLLECTIVE, WAIT, read_journal
-from vanidl.readers.steps.loop import profile
+from vanidl.readers.steps.loop import build_profile
 from vanidl.record import record
 from vanidl.record.injected.vanidl_steps import journal, parts, pytorch, registry
 
@@ -66,7 +66,7 @@ def test_what_kind_of_dataset_trains_is_recorded(kind, read, tmp_path: Path) -> 
     list(loader())
     channel.journal.close()
     (path,) = tmp_path.glob("*.steps")
-    assert profile(read_journal(path)).dataset_kind == read
+    assert build_profile(read_journal(path)).dataset_kind == read
 
 
 def test_a_hook_that_cannot_be_set_leaves_the_others(tmp_path: Path) -> None:

@@ -9,9 +9,9 @@ import pytest
 
 from tests.makers.darshan_logs import Log
 from tests.makers.large_logs import Workload, write_log
-from tests.readers.test_run_json import EXAMPLE
+from tests.readers.test_run_folder import EXAMPLE
 from vanidl.anonymize.pseudonyms import Pseudonyms
-from vanidl.readers.run_json import write_record
+from vanidl.readers.run_folder import write_record
 
 pytest.importorskip("pyarrow", reason="the table of jobs is Parquet")
 

@@ -19,7 +19,7 @@ pytest.importorskip("tensorboard")
 
 from werkzeug.test import Client
 
-from vanidl.readers import runs_below as runs
+from vanidl.readers import discover as runs
 from vanidl.tensorboard import plugin as plugin_module
 from vanidl.tensorboard.plugin import IoPlugin, hash_scripts
 
@@ -66,7 +66,7 @@ def test_runs_are_found_below_the_log_folder(plugin: IoPlugin) -> None:
 def test_the_log_folder_is_walked_once_a_second(plugin: IoPlugin, monkeypatch) -> None:
     times, walks = [100.0], []
     monkeypatch.setattr(plugin_module, "monotonic", lambda: times[0])
-    monkeypatch.setattr(plugin_module, "runs_below", lambda root: walks.append(times[0]) or {})
+    monkeypatch.setattr(plugin_module, "find_runs", lambda root: walks.append(times[0]) or {})
     polled = IoPlugin(SimpleNamespace(logdir="/logs"))
     for times[0] in (100.0, 100.5, 100.9, 101.0, 101.9, 102.0):
         polled.is_active()
@@ -79,7 +79,7 @@ def test_a_recorded_run_is_one_run_wherever_its_logs_lie(tmp_path: Path) -> None
         (tmp_path / folder).mkdir(parents=True)
         shutil.copy(log, tmp_path / folder)
     (tmp_path / "recorded" / "run.json").write_text("{}")
-    assert list(runs.runs_below(tmp_path)) == ["plain", "recorded"]
+    assert list(runs.find_runs(tmp_path)) == ["plain", "recorded"]
 
 
 @pytest.mark.parametrize("logdir", ["", None, "/nowhere/at/all"])

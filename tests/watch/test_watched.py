@@ -13,7 +13,7 @@ import pytest
 
 import vanidl
 from tests.makers.step_journals import MS, START, journal_bytes, text_rows
-from vanidl.readers.run_json import RunRecord, write_record
+from vanidl.readers.run_folder import RunRecord, write_record
 from vanidl.watch import view
 from vanidl.watch.openmetrics import openmetrics
 from vanidl.watch.resources import ProcessReads

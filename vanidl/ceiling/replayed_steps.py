@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from vanidl.model.trace import SpanKind
 from vanidl.readers.steps.journal import REPLAY, WAIT, Journal
-from vanidl.readers.steps.loop import profile
+from vanidl.readers.steps.loop import build_profile
 
 Int64Array = NDArray[np.int64]
 
@@ -32,7 +32,7 @@ class RankSteps:
 
 def steps_of(journal: Journal) -> RankSteps:
     """The steps of a journal, in order; none where no loop was recorded."""
-    spans = profile(journal)
+    spans = build_profile(journal)
     mine = spans.kind == SpanKind.STEP
     start, end = spans.start_ns[mine], spans.end_ns[mine]
     events = journal.events

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from vanidl import readers
 from vanidl.errors import InputError
-from vanidl.readers import discover
-from vanidl.readers.foreign import told_apart
-from vanidl.readers.format import FileKind, Format, Progress
-from vanidl.readers.sniff import Opening
-from vanidl.readers.verdict import FOREIGN, UNREADABLE, Verdict, empty_file
+from vanidl.readers import discover, registry
+from vanidl.readers.discover import explain_foreign
+from vanidl.readers.format import FileKind, Format, Opening, Progress
+from vanidl.readers.verdict import FOREIGN, UNREADABLE, Verdict, report_empty
 
 _Entry = tuple[FileKind | None, Path]
 
@@ -25,7 +23,7 @@ def check(paths: Sequence[str | Path], progress: Progress | None = None) -> tupl
     entries = [entry for path in paths for entry in _entries(Path(path))]
     counter = _Counter(progress, len(entries))
     verdicts: dict[int, Verdict] = {}
-    for known in readers.FORMATS:
+    for known in registry.FORMATS:
         verdicts |= _checked(known, entries, counter)
     for i, (kind, path) in enumerate(entries):
         if kind is None:
@@ -62,11 +60,11 @@ def _entries(path: Path) -> list[_Entry]:
     try:
         found = discover.find(path)
     except InputError:
-        strangers = discover.strangers(path) if path.is_dir() else {}
+        strangers = discover.find_strangers(path) if path.is_dir() else {}
         return [(None, each) for each in strangers or [path]]
     return [
         (kind, file)
-        for known in readers.FORMATS
+        for known in registry.FORMATS
         for kind, files in found.of(known).items()
         for file in files
     ]
@@ -75,7 +73,7 @@ def _entries(path: Path) -> list[_Entry]:
 def _told_apart(path: Path) -> str:
     """What a file is that is often taken for a log, "" for others."""
     try:
-        return told_apart(Opening(path))
+        return explain_foreign(Opening(path))
     except OSError:
         return ""
 
@@ -91,7 +89,7 @@ def _of_no_kind(path: Path) -> Verdict:
     elif not path.is_file():
         why = "expected a file, found a pipe, a socket or a device: save what it gives to a file"
     elif path.stat().st_size == 0:
-        return empty_file(path, kind)
+        return report_empty(path, kind)
     else:
         why = _told_apart(path) or why
     return Verdict(str(path), kind, state, read=False, missing=(why,))

@@ -16,7 +16,7 @@ from vanidl.commands.outputs import refuse_input
 from vanidl.compare import compare
 from vanidl.compare.ab import Plan, Recorded, run_pairs
 from vanidl.compare.ab_folder import open_recorded
-from vanidl.readers.run_json import NO_TRACER
+from vanidl.readers.run_folder import NO_TRACER
 from vanidl.record import record
 from vanidl.record.steps import Replay
 

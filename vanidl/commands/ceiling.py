@@ -11,8 +11,7 @@ from vanidl.ceiling import measure
 from vanidl.commands import console
 from vanidl.commands.arguments import PLACEHOLDER
 from vanidl.commands.sizes import size_of
-from vanidl.readers.ceiling_json import write_ceiling
-from vanidl.readers.run_json import NO_TRACER
+from vanidl.readers.run_folder import NO_TRACER, write_ceiling
 from vanidl.record import Recorded, record
 from vanidl.record.steps import Replay
 from vanidl.wording.ceiling import ceiling_text

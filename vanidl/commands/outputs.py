@@ -10,9 +10,9 @@ from vanidl.commands import console
 from vanidl.errors import InputError, UsageError
 from vanidl.files.names import AB_FILE
 from vanidl.formatting.names import printable
-from vanidl.readers import discover, run_json
+from vanidl.readers import discover, run_folder
 
-_RECORDS = (run_json.NAME, AB_FILE)
+_RECORDS = (run_folder.RECORD_NAME, AB_FILE)
 
 
 def refuse_input(

@@ -11,7 +11,7 @@ from datetime import datetime
 
 from vanidl.commands import console
 from vanidl.commands.sizes import size_of
-from vanidl.readers.run_json import MISSING, UNFINISHED
+from vanidl.readers.run_folder import MISSING, UNFINISHED
 from vanidl.record import Recorded, record
 from vanidl.wording.ending import ending_words
 

@@ -15,7 +15,7 @@ from vanidl.compare import json as compare
 from vanidl.export.document import document_kind
 from vanidl.frames import TABLES
 from vanidl.model.run_facts import Ceiling
-from vanidl.readers import ceiling_json, run_json
+from vanidl.readers import run_folder
 from vanidl.report.json import summary_kind
 from vanidl.schema import Kind, fields_of, schema_of
 from vanidl.survey.rows import row_kind
@@ -35,8 +35,8 @@ class Output:
 def outputs() -> dict[str, Output]:
     """Every JSON output by the name that `vanidl schema NAME` takes."""
     experiment = {"schema": Literal[ab_folder.SCHEMA]} | fields_of(ab_folder.Experiment)
-    record = {"schema": Literal[run_json.SCHEMA]} | fields_of(run_json.RunRecord)
-    ceiling = {"schema": Literal[ceiling_json.SCHEMA]} | fields_of(Ceiling)
+    record = {"schema": Literal[run_folder.RUN_SCHEMA]} | fields_of(run_folder.RunRecord)
+    ceiling = {"schema": Literal[run_folder.CEILING_SCHEMA]} | fields_of(Ceiling)
     return {
         "summary": Output("vanidl summary --json", summary_kind()),
         "compare": Output("vanidl compare --json", compare.KIND),

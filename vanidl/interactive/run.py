@@ -20,7 +20,7 @@ from vanidl.interactive.progress import bar_in_notebooks
 from vanidl.merge.pipeline import Inputs, build_trace_of_logs
 from vanidl.model.selection import Selection
 from vanidl.parallel.executors import ExecutorOptions
-from vanidl.readers.darshan.report import log_of
+from vanidl.readers.darshan.pydarshan import read_report
 from vanidl.readers.format import Progress
 from vanidl.report.html import render_html
 from vanidl.report.json import summary_json, summary_object
@@ -142,7 +142,7 @@ def from_darshan(report: Any) -> Run:  # noqa: ANN401 - PyDarshan has no types
     Raises:
         InputError: it holds no log, or records in other forms than arrays.
     """
-    log = log_of(report)
+    log = read_report(report)
     trace = build_trace_of_logs([log])
     return Run(trace, analyse(trace), Selection(), Path(log.path).name)
 

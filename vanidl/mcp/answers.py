@@ -22,8 +22,8 @@ from vanidl.errors import InputError, UsageError
 from vanidl.formatting.from_logs import clean_paths
 from vanidl.formatting.names import elided
 from vanidl.frames import plain_frame
-from vanidl.readers import run_json
-from vanidl.readers.runs_below import lies_within, runs_below, signature
+from vanidl.readers import run_folder
+from vanidl.readers.discover import find_runs, get_signature, is_within
 from vanidl.report.json import summary_object
 from vanidl.run import Run, open_run
 from vanidl.wording.ending import ending_words
@@ -207,10 +207,10 @@ class KnownRuns:
         """How the programs of these runs ended, in words, by name: of those that failed."""
         found, paths, roots = dict[str, str](), self._paths(), tuple(self._roots.values())
         for name in names:
-            record = paths[name] / run_json.NAME
-            if record.is_file() and lies_within(paths[name], roots):
+            record = paths[name] / run_folder.RECORD_NAME
+            if record.is_file() and is_within(paths[name], roots):
                 with suppress(InputError):  # opening the run says that it is damaged
-                    found[name] = ending_words(read_one(run_json.read_record, record).ending)
+                    found[name] = ending_words(read_one(run_folder.read_record, record).ending)
         return {name: words for name, words in found.items() if words}
 
     def path(self, name: str) -> Path:
@@ -226,7 +226,7 @@ class KnownRuns:
             raise InputError(
                 f'expected a name that the tool "runs" lists, found {elided(name)!r}.{listed}'
             )
-        if not lies_within(paths[name], tuple(self._roots.values())):
+        if not is_within(paths[name], tuple(self._roots.values())):
             raise InputError(f"{elided(name)}: a file of it is a link to outside: not read.")
         return paths[name]
 
@@ -237,7 +237,7 @@ class KnownRuns:
             InputError: no run has this name, or it cannot be read.
         """
         path = self.path(name)
-        key = signature(path)
+        key = get_signature(path)
         run = self._kept.pop(key, None) or open_run(path)
         self._kept[key] = run
         while len(self._kept) > MOST_KEPT:
@@ -248,6 +248,6 @@ class KnownRuns:
         found = {
             base if name == "." else f"{base}/{name}": path
             for base, root in self._roots.items()
-            for name, path in runs_below(root).items()
+            for name, path in find_runs(root).items()
         }
         return dict(zip(clean_paths(tuple(found)), found.values(), strict=True))

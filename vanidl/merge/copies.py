@@ -20,15 +20,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
-from vanidl import readers
 from vanidl.formatting.units import plural
 from vanidl.model.trace import SpanKind
 from vanidl.model.warnings import Notice
-from vanidl.readers.command_lines import arguments
+from vanidl.readers import registry
 from vanidl.readers.discover import Found
-from vanidl.readers.file_names import writer_named
+from vanidl.readers.format import warn_of_versions
+from vanidl.readers.names import get_arguments, identify_writer
 from vanidl.readers.records import ProfileTrace, TracerLog, same_host
-from vanidl.readers.versions import left_out
 
 _MOST_NAMES = 3
 
@@ -44,7 +43,7 @@ _ENDS = (".darshan_partial", ".darshan")
 
 def kinds_with_many_logs(found: Found) -> frozenset[str]:
     """Kinds of which there are so many logs that copies are looked for once they are read."""
-    files = (pair for known in readers.FORMATS for pair in found.of(known).items())
+    files = (pair for known in registry.FORMATS for pair in found.of(known).items())
     return frozenset(kind.name for kind, some in files if kind.is_log and len(some) >= _MANY)
 
 
@@ -84,8 +83,8 @@ def drop_copied_logs(
             by_process.setdefault((_log_key(log), log.end_ns), []).append(log.path)
     alike = [list(map(Path, paths)) for paths in by_process.values() if len(paths) > 1]
     copies = {copy: of for some in alike for copy, of in _copies_among(some, found, ()).items()}
-    left_out = set(map(str, copies))
-    return [log for log in logs if log.path not in left_out], (
+    warn_of_versions = set(map(str, copies))
+    return [log for log in logs if log.path not in warn_of_versions], (
         _tell_copies(copies),
     ) if copies else ()
 
@@ -108,7 +107,7 @@ def _order(
     above = path.absolute().parents if records else ()
     unrecorded = not any(folder in above for folder in records)
     parts = len(path.parts)
-    return path not in before, writer_named(path) is None, unrecorded, parts, str(path)
+    return path not in before, identify_writer(path) is None, unrecorded, parts, str(path)
 
 
 def _of_one_size(files: Sequence[Path]) -> list[list[Path]]:
@@ -216,7 +215,7 @@ def _most_complete(
                 worse[i] = of
     kept = [item for i, item in enumerate(items) if i not in worse]
     pairs = ((_path(items[i]), _path(items[of])) for i, of in sorted(worse.items()))
-    return kept, list(left_out(list(pairs)))
+    return kept, list(warn_of_versions(list(pairs)))
 
 
 def _path(item: object) -> str:
@@ -279,9 +278,9 @@ def count_processes_once(logs: Sequence[TracerLog]) -> tuple[tuple[TracerLog, ..
     if not pairs:
         return tuple(logs), []
     used = _choose_tracer([logs[i] for pair in pairs for i in pair])
-    left_out = {i for pair in pairs for i in pair if logs[i].tracer != used}
-    kept = tuple(log for i, log in enumerate(logs) if i not in left_out)
-    return kept, [_tell_left_out([logs[i] for i in sorted(left_out)], used)]
+    warn_of_versions = {i for pair in pairs for i in pair if logs[i].tracer != used}
+    kept = tuple(log for i, log in enumerate(logs) if i not in warn_of_versions)
+    return kept, [_tell_left_out([logs[i] for i in sorted(warn_of_versions)], used)]
 
 
 def pair_tracers(logs: Sequence[TracerLog]) -> Iterator[tuple[int, int]]:
@@ -315,8 +314,8 @@ def _pair_ranks(logs: Sequence[TracerLog]) -> Iterator[tuple[int, int]]:
 
 def _is_rank_of(log: TracerLog, shared: TracerLog) -> bool:
     """Whether a process is one of those that a log of all ranks tells of."""
-    words = arguments(log.command)
-    same_program = bool(words) and words == arguments(shared.command)
+    words = get_arguments(log.command)
+    same_program = bool(words) and words == get_arguments(shared.command)
     return log.tracer != shared.tracer and same_program and _at_one_time(log, shared)
 
 
@@ -326,7 +325,7 @@ def _at_one_time(a: TracerLog, b: TracerLog) -> bool:
 
 def _choose_tracer(logs: Sequence[TracerLog]) -> str:
     """The tracer that counts, of logs of processes that several recorded."""
-    names = [known.name for known in readers.FORMATS if known.traces_io]
+    names = [known.name for known in registry.FORMATS if known.traces_io]
     names = [name for name in names if any(log.tracer == name for log in logs)]
     by_name = {name: [log for log in logs if log.tracer == name] for name in names}
     whole = (name for name in names if all(map(_is_whole, by_name[name])))
@@ -342,14 +341,14 @@ def _has_operations(log: TracerLog) -> bool:
     return any(len(table.op) for table in log.operations)
 
 
-def _tell_left_out(left_out: Sequence[TracerLog], used: str) -> Notice:
-    titles = {known.name: known.title for known in readers.FORMATS}
-    others = " and ".join(sorted({titles[log.tracer] for log in left_out}))
-    paths = ", ".join(log.path for log in left_out[:_MOST_NAMES])
-    more = ", ..." if len(left_out) > _MOST_NAMES else ""
+def _tell_left_out(warn_of_versions: Sequence[TracerLog], used: str) -> Notice:
+    titles = {known.name: known.title for known in registry.FORMATS}
+    others = " and ".join(sorted({titles[log.tracer] for log in warn_of_versions}))
+    paths = ", ".join(log.path for log in warn_of_versions[:_MOST_NAMES])
+    more = ", ..." if len(warn_of_versions) > _MOST_NAMES else ""
     return Notice(
         "two_tracers",
-        f"{plural(len({log.path for log in left_out}), 'process log')} of {others} tell of "
+        f"{plural(len({log.path for log in warn_of_versions}), 'process log')} of {others} tell of "
         f"processes that {titles[used]} tell of, too, and are left out: each process counts once "
         f"({paths}{more}). Give their folder alone to see what they say.",
         "info",

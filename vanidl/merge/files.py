@@ -7,13 +7,13 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl import readers
 from vanidl.formatting.from_logs import clean_path, clean_paths, clean_text
 from vanidl.model.counter_tables import CounterTable
 from vanidl.model.counter_totals import count_by_record
 from vanidl.model.file_kinds import KindRule, data_kind, kind_of, log_paths
 from vanidl.model.trace import STORAGE_LAYERS, Files, Part
 from vanidl.parallel.threads import batches
+from vanidl.readers import registry
 from vanidl.readers.records import CounterFile, ProfileTrace, TracerLog
 
 Int64Array = NDArray[np.int64]
@@ -86,7 +86,7 @@ def describe_files(
 ) -> Files:
     """Kind and mount point of each file, by its name and by what was read, written and saved."""
     read, written = _sum_traffic(len(paths), tables, io)
-    outputs = log_paths(known.outputs for known in readers.FORMATS)
+    outputs = log_paths(known.outputs for known in registry.FORMATS)
     saved = _find_saved(paths, profiles)
     kinds = [
         kind_of(path, r, w, rules, outputs, s)

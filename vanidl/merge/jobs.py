@@ -21,8 +21,7 @@ from vanidl.errors import InputError, SeveralJobsError
 from vanidl.formatting.names import elided
 from vanidl.formatting.units import seconds
 from vanidl.merge.copies import pair_tracers
-from vanidl.readers.command_lines import HELPER, arguments, runs_another
-from vanidl.readers.file_names import log_folder
+from vanidl.readers.names import HELPER, find_log_folder, get_arguments, runs_another
 from vanidl.readers.records import ProfileTrace, TracerLog, same_host
 
 _SESSION_NS = 120_000_000_000
@@ -257,8 +256,8 @@ def _same_session(a: ProfileTrace, b: ProfileTrace) -> bool:
 
     Each host names its session after its own clock, so those of one capture differ a little.
     """
-    folder = log_folder(a.path)
-    if folder is None or folder != log_folder(b.path):
+    folder = find_log_folder(a.path)
+    if folder is None or folder != find_log_folder(b.path):
         return False
     if same_host(a.host, b.host):
         return True
@@ -273,7 +272,7 @@ def find_launches(logs: Sequence[TracerLog]) -> Iterator[tuple[int, int]]:
     So does that of `torchrun --nproc-per-node 2 train.py` with that of `python -u train.py`.
     The launched one began during the launcher's life, on its host and as its user.
     """
-    words = [arguments(log.command) for log in logs]
+    words = [get_arguments(log.command) for log in logs]
     by_words: dict[tuple[int, tuple[str, ...]], list[int]] = {}
     for i, log in enumerate(logs):
         by_words.setdefault((log.user_id, words[i]), []).append(i)

@@ -15,7 +15,6 @@ from itertools import islice
 from os import PathLike
 from pathlib import Path
 
-from vanidl import readers
 from vanidl.dataset.locate import DataOptions, read_user_data
 from vanidl.errors import InputError
 from vanidl.formatting.from_logs import clean_path
@@ -60,7 +59,7 @@ from vanidl.model.lines import merge_parts
 from vanidl.model.parts import Parts
 from vanidl.model.trace import MAX_PART_ROWS, OBJECT, Job, LogState, Process, Trace
 from vanidl.model.warnings import UNUSABLE, Notice
-from vanidl.readers import ceiling_json, discover, memory_looks, run_json
+from vanidl.readers import discover, registry, run_folder
 from vanidl.readers.discover import Found
 from vanidl.readers.format import Progress, Reading, Records
 from vanidl.readers.records import (
@@ -205,19 +204,19 @@ class _FileContents:
     traced: Sequence[Records]  # of the formats that record I/O
     steps: training_steps.StepSources
     notices: Sequence[Notice]
-    records: run_json.Records
+    records: run_folder.Records
 
 
 def _read_files(found: Found, inputs: Inputs, reading: Reading) -> _FileContents:
     # What recorders left says which files are of training; of the others none is read.
-    records, unusable = run_json.gather(found.run_records)
+    records, unusable = run_folder.gather_records(found.run_records)
     found, of_ceilings = _leave_out_ceilings(found, records)
     many = copies.kinds_with_many_logs(found)
     distinct, copied = copies.drop_copies(found, later=many)
 
     # Logs of I/O, of each process the most complete one.
     traced = training_steps.read_formats([distinct], reading, traces_io=True)
-    every = [run_json.complete(log, records) for one in traced for log in one.logs]
+    every = [run_folder.complete_log(log, records) for one in traced for log in one.logs]
     every, copied_logs = copies.drop_copied_logs(every, found, many)
     logs, left_logs = copies.most_complete_logs(every)
 
@@ -230,12 +229,12 @@ def _read_files(found: Found, inputs: Inputs, reading: Reading) -> _FileContents
     # A tracer's own marks stand for the processes that no profiler saw, which says more.
     profiled = {profile.pid for profile in steps.profiles if not profile.marks_loop}
     marked = (profile for one in traced for profile in one.profiles)
-    own = [run_json.complete_profile(p, logs) for p in marked if p.pid not in profiled]
+    own = [run_folder.complete_profile(p, logs) for p in marked if p.pid not in profiled]
     profiles = drop_bare_loops([*steps.profiles, *own])
     profiles, left_profiles = copies.most_complete_profiles(profiles)
 
     notices = [*_tell_unread(found, reading), *copied, *copied_logs, *left_logs, *left_profiles]
-    notices += [*unusable, *of_ceilings, *run_json.losses(records)]
+    notices += [*unusable, *of_ceilings, *run_folder.warn_of_losses(records)]
     notices += [notice for one in traced for notice in one.notices]
     # Reads that hooks missed are no loss where a tracer of every call was there.
     every_call = any(log.tracer == "vanidl" for log in logs)
@@ -243,7 +242,7 @@ def _read_files(found: Found, inputs: Inputs, reading: Reading) -> _FileContents
     return _FileContents(logs, profiles, traced, steps, notices, records)
 
 
-def _leave_out_ceilings(found: Found, records: run_json.Records) -> tuple[Found, list[Notice]]:
+def _leave_out_ceilings(found: Found, records: run_folder.Records) -> tuple[Found, list[Notice]]:
     """The files without runs whose batches came from memory (no training), a notice for each."""
     folders = records.ceilings
     if not folders:
@@ -265,20 +264,20 @@ def _leave_out_ceilings(found: Found, records: run_json.Records) -> tuple[Found,
     return kept, notices
 
 
-def _add_recorder_facts(trace: Trace, found: Found, record: run_json.RunRecord | None) -> Trace:
+def _add_recorder_facts(trace: Trace, found: Found, record: run_folder.RunRecord | None) -> Trace:
     """The trace with how the recorded command ended, its ceiling and its memory."""
     job = trace.job
-    if record is not None and record.tracer == run_json.NO_TRACER:
+    if record is not None and record.tracer == run_folder.NO_TRACER:
         # Else the first call of a loader is the first that is known of the run by its files.
         job = replace(
             job,
             id=record.id,
-            command=job.command or run_json.command_of(record),
+            command=job.command or run_folder.get_command(record),
             start_ns=min(job.start_ns, record.start_ns),
             end_ns=max(job.end_ns, record.end_ns),
         )
-    ceiling, of_ceiling = ceiling_json.gather(found.run_records)
-    memory, of_memory = memory_looks.gather(found.run_records)
+    ceiling, of_ceiling = run_folder.gather_ceiling(found.run_records)
+    memory, of_memory = run_folder.gather_memory(found.run_records)
     return replace(
         trace,
         job=job,
@@ -489,7 +488,7 @@ def _explain_nothing_usable(found: Found, notices: Sequence[Notice], unnamed: in
     if reasons:
         files = len(reasons) + max(0, unnamed - 1)
         return f"{found.root}: none of {files:,} files could be read; the first: {reasons[0]}"
-    recorded = run_json.gather(found.run_records)[0].of_folder
+    recorded = run_folder.gather_records(found.run_records)[0].of_folder
     if recorded:
         ending = recorded[-1][1].ending
         error = f": {ending.last_error}" if ending.last_error else ""
@@ -500,7 +499,7 @@ def _explain_nothing_usable(found: Found, notices: Sequence[Notice], unnamed: in
             f"{''.join(f'{message} ' for message in why_empty[:_MOST_REASONS])}See what it printed "
             "and record it again; --wait names iterators that are not known."
         )
-    titles = ", ".join(known.title for known in readers.FORMATS if known.traces_io)
+    titles = ", ".join(known.title for known in registry.FORMATS if known.traces_io)
     return (
         f"{found.root}: expected {titles} or training steps with their times, found other files "
         "of a run only (step tables without times, event files without steps, profiles of other "

@@ -21,8 +21,14 @@ import numpy as np
 from vanidl.merge.jobs import contains, find_launches
 from vanidl.model.trace import Process
 from vanidl.model.warnings import Notice
-from vanidl.readers.command_lines import HELPER, LAUNCHER, SERVANT, runs_another, runs_python
-from vanidl.readers.file_names import log_folder
+from vanidl.readers.names import (
+    HELPER,
+    LAUNCHER,
+    SERVANT,
+    find_log_folder,
+    runs_another,
+    runs_python,
+)
 from vanidl.readers.records import ProfileTrace, TracerLog, same_host
 
 _CLOCK_NS = 1_000_000_000  # what starts in whole seconds may be off
@@ -163,7 +169,7 @@ def _match_profile(
         for e in near:
             if e.process.pid is None and e.process.rank == profile.rank:
                 return e
-    if profile.pid is None and profile.rank is None and log_folder(profile.path):
+    if profile.pid is None and profile.rank is None and find_log_folder(profile.path):
         return _match_session(profile, near, profiles)
     return _match_only_one(profile, near, profiles)
 
@@ -182,8 +188,10 @@ def _match_session(
     profile: ProfileTrace, near: Sequence[Entry], profiles: Sequence[ProfileTrace]
 ) -> Entry | None:
     """The process of a profile that names a host only: another window's, or the only one."""
-    folder = log_folder(profile.path)
-    beside = [e for e in near if any(log_folder(profiles[k].path) == folder for k in e.profiles)]
+    folder = find_log_folder(profile.path)
+    beside = [
+        e for e in near if any(find_log_folder(profiles[k].path) == folder for k in e.profiles)
+    ]
     alone = [e for e in near if _lived_through(e.process, profile)]
     chosen = beside or alone
     return chosen[0] if len(chosen) == 1 else None

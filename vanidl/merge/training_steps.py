@@ -22,7 +22,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl import readers
 from vanidl.errors import InputError, UsageError
 from vanidl.formatting.units import plural
 from vanidl.merge import copies
@@ -33,10 +32,10 @@ from vanidl.model.run_facts import Benchmark
 from vanidl.model.states import NO_STATES, States, join_states
 from vanidl.model.trace import FROM_WAITS, SpanKind
 from vanidl.model.warnings import Notice
-from vanidl.readers import discover
+from vanidl.readers import discover, registry
 from vanidl.readers.discover import Found
 from vanidl.readers.format import Format, Reading, Records
-from vanidl.readers.operator_names import BACKWARD, SAMPLING
+from vanidl.readers.names import BACKWARD, SAMPLING
 from vanidl.readers.records import (
     EventRecords,
     ProfileTrace,
@@ -139,7 +138,7 @@ class _StepsArgument:
 def read_formats(places: Sequence[Found], reading: Reading, *, traces_io: bool) -> list[Records]:
     """What the files of each format say that records I/O, or of each that does not."""
     records = []
-    for known in readers.FORMATS:
+    for known in registry.FORMATS:
         if known.traces_io == traces_io:
             files = _find_files(known, places)
             if any(files.values()):
@@ -209,7 +208,7 @@ def _find_files(known: Format, places: Sequence[Found]) -> dict[str, tuple[Path,
 
 def _files_of_formats(places: Sequence[Found], *, traces_io: bool) -> tuple[Path, ...]:
     """All files of the formats that record I/O, or of those that do not."""
-    formats = [known for known in readers.FORMATS if known.traces_io == traces_io]
+    formats = [known for known in registry.FORMATS if known.traces_io == traces_io]
     return tuple(
         path for known in formats for each in _find_files(known, places).values() for path in each
     )
@@ -246,7 +245,7 @@ def _find_asked(argument: str) -> _StepsArgument:
     path, tag = split_tag(argument)
     asked = _StepsArgument(argument, discover.find(Path(path)), tag)
     if not asked.paths:
-        known = ", ".join(one.expected for one in readers.FORMATS if not one.traces_io)
+        known = ", ".join(one.expected for one in registry.FORMATS if not one.traces_io)
         raise InputError(
             f"--steps {argument}: expected {known}, found none; give the folder that holds them"
         )

@@ -10,18 +10,137 @@ import errno
 import os
 import re
 import stat
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 
-from vanidl import readers
 from vanidl.errors import InputError
 from vanidl.formatting.units import plural
-from vanidl.readers.foreign import told_apart, was_changed_into_text
-from vanidl.readers.format import FileKind, Format
-from vanidl.readers.sniff import Opening
+from vanidl.readers import registry
+from vanidl.readers.format import FileKind, Format, Opening
+
+# Files that are often taken for logs or profiles: what they are, and what to give instead.
+
+
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """What such a file is, and the way out; `begins` is a regular expression for its text."""
+
+    what: str
+    remedy: str
+    begins: str = ""
+
+
+_PROFILE = "record the training with torch.profiler and give what that exports (*.pt.trace.json)"
+_LOG = "give the .darshan file that it was made of"
+_DATA = "it is data, or made of it: give the logs of the run"
+_LOG_OR_PROFILE = (
+    "record the run with vanidl record or Darshan, and its training with torch.profiler"
+)
+_UTF8 = "convert it: iconv -f UTF-16 -t UTF-8"
+_PICKLE = _Way("a pickle, as of PyTorch's memory snapshot", _PROFILE)
+_NSIGHT = _Way("a report of Nsight Systems", _PROFILE)
+
+_BY_HEAD: dict[bytes, _Way] = {
+    b"\xff\xfe": _Way("UTF-16 text, as a redirect of PowerShell writes it", _UTF8),
+    b"\xfe\xff": _Way("UTF-16 text", _UTF8),
+    b"PK\x03\x04": _Way("a zip archive", "unpack it and give what is in it"),
+    b"\x28\xb5\x2f\xfd": _Way("a file packed by zstd", "unpack it with zstd -d"),
+    b"\xfd7zXZ\0": _Way("a file packed by xz", "unpack it with xz -d"),
+    b"BZh": _Way("a file packed by bzip2", "unpack it with bzip2 -d"),
+    b"SQLite format 3\0": _Way("a database as Nsight Systems and rocprofv3 export", _PROFILE),
+    b"\x80\x02": _PICKLE,
+    b"\x80\x04": _PICKLE,
+    b"\x80\x05": _PICKLE,
+    b"%PDF": _Way("a PDF, as of darshan-job-summary", _LOG),
+    b"PAR1": _Way("a Parquet file", _DATA),
+    b"\x89HDF\r\n": _Way("an HDF5 file", _DATA),
+    b"\x93NUMPY": _Way("a NumPy array", _DATA),
+    b"\x89PNG": _Way("a picture", _DATA),
+    b"\x7fELF": _Way("a program or a library", "give the log that it left"),
+    b"\x03BOTF2": _Way("a trace of OTF2, as Score-P writes it", _LOG_OR_PROFILE),
+    b"HPCTOOLKIT": _Way("a database of HPCToolkit", _LOG_OR_PROFILE),
+}
+"""By the first bytes."""
+
+_BY_END: dict[str, _Way] = {
+    ".nsys-rep": _NSIGHT,
+    ".qdrep": _NSIGHT,
+    ".ncu-rep": _Way("a report of Nsight Compute", _PROFILE),
+    ".pftrace": _Way("a trace of Perfetto", _PROFILE),
+    ".et": _Way("an execution trace of Chakra, a graph of a workload without times", _PROFILE),
+    ".otf2": _Way("a trace of OTF2, as Score-P writes it", _LOG_OR_PROFILE),
+}
+"""By the end of the name."""
+
+_EVENT = r"\[\s*\{(?:[^{}]|\{[^{}]*\})*"  # the first event of a bare array, up to some member
+_BY_TEXT: tuple[_Way, ...] = (
+    _Way("a web page", "give the logs that it was made of", r"<!doctype html|<html"),
+    _Way("the output of darshan-parser", _LOG, r"# darshan log version"),
+    _Way("the output of darshan-dxt-parser", _LOG, r"# \*{3,80}\s*# DXT|# DXT, file_id"),
+    _Way(
+        "a PyTorch execution trace (Chakra), which has no times of devices",
+        _PROFILE,
+        r'\{[^{}]*"schema"\s*:\s*"[\d.]+-chakra',
+    ),
+    _Way(
+        "a workload graph of Chakra, which has no times",
+        _PROFILE,
+        r'\{\s*"workload_graph"\s*:',
+    ),
+    _Way("a memory timeline of PyTorch, or bare numbers", _PROFILE, r"\[\s*\[\s*-?\d"),
+    _Way(
+        "a trace of the profiler of PyTorch before 1.8, which has neither steps nor waits",
+        _PROFILE,
+        _EVENT + r'"pid"\s*:\s*"(CPU|CUDA) functions"',
+    ),
+    _Way(
+        "a trace whose ts is text, as trace_view.json of torch_npu (Ascend)",
+        "write every ts as a number and cat beside it (cpu_op, kernel)",
+        _EVENT + r'"ts"\s*:\s*"\d',
+    ),
+    _Way("a profile of speedscope or py-spy", _PROFILE, r'\{[^{}]*"\$schema"[^{}]*speedscope'),
+    _Way(
+        "the output of strace",
+        "record the run with vanidl record",
+        r"(\d{1,9} +)?([\d:.]{5,20} )?\w{2,40}\([^\n]{0,500}\) += -?\d",
+    ),
+)
+"""By how the text begins, packed by gzip or not."""
+
+_BEGINNING = 4096
+_REPLACED = b"\xef\xbf\xbd"  # U+FFFD in UTF-8: in place of every byte that is no text
+_MANY_REPLACED = 8
+_AS_TEXT = _Way(
+    "binary content that was changed into text",
+    "copy the file again, as binary (each byte that is no text was replaced by U+FFFD)",
+)
+
+
+def explain_foreign(opening: Opening) -> str:
+    """What the file is and what to do, `found X; do Y`; "" where it is none of these.
+
+    Raises:
+        OSError: It cannot be read.
+    """
+    text = opening.text[:_BEGINNING].decode("utf-8", "replace")
+    ways = [_AS_TEXT] if was_changed_into_text(opening) else []
+    ways += [way for start, way in _BY_HEAD.items() if opening.head.startswith(start)]
+    ways += [way for end, way in _BY_END.items() if opening.name.endswith(end)]
+    ways += [way for way in _BY_TEXT if re.match(way.begins, text, re.IGNORECASE)]
+    return f"found {ways[0].what}; {ways[0].remedy}" if ways else ""
+
+
+def was_changed_into_text(opening: Opening) -> bool:
+    """Whether bytes that are no text were lost on the way, as in a copy or a download as text.
+
+    Raises:
+        OSError: It cannot be read.
+    """
+    return not opening.is_json and opening.text[:_BEGINNING].count(_REPLACED) >= _MANY_REPLACED
+
 
 MAX_DEPTH = 6
 _MOST_OPENED = 200  # files of a folder: data sets may hold any number with the same end
@@ -65,7 +184,7 @@ class _Names:
     @classmethod
     def known(cls) -> _Names:
         """The names of all formats."""
-        kinds = [kind for known in readers.FORMATS for kind in known.kinds]
+        kinds = [kind for known in registry.FORMATS for kind in known.kinds]
         prefixes = [(kind.prefix, kind.name) for kind in kinds if kind.prefix]
         suffixes = [(suffix, kind.name) for kind in kinds for suffix in kind.suffixes]
         return cls(
@@ -89,24 +208,24 @@ class _Names:
         return next((kind for pattern, kind in self.patterns if pattern.fullmatch(name)), "")
 
 
-def kind_by_name(name: str) -> str:
+def guess_kind_by_name(name: str) -> str:
     """The kind of a file of this name, "" for none."""
     return _Names.known().kind(name)
 
 
-def kind_by_content(path: Path) -> str:
+def guess_kind_by_content(path: Path) -> str:
     """The kind of a file by its first bytes, "" for none.
 
     Raises:
         OSError: The file cannot be read.
     """
     opening = Opening(path)
-    return next((kind for known in readers.FORMATS if (kind := known.sniff(opening))), "")
+    return next((kind for known in registry.FORMATS if (kind := known.sniff(opening))), "")
 
 
-def expected() -> str:
+def list_expected() -> str:
     """What a run consists of, for messages: formats that record I/O first."""
-    known = sorted(readers.FORMATS, key=lambda one: not one.traces_io)
+    known = sorted(registry.FORMATS, key=lambda one: not one.traces_io)
     return f"expected a run: {', '.join(one.expected for one in known)}"
 
 
@@ -120,12 +239,12 @@ def find(root: str | Path, *, max_depth: int = MAX_DEPTH) -> Found:
         InputError: Nothing is there, it cannot be listed, or it holds no known file.
     """
     path = Path(root)
-    search = _searched(path, max_depth)
+    search = _search(path, max_depth)
     return replace(
-        _found(path, {kind: _sorted(found) for kind, found in search.files.items()}),
+        _build_found(path, {kind: _sort_paths(found) for kind, found in search.files.items()}),
         others=search.others,
-        unreadable=_sorted(search.unreadable),
-        too_deep=_sorted(search.too_deep),
+        unreadable=_sort_paths(search.unreadable),
+        too_deep=_sort_paths(search.too_deep),
     )
 
 
@@ -134,51 +253,51 @@ def find_paths(root: str | Path, *, max_depth: int = MAX_DEPTH) -> Mapping[str, 
 
     Of a million files a Path each takes several times the memory of their names.
     """
-    return _searched(Path(root), max_depth).files
+    return _search(Path(root), max_depth).files
 
 
-def _searched(path: Path, max_depth: int) -> _Search:
+def _search(path: Path, max_depth: int) -> _Search:
     try:
-        return _in_folder(path, max_depth) if path.is_dir() else _single(path)
+        return _search_folder(path, max_depth) if path.is_dir() else _take_single(path)
     except OSError as error:
-        raise InputError(_unreachable(path, error)) from error
+        raise InputError(_explain_unreachable(path, error)) from error
 
 
-def _unreachable(path: Path, error: OSError) -> str:
+def _explain_unreachable(path: Path, error: OSError) -> str:
     if error.errno in (errno.ENOENT, errno.ENOTDIR):
         return f"{path}: expected a log or a folder of a run, found nothing there; check the path"
     why = error.strerror or str(error)
-    return f"{path}: {expected()}; it cannot be read ({why}); check its permissions"
+    return f"{path}: {list_expected()}; it cannot be read ({why}); check its permissions"
 
 
-def _single(path: Path) -> _Search:
+def _take_single(path: Path) -> _Search:
     if not stat.S_ISREG(path.stat().st_mode):  # stat raises where nothing is there
         raise InputError(
-            f"{path}: {expected()}; found a pipe, a socket or a device, which is read only once: "
-            "save it to a file first"
+            f"{path}: {list_expected()}; found a pipe, a socket or a device, which is read only "
+            "once: save it to a file first"
         )
     names = _Names.known()
     kind = names.kind(path.name)
     if kind in names.by_content:
-        kind = _kind_among(str(path)) or kind
+        kind = _guess_kind_among(str(path)) or kind
     if not kind or was_changed_into_text(Opening(path)):
-        if what := told_apart(Opening(path)):
-            raise InputError(f"{path}: {expected()}; {what}")
-        kind = kind_by_content(path)
+        if what := explain_foreign(Opening(path)):
+            raise InputError(f"{path}: {list_expected()}; {what}")
+        kind = guess_kind_by_content(path)
     if not kind:
         raise InputError(
-            f"{path}: {expected()}; found something that is none of these, neither by its name "
-            "nor by its first bytes; give one of them or the folder that holds them"
+            f"{path}: {list_expected()}; found something that is none of these, neither by its "
+            "name nor by its first bytes; give one of them or the folder that holds them"
         )
     return _Search(0, files={kind: [str(path)]})
 
 
-def strangers(folder: Path) -> dict[Path, str]:
+def find_strangers(folder: Path) -> dict[Path, str]:
     """Files of a folder that are often taken for logs, and what they are; some, at most."""
     found: dict[Path, str] = {}
     for path in islice(sorted(folder.iterdir()), _MOST_OPENED):
         with suppress(OSError):
-            if path.is_file() and (what := told_apart(Opening(path))):
+            if path.is_file() and (what := explain_foreign(Opening(path))):
                 found[path] = what
     return found
 
@@ -201,10 +320,10 @@ class _Search:
     too_deep: list[str] = field(default_factory=list)
 
 
-def _in_folder(root: Path, max_depth: int) -> _Search:
+def _search_folder(root: Path, max_depth: int) -> _Search:
     with os.scandir(root):  # a root that cannot be listed is an error, a folder below is not
         above = root.resolve().parents
-        search = _Search(max_depth, visited={_identity(folder) for folder in above})
+        search = _Search(max_depth, visited={_identify(folder) for folder in above})
     _walk(os.fspath(root), 0, search)
     # Folders before links to folders: a file has the path without links where it has one.
     while search.linked_folders:
@@ -213,28 +332,28 @@ def _in_folder(root: Path, max_depth: int) -> _Search:
     _add_by_content(search)
     _add_linked_files(search)
     if not search.files:
-        raise InputError(_nothing(root, search))
+        raise InputError(_explain_nothing(root, search))
     return search
 
 
-def _found(root: Path, files: dict[str, tuple[Path, ...]]) -> Found:
+def _build_found(root: Path, files: dict[str, tuple[Path, ...]]) -> Found:
     return Found(root, run_records=files.pop(_RUN_RECORDS, ()), files=files)
 
 
-def _sorted(paths: list[str]) -> tuple[Path, ...]:
+def _sort_paths(paths: list[str]) -> tuple[Path, ...]:
     return tuple(Path(path) for path in sorted(paths))
 
 
-def _nothing(root: Path, search: _Search) -> str:
+def _explain_nothing(root: Path, search: _Search) -> str:
     number = plural(search.others, "other file") if search.others else "no file at all"
     limits = [f"searched {search.max_depth} levels deep"] if search.too_deep else []
     if search.unreadable:
         many = plural(len(search.unreadable), "folder")
         limits.append(f"{many} cannot be listed: {search.why_unreadable}")
     extra = f" ({', '.join(limits)})" if limits else ""
-    for path, what in strangers(root).items():
-        return f"{root}: {expected()}; in {path.name} {what}"
-    return f"{root}: {expected()}; found {number}{extra}; give the folder that holds them"
+    for path, what in find_strangers(root).items():
+        return f"{root}: {list_expected()}; in {path.name} {what}"
+    return f"{root}: {list_expected()}; found {number}{extra}; give the folder that holds them"
 
 
 def _walk(top: str, depth: int, search: _Search) -> None:
@@ -242,26 +361,28 @@ def _walk(top: str, depth: int, search: _Search) -> None:
     while pending:
         folder, level = pending.pop()
         try:
-            identity = _identity(Path(folder))
+            identity = _identify(Path(folder))
             if identity in search.visited:
                 continue
             search.visited.add(identity)
             with os.scandir(folder) as entries:
-                pending += [(path, level + 1) for path in _folders(entries, level, search)]
+                pending += [(path, level + 1) for path in _sort_entries(entries, level, search)]
         except OSError as error:
             search.unreadable.append(folder)
             search.why_unreadable = search.why_unreadable or error.strerror or str(error)
 
 
-def _identity(folder: Path) -> tuple[int, int]:
+def _identify(folder: Path) -> tuple[int, int]:
     status = folder.stat()
     return status.st_dev, status.st_ino
 
 
-def _folders(entries: Iterator[os.DirEntry[str]], level: int, search: _Search) -> Iterator[str]:
+def _sort_entries(
+    entries: Iterator[os.DirEntry[str]], level: int, search: _Search
+) -> Iterator[str]:
     """Sort the entries of a folder into the search; yield those to descend into."""
     for entry in entries:
-        if not _true(entry.is_dir):
+        if not _is_true(entry.is_dir):
             _take_file(entry, search)
         elif entry.name.startswith("."):
             continue
@@ -277,7 +398,7 @@ def _take_file(entry: os.DirEntry[str], search: _Search) -> None:
     kind = search.names.kind(entry.name)
     if not kind and entry.name.endswith(search.names.perhaps) and _is_own_file(entry):
         search.unknown.append(entry.path)
-    elif not kind or not _true(entry.is_file):
+    elif not kind or not _is_true(entry.is_file):
         search.others += 1
     elif entry.is_symlink():
         search.linked.append((kind, entry.path))
@@ -288,33 +409,33 @@ def _take_file(entry: os.DirEntry[str], search: _Search) -> None:
 
 
 def _is_own_file(entry: os.DirEntry[str]) -> bool:
-    return not entry.is_symlink() and _true(entry.is_file)
+    return not entry.is_symlink() and _is_true(entry.is_file)
 
 
 def _add_by_content(search: _Search) -> None:
     """Sort files with unknown names into the search: as many as can be opened in a moment."""
     unknown = sorted(search.unknown)
     for path in unknown[:_MOST_OPENED]:
-        kind = _kind_among(path)
+        kind = _guess_kind_among(path)
         if kind:
             search.files.setdefault(kind, []).append(path)
         else:
             search.others += 1
     search.others += len(unknown[_MOST_OPENED:])
     for i, (by_name, path) in enumerate(sorted(search.shared)):
-        kind = (_kind_among(path) if i < _MOST_OPENED else "") or by_name
+        kind = (_guess_kind_among(path) if i < _MOST_OPENED else "") or by_name
         search.files.setdefault(kind, []).append(path)
 
 
-def _kind_among(path: str) -> str:
+def _guess_kind_among(path: str) -> str:
     try:
         opening = Opening(Path(path))
-        return next((k for known in readers.FORMATS if (k := known.sniff_among(opening))), "")
+        return next((k for known in registry.FORMATS if (k := known.sniff_among(opening))), "")
     except OSError:
         return ""
 
 
-def _true(question: Callable[[], bool]) -> bool:
+def _is_true(question: Callable[[], bool]) -> bool:
     """The answer about an entry; no for a link that leads nowhere or in circles."""
     try:
         return question()
@@ -331,3 +452,84 @@ def _add_linked_files(search: _Search) -> None:
         if target not in known:
             known.add(target)
             search.files.setdefault(kind, []).append(path)
+
+
+# Which folders below a folder are runs with I/O.
+
+_MOST_DEEP = 8
+_PARTS = {"tb", "plugins", "profile", *(known.name for known in registry.FORMATS)}
+"""Folders inside a run's: what one tool wrote."""
+
+
+def find_runs(root: Path) -> dict[str, Path]:
+    """Runs by name, which is their path below `root` ("." for itself), sorted.
+
+    A run is a folder that `vanidl record` left (it holds a run.json), or the topmost folder in
+    which logs of a tracer lie; a folder named after the tool that wrote it belongs to the run
+    around it.
+    """
+    try:
+        found = find(root, max_depth=_MOST_DEEP)
+    except InputError:
+        return {}
+    recorded = {path.parent for path in found.run_records}
+    traced = {
+        _find_run_around(path.parent, root)
+        for known in registry.FORMATS
+        if known.traces_io
+        for paths in found.of(known).values()
+        for path in paths
+    }
+    folders = recorded | set(_keep_topmost(traced, recorded))
+    named = {_name_run(folder, root): folder for folder in folders}
+    return dict(sorted(named.items()))
+
+
+def _find_run_around(folder: Path, root: Path) -> Path:
+    while folder != root and folder.name in _PARTS:
+        folder = folder.parent
+    return folder
+
+
+def _keep_topmost(folders: Iterable[Path], recorded: set[Path]) -> Iterator[Path]:
+    """Those that lie in none of the others and in no recorded run."""
+    folders = set(folders)
+    for folder in folders:
+        around = set(folder.parents)
+        if not around & (folders | recorded):
+            yield folder
+
+
+def _name_run(folder: Path, root: Path) -> str:
+    return "." if folder == root else folder.relative_to(root).as_posix()
+
+
+def is_within(run: Path, roots: Sequence[Path]) -> bool:
+    """Whether all files of a run lie below the roots, wherever links lead.
+
+    Raises:
+        InputError: the run is gone.
+    """
+    found = find(run)
+    allowed = [root.resolve() for root in roots]
+    files = (*found.run_records, *(file for files in found.files.values() for file in files))
+    return all(any(file.resolve().is_relative_to(root) for root in allowed) for file in files)
+
+
+def get_signature(run: Path) -> tuple[tuple[str, int, int], ...]:
+    """Path, size and time of change of every file of a run: other values, other content.
+
+    Raises:
+        InputError: the run is gone.
+    """
+    found = find(run)
+    paths = [*found.run_records, *(path for paths in found.files.values() for path in paths)]
+    return tuple(sorted(_get_state(path) for path in paths))
+
+
+def _get_state(path: Path) -> tuple[str, int, int]:
+    try:
+        known = path.stat()
+    except FileNotFoundError:  # between listing and looking
+        return str(path), -1, -1
+    return str(path), known.st_size, known.st_mtime_ns

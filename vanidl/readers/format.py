@@ -1,6 +1,6 @@
 """What vanidl knows of one format of logs or traces, and what reading its files gives.
 
-A reader is a folder whose `__init__` exports a `Format`, and a line in `vanidl.readers.FORMATS`.
+A reader is a folder whose `__init__` exports a `Format`, and a line in `registry.FORMATS`.
 """
 
 from __future__ import annotations
@@ -9,8 +9,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TypeVar
+
+import orjson
 
 from vanidl.encoding.json_stream import NotJson
 from vanidl.encoding.one_file import read_one
@@ -20,8 +23,69 @@ from vanidl.model.run_facts import Benchmark
 from vanidl.model.states import NO_STATES, States
 from vanidl.model.warnings import Notice
 from vanidl.readers.records import CounterFile, ProfileTrace, StepDurations, StepLog, TracerLog
-from vanidl.readers.sniff import Opening
-from vanidl.readers.verdict import Verdict, by_reading, not_checked
+from vanidl.readers.verdict import Verdict, check_file, report_unchecked
+
+# The beginning of a file whose name says nothing, for formats that know themselves by it.
+
+_HEAD_BYTES = 16
+_EVENT_KEYS = {"ph", "ts", "pid"}
+
+
+class Opening:
+    """How a file begins.
+
+    Raises:
+        OSError: The file cannot be read.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.name = path.name
+        with path.open("rb") as file:
+            self.head = file.read(_HEAD_BYTES)
+
+    @cached_property
+    def text(self) -> bytes:
+        """The first text in it, inflated where the file is compressed; without white space."""
+        text = next((chunk for chunk in TextStream(self._path) if chunk.strip()), b"")
+        return text.removeprefix(b"\xef\xbb\xbf").lstrip()
+
+    @property
+    def is_json(self) -> bool:
+        """Whether it is an object or an array of JSON."""
+        return self.text.startswith((b"{", b"["))
+
+    @cached_property
+    def is_event_a_line(self) -> bool:
+        """Whether it is JSON whose first line, but for a bracket, is a whole trace event."""
+        if not self.is_json:
+            return False
+        line = self.text.removeprefix(b"[").lstrip().split(b"\n", 1)[0]
+        try:
+            event = orjson.loads(line.rstrip().rstrip(b","))
+        except orjson.JSONDecodeError:
+            return False
+        return isinstance(event, dict) and event.keys() >= _EVENT_KEYS
+
+
+# Files that tell again, and less completely, what another file of the run tells.
+
+_MOST_NAMES = 3
+
+
+def warn_of_versions(pairs: Sequence[tuple[str, str]]) -> Iterator[Notice]:
+    """A warning about pairs of (path left out, path used instead), where there is one."""
+    if not pairs:
+        return
+    named = "; ".join(f"{path}, used: {used}" for path, used in pairs[:_MOST_NAMES])
+    more = "; ..." if len(pairs) > _MOST_NAMES else ""
+    yield Notice(
+        "versions_left_out",
+        f"{len(pairs):,} of the files tell of the same process and time as another one and are "
+        f"left out: the most complete one counts, alone ({named}{more}). Remove what is out of "
+        "date, or name the file to use.",
+    )
+
 
 Record = TypeVar("Record")
 
@@ -88,7 +152,7 @@ class Reading:
 
 
 @contextmanager
-def refuse_unreadable(
+def catch_unreadable(
     path: str | Path, text: TextStream, expected: str, remedy: str
 ) -> Iterator[None]:
     """Within it JSON is read: what cannot be read, or is none, is an error of the input.
@@ -106,7 +170,7 @@ def refuse_unreadable(
         raise InputError(f"{path}: {expected}, found {what}; {remedy}") from error
 
 
-def unused(path: str | Path, losses: Iterable[str]) -> Iterator[Notice]:
+def warn_of_unused(path: str | Path, losses: Iterable[str]) -> Iterator[Notice]:
     """Warnings about a file of which so little is left that no record speaks for it."""
     for loss in losses:
         yield Notice("damaged", f"{path}: {loss}. Nothing of it is in this report.")
@@ -127,7 +191,7 @@ class Records:
     states: States = NO_STATES
 
 
-def _never(opening: Opening) -> str:
+def _sniff_nothing(opening: Opening) -> str:
     """For formats that no first bytes tell from others."""
     del opening
     return ""
@@ -156,9 +220,9 @@ def check_by_reading(
             before_each()
             read = losses_of.get(kind.name)
             found.append(
-                by_reading(path, kind.title, read, state_of)
+                check_file(path, kind.title, read, state_of)
                 if read
-                else not_checked(path, kind.title)
+                else report_unchecked(path, kind.title)
             )
         return found
 
@@ -188,8 +252,8 @@ class Format:
     read: Callable[[Files, Reading], Records]
     check: Check
     traces_io: bool = False
-    sniff: Callable[[Opening], str] = _never
-    sniff_among: Callable[[Opening], str] = _never
+    sniff: Callable[[Opening], str] = _sniff_nothing
+    sniff_among: Callable[[Opening], str] = _sniff_nothing
     outputs: str = ""
 
     @property

@@ -35,9 +35,9 @@ def read_rows(path: Path, magics: tuple[bytes, ...], what: str) -> RecordedRows:
     try:
         content = read_whole(path)
     except OSError as error:
-        raise unusable(path, what, f"no readable file ({error.strerror})") from error
+        raise refuse_rows(path, what, f"no readable file ({error.strerror})") from error
     if not content.startswith(magics):
-        raise unusable(path, what, "something else or nothing")
+        raise refuse_rows(path, what, "something else or nothing")
     row_bytes = len(magics[0])
     columns = row_bytes // _INTEGER_BYTES
     cut = len(content) % row_bytes
@@ -77,7 +77,7 @@ class Follower:
                 content = self._next(file, most_rows)
         except OSError as error:
             found = f"no readable file ({error.strerror})"
-            raise unusable(self.path, self._what, found) from error
+            raise refuse_rows(self.path, self._what, found) from error
         rows = np.frombuffer(content, "<i8", len(content) // self._row_bytes * columns)
         return rows.reshape(-1, columns)
 
@@ -88,7 +88,7 @@ class Follower:
     def _next(self, file: BinaryIO, most_rows: int) -> bytes:
         found = os.fstat(file.fileno())
         if not stat.S_ISREG(found.st_mode):
-            raise unusable(self.path, self._what, "no regular file")
+            raise refuse_rows(self.path, self._what, "no regular file")
         if self._inode not in (None, found.st_ino) or found.st_size < self._offset:
             self._offset, self.restarts = 0, self.restarts + 1
         self._inode, self.nbytes = found.st_ino, found.st_size
@@ -97,13 +97,13 @@ class Follower:
             if len(head) < self._row_bytes and any(m.startswith(head) for m in self._magics):
                 return b""
             if head not in self._magics:
-                raise unusable(self.path, self._what, "something else")
+                raise refuse_rows(self.path, self._what, "something else")
             self._offset = self._row_bytes
         file.seek(self._offset)
         return file.read(most_rows * self._row_bytes)
 
 
-def unusable(path: Path, what: str, found: str) -> InputError:
+def refuse_rows(path: Path, what: str, found: str) -> InputError:
     """The error of a file that holds none of what was recorded."""
     return InputError(
         f"{path}: expected {what} recorded by vanidl record, found {found}; remove it, the rest "

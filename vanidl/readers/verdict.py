@@ -74,7 +74,7 @@ class Verdict:
         set_clean(self, path=clean_path(self.path), version=version, missing=missing)
 
 
-def by_reading(
+def check_file(
     path: Path,
     kind: str,
     losses_of: Callable[[Path], Sequence[str]],
@@ -92,14 +92,14 @@ def by_reading(
         losses = tuple(read_one(losses_of, path))
         empty = path.stat().st_size == 0
     except (InputError, OSError) as error:
-        return refused(path, kind, str(error))
+        return report_refused(path, kind, str(error))
     if empty:
-        return empty_file(path, kind)
-    state = (state_of or state_by_losses)(losses)
+        return report_empty(path, kind)
+    state = (state_of or classify_losses)(losses)
     return Verdict(str(path), kind, state, read=True, missing=losses)
 
 
-def state_by_losses(losses: Sequence[str]) -> str:
+def classify_losses(losses: Sequence[str]) -> str:
     """What the losses of a file that could be read mean."""
     if any(map(names_limit, losses)):
         return LIMITED
@@ -113,7 +113,7 @@ def ends_early(sentences: Iterable[str]) -> bool:
     return any("is cut" in sentence for sentence in sentences)
 
 
-def refused(path: Path, kind: str, why: str) -> Verdict:
+def report_refused(path: Path, kind: str, why: str) -> Verdict:
     """The verdict on a file that its reader does not take, and why not."""
     try:
         with path.open("rb") as file:
@@ -125,13 +125,13 @@ def refused(path: Path, kind: str, why: str) -> Verdict:
     return Verdict(str(path), kind, state, read=False, missing=(why,))
 
 
-def empty_file(path: Path, kind: str) -> Verdict:
+def report_empty(path: Path, kind: str) -> Verdict:
     """The verdict on an empty file."""
     return Verdict(str(path), kind, EMPTY, read=False, missing=(_EMPTY_FILE,))
 
 
-def not_checked(path: Path, kind: str) -> Verdict:
+def report_unchecked(path: Path, kind: str) -> Verdict:
     """The verdict on a file that no command looks into."""
     if path.stat().st_size == 0:
-        return empty_file(path, kind)
+        return report_empty(path, kind)
     return Verdict(str(path), kind, NOT_CHECKED, read=False)

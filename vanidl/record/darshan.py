@@ -15,7 +15,7 @@ from pathlib import Path
 
 from vanidl.errors import InputError, UsageError
 from vanidl.readers.darshan import log as darshan_logs
-from vanidl.readers.file_names import darshan_name
+from vanidl.readers.names import parse_darshan_name
 from vanidl.record.recorder import CUT, ENDED, PRELOAD, Recorder, Tracer, keep_private, preloaded
 
 NAME = "darshan"
@@ -177,7 +177,7 @@ def found(folder: Path, pids: Mapping[int, int | None]) -> Mapping[int, str]:
     _gather(folder)
     states: dict[int, str] = {}
     for path in sorted(folder.rglob("*.darshan*")):
-        name = darshan_name(path)
+        name = parse_darshan_name(path)
         if name is None or name.pid is None:
             continue
         keep_private(path)

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from vanidl.formatting.units import plural
-from vanidl.readers.command_lines import runs_python
+from vanidl.readers.names import runs_python
 
 PROC = "/proc"
 RANK_VARIABLES = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "PALS_RANKID",

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from vanidl.errors import UsageError, VanidlError
 from vanidl.model.run_facts import Ending
-from vanidl.readers.run_json import NAME, NO_TRACER, RunRecord, write_record
+from vanidl.readers.run_folder import NO_TRACER, RECORD_NAME, RunRecord, write_record
 from vanidl.record import darshan, dftracer, processes, steps
 from vanidl.record import tracer as own
 from vanidl.record.alive import sign_of_life
@@ -152,7 +152,7 @@ def record(
             stopped=space.remark(ended.start_ns, chosen.goes_on),
             losses=(*result.losses, *missing, *said),
         )
-        problem = _keep_record(root / NAME, result)
+        problem = _keep_record(root / RECORD_NAME, result)
 
     # RUN, where that is not where it was recorded.
     not_moved = spool.hand_over()

@@ -18,7 +18,7 @@ import orjson
 from vanidl.encoding.budget import read_whole
 from vanidl.formatting.from_logs import clean_text
 from vanidl.formatting.secrets import masked
-from vanidl.readers.run_json import MISSING, RECORDED, UNFINISHED, ProcessRecord, RunRecord
+from vanidl.readers.run_folder import MISSING, RECORDED, UNFINISHED, ProcessRecord, RunRecord
 from vanidl.record.launch import Ended
 from vanidl.record.processes import Seen
 from vanidl.record.recorder import ENDED, Tracer

@@ -20,11 +20,11 @@ from vanidl.formatting.units import nbytes
 from vanidl.merge import copies
 from vanidl.merge.pipeline import Inputs, build_trace
 from vanidl.parallel.limits import Limits, TimeLimit, limited
-from vanidl.readers import run_json
+from vanidl.readers import run_folder
 from vanidl.readers.darshan.log import read_identity
-from vanidl.readers.darshan.run import LOG
-from vanidl.readers.discover import Found, kind_by_name
-from vanidl.readers.file_names import darshan_name
+from vanidl.readers.darshan.reading import LOG
+from vanidl.readers.discover import Found, guess_kind_by_name
+from vanidl.readers.names import parse_darshan_name
 from vanidl.readers.records import TracerLog
 from vanidl.report.json import summary_object
 from vanidl.run import Run
@@ -51,7 +51,7 @@ class Job:
     @property
     def user(self) -> str | None:
         """Whose job it is, by the names of logs, or "uid 1000"; None: neither says."""
-        named = darshan_name(self.paths[0])
+        named = parse_darshan_name(self.paths[0])
         if named:
             return named.user
         return None if self.user_id is None else f"uid {self.user_id}"
@@ -214,10 +214,12 @@ def found_of(job: Job) -> Found:
     """The job's logs, as if they had been looked for, with the recorder's record above them."""
     files: dict[str, list[Path]] = {}
     for path in map(Path, job.paths):
-        files.setdefault(kind_by_name(path.name) or LOG, []).append(path)
+        files.setdefault(guess_kind_by_name(path.name) or LOG, []).append(path)
     folder = Path(job.paths[0]).parent
     records = tuple(
-        path for path in (folder / run_json.NAME, folder.parent / run_json.NAME) if path.is_file()
+        path
+        for path in (folder / run_folder.RECORD_NAME, folder.parent / run_folder.RECORD_NAME)
+        if path.is_file()
     )
     kinds = {kind: tuple(some) for kind, some in files.items()}
     return Found(folder, kinds, run_records=records[:1])

@@ -27,7 +27,7 @@ from vanidl.compare.page import render_comparison
 from vanidl.compare.runs import compare_runs
 from vanidl.errors import InputError, VanidlError
 from vanidl.export import export
-from vanidl.readers.runs_below import lies_within, runs_below, signature
+from vanidl.readers.discover import find_runs, get_signature, is_within
 from vanidl.report.html import render_html
 from vanidl.run import open_run
 
@@ -76,7 +76,7 @@ class IoPlugin(base_plugin.TBPlugin):  # type: ignore[misc]  # TensorBoard has n
     def _runs(self) -> dict[str, Path]:
         """The runs as they were within the last second: TensorBoard asks at each poll."""
         if self._root and monotonic() - self._listed[0] >= FRESH_S:
-            runs = runs_below(self._root)
+            runs = find_runs(self._root)
             self._listed = (monotonic(), runs)
         return self._listed[1]
 
@@ -90,7 +90,7 @@ class IoPlugin(base_plugin.TBPlugin):  # type: ignore[misc]  # TensorBoard has n
     def _state(self, request: Request) -> Any:  # noqa: ANN401 - a response
         """What changes when a file of the runs does that `?run=` names."""
         try:
-            state = [signature(run) for run in self._asked(request, (1, 2))]
+            state = [get_signature(run) for run in self._asked(request, (1, 2))]
         except VanidlError as error:
             return _refuse(request, error)
         digest = hashlib.sha256(repr(state).encode("utf-8", "backslashreplace")).hexdigest()
@@ -114,7 +114,7 @@ class IoPlugin(base_plugin.TBPlugin):  # type: ignore[misc]  # TensorBoard has n
         known, names = self._runs(), request.args.getlist("run")
         if len(names) not in counts or any(name not in known for name in names):
             raise InputError("no such run")
-        if self._root is None or not all(lies_within(known[name], [self._root]) for name in names):
+        if self._root is None or not all(is_within(known[name], [self._root]) for name in names):
             raise InputError("a file of the run is a link to outside of the log folder: not read")
         return [known[name] for name in names]
 
@@ -152,7 +152,7 @@ class Pages:
         Raises:
             InputError: a run is gone.
         """
-        key = (kind, tuple(signature(run) for run in runs))
+        key = (kind, tuple(get_signature(run) for run in runs))
         future = self._kept.pop(key, None) or self._worker.submit(
             _render_or_error, RENDER[kind], runs
         )

@@ -17,7 +17,7 @@ from enum import Enum
 from vanidl.formatting.units import seconds
 from vanidl.readers.steps.journal import ITER, KIND, LOADER_SHIFT, OTHER_STEP, WAIT
 from vanidl.readers.steps.live import LiveJournal
-from vanidl.readers.steps.loaders import EVALUATION
+from vanidl.readers.steps.spans import EVALUATION
 from vanidl.record.alive import SAVE, Call, Life
 
 STALL_S = 15.0

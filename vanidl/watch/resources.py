@@ -13,7 +13,7 @@ from typing import Any
 from vanidl.analyses.memory import totals, trend
 from vanidl.encoding.budget import whole_number
 from vanidl.errors import InputError
-from vanidl.readers.memory_looks import FOLDER, memory_of
+from vanidl.readers.run_folder import MEMORY_FOLDER, parse_memory
 from vanidl.record.alive import PROC, is_of_run
 
 _COUNT = re.compile(rb"^(rchar|read_bytes): (\d+)$", re.M)
@@ -117,7 +117,7 @@ class LiveMemory:
     """The looks at memory in a RUN, read as they are written."""
 
     def __init__(self, run: Path) -> None:
-        self._folder = run / FOLDER
+        self._folder = run / MEMORY_FOLDER
         self._lines: dict[Path, tuple[int, list[bytes]]] = {}
         self._next_s = 0.0
         self._latest: MemoryState | None = None
@@ -143,7 +143,7 @@ class LiveMemory:
             lines = [*lines, *whole.splitlines()]
             self._lines[path] = offset + len(whole) + len(end), lines
         try:
-            host = memory_of(lines, str(path))
+            host = parse_memory(lines, str(path))
         except InputError:
             return None
         at_s, nbytes = totals(host)

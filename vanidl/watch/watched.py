@@ -19,9 +19,9 @@ from vanidl.formatting.from_logs import clean_path
 from vanidl.formatting.names import elided
 from vanidl.formatting.units import seconds
 from vanidl.model.run_facts import Ending
-from vanidl.readers.objects.live import LiveOperations
-from vanidl.readers.run_json import NAME as RUN_JSON
-from vanidl.readers.run_json import read_record
+from vanidl.readers.objects.operations import LiveOperations
+from vanidl.readers.run_folder import RECORD_NAME as RUN_JSON
+from vanidl.readers.run_folder import read_record
 from vanidl.readers.steps.live import LiveJournal
 from vanidl.record.alive import NAME as SIGN_OF_LIFE
 from vanidl.record.alive import Life, Recorder, anyone_lives, look_at, read_recorder

@@ -3,6 +3,7 @@ from __future__ import annotations
 import io
 import re
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,44 @@ from tests.fuzz.mutants import KINDS, seeds
 from tests.makers.darshan_logs import Log, Record, log_bytes, log_parts, random_records
 from tests.makers.large_logs import Workload, write_logs
 from tests.makers.sameness import same
+from vanidl.encoding.budget import OBJECT_BYTES, Budget
 from vanidl.errors import InputError
 from vanidl.parallel.executors import dump, load
+from vanidl.readers.darshan.header import LAYOUTS, Header
+from vanidl.readers.darshan.job import read_names
 from vanidl.readers.darshan.log import read_log, read_logs
 from vanidl.readers.records import TracerLog
+
+# Names of a log: what a budget leaves of them does not depend on the logs that came before.
+
+JOB_NAMES = {1: "/data/a", 2: "/data/b", 3: "/data/c"}
+REGION = b"".join(
+    key.to_bytes(8, "little") + name.encode() + b"\0" for key, name in JOB_NAMES.items()
+)
+HEADER = Header("3.41", LAYOUTS["3.41"], "<", "zlib", (), {}, 0)
+
+
+def room_for(names: int) -> Budget:
+    """A budget that so many of the names fit into."""
+    budget = Budget.of_file(len(REGION))
+    budget.held_bytes = sum(OBJECT_BYTES + len(name) for name in [*JOB_NAMES.values()][:names])
+    return budget
+
+
+def test_each_log_pays_for_names_that_many_share() -> None:
+    for names in (3, 1, 3, 0, 2):
+        budget = room_for(names)
+        found, left = read_names(REGION, HEADER, budget)
+        assert found == dict([*JOB_NAMES.items()][:names])
+        assert left == (3 - names) * len(REGION) // 3
+        assert budget.held_bytes <= 0
+
+
+def test_the_same_bytes_in_another_byte_order_are_other_names() -> None:
+    low, _ = read_names(REGION, HEADER, room_for(3))
+    high, _ = read_names(REGION, replace(HEADER, byte_order=">"), room_for(3))
+    assert [*high] == [key << 56 for key in low]
+
 
 VERSIONS = ("3.00", "3.10", "3.20", "3.21", "3.41")
 
@@ -127,7 +162,7 @@ def test_a_large_log_says_the_same(
     raw = b"".join(log_parts(log))
     path.write_bytes(raw[: len(raw) - missing])
     read = read_log(path)
-    monkeypatch.setattr("vanidl.readers.darshan.log_bytes._LARGE", 0)
+    monkeypatch.setattr("vanidl.readers.darshan.header._LARGE", 0)
     monkeypatch.setattr("vanidl.encoding.inflate._AHEAD_STREAM", 0)
     assert same(read_log(path), read)
     assert read.whole == (not missing)
@@ -138,7 +173,7 @@ def test_a_large_file_that_is_no_log_is_refused_alike(
 ) -> None:
     path = tmp_path / "log.darshan"
     path.write_bytes(b"\1" * 3000)
-    monkeypatch.setattr("vanidl.readers.darshan.log_bytes._LARGE", 0)
+    monkeypatch.setattr("vanidl.readers.darshan.header._LARGE", 0)
     with pytest.raises(InputError, match="3,000 bytes of another kind"):
         read_log(path)
 

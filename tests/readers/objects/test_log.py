@@ -12,7 +12,7 @@ from vanidl.model.trace import OBJECT, READ, WRITE
 from vanidl.readers.format import Reading
 from vanidl.readers.objects import FORMAT
 from vanidl.readers.objects import operations as read
-from vanidl.readers.objects.log import counters, log
+from vanidl.readers.objects.log import build_counters, build_log
 from vanidl.readers.objects.operations import read_operations
 from vanidl.record.injected.vanidl_steps import operations as written
 
@@ -38,7 +38,7 @@ def test_what_was_written_is_read(tmp_path: Path) -> None:
 
 
 def test_reads_and_writes_are_operations_and_the_rest_is_metadata(tmp_path: Path) -> None:
-    found = log(read_operations(objects_of(tmp_path)))
+    found = build_log(read_operations(objects_of(tmp_path)))
     (table,) = found.operations
     assert table.layer == OBJECT
     moved = sorted(zip(table.op.tolist(), table.nbytes.tolist(), strict=True))
@@ -51,7 +51,7 @@ def test_reads_and_writes_are_operations_and_the_rest_is_metadata(tmp_path: Path
 
 def test_every_request_is_counted_once(tmp_path: Path) -> None:
     file = read_operations(objects_of(tmp_path))
-    (table,) = counters(file).layers
+    (table,) = build_counters(file).layers
     kinds = ("READS", "WRITES", "STATS", "LISTS", "OTHERS")
     assert sum(int(table.counters[f"OBJECT_{kind}"].sum()) for kind in kinds) == len(ROWS)
     assert int(table.counters["OBJECT_FAILED"].sum()) == 2

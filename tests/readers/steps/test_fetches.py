@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from vanidl.readers.steps.fetches import fetch_table, workers_of
+from vanidl.readers.steps.fetches import build_fetch_table, find_workers
 from vanidl.readers.steps.journal import (
     COLLATE,
     FETCH,
@@ -43,7 +43,7 @@ def test_a_process_id_that_comes_again_is_another_worker() -> None:
         workers.append(journal(WORKER_ID, fetched))
     other = journal(WORKER_ID + 1, [(FETCH, 0, 0, 0, 1_010, 1_020)])
     loop = journal(TRAINER, trainer)
-    table = fetch_table(loop, workers_of([loop, *workers, other]))
+    table = build_fetch_table(loop, find_workers([loop, *workers, other]))
     assert table is not None
     assert table.by == ((TRAINER, -1), (WORKER_ID, 0), (WORKER_ID, 0))
     assert table.loader.tolist() == [4, 4, -1, 4, 4, -1]
@@ -53,7 +53,7 @@ def test_a_process_id_that_comes_again_is_another_worker() -> None:
     taken = table.wait_end >= 0
     assert (table.collate - table.begin)[taken].tolist() == [20] * 4
     assert (table.wait_end - table.begin)[taken].tolist() == [50] * 4
-    assert fetch_table(other, workers_of([other])) is None
+    assert build_fetch_table(other, find_workers([other])) is None
 
 
 def test_what_a_process_fetches_itself_is_of_the_wait_around_it() -> None:
@@ -67,7 +67,7 @@ def test_what_a_process_fetches_itself_is_of_the_wait_around_it() -> None:
         rows += [(WAIT, 1, 0, batch, begin, begin + 50)]
     rows += [(FETCH, 0, 0, 0, 2_000, 2_010), (WAIT, 1, 1, 0, 3_000, 3_010)]  # of no wait
     loop = journal(TRAINER, rows)
-    table = fetch_table(loop, {})
+    table = build_fetch_table(loop, {})
     assert table is not None
     assert table.member.tolist() == [0] * 4
     assert table.batch.tolist() == [0, 1, 2, -1]

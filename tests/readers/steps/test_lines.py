@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from vanidl.errors import InputError
-from vanidl.readers.steps.journal import Journal, sound_events
-from vanidl.readers.steps.lines import read_sources, sampled_parts
+from vanidl.readers.steps.journal import Journal, keep_sound_events
+from vanidl.readers.steps.lines import build_sampled_parts, read_sources
 
 FUNCTION = {
     "file": "data.py", "name": "load", "first": 1, "own": True, "calls": 1, "parent": -1,
@@ -17,12 +17,12 @@ TABLE = {"lines": "fetch", "samples": 4, "wall_ns": 1000, "cpu_ns": 400, "functi
 
 
 def journal(*tables):
-    events, _ = sound_events(np.empty((0, 4), np.int64))
+    events, _ = keep_sound_events(np.empty((0, 4), np.int64))
     return Journal("path", {}, {}, events, (), lines=tables)
 
 
 def read(*tables, sources=None):
-    return sampled_parts([journal(*tables)], sources or {})
+    return build_sampled_parts([journal(*tables)], sources or {})
 
 
 def test_the_last_table_of_a_part_counts():
@@ -35,7 +35,9 @@ def test_the_last_table_of_a_part_counts():
 
 
 def test_processes_add_up():
-    (part,) = sampled_parts([journal(TABLE), journal(TABLE), journal()], {("data.py", 3): " x = 1"})
+    (part,) = build_sampled_parts(
+        [journal(TABLE), journal(TABLE), journal()], {("data.py", 3): " x = 1"}
+    )
     assert (part.samples, part.wall_ns) == (8, 2000)
     assert [line.wall_ns for line in part.functions[0].lines] == [1200, 800]
     assert [line.text for line in part.functions[0].lines] == ["", "x = 1"]

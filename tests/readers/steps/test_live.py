@@ -11,11 +11,10 @@ import pytest
 from tests.makers.step_journals import journal_bytes, random_journal, text_rows
 from vanidl.errors import InputError
 from vanidl.model.trace import SpanKind
-from vanidl.readers.steps import live, live_scan
+from vanidl.readers.steps import live
 from vanidl.readers.steps.journal import read_journal
-from vanidl.readers.steps.live import LiveJournal
-from vanidl.readers.steps.live_scan import LoopTotals
-from vanidl.readers.steps.loop import profile
+from vanidl.readers.steps.live import LiveJournal, LoopTotals
+from vanidl.readers.steps.loop import build_profile
 
 PROCESS = {"pid": 1, "host": "node", "rank": 0}
 ALL = 1 << 20
@@ -23,7 +22,7 @@ ALL = 1 << 20
 
 def whole(path: Path) -> tuple[LoopTotals, dict[str, tuple[int, int]]]:
     """Totals by the analyser's way, and those of each loader by name."""
-    found = profile(read_journal(path))
+    found = build_profile(read_journal(path))
     took = found.end_ns - found.start_ns
     step, other, wait = (
         found.kind == kind for kind in (SpanKind.STEP, SpanKind.EVALUATION, SpanKind.INPUT_WAIT)
@@ -120,7 +119,7 @@ def test_what_is_held_does_not_grow_with_the_journal(tmp_path: Path) -> None:
 def test_more_than_may_be_held_is_said_to_be_approximate(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(live_scan, "_MOST_HELD", 100)
+    monkeypatch.setattr(live, "_MOST_HELD", 100)
     path = tmp_path / "a.steps"
     text = " ".join(f"w0:{k}-{k}" for k in range(500))  # one step that goes on and on
     path.write_bytes(journal_bytes(PROCESS, f"w0:0-1 o:1 {text}"))
@@ -170,7 +169,7 @@ def test_calls_within_calls_beyond_what_may_be_held_end_as_well(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each call lies within the next one, back to the beginning: no bound would be enough."""
-    monkeypatch.setattr(live_scan, "_MOST_HELD", 50)
+    monkeypatch.setattr(live, "_MOST_HELD", 50)
     monkeypatch.setattr(live, "MOST_ROWS", 16)
     inner = " ".join(f"w0:{k}-{k} o:{k}" for k in range(10, 400))
     path = tmp_path / "a.steps"

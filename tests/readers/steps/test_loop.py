@@ -12,7 +12,7 @@ from vanidl.errors import InputError
 from vanidl.model.trace import SpanKind
 from vanidl.readers.records import ProfileTrace
 from vanidl.readers.steps.journal import read_journal
-from vanidl.readers.steps.loop import profile
+from vanidl.readers.steps.loop import build_profile
 from vanidl.record.injected.vanidl_steps import journal as written
 
 END_ROWS = 2  # of a whole journal: a text, and that it is one
@@ -84,13 +84,13 @@ def spans(found: ProfileTrace, kind: SpanKind) -> list[tuple[int, int]]:
     ],
 )
 def test_steps(tmp_path: Path, text: str, steps: list[tuple[int, int]]) -> None:
-    found = profile(read_journal(journal_of(tmp_path, text)))
+    found = build_profile(read_journal(journal_of(tmp_path, text)))
     assert spans(found, SpanKind.STEP) == steps
 
 
 def test_every_call_is_waited_for_and_loaders_are_told_apart(tmp_path: Path) -> None:
     text = "i0:0-8 w0:8-9 o:15 w0:20-21 o:25 e0:30-31 w1:40-44 e1:50-51"
-    found = profile(read_journal(journal_of(tmp_path, text)))
+    found = build_profile(read_journal(journal_of(tmp_path, text)))
     assert spans(found, SpanKind.INPUT_WAIT) == [(0, 9), (20, 21), (30, 31), (40, 44), (50, 51)]
     names = [found.names[k] for k in found.name[found.kind == SpanKind.INPUT_WAIT].tolist()]
     training, evaluation = "DataLoader 0 (D0, training)", "DataLoader 1 (D1, evaluation)"
@@ -99,7 +99,7 @@ def test_every_call_is_waited_for_and_loaders_are_told_apart(tmp_path: Path) -> 
 
 
 def test_what_lies_between_iterator_and_first_batch_is_no_wait(tmp_path: Path) -> None:
-    found = profile(
+    found = build_profile(
         read_journal(journal_of(tmp_path, "i0:0-5 w0:6-9 o:10 e0:20-21 i0:30-35 w0:40-41"))
     )
     assert spans(found, SpanKind.INPUT_WAIT) == [(0, 9), (20, 21), (30, 35), (40, 41)]
@@ -111,7 +111,7 @@ def test_a_thread_that_fetches_ahead_does_not_make_training_wait(tmp_path: Path)
     rows = [(other, 0, START + k * MS, START + (k + 1) * MS) for k in (0, 7, 17)]
     with path.open("ab") as file:
         file.write(np.array(rows, "<i8").tobytes())
-    found = profile(read_journal(path))
+    found = build_profile(read_journal(path))
     assert not spans(found, SpanKind.INPUT_WAIT)
     assert spans(found, SpanKind.STEP) == [(5, 15), (15, 25)]
 
@@ -129,7 +129,7 @@ def test_saves_and_loads_are_windows_of_the_thread_that_trains(tmp_path: Path) -
         file.write(text_rows({"checkpoint": 3, "path": "/x/final", "call": "save"}))
         aside = written.CHECKPOINT | 5 << written.LOADER_SHIFT | 1 << written.THREAD_SHIFT
         file.write(np.array([(aside, 7, START, START + 70 * MS)], "<i8").tobytes())
-    found = profile(read_journal(path))
+    found = build_profile(read_journal(path))
     assert spans(found, SpanKind.LOAD) == [(0, 9)]
     assert spans(found, SpanKind.CHECKPOINT) == [(20, 46), (60, 70), (76, 77)]
     former = {call.path: call.former for call in found.checkpoint_calls if call.former}
@@ -145,7 +145,7 @@ def test_collectives_are_those_of_the_thread_that_trains(tmp_path: Path) -> None
     other = 1 << written.THREAD_SHIFT | written.COLLECTIVE
     with path.open("ab") as file:
         file.write(np.array([(other, 0, START, START + 3 * MS)], "<i8").tobytes())
-    found = profile(read_journal(path))
+    found = build_profile(read_journal(path))
     assert spans(found, SpanKind.COMMUNICATION) == [(6, 9), (15, 16)]
     assert spans(found, SpanKind.STEP) == [(0, 11), (11, 15)]
 

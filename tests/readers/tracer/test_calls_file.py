@@ -20,11 +20,11 @@ from tests import ROOT
 from tests.makers import calls_files as maker
 from tests.makers.calls_files import Call, Calls, Counted, calls_file, read_loop
 from vanidl.errors import InputError
-from vanidl.readers.bounds import FARTHEST_OFFSET, LARGEST_NBYTES
+from vanidl.readers.records import FARTHEST_OFFSET, LARGEST_NBYTES
 from vanidl.readers.tracer import calls_file as calls_file_module
-from vanidl.readers.tracer import layout, slots
+from vanidl.readers.tracer import slots
 from vanidl.readers.tracer.calls_file import CallsFile, read_calls
-from vanidl.readers.tracer.log import log, recorded
+from vanidl.readers.tracer.reading import build_log, read_recorded
 
 FORMAT = ROOT / "vanidl/record/tracer/format.h"
 MASK = (1 << 64) - 1
@@ -107,17 +107,17 @@ def test_the_layout_is_that_of_the_header_file(tmp_path):
     header = maker.header(Calls(), 7, 9)
     assert list(map(int, said.split())) == [
         header.index(struct.pack("<QQ", 7, 9)), 104, 112, 128, header.index(b"node01"),
-        header.index(b"0.1.0"), check_of(slot, 65576), layout.NAME, layout.THREAD,
-        layout.FIRST_STREAM_MOVE, layout.Call.OPEN, layout.Call.FOPEN, layout.Call.FSYNC,
-        layout.Call.MMAP, layout.Call.MUNMAP,
+        header.index(b"0.1.0"), check_of(slot, 65576), slots.NAME, slots.THREAD,
+        slots.FIRST_STREAM_MOVE, slots.Call.OPEN, slots.Call.FOPEN, slots.Call.FSYNC,
+        slots.Call.MMAP, slots.Call.MUNMAP,
     ]  # fmt: skip
 
 
 def test_every_call_of_the_header_file_is_known():
     named = dict(re.findall(r"VT_(\w+) = (\d+),", FORMAT.read_text()))
-    for call in layout.Call:
+    for call in slots.Call:
         assert int(named[call.name]) == call
-    moving = {int(n) for n in named.values() if layout.FIRST_MOVE <= int(n) < layout.BEHIND_MOVES}
+    moving = {int(n) for n in named.values() if slots.FIRST_MOVE <= int(n) < slots.BEHIND_MOVES}
     assert {n >> 4 for n in moving} == {1, 2, 3, 4}
 
 
@@ -329,7 +329,7 @@ def test_more_pieces_than_the_header_says_are_read_and_said(tmp_path):
 
 def test_times_are_on_the_systems_clock(tmp_path):
     file = read(tmp_path, Calls({10: read_loop(5)}))
-    assert log(file).start_ns == maker.START_REALTIME_NS
+    assert build_log(file).start_ns == maker.START_REALTIME_NS
     assert not file.clock.was_set
 
 
@@ -340,7 +340,7 @@ def test_a_clock_that_was_set_meanwhile(tmp_path, shift, jumps):
     calls = Calls({10: read_loop(3000)}, anchors=(0, shift))
     file = read(tmp_path, calls)
     assert file.clock.was_set == jumps
-    (table,) = log(file).operations
+    (table,) = build_log(file).operations
     moved = table.start_ns - file.found.moves.start_ns
     later = np.arange(3000) >= 1637
     assert (moved[~later] == 0).all()
@@ -358,7 +358,7 @@ def test_counters_of_more_files_than_one_piece_holds(tmp_path):
     calls = Calls({10: [Call(maker.READ, 1, 2, 0, 4, 1000)]}, {}, counted)
     file = read(tmp_path, calls)
     assert file.losses == ()
-    (records,) = recorded(Path(file.path)).counters.layers
+    (records,) = read_recorded(Path(file.path)).counters.layers
     assert records.file.tolist() == list(range(1, 1001))
     reads = records.counters["POSIX_READS"]
     assert (int(reads.sum()), int(reads[-1])) == (500_500 + 1, 1001)

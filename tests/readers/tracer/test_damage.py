@@ -23,7 +23,7 @@ from tests.makers.calls_files import (
     read_loop,
 )
 from vanidl.errors import InputError
-from vanidl.readers.tracer.log import recorded
+from vanidl.readers.tracer.reading import read_recorded
 
 CALLS = Calls(
     {
@@ -86,7 +86,7 @@ KINDS = (flipped, flipped_in_use, cut, block, zeroed, exchanged)
 def answer(path: Path) -> tuple[Any, bool] | None:
     """What is said of the file, and whether something is said to be missing; None: refused."""
     try:
-        found = recorded(path)
+        found = read_recorded(path)
     except InputError:
         return None
     log = found.log
@@ -146,9 +146,9 @@ def test_times_that_nobody_recorded_are_a_damaged_header(tmp_path, at, least_ref
         path.write_bytes(content)
         if refused:
             with pytest.raises(InputError, match="the header is damaged"):
-                recorded(path)
+                read_recorded(path)
         else:
-            recorded(path)
+            read_recorded(path)
 
 
 def test_an_end_before_the_start_is_a_damaged_header(tmp_path):
@@ -160,6 +160,6 @@ def test_an_end_before_the_start_is_a_damaged_header(tmp_path):
         path.write_bytes(content)
         if refused:
             with pytest.raises(InputError, match="an end at"):
-                recorded(path)
+                read_recorded(path)
         else:
-            recorded(path)
+            read_recorded(path)

@@ -5,10 +5,8 @@ from __future__ import annotations
 from vanidl.encoding.text_stream import GZIP_MAGIC
 from vanidl.readers.darshan.header import MAGIC
 from vanidl.readers.darshan.log import UNFINISHED
-from vanidl.readers.darshan.run import LOG, UNFINISHED_LOG, read
-from vanidl.readers.darshan.verdicts import check
-from vanidl.readers.format import FileKind, Format
-from vanidl.readers.sniff import Opening
+from vanidl.readers.darshan.reading import LOG, UNFINISHED_LOG, check_logs, read_darshan
+from vanidl.readers.format import FileKind, Format, Opening
 
 _MAGIC_PLACE = slice(8, 16)
 _PERHAPS = (".darshan.gz", ".darshan.txt")  # as attachments of mails and of threads are called
@@ -30,8 +28,8 @@ FORMAT = Format(
         FileKind(LOG, "Darshan log", (".darshan",), perhaps=_PERHAPS, is_log=True),
         FileKind(UNFINISHED_LOG, "Darshan log", (UNFINISHED,), is_log=True),
     ),
-    read=read,
-    check=check,
+    read=read_darshan,
+    check=check_logs,
     traces_io=True,
     sniff=_sniff,
     sniff_among=_sniff,

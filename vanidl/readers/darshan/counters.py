@@ -8,9 +8,11 @@ seconds).
 
 from __future__ import annotations
 
+import math
 import struct
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import accumulate, pairwise
 from typing import Any, Generic, TypeVar
 
@@ -18,22 +20,288 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vanidl.formatting.units import plural
-from vanidl.readers.darshan.counter_checks import (
-    LAYERS,
-    OTHERS,
-    Bins,
-    Stripe,
-    Table,
-    disjoint,
-    heatmap_records,
-    possible,
-    records,
-    stripe_records,
+from vanidl.model.trace import (
+    DAOS,
+    DAOS_OF_DFS,
+    DFS,
+    H5D,
+    H5F,
+    MPIIO,
+    PNETCDF,
+    PNETCDF_VAR,
+    POSIX,
+    STDIO,
 )
 from vanidl.readers.darshan.counter_names import NAMES, Names
-from vanidl.readers.darshan.counters_together import Together
 from vanidl.readers.darshan.header import Header
-from vanidl.readers.records import CounterFile, CounterRecords
+from vanidl.readers.darshan.job import decode_text
+from vanidl.readers.records import (
+    Columns,
+    CounterFile,
+    CounterRecords,
+    HeatmapRecord,
+    MpiRecord,
+    StripeRecord,
+)
+
+# Counters as they were read, by us or by PyDarshan, checked: one log's `CounterFile`.
+
+LAYERS = {
+    "POSIX": POSIX,
+    "MPI-IO": MPIIO,
+    "STDIO": STDIO,
+    "H5F": H5F,
+    "H5D": H5D,
+    "PNETCDF_FILE": PNETCDF,
+    "PNETCDF_VAR": PNETCDF_VAR,
+    "DFS": DFS,
+    "DAOS": DAOS,
+}
+"""Darshan's module to layer. Any module whose records are id, rank, counters and time
+counters can be added here."""
+
+OTHERS = ("LUSTRE", "HEATMAP")
+"""Modules whose records have a shape of their own."""
+
+HEATMAP_LAYERS = {
+    16592106915301738621: POSIX,
+    3989511027826779520: STDIO,
+    3668870418325792824: MPIIO,
+}
+"""Darshan's id of a heat map's record (the hash of its name) to the layer."""
+
+Stripe = tuple[int, int, Sequence[int]]
+"""Stripe size, stripe count and targets of one component of a file's layout."""
+
+Bins = tuple[int, int, float, NDArray[np.int64], NDArray[np.int64]]
+"""Heat map, rank, width of a bin in s, bytes written and read in each bin."""
+
+Table = tuple[NDArray[np.uint64], NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]
+"""Ids and ranks, shape (records,); counters and time counters, shape (counters, records)."""
+
+_SUMMED = ("_OPENS", "_READS", "_WRITES", "_BYTES_READ", "_BYTES_WRITTEN")
+_LARGEST = 1 << 56  # bytes or operations on one file: 64 PiB
+_LONGEST_S = 2.0**32
+
+
+def build_layer(
+    module: str, names: tuple[str, ...], times: tuple[str, ...], table: Table
+) -> tuple[CounterRecords, str]:
+    """The records of one module without impossible ones, and a sentence about those ("")."""
+    table, loss = drop_impossible(module, names, times, table)
+    return to_records(module, names, times, table), loss
+
+
+def drop_impossible(
+    module: str, names: tuple[str, ...], times: tuple[str, ...], table: Table
+) -> tuple[Table, str]:
+    """A table without impossible records, and a sentence about those ("")."""
+    wrong = _find_impossible(names, times, table)
+    loss = ""
+    if wrong.any():
+        loss = (
+            f"{module}: {int(wrong.sum()):,} of {len(wrong):,} records hold impossible numbers "
+            "and are left out"
+        )
+        ids, ranks, counters, seconds = table
+        table = ids[~wrong], ranks[~wrong], counters[:, ~wrong], seconds[:, ~wrong]
+    for array in table:
+        array.setflags(write=False)
+    return table, loss
+
+
+def to_records(
+    module: str, names: tuple[str, ...], times: tuple[str, ...], table: Table
+) -> CounterRecords:
+    """A table of possible records of one module as a record."""
+    ids, ranks, counters, seconds = table
+    columns = Columns(names, counters), Columns(times, seconds)
+    return CounterRecords(LAYERS[module], ids, ranks, *columns)
+
+
+def split_daos_files(layers: Sequence[CounterRecords]) -> Iterator[CounterRecords]:
+    """The layers of one log, where objects of DAOS that are files of DFS are a layer apart.
+
+    Both modules count what goes through such a file, under one id.
+    """
+    files = next((records.file for records in layers if records.layer == DFS), None)
+    for records in layers:
+        if records.layer != DAOS or files is None:
+            yield records
+            continue
+        of_files = np.isin(records.file, files)
+        for layer, rows in ((DAOS, ~of_files), (DAOS_OF_DFS, of_files)):
+            if rows.any():
+                yield _pick_records(records, layer, rows)
+
+
+def _pick_records(records: CounterRecords, layer: str, rows: NDArray[np.bool_]) -> CounterRecords:
+    """Some of the records, as of another layer."""
+    file, rank = records.file[rows], records.rank[rows]
+    for array in (file, rank):
+        array.setflags(write=False)
+    columns = _pick_columns(records.counters, rows), _pick_columns(records.seconds, rows)
+    return CounterRecords(layer, file, rank, *columns)
+
+
+def _pick_columns(values: Mapping[str, NDArray[Any]], rows: NDArray[np.bool_]) -> Columns:
+    picked = np.array([column[rows] for column in values.values()])
+    picked.setflags(write=False)
+    return Columns(tuple(values), picked)
+
+
+def _find_impossible(
+    names: tuple[str, ...], times: tuple[str, ...], table: Table
+) -> NDArray[np.bool_]:
+    """Records that damage made: sums over them would mean nothing, or leave the integers."""
+    summed, timed = _find_checked(names, times)
+    _, _, counters, seconds = table
+    with np.errstate(invalid="ignore"):
+        in_range = np.abs(seconds[timed]) <= _LONGEST_S  # false for NaN
+    some = counters[summed]
+    possible = (some >= -1) & (some <= _LARGEST)
+    return np.asarray(~(in_range.all(axis=0) & possible.all(axis=0)), np.bool_)
+
+
+@lru_cache(64)
+def _find_checked(
+    names: tuple[str, ...], times: tuple[str, ...]
+) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Places of the counters that are summed, and of the times that have a bound."""
+    summed = [i for i, name in enumerate(names) if name.endswith(_SUMMED)]
+    timed = [i for i, name in enumerate(times) if "VARIANCE" not in name]
+    return np.array(summed, np.intp), np.array(timed, np.intp)
+
+
+def build_stripe_records(records: Iterable[tuple[int, Sequence[Stripe]]]) -> Iterator[StripeRecord]:
+    """Every file once: ranks that record it say the same."""
+    for file, parts in dict(records).items():
+        for nbytes, count, osts in parts:
+            yield StripeRecord(file, nbytes, count, tuple(osts))
+
+
+def build_heatmap_records(records: Iterable[Bins]) -> Iterator[HeatmapRecord]:
+    """The heat maps of known layers that have bins of a possible width."""
+    for key, rank, width_s, written, read in records:
+        layer = HEATMAP_LAYERS.get(key)
+        bin_ns = round(width_s * 1e9) if math.isfinite(width_s * 1e9) else 0
+        if layer is not None and bin_ns > 0 and len(written):
+            yield HeatmapRecord(layer, rank, bin_ns, read, written)
+
+
+# Counters of many logs that were decoded at once, and the records of each of them.
+
+Rows = NDArray[Any] | tuple[NDArray[Any], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BatchCounters:
+    """The records of one module in many logs, one log behind the other.
+
+    On their way to another process most counters are one number: what a program does not use
+    is 0 or -1 in all of its records.
+    """
+
+    layer: str
+    names: tuple[str, ...]
+    times: tuple[str, ...]
+    file: NDArray[np.uint64]  # (records,)
+    rank: NDArray[np.int64]
+    counters: Rows  # of each name (records,)
+    seconds: Rows
+
+    def records(self, first: int, behind: int) -> CounterRecords:
+        """Those of one log, which refer to these."""
+        return _slice_batch(self, first, behind)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        sent = _pack_rows(self.counters), _pack_rows(self.seconds)
+        return _unpack_batch, (self.layer, self.names, self.times, self.file, self.rank, *sent)
+
+
+@dataclass(frozen=True, slots=True)
+class _CounterSlice(CounterRecords):
+    """The records of one log, sent as places among those of all."""
+
+    batch: BatchCounters
+    first: int
+    behind: int
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _slice_batch, (self.batch, self.first, self.behind)
+
+
+def _slice_batch(whole: BatchCounters, first: int, behind: int) -> CounterRecords:
+    return _CounterSlice(
+        whole.layer,
+        whole.file[first:behind],
+        whole.rank[first:behind],
+        Columns(whole.names, whole.counters, first, behind),
+        Columns(whole.times, whole.seconds, first, behind),
+        whole,
+        first,
+        behind,
+    )
+
+
+_Sent = tuple[int, NDArray[Any], NDArray[np.intp], NDArray[Any]]
+"""The number of records, the first value of each row, which rows vary, and these."""
+
+
+def _pack_rows(rows: Rows) -> _Sent:
+    table = np.asarray(rows)
+    bits = table.view(np.int64)
+    varied = np.flatnonzero((bits != bits[:, :1]).any(axis=1))
+    return table.shape[1], table[:, 0], varied, table[varied]
+
+
+def _unpack_batch(
+    layer: str,
+    names: tuple[str, ...],
+    times: tuple[str, ...],
+    file: NDArray[np.uint64],
+    rank: NDArray[np.int64],
+    *sent: _Sent,
+) -> BatchCounters:
+    return BatchCounters(layer, names, times, file, rank, *[_unpack_rows(*each) for each in sent])
+
+
+def _unpack_rows(
+    records: int, first: NDArray[Any], varied: NDArray[np.intp], table: NDArray[Any]
+) -> tuple[NDArray[Any], ...]:
+    rows = [np.broadcast_to(value, records) for value in first]
+    for i, row in zip(varied.tolist(), table, strict=True):
+        rows[i] = row
+    return tuple(rows)
+
+
+# Darshan's AutoPerf module for MPI: how long each rank was inside MPI calls.
+#
+# Our own reader: Darshan's library tells the module's header from its records by a variable
+# that lives as long as the process, so of several logs it reads only the first one right.
+# Layout from darshan-apmpi-log-format.h: a header, then one record of fixed size per rank.
+
+MPI_MODULE = "APMPI"
+
+_HEADER_BYTES = 48
+_SYNC_FLAG_AT = 24  # not 0: waits before collectives were timed
+_COUNTERS = 396  # calls, bytes and size classes, which nothing here uses
+_TIMES = 222 + 16  # seconds of single calls, and of their waits for others
+_RECORD = f"Qq{8 * (_COUNTERS + _TIMES)}x2d128s"  # id, rank, ..., total and sync, host
+
+
+def decode_mpi(data: bytes, byte_order: str) -> tuple[tuple[MpiRecord, ...], int]:
+    """The records of a region, and how many bytes at its end are no whole record."""
+    record = struct.Struct(byte_order + _RECORD)
+    body = memoryview(data)[_HEADER_BYTES:]
+    whole = len(body) - len(body) % record.size
+    timed = any(data[_SYNC_FLAG_AT : _SYNC_FLAG_AT + 4])
+    found = tuple(
+        MpiRecord(rank, decode_text(host), total_s, sync_s if timed else None)
+        for _, rank, total_s, sync_s, host in record.iter_unpack(body[:whole])
+    )
+    return found, len(body) - whole
+
 
 _WORD = 8
 _HEAD = 2  # words before the counters of a file: its id and the rank
@@ -41,11 +309,11 @@ _HEAD = 2  # words before the counters of a file: its id and the rank
 Words = NDArray[np.int64]
 
 
-def _as_stored(words: Words) -> tuple[Words, str]:
+def _keep_words(words: Words) -> tuple[Words, str]:
     return words, ""
 
 
-def _without_stdio(words: Words) -> tuple[Words, str]:
+def _drop_mixed_records(words: Words) -> tuple[Words, str]:
     """Records of POSIX alone: version 1 counts calls of STDIO between them.
 
     What such a record says of bytes and times is of both, so it is left out, as Darshan's
@@ -61,7 +329,7 @@ def _without_stdio(words: Words) -> tuple[Words, str]:
     return np.delete(words, range(first, first + 4), axis=0)[:, ~mixed], loss if count else ""
 
 
-def _opens_together(words: Words) -> tuple[Words, str]:
+def _sum_opens(words: Words) -> tuple[Words, str]:
     """Independent and collective opens as one counter (darshan-pnetcdf-logutils.c)."""
     kept = np.delete(words, _HEAD, axis=0)
     kept[_HEAD] += words[_HEAD]
@@ -77,7 +345,7 @@ class _Form:
     absent_times: tuple[str, ...] = ()  # -1 stands for them
     merged: int = 0  # words that `merge` takes out
     behind: int = 0  # words after the times: identifiers
-    merge: Callable[[Words], tuple[Words, str]] = _as_stored
+    merge: Callable[[Words], tuple[Words, str]] = _keep_words
 
     def width(self, names: Names) -> int:
         """Words of a record as it is stored."""
@@ -116,7 +384,9 @@ _NEWEST = {
 _OLDER = {
     ("POSIX", 3): _Form(absent=_POSIX_3),
     ("POSIX", 2): _Form(absent=_POSIX_3, absent_times=_NO_SPAN),
-    ("POSIX", 1): _Form(absent=_POSIX_3, absent_times=_NO_SPAN, merged=4, merge=_without_stdio),
+    ("POSIX", 1): _Form(
+        absent=_POSIX_3, absent_times=_NO_SPAN, merged=4, merge=_drop_mixed_records
+    ),
     ("MPI-IO", 2): _Form(absent_times=_NO_SPAN),
     ("MPI-IO", 1): _Form(absent_times=_NO_SPAN),
     ("STDIO", 1): _Form(absent={"FDOPENS": -1}),
@@ -124,13 +394,13 @@ _OLDER = {
     ("H5F", 1): _Form(absent=_H5F_2, absent_times=(*_NO_SPAN, "META_TIME")),
     ("H5D", 1): _Form(),
     ("PNETCDF_FILE", 2): _Form(
-        absent=_PNETCDF_2, absent_times=_NO_WAITS, merged=1, merge=_opens_together
+        absent=_PNETCDF_2, absent_times=_NO_WAITS, merged=1, merge=_sum_opens
     ),
     ("PNETCDF_FILE", 1): _Form(
         absent=_PNETCDF_2,
         absent_times=(*_NO_SPAN, *_NO_WAITS),
         merged=1,
-        merge=_opens_together,
+        merge=_sum_opens,
     ),
 }
 
@@ -163,7 +433,7 @@ Layer = tuple[CounterRecords, str]
 """The records of one module, and a sentence about what is left out."""
 
 
-def decode(log: Raw, known: Mapping[str, Layer]) -> CounterFile:
+def decode_counters(log: Raw, known: Mapping[str, Layer]) -> CounterFile:
     """The counters of a log: all whole records of the versions that are known.
 
     Args:
@@ -174,27 +444,31 @@ def decode(log: Raw, known: Mapping[str, Layer]) -> CounterFile:
     versions = {m: header.regions[m].version for m in DECODED if m in header.regions}
     unread = {m: version for m, version in versions.items() if not is_known(m, version)}
     known_ones = versions.keys() - unread.keys()
+
+    # Modules of one shape of records.
     records_of, losses = [], []
     for module in (m for m in LAYERS if m in known_ones):
-        whole, left = divmod(len(regions[module]), _record_bytes(module, header))
-        losses.append(_lost(module, whole, left, broken))
+        whole, left = divmod(len(regions[module]), _get_record_bytes(module, header))
+        losses.append(_describe_loss(module, whole, left, broken))
         if whole:  # else nothing is known of the layer, not that it did nothing
-            found, loss = known.get(module) or _layer(module, header, regions[module])
+            found, loss = known.get(module) or _decode_layer(module, header, regions[module])
             records_of.append(found)
             losses.append(loss)
+
+    # Modules with a shape of their own.
     stripes: _Walked[tuple[int, list[Stripe]]] = _Walked()
     heatmaps: _Walked[Bins] = _Walked()
     if "LUSTRE" in known_ones:
-        stripes = _stripes(header, regions["LUSTRE"])
-        losses.append(_lost("LUSTRE", len(stripes.records), stripes.left, broken))
+        stripes = _walk_stripes(header, regions["LUSTRE"])
+        losses.append(_describe_loss("LUSTRE", len(stripes.records), stripes.left, broken))
     if "HEATMAP" in known_ones:
-        heatmaps = _heatmaps(header, regions["HEATMAP"])
-        losses.append(_lost("HEATMAP", len(heatmaps.records), heatmaps.left, broken))
+        heatmaps = _walk_heatmaps(header, regions["HEATMAP"])
+        losses.append(_describe_loss("HEATMAP", len(heatmaps.records), heatmaps.left, broken))
     return CounterFile(
-        tuple(disjoint(records_of)),
+        tuple(split_daos_files(records_of)),
         tuple(filter(None, losses)),
-        tuple(stripe_records(stripes.records)),
-        tuple(heatmap_records(heatmaps.records)),
+        tuple(build_stripe_records(stripes.records)),
+        tuple(build_heatmap_records(heatmaps.records)),
         unread,
     )
 
@@ -210,7 +484,7 @@ class _Walked(Generic[Found]):
     left: int = 0
 
 
-def _lost(module: str, records: int, left: int, broken: Collection[str]) -> str:
+def _describe_loss(module: str, records: int, left: int, broken: Collection[str]) -> str:
     """The sentence about a module that is not whole, "" for a whole one."""
     if records and not left and module not in broken:
         return ""
@@ -219,8 +493,9 @@ def _lost(module: str, records: int, left: int, broken: Collection[str]) -> str:
     return f"{module}: only {plural(records, 'whole record')} could be read{behind}"
 
 
-def layers(logs: Sequence[Raw]) -> list[dict[str, Layer]]:
+def decode_layers(logs: Sequence[Raw]) -> list[dict[str, Layer]]:
     """By module the records of each log that could be decoded with those of others, at once."""
+    # Logs whose records of a module are of one version and order of bytes.
     found: list[dict[str, Layer]] = [{} for _ in logs]
     alike: dict[tuple[str, int, str], list[int]] = {}
     for i, log in enumerate(logs):
@@ -230,7 +505,9 @@ def layers(logs: Sequence[Raw]) -> list[dict[str, Layer]]:
                 alike.setdefault(key, []).append(i)
     for (module, *_), some in alike.items():
         if len(some) > 1:
-            for i, layer in zip(some, _layers(module, [logs[i] for i in some]), strict=False):
+            for i, layer in zip(
+                some, _decode_alike_layers(module, [logs[i] for i in some]), strict=False
+            ):
                 found[i][module] = layer
     return found
 
@@ -238,64 +515,68 @@ def layers(logs: Sequence[Raw]) -> list[dict[str, Layer]]:
 def _is_filled(module: str, log: Raw) -> bool:
     """Whether records, at least one, fill the region exactly."""
     data = log.regions[module]
-    return bool(data) and not len(data) % _record_bytes(module, log.header)
+    return bool(data) and not len(data) % _get_record_bytes(module, log.header)
 
 
-def _record_bytes(module: str, header: Header) -> int:
-    return _WORD * _form(module, header).width(NAMES[module])
+def _get_record_bytes(module: str, header: Header) -> int:
+    return _WORD * _get_form(module, header).width(NAMES[module])
 
 
-def _layers(module: str, logs: Sequence[Raw]) -> list[Layer]:
+def _decode_alike_layers(module: str, logs: Sequence[Raw]) -> list[Layer]:
     """The records of a module in logs that are alike; none where each is to be looked at."""
-    width = _record_bytes(module, logs[0].header)
+    width = _get_record_bytes(module, logs[0].header)
     data = b"".join([log.regions[module] for log in logs])
-    table, loss = _table(module, logs[0].header, data)
+    table, loss = _decode_table(module, logs[0].header, data)
     if loss:
         return []
     names = NAMES[module]
-    together = Together(LAYERS[module], names.counters, names.times, *table)
+    together = BatchCounters(LAYERS[module], names.counters, names.times, *table)
     lengths = (len(log.regions[module]) // width for log in logs)
     return [(together.records(*pair), "") for pair in pairwise(accumulate(lengths, initial=0))]
 
 
-def _form(module: str, header: Header) -> _Form:
+def _get_form(module: str, header: Header) -> _Form:
     return FORMS[module, header.regions[module].version]
 
 
-def _layer(module: str, header: Header, data: bytes) -> Layer:
+def _decode_layer(module: str, header: Header, data: bytes) -> Layer:
     """The whole records of one module."""
-    table, loss = _table(module, header, data)
-    return _records(module, table), loss
+    table, loss = _decode_table(module, header, data)
+    return _build_records(module, table), loss
 
 
-def _records(module: str, table: Table) -> CounterRecords:
-    return records(module, NAMES[module].counters, NAMES[module].times, table)
+def _build_records(module: str, table: Table) -> CounterRecords:
+    return to_records(module, NAMES[module].counters, NAMES[module].times, table)
 
 
-def _table(module: str, header: Header, data: bytes) -> tuple[Table, str]:
+def _decode_table(module: str, header: Header, data: bytes) -> tuple[Table, str]:
     """The possible ones of the whole records of one module, and a sentence about others."""
     names = NAMES[module]
-    form = _form(module, header)
+    form = _get_form(module, header)
     width = form.width(names)
     whole = len(data) // (_WORD * width)
     stored = np.frombuffer(data, f"{header.byte_order}i8", whole * width).reshape(-1, width).T
+
+    # As the newest version has them: identifiers, counters, then times.
     words, left_out = form.merge(stored)
     times = form.head + len(names.plain) - len(form.absent)
     table: Table = (
         words[0].astype(np.int64).view(np.uint64),
         words[1].astype(np.int64),
-        _placed(words[form.head : times], names.plain, form.absent),
-        _placed(
+        _fill_absent(words[form.head : times], names.plain, form.absent),
+        _fill_absent(
             words[times : len(words) - form.behind].view(f"{header.byte_order}f8"),
             names.plain_times,
             dict.fromkeys(form.absent_times, -1),
         ),
     )
-    table, loss = possible(module, names.counters, names.times, table)
+    table, loss = drop_impossible(module, names.counters, names.times, table)
     return table, "; ".join(filter(None, (left_out, loss)))
 
 
-def _placed(rows: NDArray[Any], names: Sequence[str], absent: Mapping[str, int]) -> NDArray[Any]:
+def _fill_absent(
+    rows: NDArray[Any], names: Sequence[str], absent: Mapping[str, int]
+) -> NDArray[Any]:
     """The rows as contiguous ones of this machine's byte order, between those that are absent."""
     kept = rows.astype(rows.dtype.newbyteorder("="), order="C")
     if not absent:
@@ -307,12 +588,12 @@ def _placed(rows: NDArray[Any], names: Sequence[str], absent: Mapping[str, int])
     return whole
 
 
-def _stripes(header: Header, data: bytes) -> _Walked[tuple[int, list[Stripe]]]:
+def _walk_stripes(header: Header, data: bytes) -> _Walked[tuple[int, list[Stripe]]]:
     """Layouts by file."""
     # A view: of millions of targets no list is made.
     count = len(data) // _WORD
     words = np.frombuffer(data, f"{header.byte_order}i8", count).astype(np.int64).data
-    one = _layout_1 if header.regions["LUSTRE"].version == 1 else _layout_2
+    one = _read_layout_1 if header.regions["LUSTRE"].version == 1 else _read_layout_2
     found: list[tuple[int, list[Stripe]]] = []
     at = 0
     while layout := one(words, at):
@@ -322,7 +603,7 @@ def _stripes(header: Header, data: bytes) -> _Walked[tuple[int, list[Stripe]]]:
     return _Walked(found, len(data) - _WORD * at)
 
 
-def _layout_1(words: memoryview[int], at: int) -> tuple[list[Stripe], int] | None:
+def _read_layout_1(words: memoryview[int], at: int) -> tuple[list[Stripe], int] | None:
     """One component: id, rank, two counts of targets, offset, size, count, the targets."""
     if len(words) - at < 7:
         return None
@@ -337,7 +618,7 @@ _COMPONENT = 9  # words: seven counters and the name of a pool
 _UNUSED = -1  # stripe size of a component that was never written to
 
 
-def _layout_2(words: memoryview[int], at: int) -> tuple[list[Stripe], int] | None:
+def _read_layout_2(words: memoryview[int], at: int) -> tuple[list[Stripe], int] | None:
     """Id, rank, number of components and targets, the components, the targets of all."""
     if len(words) - at < 4:
         return None
@@ -356,7 +637,7 @@ def _layout_2(words: memoryview[int], at: int) -> tuple[list[Stripe], int] | Non
     return parts, end
 
 
-def _heatmaps(header: Header, data: bytes) -> _Walked[Bins]:
+def _walk_heatmaps(header: Header, data: bytes) -> _Walked[Bins]:
     """Heat maps, each with its own number of bins."""
     head = struct.Struct(f"{header.byte_order}Qqdq16x")
     found: list[Bins] = []

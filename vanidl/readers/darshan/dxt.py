@@ -8,6 +8,7 @@ writes first: offset, length, start and end in seconds, and from record version 
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
@@ -16,21 +17,134 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.encoding.budget import Budget
+from vanidl.encoding.budget import OBJECT_BYTES, Budget
 from vanidl.encoding.inflate import Stream
 from vanidl.model.trace import MPIIO, POSIX, READ, WRITE
-from vanidl.readers.bounds import impossible, left_out
-from vanidl.readers.darshan.dxt_records import (
-    Heads,
-    HeadWords,
-    Segments,
-    parted,
-    read_heads,
-    records_of,
-    walked,
-    words_of,
-)
-from vanidl.readers.records import OperationTable
+from vanidl.readers.darshan.job import decode_text
+from vanidl.readers.records import OperationTable, describe_left_out, find_impossible_operations
+
+# The records of DXT: where their heads lie in a stream, what these say, and the words between.
+#
+# A head is a file id, a rank, whether the record is shared, a host name and the numbers of writes
+# and reads; segments of 8-byte words follow it.
+
+_HEAD_BYTES = 104
+_HEAD_WORDS = _HEAD_BYTES // 8
+_FILE, _RANK, _HOST, _COUNTS = 0, 1, slice(3, 11), slice(11, 13)  # words of a head
+_HELD_BYTES = 3 * OBJECT_BYTES  # of a record: its head, its host and the view of its segments
+
+HeadWords = NDArray[np.int64]
+"""The words of some heads in the log's order of bytes, shape (records, words)."""
+
+Segments = NDArray[np.int64]
+"""The words of some segments, one segment behind the other."""
+
+
+@dataclass(frozen=True, slots=True)
+class StreamRecords:
+    """The records of one stream: places of their heads, in words, and what is wrong at its end."""
+
+    places: list[int]
+    last: tuple[int, int] | None  # writes and reads of the last one that are there, if not all
+    problem: str
+
+
+def walk_stream(
+    data: bytes | memoryview, width: int, byte_order: str, budget: Budget
+) -> StreamRecords:
+    """Goes from head to head through one stream."""
+    counts, counted_at = struct.Struct(byte_order + "qq").unpack_from, 8 * _COUNTS.start
+    places: list[int] = []
+    at, size, row_bytes = 0, len(data), 8 * width
+    most = max(0, budget.held_bytes) // _HELD_BYTES
+    while size - at >= _HEAD_BYTES:
+        if len(places) >= most:
+            budget.hold((most + 1) * _HELD_BYTES)
+            return StreamRecords(places, None, f"its records take more than {budget.memory_limit}")
+        writes, reads = counts(data, at + counted_at)
+        left = size - at - _HEAD_BYTES
+        places.append(at // 8)
+        if (writes + reads) * row_bytes > left or writes < 0 or reads < 0:
+            budget.hold(len(places) * _HELD_BYTES)
+            return _cut_last_record(places, (writes, reads), left // row_bytes)
+        at += _HEAD_BYTES + row_bytes * (writes + reads)
+    budget.hold(len(places) * _HELD_BYTES)
+    wrong = f"{size - at} bytes at the end of a stream are no record" if at < size else ""
+    return StreamRecords(places, None, wrong)
+
+
+def _cut_last_record(places: list[int], announced: tuple[int, int], room: int) -> StreamRecords:
+    """A stream whose last record announces other operations than it has room for."""
+    writes, reads = announced
+    found = max(0, min(writes + reads, room))
+    written = min(max(0, writes), found)
+    problem = (
+        f"a record announces {writes:,} writes and {reads:,} reads, "
+        f"{found:,} operations of it are there"
+    )
+    return StreamRecords(places, (written, found - written), problem)
+
+
+def read_stream(
+    data: bytes | memoryview, width: int, byte_order: str, budget: Budget
+) -> tuple[HeadWords, list[Segments], str]:
+    """The heads of one stream, their segments, and what is wrong with the stream's end."""
+    found = walk_stream(data, width, byte_order, budget)
+    words = get_words(data, byte_order)
+    heads = words[np.array(found.places, np.intp)[:, None] + np.arange(_HEAD_WORDS)]
+    if found.last:
+        heads[-1, _COUNTS] = found.last
+    words = words.astype(np.int64, copy=False)
+    rows = heads[:, _COUNTS].sum(axis=1).tolist()
+    segments = [
+        words[place + _HEAD_WORDS : place + _HEAD_WORDS + width * count]
+        for place, count in zip(found.places, rows, strict=True)
+        if count  # a view of nothing would hold the whole stream
+    ]
+    return heads, segments, found.problem
+
+
+def get_words(data: bytes | memoryview, byte_order: str) -> NDArray[np.int64]:
+    """The words of a stream as they are stored."""
+    return np.frombuffer(data, f"{byte_order}i8", len(data) // 8)
+
+
+def split_heads(words: NDArray[np.int64], places: NDArray[np.intp]) -> tuple[HeadWords, Segments]:
+    """The heads at their places, and the words of all segments between them."""
+    at = places[:, None] + np.arange(_HEAD_WORDS)
+    of_segments = np.ones(len(words), bool)
+    of_segments[at] = False
+    return words[at], words[of_segments].astype(np.int64, copy=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Heads:
+    """What heads say, one entry a record."""
+
+    file: NDArray[np.uint64]
+    rank: NDArray[np.int64]
+    host: tuple[str, ...]
+    counts: NDArray[np.int64]  # writes and reads, shape (records, 2)
+
+
+def read_heads(heads: list[HeadWords]) -> Heads:
+    """What the heads of a log's streams say."""
+    if not heads:
+        return Heads(np.empty(0, np.uint64), np.empty(0, np.int64), (), np.empty((0, 2), np.int64))
+    words = np.concatenate(heads, dtype=heads[0].dtype)  # else in this machine's order of bytes
+    raw = np.ascontiguousarray(words[:, _HOST]).view("S64").ravel().tolist()
+    hosts = {one: decode_text(one) for one in set(raw)}
+    words = words.astype(np.int64, copy=False)
+    file, rank = np.ascontiguousarray(words[:, (_FILE, _RANK)].T)
+    return Heads(file.view(np.uint64), rank, tuple([hosts[one] for one in raw]), words[:, _COUNTS])
+
+
+def read_first_host(data: bytes | memoryview) -> str:
+    """The host that the first record of a stream names, "" for none."""
+    if len(data) < _HEAD_BYTES:
+        return ""
+    return decode_text(bytes(data[8 * _HOST.start : 8 * _HOST.stop]))
+
 
 LAYERS = {"DXT_POSIX": POSIX, "DXT_MPIIO": MPIIO}
 THREAD_VERSION = {POSIX: 2, MPIIO: 3}
@@ -44,7 +158,7 @@ _SHIFT = np.float64(3 << 51)
 _Table = dict[str, NDArray[Any]]
 
 
-def decode(
+def decode_dxt(
     streams: Iterable[Stream],
     name: str,
     version: int,
@@ -65,29 +179,33 @@ def decode(
     """
     budget = budget or Budget.of_file(nbytes)
     layer = LAYERS[name]
-    columns = _Columns(_width(layer, version), nbytes)
+    columns = _Columns(_get_width(layer, version), nbytes)
+
+    # Stream by stream: the heads of records, and their segments into columns.
     heads, losses, longest = list[HeadWords](), list[str](), 0
     for stream in streams:
         budget.hold(max(0, len(stream.data) - longest))  # one is held at a time
         longest = max(longest, len(stream.data))
-        found, segments, loss = records_of(stream.data, columns.width, byte_order, budget)
+        found, segments, loss = read_stream(stream.data, columns.width, byte_order, budget)
         heads.append(found)
         columns.add(segments, stream.end)
         if stream.problem or loss:
             losses.append(f"{name} is incomplete: {stream.problem or loss}")
         if budget.held_bytes < 0:
             break
+
+    # One table of all; what cannot be is left out.
     records = read_heads(heads)
-    table = _table(records, columns)
+    table = _build_table(records, columns)
     if layer == MPIIO and version == 1:
         # This version wrote no valid offsets.
         table["offset"] = np.full(len(table["op"]), -1, np.int64)
     if not columns.plain and (loss := _drop_nonsense(table)):
         losses.append(f"{name}: {loss}")
-    return _frozen(layer, records, table), tuple(losses)
+    return _build_operations(layer, records, table), tuple(losses)
 
 
-def _width(layer: str, version: int) -> int:
+def _get_width(layer: str, version: int) -> int:
     """Words of a segment."""
     return 5 if version >= THREAD_VERSION[layer] else 4
 
@@ -102,72 +220,78 @@ class Walked:
     places: list[int]  # of heads in them
 
 
-def walk(data: bytes | memoryview, name: str, version: int, byte_order: str) -> Walked | None:
+def walk_region(
+    data: bytes | memoryview, name: str, version: int, byte_order: str
+) -> Walked | None:
     """The records of the only stream of a short region; None for what `decode` has to look at."""
     layer = LAYERS[name]
     if layer == MPIIO and version == 1:
         return None
-    width = _width(layer, version)
-    found = walked(data, width, byte_order, Budget.of_file(len(data)))
+    width = _get_width(layer, version)
+    found = walk_stream(data, width, byte_order, Budget.of_file(len(data)))
     if not found.places or found.problem:
         return None
-    return Walked(layer, width, words_of(data, byte_order), found.places)
+    return Walked(layer, width, get_words(data, byte_order), found.places)
 
 
-def tables(walked: Sequence[Walked]) -> list[OperationTable] | None:
+def decode_regions(walked: Sequence[Walked]) -> list[OperationTable] | None:
     """The operations of many short regions, decoded at once; None where any is impossible."""
     found: dict[int, OperationTable] = {}
     for kind in {(one.width, one.words.dtype) for one in walked}:
         places = [i for i, one in enumerate(walked) if (one.width, one.words.dtype) == kind]
-        some = _tables([walked[i] for i in places], kind[0])
+        some = _decode_alike([walked[i] for i in places], kind[0])
         if some is None:
             return None
         found |= zip(places, some, strict=True)
     return [found[i] for i in range(len(walked))]
 
 
-def _tables(walked: Sequence[Walked], width: int) -> list[OperationTable] | None:
+def _decode_alike(walked: Sequence[Walked], width: int) -> list[OperationTable] | None:
     """As `tables`, of rows of one width: one table of all, then slices of it."""
     words = np.concatenate([one.words for one in walked], dtype=walked[0].words.dtype)
     counts = [len(one.places) for one in walked]
     first = [0, *accumulate(len(one.words) for one in walked)][:-1]
     at = np.repeat(first, counts) + np.array([place for one in walked for place in one.places])
-    heads, segments = parted(words, at)
+
+    # One table of all logs.
+    heads, segments = split_heads(words, at)
     columns = _Columns(width, 0)
     columns.add([segments], 1)
     records = read_heads([heads])
-    whole = _frozen(POSIX, records, _table(records, columns))
+    whole = _build_operations(POSIX, records, _build_table(records, columns))
     if not columns.plain:
         return None
+
+    # Where the rows and records of each log begin and end in it.
     of_records = list(pairwise(accumulate(counts, initial=0)))
     ends = np.append(0, np.cumsum(records.counts.sum(axis=1)))[[0, *accumulate(counts)]].tolist()
     return [
-        _sliced(whole, one.layer, (*rows, *of))
+        _slice_table(whole, one.layer, (*rows, *of))
         for one, rows, of in zip(walked, pairwise(ends), of_records, strict=True)
     ]
 
 
 @dataclass(frozen=True, slots=True)
-class _Slice(OperationTable):
+class _OperationSlice(OperationTable):
     """The operations of one of many logs that were decoded together: sent as places in these."""
 
     whole: OperationTable
     place: _Place
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _sliced, (self.whole, self.layer, self.place)
+        return _slice_table, (self.whole, self.layer, self.place)
 
 
 _Place = tuple[int, int, int, int]
 """Where the rows of a log begin and end among those of many, and where its records do."""
 
 
-def _sliced(whole: OperationTable, layer: str, place: _Place) -> OperationTable:
+def _slice_table(whole: OperationTable, layer: str, place: _Place) -> OperationTable:
     rows, records = slice(*place[:2]), slice(*place[2:])
-    kind = _code_type(records.stop - records.start)
+    kind = _choose_code_type(records.stop - records.start)
     record: NDArray[Any] = (whole.record[rows] - np.int32(records.start)).astype(kind)
     record.setflags(write=False)
-    return _Slice(
+    return _OperationSlice(
         layer,
         whole.record_file[records],
         whole.record_rank[records],
@@ -252,7 +376,7 @@ class _Columns:
         plain = [_to_ns(block[:, i].view(np.float64), self._columns[i][rows]) for i in (2, 3)]
         # Within 26 days, in order, and below 4 GiB: no need to look at each of the bounds.
         if not (all(narrow) and all(plain) and (end >= start).all()):
-            self.plain &= not impossible(block[:, 0], block[:, 1], start, end).any()
+            self.plain &= not find_impossible_operations(block[:, 0], block[:, 1], start, end).any()
 
     def _keep(self, index: int, values: NDArray[np.int64], rows: slice) -> bool:
         """Writes offsets or lengths; whether they fit into 32 bits."""
@@ -288,14 +412,14 @@ def _to_ns(seconds: NDArray[np.float64], out: NDArray[np.int64]) -> bool:
     return plain
 
 
-def _code_type(count: int) -> type[np.uint16] | type[np.int32]:
+def _choose_code_type(count: int) -> type[np.uint16] | type[np.int32]:
     """Of numbers of records: a row has one each."""
     return np.uint16 if count <= 1 << 16 else np.int32
 
 
-def _table(records: Heads, columns: _Columns) -> _Table:
+def _build_table(records: Heads, columns: _Columns) -> _Table:
     counts = records.counts
-    number = np.arange(len(counts), dtype=_code_type(len(counts)))
+    number = np.arange(len(counts), dtype=_choose_code_type(len(counts)))
     table: _Table = {
         "record": np.repeat(number, counts.sum(axis=1)),
         "op": np.repeat(np.tile(np.array([WRITE, READ], np.uint8), len(counts)), counts.ravel()),
@@ -307,15 +431,17 @@ def _table(records: Heads, columns: _Columns) -> _Table:
 
 def _drop_nonsense(table: _Table) -> str:
     """What was wrong with the rows that were dropped; "" where none was."""
-    wrong = impossible(table["offset"], table["nbytes"], table["start_ns"], table["end_ns"])
+    wrong = find_impossible_operations(
+        table["offset"], table["nbytes"], table["start_ns"], table["end_ns"]
+    )
     if not wrong.any():
         return ""
     for name, column in table.items():
         table[name] = column[~wrong]
-    return left_out(int(wrong.sum()), len(wrong))
+    return describe_left_out(int(wrong.sum()), len(wrong))
 
 
-def _frozen(layer: str, records: Heads, table: _Table) -> OperationTable:
+def _build_operations(layer: str, records: Heads, table: _Table) -> OperationTable:
     thread = table["thread"].view(np.uint64) if "thread" in table else None
     result = OperationTable(
         layer=layer,

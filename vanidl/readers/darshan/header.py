@@ -6,8 +6,10 @@ import struct
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import pairwise
+from pathlib import Path
 
-from vanidl.encoding.file_bytes import AnyBytes
+from vanidl.encoding.file_bytes import AnyBytes, FileBytes, whole_bytes
+from vanidl.encoding.text_stream import GZIP_MAGIC, TextStream
 from vanidl.errors import InputError
 
 MAGIC = 6567223
@@ -103,7 +105,7 @@ def read_header(data: memoryview, path: str) -> Header:
     Raises:
         InputError: It is no Darshan log, of an unknown version, or shorter than a header.
     """
-    order = _byte_order(data, path)
+    order = _find_byte_order(data, path)
     version = bytes(data[:8]).split(b"\0")[0].decode("ascii", "backslashreplace")
     layout = LAYOUTS.get(version)
     if layout is None:
@@ -118,10 +120,10 @@ def read_header(data: memoryview, path: str) -> Header:
             f"{path}: expected a Darshan log of version {known}, found version {version!r}; "
             "a newer vanidl may read it, or convert it with darshan-convert"
         )
-    return _fields(data, path, version, order)
+    return _read_fields(data, path, version, order)
 
 
-def layout_losses(header: Header, size: int) -> list[str]:
+def find_layout_losses(header: Header, size: int) -> list[str]:
     """Sentences about regions that do not tile a file of `size` bytes."""
     losses = []
     position = header.length
@@ -142,7 +144,7 @@ def layout_losses(header: Header, size: int) -> list[str]:
     return losses
 
 
-def believed(header: Header, size: int) -> tuple[Header, list[str]]:
+def drop_overlapping(header: Header, size: int) -> tuple[Header, list[str]]:
     """The header without regions that lie where another lies, and a sentence for each of those.
 
     Where one of two is plainly wrong only that is left out: it starts inside the header, or
@@ -151,9 +153,13 @@ def believed(header: Header, size: int) -> tuple[Header, list[str]]:
     regions = sorted(
         (r for r in header.regions.values() if r.name != JOB), key=lambda r: (r.start, r.end)
     )
+
+    # Plainly wrong: inside the header, or beyond the end and over others.
     last = max((r.start for r in regions if r.start < size), default=0)
     wrong = {r.name for r in regions if r.start <= header.length}
     wrong |= {r.name for r in regions if r.end > size and r.start < last}
+
+    # Of the rest, both of two that overlap.
     rest = [r for r in regions if r.name not in wrong]
     wrong |= {r.name for a, b in pairwise(rest) if b.start < a.end for r in (a, b)}
     kept = {name: r for name, r in header.regions.items() if name not in wrong}
@@ -163,7 +169,7 @@ def believed(header: Header, size: int) -> tuple[Header, list[str]]:
     return replace(header, regions=kept), sorted(sentences)
 
 
-def version_of(data: bytes) -> str | None:
+def read_version(data: bytes) -> str | None:
     """Version of the format that a log names, None where the bytes are of no Darshan log."""
     for order in "<>":
         if len(data) >= 16 and struct.unpack_from(f"{order}q", data, 8)[0] == MAGIC:
@@ -173,14 +179,14 @@ def version_of(data: bytes) -> str | None:
 
 def is_cut(data: bytes) -> bool:
     """Whether a log of a known version ends before its header, or what that announces, does."""
-    layout = LAYOUTS[version_of(data) or ""]
-    if len(data) < _form(layout, "<").size:
+    layout = LAYOUTS[read_version(data) or ""]
+    if len(data) < _get_struct(layout, "<").size:
         return True
     header = read_header(memoryview(data), "")
     return any(region.missing(len(data)) for region in header.regions.values())
 
 
-def _byte_order(data: memoryview, path: str) -> str:
+def _find_byte_order(data: memoryview, path: str) -> str:
     for order in "<>":
         if len(data) >= 16 and struct.unpack_from(f"{order}q", data, 8)[0] == MAGIC:
             return order
@@ -191,9 +197,9 @@ def _byte_order(data: memoryview, path: str) -> str:
     )
 
 
-def _fields(data: memoryview, path: str, version: str, order: str) -> Header:
+def _read_fields(data: memoryview, path: str, version: str, order: str) -> Header:
     layout = LAYOUTS[version]
-    form = _form(layout, order)
+    form = _get_struct(layout, order)
     if len(data) < form.size:
         raise InputError(
             f"{path}: expected {form.size} bytes of header, found {len(data)}; "
@@ -205,25 +211,27 @@ def _fields(data: memoryview, path: str, version: str, order: str) -> Header:
             f"{path}: expected a compression of {', '.join(COMPRESSIONS)} (0 to 2), "
             f"found {code}; the log's header is damaged: copy it again"
         )
-    names = slot_names(layout)
-    regions = _regions(names, table, form.size, len(data))
+    names = name_slots(layout)
+    regions = _list_regions(names, table, form.size, len(data))
     partial = tuple(name for i, name in enumerate(names) if flags >> i & 1) if flags else ()
     return Header(version, layout, order, COMPRESSIONS[code], partial, regions, form.size)
 
 
 @cache
-def _form(layout: Layout, order: str) -> struct.Struct:
+def _get_struct(layout: Layout, order: str) -> struct.Struct:
     return struct.Struct(f"{order}{layout.head}{2 + 2 * layout.slots}Q{layout.slots}I")
 
 
 @cache
-def slot_names(layout: Layout) -> tuple[str, ...]:
+def name_slots(layout: Layout) -> tuple[str, ...]:
     """A name for every module number that the header has room for."""
     spare = range(len(layout.modules), layout.slots)
     return (*layout.modules, *(f"module {i}" for i in spare))
 
 
-def _regions(names: tuple[str, ...], table: list[int], first: int, size: int) -> dict[str, Region]:
+def _list_regions(
+    names: tuple[str, ...], table: list[int], first: int, size: int
+) -> dict[str, Region]:
     count = len(names)
     starts, lengths = table[: 2 * count + 2 : 2], table[1 : 2 * count + 2 : 2]
     versions = (0, *table[2 * count + 2 :])
@@ -233,3 +241,43 @@ def _regions(names: tuple[str, ...], table: list[int], first: int, size: int) ->
     # The header does not say how long the job record is: it ends where the next begins.
     end = min((r.start for r in regions.values() if r.start > first), default=max(size, first))
     return {JOB: Region(JOB, first, end - first, 0), **regions}
+
+
+# The bytes of a log, those of a large one read where they are used.
+
+_START = 16  # version and magic
+_LARGE = 64 << 20  # bytes
+
+
+def _unpack_log(name: str) -> memoryview:
+    """The bytes of a log that was packed by gzip as a whole.
+
+    Raises:
+        InputError: They are damaged, or more than a file of its size may hold.
+    """
+    text = TextStream(Path(name))
+    data = b"".join(text)
+    if text.damage:
+        raise InputError(f"{name}: expected a Darshan log, found that {text.damage}; copy it again")
+    return memoryview(data)
+
+
+def open_log(name: str) -> AnyBytes:
+    """The bytes of what may be a log; of a large one they are read where they are used.
+
+    Raises:
+        InputError: They cannot be read.
+    """
+    try:
+        data = whole_bytes(name, _LARGE)
+        if data is not None:
+            return _unpack_log(name) if data[:2] == GZIP_MAGIC else data
+        large = FileBytes(name)
+        return large if read_version(bytes(large[:_START])) else large[:]
+    except FileNotFoundError:
+        found, remedy = "no such file", "check the name"
+    except IsADirectoryError:
+        found, remedy = "a folder", "name one of the logs in it"
+    except OSError as error:
+        found, remedy = str(error.strerror), "make it readable"
+    raise InputError(f"{name}: expected a Darshan log, found {found}; {remedy}")

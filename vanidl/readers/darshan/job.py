@@ -32,7 +32,7 @@ class JobRecord:
     mounts: tuple[tuple[str, str], ...]  # (mount point, type), longest mount point first
 
 
-def text(raw: bytes) -> str:
+def decode_text(raw: bytes) -> str:
     """Printable text of bytes up to the first NUL; what is not UTF-8 as backslash codes."""
     return raw.split(b"\0", 1)[0].decode("utf-8", "backslashreplace")
 
@@ -50,7 +50,7 @@ def read_job(data: bytes, header: Header) -> JobRecord | None:
         times = [times[0], 0, times[1], 0]
     exact = bool(times[1] or times[3])
     start, end = (times[i] * SECOND + times[i + 1] for i in (0, 2))
-    command, _, mounts = text(data[fields.size + METADATA_BYTES :]).partition("\n")
+    command, _, mounts = decode_text(data[fields.size + METADATA_BYTES :]).partition("\n")
     return JobRecord(
         user_id=user,
         job_id=job,
@@ -58,9 +58,9 @@ def read_job(data: bytes, header: Header) -> JobRecord | None:
         start_ns=start,
         end_ns=end if exact else end + SECOND,
         start_resolution_ns=1 if exact else SECOND,
-        metadata=_metadata(text(data[fields.size : fields.size + METADATA_BYTES])),
+        metadata=_split_metadata(decode_text(data[fields.size : fields.size + METADATA_BYTES])),
         command=command.strip(),
-        mounts=_mounts(mounts),
+        mounts=_split_mounts(mounts),
     )
 
 
@@ -68,11 +68,11 @@ def read_names(data: bytes, header: Header, budget: Budget) -> tuple[Mapping[int
     """Names by file id, and how many bytes at the end are no whole name, or one too many."""
     form = header.layout.counted_names, header.byte_order
     if len(data) <= _SHORT_NAMES:
-        found = _names_of_many(data, *form)
+        found = _read_repeated_names(data, *form)
         if budget.held_bytes >= found.held_bytes:
             budget.hold(found.held_bytes)
             return found.names, len(data) - found.end
-    found = _names_within(data, *form, budget)
+    found = _read_names_within(data, *form, budget)
     return found.names, len(data) - found.end
 
 
@@ -86,13 +86,13 @@ class _Names:
 
 
 @lru_cache(16)  # ranks that read the same files in turn name them alike, in thousands of logs
-def _names_of_many(data: bytes, counted: bool, order: str) -> _Names:
-    return _names_within(data, counted, order, Budget.of_file(len(data)))
+def _read_repeated_names(data: bytes, counted: bool, order: str) -> _Names:
+    return _read_names_within(data, counted, order, Budget.of_file(len(data)))
 
 
-def _names_within(data: bytes, counted: bool, order: str, budget: Budget) -> _Names:
+def _read_names_within(data: bytes, counted: bool, order: str, budget: Budget) -> _Names:
     """The names that a budget has room for."""
-    walk = _counted_names if counted else _marked_names
+    walk = _walk_counted_names if counted else _walk_marked_names
     names: dict[int, str] = {}
     position, before = 0, budget.held_bytes
     for key, name, end in walk(data, order):
@@ -103,7 +103,7 @@ def _names_within(data: bytes, counted: bool, order: str, budget: Budget) -> _Na
     return _Names(names, position, before - budget.held_bytes)
 
 
-def _counted_names(data: bytes, order: str) -> Iterator[tuple[int, str, int]]:
+def _walk_counted_names(data: bytes, order: str) -> Iterator[tuple[int, str, int]]:
     """(file id, name, first byte behind both) of every whole name."""
     head = struct.Struct(f"{order}QI")
     position = 0
@@ -113,10 +113,10 @@ def _counted_names(data: bytes, order: str) -> Iterator[tuple[int, str, int]]:
         position = first + length
         if position > len(data):
             return
-        yield key, bounded_name(text(data[first:position])), position
+        yield key, bounded_name(decode_text(data[first:position])), position
 
 
-def _marked_names(data: bytes, order: str) -> Iterator[tuple[int, str, int]]:
+def _walk_marked_names(data: bytes, order: str) -> Iterator[tuple[int, str, int]]:
     key = struct.Struct(f"{order}Q")
     size, unpack = key.size, key.unpack_from
     position = 0
@@ -127,13 +127,13 @@ def _marked_names(data: bytes, order: str) -> Iterator[tuple[int, str, int]]:
         position = end + 1
 
 
-def _metadata(lines: str) -> dict[str, str]:
+def _split_metadata(lines: str) -> dict[str, str]:
     pairs = (line.partition("=") for line in lines.split("\n"))
     return {key: value for key, mark, value in pairs if mark}
 
 
 @lru_cache(16)  # one table in thousands of logs of a job
-def _mounts(lines: str) -> tuple[tuple[str, str], ...]:
+def _split_mounts(lines: str) -> tuple[tuple[str, str], ...]:
     fields = (line.split() for line in lines.split("\n"))
     mounts = [(row[1], row[0]) for row in fields if len(row) == 2]
     return tuple(sorted(mounts, key=lambda mount: -len(mount[0])))

@@ -18,23 +18,54 @@ from vanidl.encoding.inflate import Stream, damage, joined, only_stream, streams
 from vanidl.encoding.one_file import read_one
 from vanidl.errors import InputError
 from vanidl.formatting.units import plural
-from vanidl.readers.darshan import apmpi, dxt, dxt_records, start_error
-from vanidl.readers.darshan import counters as darshan_counters
-from vanidl.readers.darshan.counter_checks import LAYERS, OTHERS
-from vanidl.readers.darshan.counters import Layer, Raw
+from vanidl.readers.darshan import dxt
+from vanidl.readers.darshan.counters import (
+    DECODED,
+    LAYERS,
+    MPI_MODULE,
+    OTHERS,
+    Layer,
+    Raw,
+    decode_counters,
+    decode_layers,
+    decode_mpi,
+)
 from vanidl.readers.darshan.dxt import Walked
 from vanidl.readers.darshan.header import (
     JOB,
     NAMES,
     Header,
     Region,
-    believed,
-    layout_losses,
+    drop_overlapping,
+    find_layout_losses,
+    open_log,
     read_header,
 )
 from vanidl.readers.darshan.job import JobRecord, read_job, read_names
-from vanidl.readers.darshan.log_bytes import log_bytes
 from vanidl.readers.records import MpiRecord, OperationTable, TracerLog
+
+# How far the start that a Darshan log gives may be off its zero of time.
+
+# How late Darshan takes its start, measured with 3.4.7 against file names that hold the time
+# they were made: 0.1 to 0.2 ms; under MPI, where a communicator is duplicated before, 0.3 to 8.
+_WITHOUT_MPI_NS = 1_000_000
+_UNDER_MPI_NS = 10_000_000
+
+# A forked process counts its times from the fork, then clears Darshan's memory, and takes the
+# start after that. Where malloc gives it pages of its parent's heap, each is copied first:
+# measured 1 to 72 ms on two shared cores with MODMEM 24, 125 to 260 ms on a loaded machine.
+_FORKED_NS = 500_000_000
+
+
+def bound_start_error_ns(nprocs: int) -> int:
+    """Bound in ns on the error of the start, earlier or later, of a log of so many processes."""
+    return _UNDER_MPI_NS if nprocs > 1 else _WITHOUT_MPI_NS
+
+
+def bound_start_delay_ns(*, forked: bool) -> int:
+    """Bound in ns on how late the start of a log is, beside that, by the fork before it."""
+    return _FORKED_NS if forked else 0
+
 
 _PID = re.compile(r"_id\d+-(\d+)_")  # USER_COMMAND_idJOB-PID_MONTH-DAY-SECONDS-....darshan
 _LARGEST_TIME = 2**62
@@ -43,14 +74,14 @@ _JOB_BYTES = 4 << 20  # command and mounts, which take some thousand
 _HEADER_BYTES = 2048  # no version's header is longer
 _HEADER_START = 16  # version and magic
 
-_READ = frozenset((JOB, NAMES, apmpi.MODULE, *dxt.LAYERS, *LAYERS, *OTHERS))
+_READ = frozenset((JOB, NAMES, MPI_MODULE, *dxt.LAYERS, *LAYERS, *OTHERS))
 """The regions of a log that are read."""
 
 _Path = str | os.PathLike[str]
 Found = TypeVar("Found")
 
 _MOST_NAMED = 3  # modules in one sentence
-_DECODED = {*darshan_counters.DECODED, apmpi.MODULE}
+_DECODED = {*DECODED, MPI_MODULE}
 """Modules without traced operations whose content is of use."""
 
 UNFINISHED = ".darshan_partial"
@@ -68,8 +99,10 @@ def read_log(path: str | os.PathLike[str]) -> TracerLog:
         InputError: There is no such file, it is no Darshan log, its version is unknown,
             or not even its job record can be read.
     """
-    found = _gathered(os.fspath(path), _decoded)
-    return _log(found, [table for table in found.dxt if isinstance(table, OperationTable)], {})
+    found = _gather(os.fspath(path), _decode)
+    return _build_log(
+        found, [table for table in found.dxt if isinstance(table, OperationTable)], {}
+    )
 
 
 def read_logs(paths: Sequence[str | os.PathLike[str]]) -> list[TracerLog | InputError]:
@@ -77,26 +110,35 @@ def read_logs(paths: Sequence[str | os.PathLike[str]]) -> list[TracerLog | Input
 
     The operations of all short logs are decoded at once, so all are in memory, and so are counters.
     """
-    gathered = [_or_said(_gathered_shortly, path) for path in paths]
-    parts = _decoded_together([one for one in gathered if isinstance(one, _Gathered)])
+    gathered = [_read_or_explain(_gather_lazily, path) for path in paths]
+    parts = _decode_batch([one for one in gathered if isinstance(one, _Gathered)])
     if parts is None:
-        return [_or_said(read_log, path) for path in paths]
+        return [_read_or_explain(read_log, path) for path in paths]
     ready = iter(parts)
-    return [one if isinstance(one, InputError) else _made(one, *next(ready)) for one in gathered]
+    return [
+        one if isinstance(one, InputError) else _build_or_explain(one, *next(ready))
+        for one in gathered
+    ]
 
 
-def _decoded_together(
+def _decode_batch(
     gathered: Sequence[_Gathered],
 ) -> list[tuple[list[OperationTable], dict[str, Layer]]] | None:
     """Operations and counters of many logs; None where they have to be decoded one by one."""
     counted = [one.counters for one in gathered if one.counters]
+
+    # All at once: regions of the same shape become one table, of which each log has a slice.
     try:
-        tables = dxt.tables([t for one in gathered for t in one.dxt if isinstance(t, Walked)])
-        layers = iter(darshan_counters.layers(counted))
+        tables = dxt.decode_regions(
+            [t for one in gathered for t in one.dxt if isinstance(t, Walked)]
+        )
+        layers = iter(decode_layers(counted))
     except MemoryError:  # together they need too much: each of them may not
         return None
     if tables is None:
         return None
+
+    # What belongs to which log again.
     ready = iter(tables)
     return [
         (
@@ -107,13 +149,13 @@ def _decoded_together(
     ]
 
 
-def _made(
+def _build_or_explain(
     found: _Gathered, tables: list[OperationTable], layers: dict[str, Layer]
 ) -> TracerLog | InputError:
-    return _or_said(lambda _: _log(found, tables, layers), found.name)
+    return _read_or_explain(lambda _: _build_log(found, tables, layers), found.name)
 
 
-def _or_said(read: Callable[[_Path], Found], path: _Path) -> Found | InputError:
+def _read_or_explain(read: Callable[[_Path], Found], path: _Path) -> Found | InputError:
     """What is read of a path, or why nothing is."""
     try:
         return read_one(read, os.fspath(path))
@@ -121,8 +163,8 @@ def _or_said(read: Callable[[_Path], Found], path: _Path) -> Found | InputError:
         return error
 
 
-def _gathered_shortly(path: _Path) -> _Gathered:
-    return _gathered(os.fspath(path), _walked_or_decoded)
+def _gather_lazily(path: _Path) -> _Gathered:
+    return _gather(os.fspath(path), _walk_or_decode)
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,24 +207,28 @@ class _Source:
         return joined(held, self.header.compression, cut=cut, budget=self.budget)
 
 
-def _opened(name: str) -> tuple[_Source, list[str], list[str]]:
+def _open(name: str) -> tuple[_Source, list[str], list[str]]:
     """(the log, sentences about its layout, about regions that are left out)."""
-    data = log_bytes(name)
-    header = _header(data if isinstance(data, memoryview) else data[:_HEADER_BYTES], name)
-    misplaced = layout_losses(header, len(data))
-    header, doubtful = believed(header, len(data)) if misplaced else (header, [])
+    data = open_log(name)
+    header = _read_header(data if isinstance(data, memoryview) else data[:_HEADER_BYTES], name)
+    misplaced = find_layout_losses(header, len(data))
+    header, doubtful = drop_overlapping(header, len(data)) if misplaced else (header, [])
     return _Source(data, header, Budget.of_file(len(data))), misplaced, doubtful
 
 
-def _gathered(name: str, traced: Callable[[_Source, str, list[str]], _Traced | None]) -> _Gathered:
-    source, misplaced, doubtful = _opened(name)
+def _gather(name: str, traced: Callable[[_Source, str, list[str]], _Traced | None]) -> _Gathered:
+    source, misplaced, doubtful = _open(name)
     header = source.header
-    losses = [*_unfinished(name), *misplaced, *doubtful]
-    job = _job(source, name, losses)
-    names = _names(source, losses)
+    losses = [*misplaced, *doubtful]
+    if name.endswith(UNFINISHED):  # a name that Darshan changes once a log is whole
+        losses.insert(0, "Darshan did not finish this log: what was written until then is used")
+
+    # The job, the names, the traced operations, then the counters of all other modules.
+    job = _read_job(source, name, losses)
+    names = _read_names(source, losses)
     found = [traced(source, module, losses) for module in dxt.LAYERS]
-    counters = _others(source, losses)
-    mpi = _mpi(counters.regions, header, losses)
+    counters = _read_modules(source, losses)
+    mpi = _read_mpi(counters.regions, header, losses)
     return _Gathered(
         name,
         header,
@@ -204,29 +250,29 @@ def read_identity(path: str | os.PathLike[str]) -> TracerLog:
         InputError: as `read_log`.
     """
     name = os.fspath(path)
-    source, _, _ = _opened(name)
-    job = _job(source, name, [])
-    host = next((h for module in dxt.LAYERS if (h := _first_host(source, module))), "")
+    source, _, _ = _open(name)
+    job = _read_job(source, name, [])
+    host = next((h for module in dxt.LAYERS if (h := _find_first_host(source, module))), "")
     found = _Gathered(name, source.header, job, {}, (), (), [], None)
-    return replace(_log(found, [], {}), host=host)
+    return replace(_build_log(found, [], {}), host=host)
 
 
-def _first_host(source: _Source, module: str) -> str:
+def _find_first_host(source: _Source, module: str) -> str:
     """The host in the first stream of a DXT region, "" for none."""
     region = source.header.regions.get(module)
     if region is None:
         return ""
     first = next(source.streams(region, cut=source.cut(region)), None)
-    return "" if first is None else dxt_records.first_host(first.data)
+    return "" if first is None else dxt.read_first_host(first.data)
 
 
-def pid_of(name: str) -> int | None:
+def read_pid(name: str) -> int | None:
     """The process that a log's name names."""
     found = _PID.search(os.path.basename(name))  # noqa: PTH119
     return whole_number(found[1]) if found else None
 
 
-def _log(
+def _build_log(
     found: _Gathered, tables: Sequence[OperationTable], layers: Mapping[str, Layer]
 ) -> TracerLog:
     """The record of a log whose operations and, by module, some counters are decoded."""
@@ -240,15 +286,15 @@ def _log(
         version=header.version,
         job_id=str(job.job_id),
         host=next((h for table in tables for h in table.record_host if h), ""),
-        pid=pid_of(name),
+        pid=read_pid(name),
         parent_pid=whole_number(parent),
         user_id=job.user_id,
         nprocs=job.nprocs,
         start_ns=job.start_ns,
         end_ns=max(job.start_ns, job.end_ns),
         start_resolution_ns=job.start_resolution_ns,
-        start_error_ns=start_error.either_way_ns(job.nprocs),
-        start_late_ns=start_error.late_ns(forked=parent.isdigit()),
+        start_error_ns=bound_start_error_ns(job.nprocs),
+        start_late_ns=bound_start_delay_ns(forked=parent.isdigit()),
         command=job.command,
         metadata=job.metadata,
         mounts=job.mounts,
@@ -259,13 +305,13 @@ def _log(
         whole=not losses,
         losses=tuple(losses),
         mpi=found.mpi,
-        counters=darshan_counters.decode(found.counters, layers) if found.counters else None,
+        counters=decode_counters(found.counters, layers) if found.counters else None,
         counts_apart=True,
         unread_modules=tuple(m for m in header.regions if m not in _READ),
     )
 
 
-def _header(data: memoryview, name: str) -> Header:
+def _read_header(data: memoryview, name: str) -> Header:
     """The header; Darshan writes it last, so an unfinished log may have none."""
     try:
         return read_header(data, name)
@@ -279,15 +325,9 @@ def _header(data: memoryview, name: str) -> Header:
         ) from error
 
 
-def _unfinished(name: str) -> list[str]:
-    """A name that Darshan changes once a log is whole."""
-    if not name.endswith(UNFINISHED):
-        return []
-    return ["Darshan did not finish this log: what was written until then is used"]
-
-
-def _job(source: _Source, name: str, losses: list[str]) -> JobRecord:
+def _read_job(source: _Source, name: str, losses: list[str]) -> JobRecord:
     region = source.header.regions[JOB]
+
     # More than one stream: what follows the job record is missing in the table of contents.
     parts = source.streams(region, cut=False)
     first = next(parts, Stream(b"", 0))
@@ -300,6 +340,8 @@ def _job(source: _Source, name: str, losses: list[str]) -> JobRecord:
             f"{f' ({problem})' if problem else ''}; "
             "the log is too damaged to be used: copy it again"
         )
+
+    # What follows sizes tables by the number of ranks: it is bounded by the file.
     if not 0 <= job.nprocs <= _MOST_RANKS + len(source.data):
         raise InputError(
             f"{name}: expected at most {_MOST_RANKS:,} processes in so small a log, found "
@@ -313,7 +355,7 @@ def _job(source: _Source, name: str, losses: list[str]) -> JobRecord:
     return job
 
 
-def _names(source: _Source, losses: list[str]) -> Mapping[int, str]:
+def _read_names(source: _Source, losses: list[str]) -> Mapping[int, str]:
     region = source.header.regions.get(NAMES)
     if region is None:
         return {}
@@ -325,16 +367,18 @@ def _names(source: _Source, losses: list[str]) -> Mapping[int, str]:
     return names
 
 
-def _mpi(others: Mapping[str, bytes], header: Header, losses: list[str]) -> tuple[MpiRecord, ...]:
-    if apmpi.MODULE not in others:
+def _read_mpi(
+    others: Mapping[str, bytes], header: Header, losses: list[str]
+) -> tuple[MpiRecord, ...]:
+    if MPI_MODULE not in others:
         return ()
-    records, left = apmpi.decode(others[apmpi.MODULE], header.byte_order)
+    records, left = decode_mpi(others[MPI_MODULE], header.byte_order)
     if left:
-        losses.append(f"{apmpi.MODULE}: {left:,} bytes are no whole record")
+        losses.append(f"{MPI_MODULE}: {left:,} bytes are no whole record")
     return records
 
 
-def _others(source: _Source, losses: list[str]) -> Raw:
+def _read_modules(source: _Source, losses: list[str]) -> Raw:
     """What is whole of the modules without traced operations; adds sentences about damage.
 
     A cut region gives what is whole before the cut, and no sentence: the header's tell of it.
@@ -366,7 +410,7 @@ def _others(source: _Source, losses: list[str]) -> Raw:
     return Raw(source.header, found, frozenset(broken))
 
 
-def _walked_or_decoded(source: _Source, module: str, losses: list[str]) -> _Traced | None:
+def _walk_or_decode(source: _Source, module: str, losses: list[str]) -> _Traced | None:
     """The walked records of a short, whole region; anything else decoded."""
     header = source.header
     region = header.regions.get(module)
@@ -376,13 +420,13 @@ def _walked_or_decoded(source: _Source, module: str, losses: list[str]) -> _Trac
     if known and not source.cut(region):
         held = region.cut_from(source.data)
         only = only_stream(held, header.compression, source.budget)
-        walked = only and dxt.walk(only.data, module, region.version, header.byte_order)
+        walked = only and dxt.walk_region(only.data, module, region.version, header.byte_order)
         if walked:
             return walked
-    return _decoded(source, module, losses)
+    return _decode(source, module, losses)
 
 
-def _decoded(source: _Source, module: str, losses: list[str]) -> _Traced | None:
+def _decode(source: _Source, module: str, losses: list[str]) -> _Traced | None:
     region = source.header.regions.get(module)
     if region is None:
         return None
@@ -391,7 +435,7 @@ def _decoded(source: _Source, module: str, losses: list[str]) -> _Traced | None:
             f"{module} has records of version {region.version}, which this vanidl cannot read"
         )
         return None
-    table, missing = dxt.decode(
+    table, missing = dxt.decode_dxt(
         source.streams(region, cut=source.cut(region)),
         module,
         region.version,

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from vanidl.readers.format import FileKind, Files, Format, Reading, Records
-from vanidl.readers.sniff import Opening
+from vanidl.readers.format import FileKind, Files, Format, Opening, Reading, Records
 from vanidl.readers.verdict import Verdict
 
 _TRACE = "dftracer"

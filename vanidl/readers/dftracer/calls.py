@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.readers.bounds import FARTHEST_OFFSET, LARGEST_NBYTES, LONGEST_NS
 from vanidl.readers.dftracer.trace_file import ABSENT, Events
+from vanidl.readers.records import FARTHEST_OFFSET, LARGEST_NBYTES, LONGEST_NS
 
 Int64Array = NDArray[np.int64]
 Mask = NDArray[np.bool_]

@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 from vanidl.formatting.from_logs import clean_command
 from vanidl.model.ordering import stable_order
 from vanidl.model.trace import FILES_NOT_RECORDED
-from vanidl.readers.bounds import left_out
 from vanidl.readers.dftracer.calls import find_impossible, find_impossible_sums, is_call
 from vanidl.readers.dftracer.trace_file import ABSENT, NO_CALLS, Events, Start, TraceFile
+from vanidl.readers.records import describe_left_out
 
 Int64Array = NDArray[np.int64]
 
@@ -246,7 +246,7 @@ def drop_impossible_events(file: TraceFile) -> tuple[Events, Events, tuple[str, 
     wrong_sums = find_impossible_sums(file.summed, file.tick_ns)
     if not wrong.any() and not wrong_sums.any():
         return file.events, file.summed, file.losses
-    loss = left_out(int(wrong.sum() + wrong_sums.sum()), len(wrong) + len(wrong_sums))
+    loss = describe_left_out(int(wrong.sum() + wrong_sums.sum()), len(wrong) + len(wrong_sums))
     calls, summed = pick_events(file.events, ~wrong), pick_events(file.summed, ~wrong_sums)
     return calls, summed, (*file.losses, loss)
 

@@ -18,7 +18,6 @@ from vanidl.model import intervals
 from vanidl.model.intervals import Intervals
 from vanidl.model.trace import READ, WRITE
 from vanidl.model.warnings import Notice
-from vanidl.readers.command_lines import LAUNCHER
 from vanidl.readers.dftracer.calls import LAYERS, READS, WRITES, get_nbytes, is_call, is_layer
 from vanidl.readers.dftracer.counters import build_heatmaps, count_calls, measure_mpi_time
 from vanidl.readers.dftracer.processes import (
@@ -30,6 +29,7 @@ from vanidl.readers.dftracer.spans import build_profile
 from vanidl.readers.dftracer.trace_file import NOT_RECORDED, TraceFile, read_trace_file
 from vanidl.readers.dftracer.warnings import list_warnings
 from vanidl.readers.format import FileKind, Reading, Records, check_by_reading
+from vanidl.readers.names import LAUNCHER
 from vanidl.readers.records import (
     CounterFile,
     CounterRecords,
@@ -71,13 +71,13 @@ def check_traces(
         stated[str(path)] = ", ".join(sorted({s.version for s in file.starts if s.version}))
         return (*drop_impossible_events(file)[2], *file.never_written)
 
-    verdicts = check_by_reading({kind.name: losses_of for kind, _ in files}, _judge_losses)(
+    verdicts = check_by_reading({kind.name: losses_of for kind, _ in files}, _classify_losses)(
         files, before_each
     )
     return [replace(verdict, version=stated.get(verdict.path, "")) for verdict in verdicts]
 
 
-def _judge_losses(losses: Sequence[str]) -> str:
+def _classify_losses(losses: Sequence[str]) -> str:
     """What was never recorded leaves a file whole: that is partial, not damaged."""
     if any(map(names_limit, losses)):
         return LIMITED

@@ -28,7 +28,7 @@ from vanidl.readers.dftracer.calls import (
 from vanidl.readers.dftracer.descriptors import warn_of_lost_descriptors
 from vanidl.readers.dftracer.processes import TracedProcess
 from vanidl.readers.dftracer.trace_file import ABOVE, GPU, HDF5, MPI_IO, TraceFile
-from vanidl.readers.versions import left_out
+from vanidl.readers.format import warn_of_versions
 
 # What the settings of the tracer, and lines that are no single call, mean for the numbers.
 
@@ -44,7 +44,7 @@ def list_warnings(
     above = any(is_layer(p.events, layer).any() for p in traced for layer in ABOVE)
     others = sorted({pair for process in traced for pair in process.other_versions})
     return (
-        *left_out(others),
+        *warn_of_versions(others),
         *_warn_of_empty_files(files),
         # what the settings of the tracer, and lines that are no single call, mean for the numbers
         *_warn_of_sums(traced),

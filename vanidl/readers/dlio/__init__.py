@@ -18,13 +18,13 @@ def _read(files: Files, reading: Reading) -> Records:
     return results.read_results(files, reading)
 
 
-def _losses_of_output(path: Path) -> Sequence[str]:
+def _read_losses_of_output(path: Path) -> Sequence[str]:
     from vanidl.readers.dlio.results import read_output
 
     return read_output(path).losses
 
 
-def _losses_of_times(path: Path) -> Sequence[str]:
+def _read_losses_of_times(path: Path) -> Sequence[str]:
     from vanidl.readers.dlio.results import read_times
 
     return read_times(path).losses
@@ -39,6 +39,6 @@ FORMAT = Format(
         FileKind(TIMES, "times of DLIO's epochs", pattern=r"(\d{1,9}_)?per_epoch_stats\.json"),
     ),
     read=_read,
-    check=check_by_reading({OUTPUT: _losses_of_output, TIMES: _losses_of_times}),
+    check=check_by_reading({OUTPUT: _read_losses_of_output, TIMES: _read_losses_of_times}),
     outputs=r"/(\d+_)?(output|per_epoch_stats)\.json$|/dlio\.log$",
 )

@@ -9,12 +9,12 @@ from vanidl.readers.format import (
     FileKind,
     Files,
     Format,
+    Opening,
     Reading,
     Records,
     check_by_reading,
-    unused,
+    warn_of_unused,
 )
-from vanidl.readers.sniff import Opening
 
 _OBJECTS = "objects"
 _TITLE = "recorded operations on object storage"
@@ -22,18 +22,23 @@ _TITLE = "recorded operations on object storage"
 
 def _read(files: Files, reading: Reading) -> Records:
     # Where there are such files: importing what reads them takes time.
-    from vanidl.readers.objects.log import counters, log, notices
+    from vanidl.readers.objects.log import build_counters, build_log, list_warnings
     from vanidl.readers.objects.operations import read_operations
 
     every = reading.each(_TITLE, read_operations, files.get(_OBJECTS, ()))
     found = [file for file in every if len(file.requests)]
-    counted = {file.path: counters(file) for file in found}
-    lost = [note for one in every if not len(one.requests) for note in unused(one.path, one.losses)]
-    said = (*notices(found), *lost)
-    return Records(tuple(log(file) for file in found), counted, notices=said)
+    counted = {file.path: build_counters(file) for file in found}
+    lost = [
+        note
+        for one in every
+        if not len(one.requests)
+        for note in warn_of_unused(one.path, one.losses)
+    ]
+    said = (*list_warnings(found), *lost)
+    return Records(tuple(build_log(file) for file in found), counted, notices=said)
 
 
-def _losses(path: Path) -> Sequence[str]:
+def _read_losses(path: Path) -> Sequence[str]:
     from vanidl.readers.objects.operations import read_operations
 
     return read_operations(path).losses
@@ -51,7 +56,7 @@ FORMAT = Format(
     patterns=(".objects",),
     kinds=(FileKind(_OBJECTS, "recorded operations on object storage", (".objects",)),),
     read=_read,
-    check=check_by_reading({_OBJECTS: _losses}),
+    check=check_by_reading({_OBJECTS: _read_losses}),
     traces_io=True,
     sniff=_sniff,
     outputs=r"\.objects$",

@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from vanidl.model import intervals
 from vanidl.model import trace as model
 from vanidl.model.warnings import Notice
-from vanidl.readers.bounds import LONGEST_NS
 from vanidl.readers.objects.operations import (
     LIST,
     OTHER,
@@ -27,7 +26,13 @@ from vanidl.readers.objects.operations import (
     OperationsFile,
     Requests,
 )
-from vanidl.readers.records import CounterFile, CounterRecords, OperationTable, TracerLog
+from vanidl.readers.records import (
+    LONGEST_NS,
+    CounterFile,
+    CounterRecords,
+    OperationTable,
+    TracerLog,
+)
 
 Int64Array = NDArray[np.int64]
 
@@ -43,9 +48,9 @@ class _Placed:
     end_ns: int
 
 
-def log(file: OperationsFile) -> TracerLog:
+def build_log(file: OperationsFile) -> TracerLog:
     """The log of one process."""
-    placed = _placed(file)
+    placed = _place_file(file)
     process, requests = file.process, file.requests
     used = np.unique(requests.name).tolist()
     return TracerLog(
@@ -54,30 +59,30 @@ def log(file: OperationsFile) -> TracerLog:
         version="1",
         job_id="",
         host=str(process.get("host", "")),
-        pid=_count(process.get("pid")),
-        parent_pid=_count(process.get("parent_pid")),
-        user_id=_owner(file.path),
+        pid=_to_count(process.get("pid")),
+        parent_pid=_to_count(process.get("parent_pid")),
+        user_id=_get_owner(file.path),
         nprocs=1,
         start_ns=placed.start_ns,
         end_ns=placed.end_ns,
         start_resolution_ns=0,
         start_error_ns=0,  # every operation is stamped with the clock of the system
-        command=" ".join(map(str, _words(process.get("command")))),
+        command=" ".join(map(str, _list_words(process.get("command")))),
         metadata={},
         mounts=(),
         names={code: file.names[code] for code in used},
         modules=(model.OBJECT,),
-        operations=_tables(placed),
+        operations=_build_tables(placed),
         partial_layers=(),
         whole=not file.losses,
         losses=file.losses,
-        rank=_count(process.get("rank")),
-        metadata_calls=_metadata_calls(placed),
+        rank=_to_count(process.get("rank")),
+        metadata_calls=_find_metadata_calls(placed),
         beside=True,
     )
 
 
-def counters(file: OperationsFile) -> CounterFile:
+def build_counters(file: OperationsFile) -> CounterFile:
     """Totals of each object, under names like Darshan's."""
     requests = file.requests
     names = np.unique(requests.name)
@@ -93,12 +98,14 @@ def counters(file: OperationsFile) -> CounterFile:
         "UNSIZED": requests.unsized,
     }
     place = np.searchsorted(names, requests.name)
-    counts = {f"OBJECT_{what}": _sums(place, mask * 1, len(names)) for what, mask in masks.items()}
+    counts = {
+        f"OBJECT_{what}": _sum_by_place(place, mask * 1, len(names)) for what, mask in masks.items()
+    }
     for what, mask in (("READ", read), ("WRITTEN", write)):
-        counts[f"OBJECT_BYTES_{what}"] = _sums(place, requests.nbytes * mask, len(names))
+        counts[f"OBJECT_BYTES_{what}"] = _sum_by_place(place, requests.nbytes * mask, len(names))
     spent = requests.end - requests.begin
     seconds = {
-        f"OBJECT_F_{what}_TIME": _sums(place, spent * mask, len(names)) / 1e9
+        f"OBJECT_F_{what}_TIME": _sum_by_place(place, spent * mask, len(names)) / 1e9
         for what, mask in (("READ", read), ("WRITE", write), ("META", rest))
     }
     ranks = np.zeros(len(names), np.int64)
@@ -106,7 +113,7 @@ def counters(file: OperationsFile) -> CounterFile:
     return CounterFile((records,) if len(names) else ())
 
 
-def notices(files: Sequence[OperationsFile]) -> Iterator[Notice]:
+def list_warnings(files: Sequence[OperationsFile]) -> Iterator[Notice]:
     """Files that were not ended."""
     for file in files:
         if file.end_ns is None:
@@ -118,7 +125,7 @@ def notices(files: Sequence[OperationsFile]) -> Iterator[Notice]:
             )
 
 
-def _placed(file: OperationsFile) -> _Placed:
+def _place_file(file: OperationsFile) -> _Placed:
     """When the process began and ended: as it says, where that holds its requests."""
     requests = file.requests
     first, last = int(requests.begin.min()), int(requests.end.max())
@@ -128,7 +135,7 @@ def _placed(file: OperationsFile) -> _Placed:
     return _Placed(file, start, end if end is not None and ends_there else last)
 
 
-def _tables(placed: _Placed) -> tuple[OperationTable, ...]:
+def _build_tables(placed: _Placed) -> tuple[OperationTable, ...]:
     requests = placed.file.requests
     moves = np.flatnonzero(requests.of_kind(READ, WRITE))
     if not len(moves):
@@ -154,20 +161,20 @@ def _tables(placed: _Placed) -> tuple[OperationTable, ...]:
     return (OperationTable(model.OBJECT, names.astype(np.uint64), ranks, hosts, *columns),)
 
 
-def _metadata_calls(placed: _Placed) -> intervals.Intervals:
+def _find_metadata_calls(placed: _Placed) -> intervals.Intervals:
     requests: Requests = placed.file.requests
     calls = requests.of_kind(STAT, LIST, OTHER)
     since = placed.start_ns
     return intervals.union(requests.begin[calls] - since, requests.end[calls] - since)
 
 
-def _sums(place: Int64Array, values: Int64Array, names: int) -> Int64Array:
+def _sum_by_place(place: Int64Array, values: Int64Array, names: int) -> Int64Array:
     total = np.zeros(names, np.int64)
     np.add.at(total, place, values)
     return total
 
 
-def _owner(path: str) -> int:
+def _get_owner(path: str) -> int:
     """User id of the file's owner, -1 where the file is gone."""
     try:
         return Path(path).stat().st_uid
@@ -175,9 +182,9 @@ def _owner(path: str) -> int:
         return -1
 
 
-def _words(value: object) -> Sequence[object]:
+def _list_words(value: object) -> Sequence[object]:
     return value if isinstance(value, list) else ()
 
 
-def _count(value: Any) -> int | None:  # noqa: ANN401
+def _to_count(value: Any) -> int | None:  # noqa: ANN401
     return value if type(value) is int and 0 <= value < 1 << 62 else None

@@ -16,8 +16,8 @@ import orjson
 from numpy.typing import NDArray
 
 from vanidl.encoding.budget import OBJECT_BYTES, Budget, bounded_name
-from vanidl.readers.bounds import LATEST_NS, impossible, left_out
-from vanidl.readers.recorded_rows import read_rows, unusable
+from vanidl.readers.recorded_rows import Follower, read_rows, refuse_rows
+from vanidl.readers.records import LATEST_NS, describe_left_out, find_impossible_operations
 
 MAGIC = b"vanidl-objects 1".ljust(47) + b"\n"
 TEXT, NAME, READ, WRITE, STAT, LIST, OTHER = range(7)
@@ -81,10 +81,10 @@ def read_operations(path: Path) -> OperationsFile:
     budget = Budget.of_file(read.nbytes)
     found = _Texts.of(rows, budget)
     if found.process is None:
-        raise unusable(path, _WHAT, "no description of its process")
-    requests, lost = _requests(rows[found.is_request], found)
+        raise refuse_rows(path, _WHAT, "no description of its process")
+    requests, lost = _decode_requests(rows[found.is_request], found)
     if lost:
-        losses.append(left_out(lost, int(found.is_request.sum())))
+        losses.append(describe_left_out(lost, int(found.is_request.sum())))
     if found.dropped:
         losses.append(f"its names take more than {budget.memory_limit}: operations are left out")
     return OperationsFile(
@@ -156,14 +156,14 @@ class _Texts:
             self.end_ns = values["end_ns"]
 
 
-def failed(code: Int64Array) -> Mask:
+def have_failed(code: Int64Array) -> Mask:
     """Which requests got no answer, an error, or a body that broke off."""
     status = (code >> _STATUS_SHIFT) & _MOST_STATUS
     lost: Mask = (status == 0) | (status >= 400) | (code & _INCOMPLETE > 0)
     return lost
 
 
-def _requests(rows: Int64Array, texts: _Texts) -> tuple[Requests, int]:
+def _decode_requests(rows: Int64Array, texts: _Texts) -> tuple[Requests, int]:
     """The requests that make sense, and how many do not."""
     code, number, offset, nbytes, begin, end = (
         np.ascontiguousarray(column, np.int64) for column in rows.T
@@ -173,11 +173,11 @@ def _requests(rows: Int64Array, texts: _Texts) -> tuple[Requests, int]:
     index = np.array([texts.number.get(n, -1) for n in used.tolist()] or [-1], np.int64)
     name = index[place.ravel()] if len(rows) else number
     sound = (kind >= READ) & (kind <= OTHER) & (name >= 0) & (begin > 0) & (offset >= -1)
-    sound &= ~impossible(offset, nbytes, begin, end)
+    sound &= ~find_impossible_operations(offset, nbytes, begin, end)
     started = texts.process_started_ns
     if started is not None:  # a single damaged time would make the run years long
         sound &= (begin >= started - _SECOND_NS) & (end < started + _YEAR_NS)
-    lost = failed(code)
+    lost = have_failed(code)
     moves = np.isin(kind, (READ, WRITE)) & ~lost
     found = Requests(
         kind=kind[sound],
@@ -191,3 +191,49 @@ def _requests(rows: Int64Array, texts: _Texts) -> tuple[Requests, int]:
         unsized=(moves & (code & _UNSIZED > 0))[sound],
     )
     return found, int(len(sound) - np.count_nonzero(sound))
+
+
+# How much a file of operations on object storage that is being written holds so far.
+
+_MOST_ROWS = 32_768
+
+
+class LiveOperations:
+    """The reads of one process so far: `reads` requests, for `nbytes`."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.reads = self.nbytes = 0
+        self._follower = Follower(path, (MAGIC,), "operations on object storage")
+        self._restarts = 0
+        self._text_rows = 0  # of the last text that are still to come
+
+    def read(self) -> None:
+        """Reads what has been written.
+
+        Raises:
+            InputError: it cannot be read, or is something else.
+        """
+        while len(rows := self._follower.peek(_MOST_ROWS)):
+            if self._follower.restarts != self._restarts:
+                self._restarts = self._follower.restarts
+                self.reads = self.nbytes = self._text_rows = 0
+            self._follower.advance(len(rows))
+            self._count(rows)
+
+    def _count(self, rows: np.ndarray[tuple[int, ...], np.dtype[np.int64]]) -> None:
+        after = min(self._text_rows, len(rows))
+        self._text_rows -= after
+        is_request = np.ones(len(rows), bool)
+        is_request[:after] = False
+        for row in np.flatnonzero((rows[:, 0] == TEXT) | (rows[:, 0] == NAME)).tolist():
+            if row >= after:
+                after = row + 1 + max(int(rows[row, 1]), 0)
+                is_request[row:after] = False
+                self._text_rows = max(after - len(rows), 0)
+        code, _, offset, nbytes, begin, end = (
+            np.ascontiguousarray(column) for column in rows[is_request].T
+        )
+        read = (code & 0xFF == READ) & ~find_impossible_operations(offset, nbytes, begin, end)
+        self.reads += int(read.sum())
+        self.nbytes += int(nbytes[read & ~have_failed(code)].sum())

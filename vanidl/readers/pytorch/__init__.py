@@ -4,8 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from vanidl.readers.format import FileKind, Files, Format, Reading, Records, check_by_reading
-from vanidl.readers.sniff import Opening
+from vanidl.readers.format import (
+    FileKind,
+    Files,
+    Format,
+    Opening,
+    Reading,
+    Records,
+    check_by_reading,
+)
 
 _TRACE = "profiler"
 _SUFFIXES = (".pt.trace.json", ".pt.trace.json.gz")
@@ -24,7 +31,7 @@ def _read(files: Files, reading: Reading) -> Records:
     return Records(profiles=tuple(profile for some in profiles for profile in some))
 
 
-def _losses(path: Path) -> tuple[str, ...]:
+def _read_losses(path: Path) -> tuple[str, ...]:
     from vanidl.readers.pytorch.trace import read_traces
 
     trace = read_traces(path)[0]
@@ -48,7 +55,7 @@ FORMAT = Format(
     patterns=_SUFFIXES,
     kinds=(FileKind(_TRACE, "PyTorch profiler trace", _SUFFIXES, perhaps=(".json", ".json.gz")),),
     read=_read,
-    check=check_by_reading({_TRACE: _losses}),
+    check=check_by_reading({_TRACE: _read_losses}),
     sniff=_sniff,
     sniff_among=_sniff_among,
     outputs=r"\.trace\.json",

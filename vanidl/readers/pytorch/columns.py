@@ -84,19 +84,19 @@ class EventColumns:
 
     def add(self, values: Sequence[Any]) -> None:
         """Reduce a block of elements of `traceEvents` to columns."""
-        rows = _rows(values)
+        rows = _select_rows(values)
         self.seen += len(values)
-        sound = [row for row in rows if _is_sound(row)] if not _all_sound(rows) else rows
+        sound = [row for row in rows if _is_sound(row)] if not _are_all_sound(rows) else rows
         self.refused += len(rows) - len(sound)
         if sound:
             for column, block in zip(self._columns, self._reduced(sound), strict=True):
                 column.append(block)
-        if launches := _launches(values):
+        if launches := _find_launches(values):
             correlation, start_us = zip(*launches, strict=True)
-            times = _floats((start_us, start_us))[0]
+            times = _to_floats((start_us, start_us))[0]
             possible = np.abs(times) < _MAX_START_US
             self._launches[0].append(np.array(correlation, np.int64)[possible])
-            self._launches[1].append(_nanoseconds(times[possible]))
+            self._launches[1].append(_to_nanoseconds(times[possible]))
 
     def table(self) -> EventTable:
         """All events added; call once, it hands the memory over.
@@ -104,7 +104,7 @@ class EventColumns:
         Work on a device that took no time at time 0 was not timed (pytorch/pytorch#188481): then
         no event there was.
         """
-        start, duration, source, correlation = map(_joined, self._columns)
+        start, duration, source, correlation = map(_take_all, self._columns)
         on_device = np.array([key[0] in KERNEL_CATEGORIES for key in self._sources] or [False])
         untimed = (start == 0) & (duration == 0)
         if untimed.any() and on_device[source[untimed]].any():
@@ -114,26 +114,26 @@ class EventColumns:
             )
         labels: dict[tuple[str, str], int] = {}
         lanes: dict[tuple[bool, str, str], int] = {}
-        label = _codes(((category, name) for category, name, _, _ in self._sources), labels)
-        lane = _codes((_lane(*key) for key in self._sources), lanes)
-        launch = _launch_times(correlation, *map(_joined, self._launches))
+        label = _encode(((category, name) for category, name, _, _ in self._sources), labels)
+        lane = _encode((_name_lane(*key) for key in self._sources), lanes)
+        launch = _find_launch_times(correlation, *map(_take_all, self._launches))
         return EventTable(
             start, duration, label[source], lane[source], tuple(labels), tuple(lanes), launch
         )
 
     def _reduced(self, rows: Sequence[_Row]) -> tuple[NDArray[Any], ...]:
         categories, names, pids, tids, ts, dur, correlation = zip(*rows, strict=True)
-        times = _floats((ts, dur))
+        times = _to_floats((ts, dur))
         # Comparisons with NaN are false.
         possible = (np.abs(times[0]) < _MAX_START_US) & (times[1] >= 0)
         possible &= times[1] < _MAX_DURATION_US
         self.refused += int(possible.size - possible.sum())
-        source = _codes(zip(categories, names, pids, tids, strict=True), self._sources)
-        start, duration = _nanoseconds(times[:, possible])
+        source = _encode(zip(categories, names, pids, tids, strict=True), self._sources)
+        start, duration = _to_nanoseconds(times[:, possible])
         return start, duration, source[possible], np.array(correlation, np.int64)[possible]
 
 
-def _launch_times(
+def _find_launch_times(
     correlation: NDArray[np.int64], of_launch: NDArray[np.int64], launched: NDArray[np.int64]
 ) -> NDArray[np.int64]:
     """When each event was handed over: the first call with its number; NOT_LAUNCHED for none."""
@@ -145,7 +145,7 @@ def _launch_times(
     return np.where(of_launch[place] == correlation, launched[place], NOT_LAUNCHED)
 
 
-def _floats(times: Sequence[Sequence[float]]) -> NDArray[np.float64]:
+def _to_floats(times: Sequence[Sequence[float]]) -> NDArray[np.float64]:
     """Times as floats; integers that are too large for one become NaN."""
     try:
         return np.array(times, np.float64)
@@ -155,21 +155,21 @@ def _floats(times: Sequence[Sequence[float]]) -> NDArray[np.float64]:
         )
 
 
-def _lane(category: str, _name: str, pid: object, tid: object) -> tuple[bool, str, str]:
+def _name_lane(category: str, _name: str, pid: object, tid: object) -> tuple[bool, str, str]:
     return category in KERNEL_CATEGORIES, str(pid), str(tid)
 
 
-def _joined(blocks: list[NDArray[Any]]) -> NDArray[Any]:
+def _take_all(blocks: list[NDArray[Any]]) -> NDArray[Any]:
     joined = np.concatenate(blocks) if blocks else np.empty(0, np.int32)
     blocks.clear()
     return joined
 
 
-def _rows(values: Sequence[Any]) -> list[_Row]:
+def _select_rows(values: Sequence[Any]) -> list[_Row]:
     try:
         return [
             (cat, e["name"], e["pid"], e["tid"], e["ts"], e["dur"],
-             _correlation(e) if cat in _ON_DEVICE else -1)
+             _get_correlation(e) if cat in _ON_DEVICE else -1)
             for e in values
             if e["ph"] == "X" and (cat := e["cat"]) in _HASHED
         ]  # fmt: skip
@@ -178,21 +178,21 @@ def _rows(values: Sequence[Any]) -> list[_Row]:
             (
                 e["cat"],
                 *(e.get(key) for key in ("name", "pid", "tid", "ts", "dur")),
-                _correlation(e),
+                _get_correlation(e),
             )
             for e in values
             if type(e) is dict and e.get("ph") == "X" and e.get("cat") in _KEPT
         ]
 
 
-def _correlation(event: Any) -> int:  # noqa: ANN401
+def _get_correlation(event: Any) -> int:  # noqa: ANN401
     """The number that work on a device has in common with the call that launched it, else -1."""
     arguments = event.get("args")
     number = arguments.get("correlation") if type(arguments) is dict else None
     return number if type(number) is int and 0 < number < _LARGEST_CORRELATION else -1
 
 
-def _launches(values: Sequence[Any]) -> list[tuple[int, float]]:
+def _find_launches(values: Sequence[Any]) -> list[tuple[int, float]]:
     """Correlation and start of the calls that hand work to a device."""
     try:
         calls = [e for e in values if e.get("cat") in _LAUNCHES]
@@ -201,7 +201,9 @@ def _launches(values: Sequence[Any]) -> list[tuple[int, float]]:
     return [
         (number, e["ts"])
         for e in calls
-        if e.get("ph") == "X" and type(e.get("ts")) in _NUMBER and (number := _correlation(e)) >= 0
+        if e.get("ph") == "X"
+        and type(e.get("ts")) in _NUMBER
+        and (number := _get_correlation(e)) >= 0
     ]
 
 
@@ -215,7 +217,7 @@ _FIELDS = (
 )
 
 
-def _all_sound(rows: Sequence[_Row]) -> bool:
+def _are_all_sound(rows: Sequence[_Row]) -> bool:
     return all({type(row[i]) for row in rows} <= types for i, types in _FIELDS)
 
 
@@ -223,11 +225,11 @@ def _is_sound(row: _Row) -> bool:
     return all(type(row[i]) in types for i, types in _FIELDS)
 
 
-def _codes(keys: Iterable[Any], known: dict[Any, int]) -> NDArray[np.int32]:
+def _encode(keys: Iterable[Any], known: dict[Any, int]) -> NDArray[np.int32]:
     return np.array([known.setdefault(key, len(known)) for key in keys], np.int32)
 
 
-def _nanoseconds(us: NDArray[np.float64]) -> NDArray[np.int64]:
+def _to_nanoseconds(us: NDArray[np.float64]) -> NDArray[np.int64]:
     """Nearest nanosecond of microseconds.
 
     The whole part is scaled as an integer: a float holds the product only up to 2**53 ns.

@@ -22,12 +22,11 @@ from vanidl.errors import InputError
 from vanidl.formatting.names import elided
 from vanidl.model.ordering import stable_order
 from vanidl.model.trace import SpanKind
-from vanidl.readers.file_names import ProfilerName, profiler_name
-from vanidl.readers.format import refuse_unreadable
-from vanidl.readers.operator_names import compile_wait_names
-from vanidl.readers.pytorch import loops
+from vanidl.readers.format import catch_unreadable
+from vanidl.readers.names import ProfilerName, compile_wait_names, parse_profiler_name
+from vanidl.readers.pytorch import spans
 from vanidl.readers.pytorch.columns import EventColumns, EventTable
-from vanidl.readers.pytorch.span_kinds import NONE, kinds, steps
+from vanidl.readers.pytorch.spans import NONE, classify_events, number_steps
 from vanidl.readers.records import ProfileTrace, freeze
 
 SOURCE = "pytorch-profiler"
@@ -79,7 +78,7 @@ def read_traces(path: str | Path, *, wait_names: Sequence[str] = ()) -> tuple[Pr
     content.count_losses()
     if not len(table):
         raise InputError(f"{path}: {_EXPECTED}, found {content.instead()}; {_REMEDY}")
-    return _profile_traces(content, table, waits)
+    return _build_profiles(content, table, waits)
 
 
 class _Content:
@@ -100,7 +99,7 @@ class _Content:
     def read(self) -> None:
         text = TextStream(self.path)
         try:
-            with refuse_unreadable(self.path, text, _EXPECTED, _REMEDY):
+            with catch_unreadable(self.path, text, _EXPECTED, _REMEDY):
                 for item in json_stream.members(text, array_key="traceEvents", budget=text.budget):
                     self._take(item)
         except json_stream.TextBehind as error:
@@ -185,21 +184,29 @@ class _Content:
         return "; ".join([what, *self.losses, *self.slight])
 
 
-def _profile_traces(
+def _build_profiles(
     content: _Content, table: EventTable, waits: list[re.Pattern[str]]
 ) -> tuple[ProfileTrace, ...]:
     """One for each process that marks steps; of all processes the one that shows them best."""
-    named, step, kind = profiler_name(content.path), steps(table), kinds(table, waits)
-    kind[loops.elsewhere(table, kind)] = NONE
-    kind[loops.validation(table, kind == SpanKind.STEP)] = SpanKind.EVALUATION
+    named, step, kind = (
+        parse_profiler_name(content.path),
+        number_steps(table),
+        classify_events(table, waits),
+    )
+
+    # What is no step or wait of training, or lies behind the cut, means nothing here.
+    kind[spans.find_elsewhere(table, kind)] = NONE
+    kind[spans.find_validation(table, kind == SpanKind.STEP)] = SpanKind.EVALUATION
     if content.is_cut:
-        kind[_unfinished_device(content, table, kind)] = NONE
-    table = loops.with_creation(table)
+        kind[_find_unfinished_work(content, table, kind)] = NONE
+
+    # One profile a process that marks steps; devices go to them in order.
+    table = spans.extend_to_creation(table)
     base_ns = content.base_ns(table)
     start = table.start_ns + base_ns
-    stepping = sorted({table.lanes[lane][1] for lane in table.lane[step >= 0]}, key=_in_order)
-    pids = stepping if len(stepping) > 1 else [_own_pid(table, step, named)]
-    devices = sorted({pid for device, pid, _ in table.lanes if device}, key=_in_order)
+    stepping = sorted({table.lanes[lane][1] for lane in table.lane[step >= 0]}, key=_order_pids)
+    pids = stepping if len(stepping) > 1 else [_find_own_pid(table, step, named)]
+    devices = sorted({pid for device, pid, _ in table.lanes if device}, key=_order_pids)
     if len(pids) > 1 and len(devices) not in (0, len(pids)):
         content.losses.append(
             f"{len(pids)} processes are in it and {len(devices)} devices, so which ran on which is "
@@ -213,40 +220,40 @@ def _profile_traces(
         keep = np.flatnonzero((kind != NONE) & own[table.lane])
         keep = keep[stable_order(table.start_ns[keep])]
         worked = keep[on_device[table.lane[keep]]]
-        waited = loops.queued(table, worked)
-        labels, name = _renumbered(table.label[keep])
-        lanes, thread = _renumbered(table.lane[keep])
+        waited = spans.find_queued(table, worked)
+        labels, name = _renumber(table.label[keep])
+        lanes, thread = _renumber(table.lane[keep])
         trace = ProfileTrace(
             path=str(content.path),
             source=SOURCE,
-            host=content.host or _named_host(table, named),
+            host=content.host or _find_host_in_name(table, named),
             pid=whole_number(pid),
-            rank=_count(content.distributed.get("rank")) if len(pids) == 1 else None,
-            world_size=_count(content.distributed.get("world_size")),
-            devices=_devices(content.devices, [table.lanes[i] for i in lanes]),
+            rank=_to_count(content.distributed.get("rank")) if len(pids) == 1 else None,
+            world_size=_to_count(content.distributed.get("world_size")),
+            devices=_name_devices(content.devices, [table.lanes[i] for i in lanes]),
             start_ns=freeze(start[keep]),
             end_ns=freeze(start[keep] + table.duration_ns[keep]),
             step=freeze(np.where(kind[keep] == SpanKind.EVALUATION, -1, step[keep])),
             kind=freeze(kind[keep]),
             thread=freeze(thread),
             name=freeze(name),
-            names=tuple(_printable(table.labels[i][1]) for i in labels),
+            names=tuple(_make_printable(table.labels[i][1]) for i in labels),
             losses=tuple(content.losses) if not found else (),
             slight=tuple(content.slight) if not found else (),
             written_as=content.written_as,
             device_in_part=bool(content.events.untimed),
-            purpose=loops.purpose(table, own[table.lane], kind),
+            purpose=spans.infer_purpose(table, own[table.lane], kind),
             queued=None if waited is None else waited.shifted(base_ns),
         )
         found.append(trace)
     return tuple(found)
 
 
-def _in_order(pid: str) -> tuple[int, str]:
+def _order_pids(pid: str) -> tuple[int, str]:
     return whole_number(pid) or 0, pid
 
 
-def _unfinished_device(
+def _find_unfinished_work(
     content: _Content, table: EventTable, kind: NDArray[np.uint8]
 ) -> NDArray[np.bool_]:
     """Work of devices in a cut trace that lacks the rest of it: no step's share can be told.
@@ -267,7 +274,7 @@ def _unfinished_device(
     return device
 
 
-def _named_host(table: EventTable, named: ProfilerName | None) -> str:
+def _find_host_in_name(table: EventTable, named: ProfilerName | None) -> str:
     """The host in the file's name: HOST_PID, where that process has spans in the trace.
 
     A user may name the worker, and end the name in any number.
@@ -276,7 +283,7 @@ def _named_host(table: EventTable, named: ProfilerName | None) -> str:
     return named.host if named and (str(named.pid) in pids or named.pid is None) else ""
 
 
-def _own_pid(table: EventTable, step: NDArray[np.int32], named: ProfilerName | None) -> str:
+def _find_own_pid(table: EventTable, step: NDArray[np.int32], named: ProfilerName | None) -> str:
     """The process that was profiled, "" without CPU spans: steps show it best.
 
     Else it is the one in the file's name where it has spans, else the one with most spans.
@@ -284,17 +291,17 @@ def _own_pid(table: EventTable, step: NDArray[np.int32], named: ProfilerName | N
     cpu = np.array([not device for device, _, _ in table.lanes])[table.lane]
     lanes = table.lane[(step >= 0) if (step >= 0).any() else cpu]
     counts: dict[str, int] = {}
-    for lane, spans in enumerate(np.bincount(lanes, minlength=1).tolist()):
-        if spans:
+    for lane, count in enumerate(np.bincount(lanes, minlength=1).tolist()):
+        if count:
             pid = table.lanes[lane][1]
-            counts[pid] = counts.get(pid, 0) + spans
+            counts[pid] = counts.get(pid, 0) + count
     in_name = str(named.pid) if named else ""
     if in_name in counts:
         return in_name
     return max(counts, key=lambda pid: (counts[pid], pid), default="")
 
 
-def _renumbered(codes: NDArray[np.int32]) -> tuple[list[int], NDArray[np.int32]]:
+def _renumber(codes: NDArray[np.int32]) -> tuple[list[int], NDArray[np.int32]]:
     """The codes in use, ascending, and each code's place among them."""
     used = np.flatnonzero(np.bincount(codes))
     place = np.zeros(used[-1] + 1 if used.size else 0, np.int32)
@@ -302,7 +309,7 @@ def _renumbered(codes: NDArray[np.int32]) -> tuple[list[int], NDArray[np.int32]]
     return used.tolist(), place[codes]
 
 
-def _devices(properties: list[object], lanes: list[tuple[bool, str, str]]) -> tuple[str, ...]:
+def _name_devices(properties: list[object], lanes: list[tuple[bool, str, str]]) -> tuple[str, ...]:
     """Names of the devices that ran kernels, in their order; of all where no id fits."""
     used = {pid for device, pid, _ in lanes if device}
     known = [p for p in properties if isinstance(p, dict) and isinstance(p.get("name"), str)]
@@ -310,10 +317,10 @@ def _devices(properties: list[object], lanes: list[tuple[bool, str, str]]) -> tu
     return tuple(p["name"] for p in (fitting or known)) if used else ()
 
 
-def _count(value: object) -> int | None:
+def _to_count(value: object) -> int | None:
     return value if type(value) is int and 0 <= value < _MOST_RANKS else None
 
 
-def _printable(name: str) -> str:
+def _make_printable(name: str) -> str:
     """The name without lone surrogates, which no file can hold."""
     return bounded_name(name.encode("utf-8", "replace").decode("utf-8"))

@@ -6,8 +6,15 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from vanidl.readers.format import FileKind, Files, Format, Reading, Records, check_by_reading
-from vanidl.readers.sniff import Opening
+from vanidl.readers.format import (
+    FileKind,
+    Files,
+    Format,
+    Opening,
+    Reading,
+    Records,
+    check_by_reading,
+)
 
 _PROFILE = "rocprof"
 _BEGINS = re.compile(rb'\{\s*"rocprofiler-sdk-tool"\s*:')
@@ -24,7 +31,7 @@ def _read(files: Files, reading: Reading) -> Records:
     return Records(profiles=tuple(profile for some in profiles for profile in some))
 
 
-def _losses(path: Path) -> Sequence[str]:
+def _read_losses(path: Path) -> Sequence[str]:
     from vanidl.readers.rocprof.profile import read_profiles
 
     return read_profiles(path)[0].losses
@@ -40,7 +47,7 @@ FORMAT = Format(
     patterns=("_results.json",),
     kinds=(FileKind(_PROFILE, "profile of rocprofv3", perhaps=(".json", ".json.gz")),),
     read=_read,
-    check=check_by_reading({_PROFILE: _losses}),
+    check=check_by_reading({_PROFILE: _read_losses}),
     sniff=_sniff,
     sniff_among=_sniff,
 )

@@ -25,8 +25,8 @@ from vanidl.errors import InputError
 from vanidl.formatting.units import count
 from vanidl.model.ordering import stable_order
 from vanidl.model.trace import SpanKind
-from vanidl.readers.format import refuse_unreadable
-from vanidl.readers.operator_names import compile_wait_names, device_kind
+from vanidl.readers.format import catch_unreadable
+from vanidl.readers.names import classify_kernel, compile_wait_names
 from vanidl.readers.records import ProfileTrace, freeze
 
 SOURCE = "rocprofv3"
@@ -59,7 +59,7 @@ def read_profiles(path: str | Path, *, wait_names: Sequence[str] = ()) -> tuple[
     content, losses = _Content(), []
     text = TextStream(Path(path))
     try:
-        with refuse_unreadable(path, text, _EXPECTED, _REMEDY):
+        with catch_unreadable(path, text, _EXPECTED, _REMEDY):
             for item in json_stream.members(text, budget=text.budget, enter=_ENTER):
                 content.take(item)
     except json_stream.TextBehind as error:
@@ -152,38 +152,38 @@ class _Process:
         elif key == "strings" and isinstance(value.get("marker_api"), list):
             for pair in value["marker_api"]:
                 if isinstance(pair, dict) and isinstance(pair.get("value"), str):
-                    self.messages[_number(pair.get("key"))] = bounded_name(pair["value"])
+                    self.messages[_to_number(pair.get("key"))] = bounded_name(pair["value"])
 
     def take_agents(self, agents: Iterable[dict[str, Any]]) -> None:
         """Names of devices: the product's, else the architecture's."""
         for agent in agents:
             name = agent.get("product_name") or agent.get("name")
             if agent.get("type") == _GPU and isinstance(name, str):
-                self.devices[_handle(agent, "id")] = bounded_name(name)
+                self.devices[_get_handle(agent, "id")] = bounded_name(name)
 
     def take_symbols(self, symbols: Iterable[dict[str, Any]]) -> None:
         """Names of kernels, the readable one first."""
         for symbol in symbols:
             name = symbol.get("formatted_kernel_name") or symbol.get("kernel_name")
             if isinstance(name, str):
-                self.kernels[_number(symbol.get("kernel_id"))] = bounded_name(name)
+                self.kernels[_to_number(symbol.get("kernel_id"))] = bounded_name(name)
 
     def take_dispatches(self, records: Iterable[dict[str, Any]]) -> None:
         """Kernels that ran; a stream of HIP's, where it is not said a queue, is a lane."""
         for record in records:
             info = record.get("dispatch_info")
             info = info if isinstance(info, dict) else {}
-            stream = _handle(record, "stream_id") if "stream_id" in record else -1
-            queue = stream if stream >= 0 else _handle(info, "queue_id")
-            lane = (_handle(info, "agent_id"), queue)
-            self.refused += not self.dispatches.add(record, lane, _number(info.get("kernel_id")))
+            stream = _get_handle(record, "stream_id") if "stream_id" in record else -1
+            queue = stream if stream >= 0 else _get_handle(info, "queue_id")
+            lane = (_get_handle(info, "agent_id"), queue)
+            self.refused += not self.dispatches.add(record, lane, _to_number(info.get("kernel_id")))
 
     def take_copies(self, records: Iterable[dict[str, Any]]) -> None:
         """Copies to, from and on devices: each belongs to the device at one of its ends."""
         for record in records:
-            ends = (_handle(record, "dst_agent_id"), _handle(record, "src_agent_id"))
+            ends = (_get_handle(record, "dst_agent_id"), _get_handle(record, "src_agent_id"))
             device = next((end for end in ends if end in self.devices), ends[0])
-            lane = (device, -2 - max(_handle(record, "stream_id"), -1))
+            lane = (device, -2 - max(_get_handle(record, "stream_id"), -1))
             self.refused += not self.copies.add(record, lane, 0)
 
     def take_markers(self, records: Iterable[dict[str, Any]]) -> None:
@@ -192,8 +192,8 @@ class _Process:
             correlation = record.get("correlation_id")
             key = correlation.get("internal") if isinstance(correlation, dict) else correlation
             if record.get("start_timestamp") != record.get("end_timestamp"):
-                lane = (-1, _number(record.get("thread_id")))
-                self.refused += not self.ranges.add(record, lane, _number(key))
+                lane = (-1, _to_number(record.get("thread_id")))
+                self.refused += not self.ranges.add(record, lane, _to_number(key))
 
     def profile(
         self, path: Path, waits: Sequence[re.Pattern[str]], losses: tuple[str, ...]
@@ -201,7 +201,7 @@ class _Process:
         """Its spans; None where it has none."""
         # Names of all spans, and what each means.
         names = [self.kernels.get(key, f"kernel {key}") for key in self.dispatches.key]
-        kinds = [device_kind(name) for name in names]
+        kinds = [classify_kernel(name) for name in names]
         names += [_COPY] * len(self.copies.key)
         kinds += [SpanKind.COPY] * len(self.copies.key)
         steps = [-1] * len(names)
@@ -247,12 +247,12 @@ class _Process:
         )
 
 
-def _number(value: object) -> int:
+def _to_number(value: object) -> int:
     """A number as a key; -1 for what is none."""
     return value if type(value) is int else -1
 
 
-def _handle(record: dict[str, Any], key: str) -> int:
+def _get_handle(record: dict[str, Any], key: str) -> int:
     """`{"handle": 7}` under a key."""
     value = record.get(key)
-    return _number(value.get("handle")) if isinstance(value, dict) else -1
+    return _to_number(value.get("handle")) if isinstance(value, dict) else -1

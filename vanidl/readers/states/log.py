@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from vanidl.encoding.budget import read_whole
 from vanidl.formatting.from_logs import clean_path, clean_text
 from vanidl.model.states import IN_FILES, OTHER, SampledThread, Samples, States
-from vanidl.readers.recorded_rows import unusable
+from vanidl.readers.recorded_rows import refuse_rows
 
 MAGIC = b"vanidl-states 1\n"
 GONE, TIME, THREAD, NAME, CPU, IO, LEFT_OUT, END = 0xEF, 0xF0, 0xF1, 0xF2, 0xF3, 0xF4, 0xF5, 0xFF
@@ -64,19 +64,19 @@ def read_states(path: Path) -> StatesLog:
     try:
         content = read_whole(path)
     except OSError as error:
-        raise unusable(path, _WHAT, f"no readable file ({error.strerror})") from error
+        raise refuse_rows(path, _WHAT, f"no readable file ({error.strerror})") from error
     if not content.startswith(MAGIC):
-        raise unusable(path, _WHAT, "something else or nothing")
+        raise refuse_rows(path, _WHAT, "something else or nothing")
     cut = len(content) % ROW.itemsize
     losses = [f"its last row is cut: {cut} of {ROW.itemsize} bytes"] if cut else []
     rows = np.frombuffer(content, ROW, len(content) // ROW.itemsize)[1:]
     host, period_us, paths, is_text = _split_names(rows)
     rows = rows[~is_text]
-    times, timed = _times(rows)
+    times, timed = _decode_times(rows)
     lost = int((~timed & (rows["kind"] < GONE)).sum())
     if lost:
         losses.append(f"samples left out as their time is not known: {lost:,}")
-    threads = _threads(rows, times, timed, host, paths)
+    threads = _split_threads(rows, times, timed, host, paths)
     left_out = rows[rows["kind"] == LEFT_OUT]
     forbidden = left_out["first"][left_out["flags"] == FORBIDDEN]
     return StatesLog(
@@ -110,7 +110,7 @@ def _split_names(rows: NDArray[np.void]) -> tuple[str, int, dict[int, str], NDAr
     return host, period_us, paths, is_text
 
 
-def _times(rows: NDArray[np.void]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+def _decode_times(rows: NDArray[np.void]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """When each row was written, ns since the epoch, and whether that is known."""
     bases = np.flatnonzero(rows["kind"] == TIME)
     place = np.searchsorted(bases, np.arange(len(rows)), side="right") - 1
@@ -122,7 +122,7 @@ def _times(rows: NDArray[np.void]) -> tuple[NDArray[np.int64], NDArray[np.bool_]
     return base[np.maximum(place, 0)] + rows["first"].astype(np.int64) * 1000, timed
 
 
-def _threads(
+def _split_threads(
     rows: NDArray[np.void],
     times: NDArray[np.int64],
     timed: NDArray[np.bool_],
@@ -168,14 +168,14 @@ def _threads(
                 parent_pid=int(rows["third"][row]),
                 samples=Samples(*columns),
                 paths=known,
-                ticks=_table(times[ticks], rows["second"][ticks], rows["third"][ticks]),
-                moved=_table(times[moved], rows["flags"][moved], value),
+                ticks=_build_table(times[ticks], rows["second"][ticks], rows["third"][ticks]),
+                moved=_build_table(times[moved], rows["flags"][moved], value),
             )
         )
     return tuple(found)
 
 
-def _table(*columns: NDArray[np.generic]) -> NDArray[np.int64]:
+def _build_table(*columns: NDArray[np.generic]) -> NDArray[np.int64]:
     table = np.stack([column.astype(np.int64) for column in columns], axis=1)
     table.flags.writeable = False
     return table

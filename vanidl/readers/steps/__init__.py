@@ -5,8 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from vanidl.readers.format import FileKind, Files, Format, Reading, Records, check_by_reading
-from vanidl.readers.sniff import Opening
+from vanidl.readers.format import (
+    FileKind,
+    Files,
+    Format,
+    Opening,
+    Reading,
+    Records,
+    check_by_reading,
+)
 
 _STEPS = "steps"
 _FAILURE = "steps_failure"
@@ -17,10 +24,10 @@ def _read(files: Files, reading: Reading) -> Records:
     from vanidl.readers.steps import reading as steps  # where there are such files: it takes time
 
     journals, failures, sources = (files.get(k, ()) for k in (_STEPS, _FAILURE, _SOURCES))
-    return steps.read(journals, failures, sources, reading)
+    return steps.read_steps(journals, failures, sources, reading)
 
 
-def _losses(path: Path) -> Sequence[str]:
+def _read_losses(path: Path) -> Sequence[str]:
     from vanidl.readers.steps.journal import read_journal
 
     return read_journal(path).losses
@@ -43,7 +50,7 @@ FORMAT = Format(
         FileKind(_SOURCES, "source lines of sampled functions", (".source-lines",)),
     ),
     read=_read,
-    check=check_by_reading({_STEPS: _losses}),
+    check=check_by_reading({_STEPS: _read_losses}),
     sniff=_sniff,
     outputs=r"\.(steps(-error)?|source-lines)$",
 )

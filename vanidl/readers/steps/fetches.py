@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from vanidl.readers.records import FetchTable
 from vanidl.readers.steps.journal import COLLATE, END, FETCH, TAKEN, WAIT, WORKER, Events, Journal
-from vanidl.readers.steps.loop import loader_names
+from vanidl.readers.steps.loop import name_loaders
 
 Int64Array = NDArray[np.int64]
 
@@ -61,27 +61,27 @@ Workers = Mapping[tuple[str, int], Sequence[Journal]]
 """Host and process id -> journals of processes that trained nothing: ids come again."""
 
 
-def workers_of(journals: Iterable[Journal]) -> Workers:
+def find_workers(journals: Iterable[Journal]) -> Workers:
     """The journals that may be those of workers."""
     found: dict[tuple[str, int], list[Journal]] = {}
     for journal in journals:
-        pid = _pid(journal)
+        pid = _get_pid(journal)
         if pid is not None and not _trains(journal):
-            found.setdefault((_host(journal), pid), []).append(journal)
+            found.setdefault((_get_host(journal), pid), []).append(journal)
     return found
 
 
-def fetch_table(journal: Journal, workers: Workers) -> FetchTable | None:
+def build_fetch_table(journal: Journal, workers: Workers) -> FetchTable | None:
     """What the loaders of a training process fetched; None for other processes, and nothing."""
     if not _trains(journal):
         return None
-    table = _table(journal, workers)
+    table = _join_fetches(journal, workers)
     return table if len(table.begin) else None
 
 
-def processes_of(journal: Journal, workers: Workers) -> list[Journal]:
+def list_processes(journal: Journal, workers: Workers) -> list[Journal]:
     """The journals of a training process and of the workers that fetched for it, each once."""
-    found = {worker.path: worker for _, worker in _started(journal, workers)}
+    found = {worker.path: worker for _, worker in _match_workers(journal, workers)}
     return [journal, *found.values()]
 
 
@@ -89,30 +89,32 @@ def _trains(journal: Journal) -> bool:
     return bool(np.isin(journal.events.kind, (WAIT, END, TAKEN, WORKER)).any())
 
 
-def _table(journal: Journal, workers: Workers) -> FetchTable:
-    events, pid = journal.events, _pid(journal)
+def _join_fetches(journal: Journal, workers: Workers) -> FetchTable:
+    events, pid = journal.events, _get_pid(journal)
     by = [(-1 if pid is None else pid, -1)]
-    blocks = [_own(events)]
+    blocks = [_collect_own(events)]
     taken = _Taken.of(events)
-    for row, worker in _started(journal, workers):
-        blocks.append(_of_worker(worker, len(by), int(events.loader[row]), taken))
+    for row, worker in _match_workers(journal, workers):
+        blocks.append(_collect_worker(worker, len(by), int(events.loader[row]), taken))
         by.append((int(events.begin[row]), int(events.place[row])))
+
+    # All blocks as one table.
     columns = {
         f.name: np.concatenate([getattr(b, f.name) for b in blocks]) for f in fields(_Fetches)
     }
     for column in columns.values():
         column.flags.writeable = False
     return FetchTable(
-        host=_host(journal),
+        host=_get_host(journal),
         pid=pid,
         by=tuple(by),
-        loaders=loader_names(journal),
-        ahead={number: _read_ahead(text) for number, text in journal.loaders.items()},
+        loaders=name_loaders(journal),
+        ahead={number: _get_read_ahead(text) for number, text in journal.loaders.items()},
         **columns,
     )
 
 
-def _read_ahead(loader: Mapping[str, Any]) -> tuple[int, int]:
+def _get_read_ahead(loader: Mapping[str, Any]) -> tuple[int, int]:
     """How many batches a loader asks for ahead, and whether they come in order; -1: not said."""
     ahead = 1
     for word in ("workers", "prefetch"):
@@ -125,21 +127,21 @@ def _read_ahead(loader: Mapping[str, Any]) -> tuple[int, int]:
     return ahead, int(in_order) if type(in_order) is bool else -1
 
 
-def _pid(journal: Journal) -> int | None:
+def _get_pid(journal: Journal) -> int | None:
     pid = journal.process.get("pid")
     return pid if type(pid) is int and pid >= 0 else None
 
 
-def _host(journal: Journal) -> str:
+def _get_host(journal: Journal) -> str:
     return str(journal.process.get("host", ""))
 
 
-def _started(journal: Journal, workers: Workers) -> Iterator[tuple[int, Journal]]:
+def _match_workers(journal: Journal, workers: Workers) -> Iterator[tuple[int, Journal]]:
     """Each worker of a process, with the row that says so: the last of its id before it fetched.
 
     A worker begins to fetch while its iterator is being made.
     """
-    events, host = journal.events, _host(journal)
+    events, host = journal.events, _get_host(journal)
     rows = np.flatnonzero(events.kind == WORKER)
     rows = rows[np.lexsort((events.end[rows], events.begin[rows]))]  # by process id, then time
     pids, first = np.unique(events.begin[rows], return_index=True)
@@ -153,22 +155,22 @@ def _started(journal: Journal, workers: Workers) -> Iterator[tuple[int, Journal]
                 yield int(mine[place - 1]), worker
 
 
-def _own(events: Events) -> _Fetches:
+def _collect_own(events: Events) -> _Fetches:
     """What the training process fetched itself: each is of the wait that ends next."""
-    done = _done(events)
-    wait = _next_wait(events, done.row, done.thread)
+    done = _collect_done(events)
+    wait = _find_next_wait(events, done.row, done.thread)
     inside = wait >= 0
     inside[inside] = events.begin[wait[inside]] <= done.begin[inside]
-    return _joined(done, 0, np.where(inside, wait, -1), events)
+    return _add_waits(done, 0, np.where(inside, wait, -1), events)
 
 
-def _of_worker(worker: Journal, member: int, iterator: int, taken: _Taken) -> _Fetches:
+def _collect_worker(worker: Journal, member: int, iterator: int, taken: _Taken) -> _Fetches:
     """What one worker fetched, with the waits that took it."""
-    done = _done(worker.events)
-    return _joined(done, member, taken.wait(iterator, done), taken.events)
+    done = _collect_done(worker.events)
+    return _add_waits(done, member, taken.wait(iterator, done), taken.events)
 
 
-def _joined(done: _Done, member: int, wait: Int64Array, events: Events) -> _Fetches:
+def _add_waits(done: _Done, member: int, wait: Int64Array, events: Events) -> _Fetches:
     def of(column: Int64Array) -> Int64Array:
         return np.where(wait >= 0, column[wait] if len(column) else -1, -1)
 
@@ -198,31 +200,31 @@ class _Taken:
     def of(cls, events: Events) -> _Taken:
         """As its journal has them."""
         rows = np.flatnonzero(events.kind == TAKEN)
-        key = _keys(events.loader[rows], events.epoch[rows], events.place[rows])
+        key = _build_keys(events.loader[rows], events.epoch[rows], events.place[rows])
         order = np.argsort(key, order=key.dtype.names, kind="stable")
-        waits = _next_wait(events, rows, events.thread[rows])
+        waits = _find_next_wait(events, rows, events.thread[rows])
         return cls(events, key[order], waits[order])
 
     def wait(self, iterator: int, done: _Done) -> Int64Array:
         """For each fetch the row of the wait that took its batch, -1 for none."""
         if not len(self.key):
             return np.full(len(done), -1, np.int64)
-        wanted = _keys(np.full(len(done), iterator), done.round, done.batch)
+        wanted = _build_keys(np.full(len(done), iterator), done.round, done.batch)
         place = np.minimum(np.searchsorted(self.key, wanted), len(self.key) - 1)
         return np.where(self.key[place] == wanted, self.waits[place], -1)
 
 
-def _keys(iterator: Int64Array, of_round: Int64Array, batch: Int64Array) -> NDArray[Any]:
+def _build_keys(iterator: Int64Array, of_round: Int64Array, batch: Int64Array) -> NDArray[Any]:
     keys = np.empty(len(batch), [("iterator", "i8"), ("round", "i8"), ("batch", "i8")])
     keys["iterator"], keys["round"], keys["batch"] = iterator, of_round, batch
     return keys
 
 
-def _done(events: Events) -> _Done:
+def _collect_done(events: Events) -> _Done:
     """The fetches of a process, with the collating that ended just before in their thread."""
     rows = np.flatnonzero(events.kind == FETCH)
     thread, begin, end = events.thread[rows], events.begin[rows], events.end[rows]
-    collates = _before(events, COLLATE, rows)
+    collates = _find_before(events, COLLATE, rows)
     collated = collates >= 0
     collated[collated] = events.begin[collates[collated]] >= begin[collated]
     last = np.maximum(collates, 0)
@@ -238,7 +240,7 @@ def _done(events: Events) -> _Done:
     )
 
 
-def _before(events: Events, kind: int, rows: Int64Array) -> Int64Array:
+def _find_before(events: Events, kind: int, rows: Int64Array) -> Int64Array:
     """For each row the last one of a kind before it in its thread, -1 for none."""
     found = np.full(len(rows), -1, np.int64)
     for thread in np.unique(events.thread[rows]).tolist():
@@ -249,7 +251,7 @@ def _before(events: Events, kind: int, rows: Int64Array) -> Int64Array:
     return found
 
 
-def _next_wait(events: Events, rows: Int64Array, threads: Int64Array) -> Int64Array:
+def _find_next_wait(events: Events, rows: Int64Array, threads: Int64Array) -> Int64Array:
     """For each row the next wait that got a batch in its thread, -1 for none."""
     found = np.full(len(rows), -1, np.int64)
     for thread in np.unique(threads).tolist():

@@ -15,7 +15,7 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from vanidl.readers.recorded_rows import read_rows, unusable
+from vanidl.readers.recorded_rows import read_rows, refuse_rows
 
 MAGICS = tuple(b"vanidl-steps %d" % version + b" " * 17 + b"\n" for version in (1, 2, 3, 4))
 """How files begin; version 2 has the kinds of events from COLLATE on, 3 those from STEP on, 4 those
@@ -86,15 +86,18 @@ def read_journal(path: Path) -> Journal:
     Raises:
         InputError: it cannot be read, or is something else.
     """
+    # Rows: texts of JSON between events.
     found = read_rows(path, MAGICS, _WHAT)
     rows, losses = found.rows, [*found.losses]
     texts, is_event = split_texts(rows, 1)
     process = next((text for text in texts if "pid" in text), None)
     if process is None:
-        raise unusable(path, _WHAT, "no description of its process")
-    events, lost = sound_events(rows[is_event])
+        raise refuse_rows(path, _WHAT, "no description of its process")
+    events, lost = keep_sound_events(rows[is_event])
     if lost:
         losses.append(f"events left out as their kind is unknown or their times run back: {lost:,}")
+
+    # What the texts are about.
     loaders = {text["loader"]: text for text in texts if describes_loader(text)}
     profiled = tuple(text for text in texts if "profile" in text)
     unseen = tuple(text for text in texts if "unseen" in text)
@@ -150,13 +153,13 @@ def split_texts(rows: Int64Array, after: int = 0) -> tuple[list[dict[str, Any]],
         length = min(max(int(rows[row, 1]), 0), len(rows) - row - 1)
         after = row + 1 + length
         is_event[row:after] = False
-        text = _json(rows[row + 1 : after].tobytes())
+        text = _parse_text(rows[row + 1 : after].tobytes())
         if text is not None:
             texts.append(text)
     return texts, is_event
 
 
-def _json(text: bytes) -> dict[str, Any] | None:
+def _parse_text(text: bytes) -> dict[str, Any] | None:
     try:
         found = orjson.loads(text)
     except orjson.JSONDecodeError:
@@ -164,7 +167,7 @@ def _json(text: bytes) -> dict[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
-def sound_events(rows: Int64Array) -> tuple[Events, int]:
+def keep_sound_events(rows: Int64Array) -> tuple[Events, int]:
     """The events that make sense, and how many do not."""
     code, number, begin, end = (np.ascontiguousarray(column, np.int64) for column in rows.T)
     kind = code & KIND

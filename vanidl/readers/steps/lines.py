@@ -27,7 +27,7 @@ Sources = Mapping[tuple[str, int], str]
 """File and number of a line -> its text."""
 
 
-def sampled_parts(journals: Iterable[Journal], sources: Sources) -> tuple[SampledPart, ...]:
+def build_sampled_parts(journals: Iterable[Journal], sources: Sources) -> tuple[SampledPart, ...]:
     """What was sampled in a training process and its workers; tables that make no sense are none.
 
     Args:
@@ -38,7 +38,7 @@ def sampled_parts(journals: Iterable[Journal], sources: Sources) -> tuple[Sample
     for journal in journals:
         last = {text["lines"]: text for text in journal.lines if text["lines"] in (FETCH, LOOP)}
         for name, table in last.items():
-            part = _part(name, table, sources)
+            part = _build_part(name, table, sources)
             if part is not None:
                 found.append(part)
     return merge_parts(found)
@@ -63,42 +63,46 @@ def read_sources(path: Path) -> dict[tuple[str, int], str]:
     }
 
 
-def _part(name: str, table: Mapping[str, Any], sources: Sources) -> SampledPart | None:
-    totals = [_count(table.get(key)) for key in ("samples", "wall_ns", "cpu_ns")]
+def _build_part(name: str, table: Mapping[str, Any], sources: Sources) -> SampledPart | None:
+    totals = [_to_count(table.get(key)) for key in ("samples", "wall_ns", "cpu_ns")]
     functions = table.get("functions")
     if None in totals or not totals[0] or not isinstance(functions, list):
         return None
     samples, wall_ns, cpu_ns = (total or 0 for total in totals)
     rows = [row for row in functions[:_MOST_FUNCTIONS] if _is_function(row)]
+
+    # What tracing added, by call.
     calls = sum(cost[4] for row in rows if row["parent"] < 0 for cost in row["costs"])
-    added_ns = min(_added_ns(table, samples, cpu_ns), cpu_ns)
+    added_ns = min(_estimate_added_ns(table, samples, cpu_ns), cpu_ns)
     a_call_ns = added_ns / calls if calls else 0.0
     keys = [(row["file"], row["name"], row["first"]) for row in rows]
     made = []
     for row in rows:
         parent = row["parent"]
-        lines = tuple(_line(row["file"], cost, a_call_ns, sources) for cost in row["costs"])
+        lines = tuple(_build_line(row["file"], cost, a_call_ns, sources) for cost in row["costs"])
         made.append(
             FunctionLines(
                 bounded_name(row["file"]), bounded_name(row["name"]), row["first"], row["own"],
                 keys[parent] if 0 <= parent < len(keys) else None, row["parent_line"], lines,
             )
         )  # fmt: skip
+
+    # The part took at least what its outermost lines took.
     outermost = [line for function in made if function.parent is None for line in function.lines]
     wall_ns = max(wall_ns - round(added_ns), sum(line.wall_ns for line in outermost))
     cpu_ns = max(cpu_ns - round(added_ns), sum(line.cpu_ns for line in outermost))
     return SampledPart(name, samples, wall_ns, cpu_ns, tuple(made))
 
 
-def _added_ns(table: Mapping[str, Any], samples: int, cpu_ns: int) -> float:
+def _estimate_added_ns(table: Mapping[str, Any], samples: int, cpu_ns: int) -> float:
     """Processor time that sampling added; 0 where nothing tells."""
-    others, others_cpu_ns = _count(table.get("others")), _count(table.get("others_cpu_ns"))
+    others, others_cpu_ns = _to_count(table.get("others")), _to_count(table.get("others_cpu_ns"))
     if not others or others < _ENOUGH or others_cpu_ns is None:
         return 0.0
     return max(cpu_ns - samples * others_cpu_ns / others, 0.0)
 
 
-def _line(file: str, cost: list[int], a_call_ns: float, sources: Sources) -> LineCost:
+def _build_line(file: str, cost: list[int], a_call_ns: float, sources: Sources) -> LineCost:
     number, hits, wall_ns, cpu_ns, calls = cost
     spared_ns = min(round(calls * a_call_ns), cpu_ns, wall_ns)
     text = sources.get((file, number), "")
@@ -114,11 +118,11 @@ def _is_function(row: Any) -> bool:  # noqa: ANN401
         all(type(row.get(key)) is kind for key, kind in kinds.items())
         and len(row["costs"]) <= _MOST_LINES
         and all(
-            isinstance(cost, list) and len(cost) == 5 and None not in map(_count, cost)
+            isinstance(cost, list) and len(cost) == 5 and None not in map(_to_count, cost)
             for cost in row["costs"]
         )
     )
 
 
-def _count(value: object) -> int | None:
+def _to_count(value: object) -> int | None:
     return value if type(value) is int and 0 <= value < _LARGEST else None

@@ -36,15 +36,15 @@ from vanidl.readers.steps.journal import (
     Events,
     Journal,
 )
-from vanidl.readers.steps.loaders import (
+from vanidl.readers.steps.spans import (
     TRAINING,
     Int64Array,
     Loaders,
+    get_roles,
     is_call,
-    loader_name,
-    roles_of,
+    name_loader,
 )
-from vanidl.readers.steps.phases import LOADED, SAVE, VALIDATION, Window, find_windows
+from vanidl.readers.steps.windows import LOADED, SAVE, VALIDATION, Window, find_windows
 
 SOURCE = "vanidl-record"
 _SYNC_NS = 1_000_000_000  # at most, between a save and its rename
@@ -69,34 +69,39 @@ class _Block:
         return cls(kind, found.start, found.end, number, np.zeros_like(number), (name,))
 
 
-def profile(journal: Journal) -> ProfileTrace:
+def build_profile(journal: Journal) -> ProfileTrace:
     """The spans of the thread that trains; without any where no loop was recorded."""
-    thread = spans.training_thread(spans.count_threads(journal.events))
-    events = spans.outermost(spans.of_training(journal.events, thread))
-    loaders = Loaders.of(events, roles_of(journal.loaders))
+    # The events of the thread that trains, and which loaders train.
+    thread = spans.find_training_thread(spans.count_threads(journal.events))
+    events = spans.keep_outermost(spans.select_training(journal.events, thread))
+    loaders = Loaders.of(events, get_roles(journal.loaders))
+
+    # Spans: steps and waits, then what lies between and beside them.
     own = journal.events.pick(journal.events.thread == thread.number)
     windows = find_windows(own, events, loaders, journal.phases) if len(events) else []
-    calls = _checkpoint_calls(journal, thread.number, events, windows) if len(events) else ()
+    calls = _find_checkpoint_calls(journal, thread.number, events, windows) if len(events) else ()
     blocks = (
-        _steps(events, loaders),
-        _other_steps(events),
-        _waits(events, loaders, journal.loaders),
-        _epochs(events, loaders),
-        _held_up(calls, SpanKind.CHECKPOINT),
-        _held_up(calls, SpanKind.LOAD),
-        _beside([w for w in windows if w.label == VALIDATION], SpanKind.VALIDATION),
-        _beside([w for w in windows if w.label not in _OWN_KIND], SpanKind.PHASE),
+        _collect_steps(events, loaders),
+        _collect_other_steps(events),
+        _collect_waits(events, loaders, journal.loaders),
+        _collect_epochs(events, loaders),
+        _collect_saves(calls, SpanKind.CHECKPOINT),
+        _collect_saves(calls, SpanKind.LOAD),
+        _collect_windows([w for w in windows if w.label == VALIDATION], SpanKind.VALIDATION),
+        _collect_windows([w for w in windows if w.label not in _OWN_KIND], SpanKind.PHASE),
     )
-    beside = (*_parts(own), _workers(own), _collectives(own))
-    start, end, step, kind, name, names = _joined((*blocks, *beside))
+    beside = (*_collect_parts(own), _collect_workers(own), _collect_collectives(own))
+    start, end, step, kind, name, names = _join_blocks((*blocks, *beside))
+
+    # What the journal says of its process besides.
     process = journal.process
     return ProfileTrace(
         path=journal.path,
         source=f"{SOURCE}, steps marked by {MARKED}" if loaders.is_marked else SOURCE,
         host=str(process.get("host", "")),
-        pid=_count(process.get("pid")),
-        rank=_count(process.get("rank")),
-        world_size=_count(process.get("world_size")),
+        pid=_to_count(process.get("pid")),
+        rank=_to_count(process.get("rank")),
+        world_size=_to_count(process.get("world_size")),
         devices=(),
         start_ns=freeze(start),
         end_ns=freeze(end),
@@ -107,17 +112,17 @@ def profile(journal: Journal) -> ProfileTrace:
         names=names,
         losses=journal.losses,
         marks_loop=True,
-        threads=_threads(events, process),
-        device=_device(journal.events),
+        threads=_get_threads(events, process),
+        device=_measure_device(journal.events),
         checkpoint_calls=calls,
         marks_saves=bool(process.get("marks_saves")),
-        dataset_kind=_dataset_kind(journal.loaders.get(loaders.main, {})),
-        purpose=_purpose(journal, loaders),
-        frameworks=_frameworks(process),
+        dataset_kind=_get_dataset_kind(journal.loaders.get(loaders.main, {})),
+        purpose=_infer_purpose(journal, loaders),
+        frameworks=_get_frameworks(process),
     )
 
 
-def _purpose(journal: Journal, loaders: Loaders) -> str:
+def _infer_purpose(journal: Journal, loaders: Loaders) -> str:
     """What its batches are for, "" for training.
 
     A journal says which libraries were there whose gradients its hooks look for.
@@ -126,12 +131,12 @@ def _purpose(journal: Journal, loaders: Loaders) -> str:
     if not isinstance(libraries, list) or loaders.main < 0 or loaders.of_training:
         return ""
     trained = np.isin(journal.events.kind, (OPTIMIZER, STEP, OTHER_STEP, BACKWARD)).any()
-    if trained or TRAINING in roles_of(journal.loaders).values():
+    if trained or TRAINING in get_roles(journal.loaders).values():
         return ""
     return INFERENCE if libraries else UNSURE
 
 
-def _frameworks(process: Mapping[str, Any]) -> tuple[str, ...]:
+def _get_frameworks(process: Mapping[str, Any]) -> tuple[str, ...]:
     found = process.get("frameworks")
     return tuple(n for n in found if isinstance(n, str)) if isinstance(found, list) else ()
 
@@ -145,11 +150,11 @@ class OtherLoop:
     waited_ns: int  # of that, for input
 
 
-def other_loops(journal: Journal) -> list[OtherLoop]:
+def find_other_loops(journal: Journal) -> list[OtherLoop]:
     """The loop of each further thread that trains, kept apart from all others."""
     events = journal.events
     counts = spans.count_threads(events)
-    thread = spans.training_thread(counts)
+    thread = spans.find_training_thread(counts)
     if thread.number < 0 or thread.is_marked:
         return []
     trained = np.maximum(counts[OPTIMIZER], 0 if counts[OPTIMIZER].any() else counts[BACKWARD])
@@ -157,10 +162,10 @@ def other_loops(journal: Journal) -> list[OtherLoop]:
     for number in np.flatnonzero(trained).tolist():
         if number == thread.number:
             continue
-        own = spans.outermost(
-            spans.of_training(events, replace(thread, number=number, is_bare=False))
+        own = spans.keep_outermost(
+            spans.select_training(events, replace(thread, number=number, is_bare=False))
         )
-        steps = spans.find_steps(own, Loaders.of(own, roles_of(journal.loaders)))
+        steps = spans.find_steps(own, Loaders.of(own, get_roles(journal.loaders)))
         waits = spans.find_waits(own)
         begin, end = (steps.start.min(), steps.end.max()) if len(steps.start) else (0, 0)
         inside = (waits.start >= begin) & (waits.end <= end)
@@ -169,12 +174,12 @@ def other_loops(journal: Journal) -> list[OtherLoop]:
     return found
 
 
-def _dataset_kind(loader: Mapping[str, Any]) -> str:
+def _get_dataset_kind(loader: Mapping[str, Any]) -> str:
     kind = loader.get("data")
     return kind if kind in (MAP, ITERABLE) else ""
 
 
-def _threads(events: Events, process: Mapping[str, Any]) -> tuple[int, ...]:
+def _get_threads(events: Events, process: Mapping[str, Any]) -> tuple[int, ...]:
     """Numbers of the thread that trains: the journal has those of the main thread."""
     numbers = process.get("thread")
     if not len(events) or events.thread[0] != spans.MAIN_THREAD or not isinstance(numbers, list):
@@ -182,14 +187,14 @@ def _threads(events: Events, process: Mapping[str, Any]) -> tuple[int, ...]:
     return tuple(number for number in numbers if type(number) is int and number > 0)
 
 
-def _device(events: Events) -> DeviceTime | None:
+def _measure_device(events: Events) -> DeviceTime | None:
     mine = events.pick(events.kind == DEVICE)
     if not len(mine):
         return None
     return DeviceTime(len(mine), int((mine.end - mine.begin).sum()), int(mine.number.sum()))
 
 
-def _checkpoint_calls(
+def _find_checkpoint_calls(
     journal: Journal, trains: int, loop: Events, windows: Sequence[Window]
 ) -> tuple[CheckpointCall, ...]:
     """Saves and loads of all threads; samples that are loaded within a wait are none.
@@ -199,8 +204,10 @@ def _checkpoint_calls(
     """
     every = journal.events
     mine = every.pick(np.isin(every.kind, (CHECKPOINT, LOAD)))
-    mine = mine.pick((mine.kind == CHECKPOINT) | ~spans.within_calls(mine, every))
+    mine = mine.pick((mine.kind == CHECKPOINT) | ~spans.find_within_calls(mine, every))
     columns = (mine.kind, mine.loader, mine.begin, mine.end, mine.number, mine.thread)
+
+    # Calls in turn: one that goes on with the file of the call before is one with it.
     found: list[CheckpointCall] = []
     last: dict[int, int] = {}  # number of a name -> place of its call
     for kind, number, begin, end, nbytes, thread in np.column_stack(columns).tolist():
@@ -224,6 +231,8 @@ def _checkpoint_calls(
                 former=tuple(bounded_name(str(path)) for path in name.get("former", ())),
             )
         )
+
+    # A window that the program marked as a save or load stands for the calls inside.
     for window in windows:
         if window.label not in (SAVE, LOADED):
             continue
@@ -238,7 +247,7 @@ def _checkpoint_calls(
     return tuple(sorted(found, key=lambda call: (call.start, call.end)))
 
 
-def _workers(events: Events) -> _Block:
+def _collect_workers(events: Events) -> _Block:
     """When the training thread started workers, and when it stopped them."""
     mine = events.pick(np.isin(events.kind, (WORKERS_START, WORKERS_STOP)))
     stops = (mine.kind == WORKERS_STOP).astype(np.int64)
@@ -246,14 +255,14 @@ def _workers(events: Events) -> _Block:
     return _Block(SpanKind.WORKERS, mine.begin, mine.end, np.full(len(mine), -1), stops, names)
 
 
-def _collectives(events: Events) -> _Block:
+def _collect_collectives(events: Events) -> _Block:
     """Calls of the program that returned once every rank had come."""
     mine = events.pick(events.kind == COLLECTIVE)
     rows = np.zeros(len(mine), np.int64)
     return _Block(SpanKind.COMMUNICATION, mine.begin, mine.end, rows - 1, rows, ("collective",))
 
 
-def _parts(events: Events) -> Iterator[_Block]:
+def _collect_parts(events: Events) -> Iterator[_Block]:
     """What the model does, where its backward passes were recorded; of devices they are moments."""
     events = events.pick((events.kind != BACKWARD) | (events.end > events.begin))
     if not (events.kind == BACKWARD).any():
@@ -269,7 +278,7 @@ def _parts(events: Events) -> Iterator[_Block]:
         yield _Block(as_span, mine.begin, mine.end, rows - 1, rows, (as_span.name.lower(),))
 
 
-def _beside(windows: Sequence[Window], kind: SpanKind) -> _Block:
+def _collect_windows(windows: Sequence[Window], kind: SpanKind) -> _Block:
     """Windows of one kind, named by what called them; of others by their label."""
     called = [w.call if kind == SpanKind.VALIDATION else w.label for w in windows]
     names = tuple(sorted(set(called)))
@@ -283,7 +292,7 @@ def _beside(windows: Sequence[Window], kind: SpanKind) -> _Block:
     )
 
 
-def _held_up(calls: Sequence[CheckpointCall], kind: SpanKind) -> _Block:
+def _collect_saves(calls: Sequence[CheckpointCall], kind: SpanKind) -> _Block:
     """Saves or loads of the training thread, named by what was called."""
     mine = [call for call in calls if call.in_loop and call.is_load == (kind == SpanKind.LOAD)]
     names = tuple(sorted({call.call for call in mine}))
@@ -297,45 +306,48 @@ def _held_up(calls: Sequence[CheckpointCall], kind: SpanKind) -> _Block:
     )
 
 
-def _of_training(events: Events) -> Events:
-    thread = spans.training_thread(spans.count_threads(events))
-    return spans.outermost(spans.of_training(events, thread))
+def _select_loop(events: Events) -> Events:
+    thread = spans.find_training_thread(spans.count_threads(events))
+    return spans.keep_outermost(spans.select_training(events, thread))
 
 
-def _steps(events: Events, loaders: Loaders) -> _Block:
+def _collect_steps(events: Events, loaders: Loaders) -> _Block:
     found = spans.find_steps(events, loaders)
     return _Block.of(SpanKind.STEP, found, np.arange(len(found.start)), "step")
 
 
-def _other_steps(events: Events) -> _Block:
+def _collect_other_steps(events: Events) -> _Block:
     """Those that the program marks as validation, or anything else."""
     found = spans.find_other_steps(events)
     return _Block.of(SpanKind.EVALUATION, found, np.full(len(found.start), -1), "validation step")
 
 
-def _waits(events: Events, loaders: Loaders, described: Mapping[int, Mapping[str, Any]]) -> _Block:
+def _collect_waits(
+    events: Events, loaders: Loaders, described: Mapping[int, Mapping[str, Any]]
+) -> _Block:
     found = spans.find_waits(events)
     used, name = np.unique(events.loader[found.row], return_inverse=True)
-    names = tuple(loader_name(k, described.get(k, {}), loaders.role(k)) for k in used.tolist())
+    names = tuple(name_loader(k, described.get(k, {}), loaders.role(k)) for k in used.tolist())
     number = np.full(len(found.start), -1, np.int64)
     return _Block(
         SpanKind.INPUT_WAIT, found.start, found.end, number, name.ravel().astype(np.int64), names
     )
 
 
-def loader_names(journal: Journal) -> dict[int, str]:
+def name_loaders(journal: Journal) -> dict[int, str]:
     """Number -> name of each loader that something was asked of."""
-    loaders = Loaders.of(_of_training(journal.events), roles_of(journal.loaders))
+    loaders = Loaders.of(_select_loop(journal.events), get_roles(journal.loaders))
     used = np.unique(journal.events.loader[journal.events.kind == WAIT]).tolist()
-    return {k: loader_name(k, journal.loaders.get(k, {}), loaders.role(k)) for k in used}
+    return {k: name_loader(k, journal.loaders.get(k, {}), loaders.role(k)) for k in used}
 
 
-def _epochs(events: Events, loaders: Loaders) -> _Block:
+def _collect_epochs(events: Events, loaders: Loaders) -> _Block:
     """Each pass over a loader of steps that gave a batch, from its first call to its last.
 
     Of loaders that run along with each other, one that is begun again and again is cycled: those of
     the one with fewest passes count. A loader that takes another's place has epochs of its own.
     """
+    # Begin, end and number of batches of each pass.
     mine = events.pick(np.isin(events.loader, list(loaders.of_steps)) & is_call(events))
     passes: dict[int, dict[int, list[int]]] = {}
     batches: dict[int, int] = {}
@@ -345,6 +357,8 @@ def _epochs(events: Events, loaders: Loaders) -> _Block:
         span[1] = max(span[1], end)
         span[2] += kind == WAIT
         batches[loader] = batches.get(loader, 0) + (kind == WAIT)
+
+    # Loaders with fewest passes first; one whose passes overlap those before has no epochs.
     most = max(batches.values(), default=0)
     given = {k: [p for p in found.values() if p[2]] for k, found in passes.items()}
     order = sorted(given, key=lambda k: (2 * batches[k] < most, len(given[k]), k))
@@ -360,7 +374,7 @@ def _epochs(events: Events, loaders: Loaders) -> _Block:
     return _Block(SpanKind.EPOCH, start, end, number, number, names)
 
 
-def _joined(
+def _join_blocks(
     blocks: tuple[_Block, ...],
 ) -> tuple[Int64Array, Int64Array, Int64Array, Int64Array, Int64Array, tuple[str, ...]]:
     """(start, end, number, kind, name, names) of all spans, sorted by start."""
@@ -376,5 +390,5 @@ def _joined(
     return start[order], end[order], number[order], kind[order], name[order], names
 
 
-def _count(value: object) -> int | None:
+def _to_count(value: object) -> int | None:
     return value if type(value) is int and value >= 0 else None

@@ -2,76 +2,173 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import count, islice
 from pathlib import Path
 
 import numpy as np
 
-from vanidl.encoding.budget import read_whole
+from vanidl.encoding.budget import bounded_name, read_whole
 from vanidl.errors import InputError
-from vanidl.formatting.units import plural, seconds
+from vanidl.formatting.units import count as counted
+from vanidl.formatting.units import nbytes, plural, seconds
 from vanidl.model.trace import INFERENCE, UNSURE
-from vanidl.model.warnings import Notice
-from vanidl.readers.format import Reading, Records, unused
+from vanidl.model.warnings import WARNING, Notice
+from vanidl.readers.format import Reading, Records, warn_of_unused
 from vanidl.readers.records import ProfileTrace
-from vanidl.readers.steps.fetches import fetch_table, processes_of, workers_of
-from vanidl.readers.steps.journal import (
-    OPTIMIZER,
-    OTHER_STEP,
-    STEP,
-    WAIT,
-    Journal,
-    read_journal,
-)
-from vanidl.readers.steps.lines import read_sources, sampled_parts
-from vanidl.readers.steps.loaders import SKIPPED
-from vanidl.readers.steps.loop import other_loops, profile
-from vanidl.readers.steps.passes import told_apart
-from vanidl.readers.steps.ranks import silent_ranks
-from vanidl.readers.steps.unseen import notices
+from vanidl.readers.steps.fetches import build_fetch_table, find_workers, list_processes
+from vanidl.readers.steps.journal import OPTIMIZER, OTHER_STEP, STEP, WAIT, Journal, read_journal
+from vanidl.readers.steps.lines import build_sampled_parts, read_sources
+from vanidl.readers.steps.loop import build_profile, find_other_loops
+from vanidl.readers.steps.spans import SKIPPED
+from vanidl.readers.steps.windows import split_passes
 
-_MOST_REASON = 4000  # characters of a file
-_MOST_FAILURES = 8
-_MOST_LOOPS = 4  # of other threads, that are told of
+# Ranks of which nothing is there: how many there were, the launcher had told the others.
+
+_MOST_RANKS_NAMED = 4
 
 
-def read(
+def read_steps(
     steps: Sequence[Path], failures: Sequence[Path], sources: Sequence[Path], reading: Reading
 ) -> Records:
     """What journals say, with the source of their lines, and notes of hooks that failed."""
     journals = reading.each("recorded steps", read_journal, steps)
-    ceilings = tuple(_ceiling_run(journal) for journal in journals if journal.replayed)
+    ceilings = tuple(_note_ceiling_run(journal) for journal in journals if journal.replayed)
     journals = [journal for journal in journals if not journal.replayed]
-    journals = [told_apart(journal) for journal in journals]
-    workers = workers_of(journals)
+    journals = [split_passes(journal) for journal in journals]
+
+    # Fetches and sampled lines of workers belong to the process that trains.
+    workers = find_workers(journals)
     kept = reading.each("source lines", read_sources, sources)
     texts = {place: text for each in kept for place, text in each.items()}
     profiles = [
         replace(
-            profile(journal),
-            fetches=fetch_table(journal, workers),
-            lines=sampled_parts(processes_of(journal, workers), texts),
+            build_profile(journal),
+            fetches=build_fetch_table(journal, workers),
+            lines=build_sampled_parts(list_processes(journal, workers), texts),
         )
         for journal in journals
     ]
-    failed = reading.each("recorded steps", _failures, failures)
+
+    # What is to be said of each, and of all.
+    failed = reading.each("recorded steps", _read_failures, failures)
     said = [notice for each in failed for notice in each]
     for journal, each in zip(journals, profiles, strict=True):
-        said += [*_profiled(journal), *_marked(journal), *_loops(journal, each)]
+        said += [
+            *_note_profiled(journal),
+            *_note_marked_steps(journal),
+            *_warn_of_loops(journal, each),
+        ]
         if len(each.start_ns) and not journal.ended:
-            said.append(_cut(journal))
+            said.append(_warn_of_cut(journal))
         if not len(each.start_ns):
-            said += unused(journal.path, journal.losses)
+            said += warn_of_unused(journal.path, journal.losses)
     heard = tuple(each for each in profiles if len(each.start_ns))
-    said += silent_ranks(heard)
+    said += warn_of_silent_ranks(heard)
     return Records(
         profiles=heard,
-        notices=(*said, *notices(journals), *ceilings),
+        notices=(*said, *warn_of_unseen_files(journals), *ceilings),
     )
 
 
-def _cut(journal: Journal) -> Notice:
+_MOST_REASON = 4000  # characters of a file
+
+
+_MOST_FAILURES = 8
+
+
+_MOST_LOOPS = 4  # of other threads, that are told of
+
+
+def warn_of_silent_ranks(profiles: Sequence[ProfileTrace]) -> Iterator[Notice]:
+    """A notice for each launch of which some ranks recorded steps and others did not.
+
+    A rank writes what it gathered every second: one that was killed before leaves no event.
+    Of ranks that do not know their number nothing is said.
+    """
+    launches: dict[int, set[int | None]] = defaultdict(set)
+    for each in profiles:
+        launches[each.world_size or 1].add(each.rank)
+    for size, found in sorted(launches.items()):
+        ranks = {rank for rank in found if rank is not None and rank < size}
+        if len(ranks) == len(found) < size:
+            yield _describe_silent_ranks(size, ranks)
+
+
+def _describe_silent_ranks(size: int, ranks: set[int]) -> Notice:
+    # Not by making the set of all: the size is what a file says.
+    missing = size - len(ranks)
+    named = [
+        *islice((rank for rank in count() if rank not in ranks), min(missing, _MOST_RANKS_NAMED))
+    ]
+    words = ", ".join(map(counted, named))
+    more = f" and {counted(missing - len(named))} more" if missing > len(named) else ""
+    return Notice(
+        "ranks_silent",
+        f"Expected recorded steps of {counted(size)} ranks, found those of {counted(len(ranks))}: "
+        f"rank{'s' if missing > 1 else ''} {words}{more} of {counted(size)} left none, and "
+        "every number is of the others. Such a rank was killed within a second of its first step, "
+        "runs without the recorder, has no loop, or wrote into another RUN.",
+    )
+
+
+# Files that the program mapped into memory or loaded past every tracer, as warnings.
+
+_MOST_FILES_NAMED = 3
+_MATTERS_NBYTES = 1 << 20
+_LARGEST_NBYTES = 1 << 60
+
+
+def warn_of_unseen_files(journals: Sequence[Journal]) -> Iterator[Notice]:
+    """One for each way to read a file past the tracers."""
+    if sizes := _get_sizes(journals, "mapped"):
+        total = sum(sizes.values())
+        yield Notice(
+            "files_mapped",
+            f"{_count_files(sizes)} mapped into memory, as np.memmap, mmap, Arrow and safetensors "
+            "do. What was read of them are page faults, which no tracer sees: these bytes are in "
+            f"no number here, and waiting for them looks like decoding ({_name_largest(sizes)}).",
+            WARNING if total >= _MATTERS_NBYTES else "info",
+        )
+    if sizes := _get_sizes(journals, "loaded"):
+        yield Notice(
+            "files_loaded",
+            f"{_count_files(sizes)} read by np.load. Darshan before 3.5 and DFTracer do not see "
+            "its reads, which are made inside the C library: where they are in no number here, "
+            f"waiting for them looks like decoding ({_name_largest(sizes)}).",
+            "info",
+        )
+
+
+def _count_files(sizes: Mapping[str, int]) -> str:
+    """`2 files of 8 MiB in all were`."""
+    verb = "was" if len(sizes) == 1 else "were"
+    return f"{plural(len(sizes), 'file')} of {nbytes(sum(sizes.values()))} in all {verb}"
+
+
+def _name_largest(sizes: Mapping[str, int]) -> str:
+    """The largest, with their sizes."""
+    largest = sorted(sizes, key=lambda path: (-sizes[path], path))[:_MOST_FILES_NAMED]
+    more = ", ..." if len(sizes) > _MOST_FILES_NAMED else ""
+    return ", ".join(f"{path}: {nbytes(sizes[path])}" for path in largest) + more
+
+
+def _get_sizes(journals: Sequence[Journal], way: str) -> dict[str, int]:
+    """The files and how large they are, each once whatever many processes read it."""
+    found: dict[str, int] = {}
+    for journal in journals:
+        for text in journal.unseen:
+            path, size = text.get("path"), text.get("size")
+            if text["unseen"] != way or not isinstance(path, str) or type(size) is not int:
+                continue
+            if 0 <= size < _LARGEST_NBYTES:
+                found[bounded_name(path)] = size
+    return found
+
+
+def _warn_of_cut(journal: Journal) -> Notice:
     return Notice(
         "steps_cut",
         f"{journal.path}: expected a mark where the recording ends, found none: the process was "
@@ -80,7 +177,7 @@ def _cut(journal: Journal) -> Notice:
     )
 
 
-def _ceiling_run(journal: Journal) -> Notice:
+def _note_ceiling_run(journal: Journal) -> Notice:
     return Notice(
         "ceiling_run",
         f"{journal.path}: expected steps of training, found those of vanidl ceiling, whose "
@@ -89,7 +186,7 @@ def _ceiling_run(journal: Journal) -> Notice:
     )
 
 
-def _profiled(journal: Journal) -> Iterator[Notice]:
+def _note_profiled(journal: Journal) -> Iterator[Notice]:
     """What became of `vanidl record --profile` in a process."""
     windows = [
         f"{plural(text['steps'], 'step')} from number {text['first']} on"
@@ -112,7 +209,7 @@ def _profiled(journal: Journal) -> Iterator[Notice]:
         )
 
 
-def _marked(journal: Journal) -> Iterator[Notice]:
+def _note_marked_steps(journal: Journal) -> Iterator[Notice]:
     """What a process marked itself."""
     kind = journal.events.kind
     steps, others, found = (int((kind == each).sum()) for each in (STEP, OTHER_STEP, OPTIMIZER))
@@ -127,10 +224,10 @@ def _marked(journal: Journal) -> Iterator[Notice]:
         )
 
 
-def _loops(journal: Journal, found: ProfileTrace) -> Iterator[Notice]:
+def _warn_of_loops(journal: Journal, found: ProfileTrace) -> Iterator[Notice]:
     """What of a process's loops is in no number, or is not what it looks like."""
     settles = "vanidl record --train MODULE:FUNCTION, or vanidl.step() in the program, settles it"
-    if others := other_loops(journal):
+    if others := find_other_loops(journal):
         steps = plural(sum(other.steps for other in others), "step")
         each = "; ".join(
             f"{plural(other.steps, 'step')} in {seconds(other.took_ns / 1e9)}, of which it waited "
@@ -171,7 +268,7 @@ def _loops(journal: Journal, found: ProfileTrace) -> Iterator[Notice]:
         )
 
 
-def _failures(path: Path) -> tuple[Notice, ...]:
+def _read_failures(path: Path) -> tuple[Notice, ...]:
     """What a process left whose recording of something ended with an error: one a line."""
     try:
         text = read_whole(path)[:_MOST_REASON].decode(errors="replace")

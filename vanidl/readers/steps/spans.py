@@ -14,11 +14,13 @@ a batch of theirs, before the mark or in it, to the end of the mark.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from vanidl.formatting.from_logs import clean_text
 from vanidl.readers.steps.journal import (
     BACKWARD,
     END,
@@ -30,7 +32,182 @@ from vanidl.readers.steps.journal import (
     WAIT,
     Events,
 )
-from vanidl.readers.steps.loaders import Int64Array, Loaders, closes_step, is_call
+
+# Which loaders give the batches of steps, from what the events of the training thread tell.
+#
+# Events are added in any portions: a whole journal at once, or what a running job has written.
+
+Int64Array = NDArray[np.int64]
+
+TRAINING, EVALUATION, SETUP, SKIPPED = "training", "evaluation", "setup", "skipped"
+"""What loaders are for: of setup, Keras takes a batch to see its shape; skipped: see `windows`."""
+
+
+@dataclass(slots=True)
+class Tally:
+    """Counts of one thread's events.
+
+    Attributes:
+        batches: loader -> how many it gave.
+        trained: those that gave the last batch before a step of an optimizer, or a marked one.
+        has_steps: whether there was such a step.
+        is_marked: whether the program marks them.
+        last: the loader of the latest batch, -1 for none.
+    """
+
+    batches: dict[int, int] = field(default_factory=dict)
+    trained: set[int] = field(default_factory=set)
+    has_steps: bool = False
+    is_marked: bool = False
+    last: int = -1
+
+    def add(self, events: Events) -> None:
+        """Counts further events."""
+        waits = np.flatnonzero(events.kind == WAIT)
+        steps = np.flatnonzero(closes_step(events))
+        loader = np.append(np.int64(self.last), events.loader[waits])
+        before = np.unique(loader[np.searchsorted(waits, steps)])
+        self.trained |= set(before[before >= 0].tolist())
+        self.has_steps |= len(steps) > 0
+        self.is_marked |= bool((events.kind == STEP).any())
+        self.last = int(loader[-1])
+        for each, count in zip(*np.unique(loader[1:], return_counts=True), strict=True):
+            self.batches[int(each)] = self.batches.get(int(each), 0) + int(count)
+
+    def with_more(self, events: Events) -> Tally:
+        """Another one, which counts these as well."""
+        more = replace(self, batches=dict(self.batches), trained=set(self.trained))
+        more.add(events)
+        return more
+
+    def usable(self, roles: Mapping[int, str]) -> set[int]:
+        """Loaders that may give the batches of steps."""
+        return {k for k in self.batches if roles.get(k) not in (SETUP, SKIPPED)}
+
+    def training(self, roles: Mapping[int, str]) -> set[int]:
+        """Loaders that are known to train: as frameworks say, else as the order tells."""
+        usable = self.usable(roles)
+        said = {k for k in usable if roles.get(k) == TRAINING}
+        return said or usable & self.trained
+
+    def main(self, roles: Mapping[int, str]) -> int:
+        """The loader with most batches among those that train, -1 for none."""
+        known = self.training(roles) or self.usable(roles)
+        return max(known, key=lambda each: (self.batches[each], -each), default=-1)
+
+
+@dataclass(slots=True)
+class Along:
+    """How many batches of a main loader are followed by batches of each other one."""
+
+    main: int
+    borders: int = 0
+    followed: dict[int, tuple[int, int]] = field(default_factory=dict)  # number, the latest
+
+    def add(self, events: Events) -> None:
+        """Counts further events."""
+        loader = events.loader[events.kind == WAIT]
+        borders = np.flatnonzero(loader == self.main)
+        for other in set(np.unique(loader).tolist()) - {self.main}:
+            place = np.searchsorted(borders, np.flatnonzero(loader == other)) + self.borders
+            number, latest = self.followed.get(other, (0, -1))
+            number += len(np.unique(place)) - int(place[0] == latest)
+            self.followed[other] = number, int(place[-1])
+        self.borders += len(borders)
+
+    def with_more(self, events: Events) -> Along:
+        """Another one, which counts these as well."""
+        more = replace(self, followed=dict(self.followed))
+        more.add(events)
+        return more
+
+    def most(self, other: int) -> bool:
+        """Whether a batch of another loader comes with most of those of the main one."""
+        return 2 * self.followed.get(other, (0, -1))[0] > self.borders
+
+
+@dataclass(frozen=True, slots=True)
+class Loaders:
+    """Which loaders give the batches of steps.
+
+    Attributes:
+        main: the one with most batches among these, -1 for none.
+        of_steps: those whose batches are of steps.
+        beginning: those of whose batches each can begin a step.
+        has_steps: whether steps of optimizers, or marked ones, were recorded.
+        is_marked: whether the program marks its steps.
+        roles: what frameworks say that loaders are for.
+    """
+
+    main: int
+    of_steps: frozenset[int]
+    beginning: frozenset[int]
+    has_steps: bool
+    is_marked: bool
+    roles: Mapping[int, str]
+
+    @classmethod
+    def infer(cls, tally: Tally, along: Along, roles: Mapping[int, str]) -> Loaders:
+        """What counts tell; `along` is of the main loader."""
+        main, trained = tally.main(roles), tally.training(roles)
+        if main < 0:
+            return cls(-1, frozenset(), frozenset(), tally.has_steps, tally.is_marked, roles)
+        other = {k for k in tally.usable(roles) - {main} if not roles.get(k)}
+        beside = {each for each in other if along.most(each)}
+        of_steps = frozenset(trained | beside if trained else tally.usable(roles))
+        beginning = of_steps if tally.has_steps else of_steps - beside
+        return cls(main, of_steps, beginning, tally.has_steps, tally.is_marked, roles)
+
+    @classmethod
+    def of(cls, events: Events, roles: Mapping[int, str]) -> Loaders:
+        """What all events of the training thread tell."""
+        tally = Tally()
+        tally.add(events)
+        along = Along(tally.main(roles))
+        along.add(events)
+        return cls.infer(tally, along, roles)
+
+    @property
+    def of_training(self) -> bool:
+        """Whether it is known which loaders train."""
+        return self.has_steps or TRAINING in self.roles.values()
+
+    def role(self, loader: int) -> str:
+        """What a loader's batches are for, "" where nothing tells."""
+        if self.roles.get(loader) or not self.of_training or self.main < 0:
+            return self.roles.get(loader, "")
+        return TRAINING if loader in self.of_steps else EVALUATION
+
+
+def closes_step(events: Events) -> NDArray[np.bool_]:
+    """Which events end the batches of a step: an optimizer's steps, or those that are marked."""
+    closes: NDArray[np.bool_] = (events.kind == OPTIMIZER) | (events.kind == STEP)
+    return closes
+
+
+def is_call(events: Events) -> NDArray[np.bool_]:
+    """Which events are calls of loaders."""
+    calls: NDArray[np.bool_] = (events.kind >= WAIT) & (events.kind <= ITER)  # WAIT, END, ITER
+    return calls
+
+
+def get_roles(loaders: Mapping[int, Mapping[str, Any]]) -> dict[int, str]:
+    """What frameworks say that loaders are for, by number."""
+    return {k: str(loader.get("role", "")) for k, loader in loaders.items()}
+
+
+SPLIT_OFF = 1 << 40
+"""Numbers from here on are those of loaders that `passes` tells apart from one that trains."""
+
+
+def name_loader(number: int, loader: Mapping[str, Any], role: str) -> str:
+    """`DataLoader 0 (Images, training)`."""
+    number %= SPLIT_OFF
+    details = ", ".join(word for word in (str(loader.get("dataset", "")), role) if word)
+    return clean_text(
+        f"{loader.get('class', 'loader')} {number}{f' ({details})' if details else ''}"
+    )
+
 
 Mask = NDArray[np.bool_]
 ThreadCounts = Mapping[int, Int64Array]
@@ -87,7 +264,7 @@ class Thread:
     is_bare: bool = False
 
 
-def training_thread(counts: ThreadCounts) -> Thread:
+def find_training_thread(counts: ThreadCounts) -> Thread:
     """The thread of the loop: that of marked steps, else that of an optimizer's, or of gradients.
 
     Else the main one, or another that asks for twice as many batches: a thread that fetches ahead
@@ -105,7 +282,7 @@ def training_thread(counts: ThreadCounts) -> Thread:
     return Thread(MAIN_THREAD if 2 * asked[MAIN_THREAD] >= asked[most] else most, False)
 
 
-def of_training(events: Events, thread: Thread) -> Events:
+def select_training(events: Events, thread: Thread) -> Events:
     """Those of the loop in the thread that trains, the calls of loaders by others among them.
 
     Where the program marks its steps, those of optimizers are left out: no step counts twice.
@@ -121,7 +298,7 @@ def of_training(events: Events, thread: Thread) -> Events:
     return mine
 
 
-def outermost(events: Events) -> Events:
+def keep_outermost(events: Events) -> Events:
     """Without the calls that one loader makes of another while it is asked itself.
 
     Events of a thread are in the order of their ends: what lies in a later one lies within it.
@@ -133,7 +310,7 @@ def outermost(events: Events) -> Events:
     return events.pick(~within | ~calls)
 
 
-def within_calls(events: Events, of: Events) -> Mask:
+def find_within_calls(events: Events, of: Events) -> Mask:
     """Which events lie within a call of a loader in the same thread, of all events of a process."""
     found = np.zeros(len(events), bool)
     for thread in np.unique(events.thread).tolist():
@@ -152,9 +329,9 @@ def within_calls(events: Events, of: Events) -> Mask:
 def find_steps(events: Events, loaders: Loaders, since: int = 0) -> Spans:
     """The steps that begin at the row `since` or later; those before are what came before them."""
     if loaders.is_marked:
-        return _marked(events, loaders, since)
+        return _find_marked_steps(events, loaders, since)
     if loaders.main >= 0:
-        return _by_waits(events, loaders, since)
+        return _find_steps_by_waits(events, loaders, since)
     rows = np.flatnonzero(events.kind == OPTIMIZER)
     rows = rows[rows >= since]
     at, start = events.end[rows], events.end[rows[:-1]]
@@ -187,9 +364,9 @@ def find_other_steps(events: Events) -> Spans:
     return Spans(rows, events.begin[rows], events.end[rows])
 
 
-def _by_waits(events: Events, loaders: Loaders, since: int) -> Spans:
+def _find_steps_by_waits(events: Events, loaders: Loaders, since: int) -> Spans:
     closes = closes_step(events)
-    own, ahead, breaks = _own_and_breaks(events, loaders)
+    own, ahead, breaks = _find_breaks(events, loaders)
     begins = np.isin(events.loader, list(loaders.beginning)) & (events.kind == WAIT) | ahead
     waits = np.flatnonzero(begins)
     waits = waits[waits >= since]
@@ -198,14 +375,14 @@ def _by_waits(events: Events, loaders: Loaders, since: int) -> Spans:
         waits = waits[np.append(True, closed[1:] != closed[:-1])]
     if not len(waits):
         return Spans(waits, waits, waits)
-    first = _with_iter(events, own, waits)
+    first = _find_first_iter(events, own, waits)
     start = events.begin[first]
-    return Spans(first, start, _step_ends(events, waits, start, np.flatnonzero(breaks)))
+    return Spans(first, start, _find_step_ends(events, waits, start, np.flatnonzero(breaks)))
 
 
-def _marked(events: Events, loaders: Loaders, since: int) -> Spans:
+def _find_marked_steps(events: Events, loaders: Loaders, since: int) -> Spans:
     """Each from the first batch that is asked for after the one before, to the end of its mark."""
-    own, _, breaks = _own_and_breaks(events, loaders)
+    own, _, breaks = _find_breaks(events, loaders)
     rows = np.arange(len(events))
     stops = breaks | np.isin(events.kind, (STEP, OTHER_STEP))
     stop = np.maximum.accumulate(np.where(stops, rows, -1))
@@ -218,7 +395,7 @@ def _marked(events: Events, loaders: Loaders, since: int) -> Spans:
     first = np.append(batches, len(events))[at]
     asked = first < marks
     first = np.where(asked, first, marks)
-    first[asked] = _with_iter(events, own, first[asked])
+    first[asked] = _find_first_iter(events, own, first[asked])
     start = np.where(
         asked, np.minimum(events.begin[first], events.begin[marks]), events.begin[marks]
     )
@@ -227,21 +404,21 @@ def _marked(events: Events, loaders: Loaders, since: int) -> Spans:
 
 def find_stops(events: Events, loaders: Loaders) -> Int64Array:
     """Rows after which no step goes on."""
-    breaks = _own_and_breaks(events, loaders)[2]
+    breaks = _find_breaks(events, loaders)[2]
     marks = np.isin(events.kind, (STEP, OTHER_STEP)) & loaders.is_marked
     return np.flatnonzero(breaks | marks)
 
 
-def _own_and_breaks(events: Events, loaders: Loaders) -> tuple[Mask, Mask, Mask]:
+def _find_breaks(events: Events, loaders: Loaders) -> tuple[Mask, Mask, Mask]:
     """Calls of the loaders of steps; ends of a pass before a step; events that end a step."""
     calls = is_call(events)
     own = np.isin(events.loader, list(loaders.of_steps)) & calls
-    ahead = own & _before_a_step(events)
-    breaks = calls & (~own | _ends_of_passes(events, loaders)) & ~ahead
+    ahead = own & _find_ends_before_steps(events)
+    breaks = calls & (~own | _find_ends_of_passes(events, loaders)) & ~ahead
     return own, ahead, breaks
 
 
-def _ends_of_passes(events: Events, loaders: Loaders) -> Mask:
+def _find_ends_of_passes(events: Events, loaders: Loaders) -> Mask:
     """Where a loader is at its end, or is begun again: it may have given all that it has.
 
     One that is at its end once another has given its batch of the same step ends nothing.
@@ -259,7 +436,7 @@ def _ends_of_passes(events: Events, loaders: Loaders) -> Mask:
     return ends
 
 
-def _before_a_step(events: Events) -> Mask:
+def _find_ends_before_steps(events: Events) -> Mask:
     """Ends of a pass that are followed by an optimizer's step.
 
     Who asks for a batch before it gives the last one, as accelerate does, is at the end before it
@@ -269,7 +446,7 @@ def _before_a_step(events: Events) -> Mask:
     return ahead
 
 
-def _with_iter(events: Events, own: Mask, waits: Int64Array) -> Int64Array:
+def _find_first_iter(events: Events, own: Mask, waits: Int64Array) -> Int64Array:
     """For each wait the row of the first `__iter__` that comes soon before it, else its own.
 
     Those of loaders that are not of steps (a next pass of validation that is begun at its end, as
@@ -282,7 +459,7 @@ def _with_iter(events: Events, own: Mask, waits: Int64Array) -> Int64Array:
     return chain[waits]
 
 
-def _step_ends(
+def _find_step_ends(
     events: Events, waits: Int64Array, start: Int64Array, breaks: Int64Array
 ) -> Int64Array:
     """Where each step ends: at the next one's start, at a break, or with its last event."""

@@ -13,7 +13,7 @@ from vanidl.readers.format import (
     Reading,
     Records,
     check_by_reading,
-    unused,
+    warn_of_unused,
 )
 from vanidl.readers.records import StepLog
 
@@ -30,32 +30,32 @@ def _read(files: Files, reading: Reading) -> Records:
     wanted = [*asked, *((path, None) for path in paths if path.absolute() not in named)]
     tags = iter([tag for _, tag in wanted])
     read = reading.each(
-        "event files", lambda path: _step_log(path, next(tags)), [path for path, _ in wanted]
+        "event files", lambda path: _read_step_log(path, next(tags)), [path for path, _ in wanted]
     )
     lost = (StepLog(path, tag, ()) for path, tag in wanted if path in reading.unreadable)
-    notices = (notice for log, losses in read for notice in _without_steps(log, losses))
+    notices = (notice for log, losses in read for notice in _warn_of_no_steps(log, losses))
     return Records(step_logs=(*(log for log, _ in read), *lost), notices=tuple(notices))
 
 
-def _step_log(path: Path, tag: str | None) -> tuple[StepLog, Sequence[str]]:
+def _read_step_log(path: Path, tag: str | None) -> tuple[StepLog, Sequence[str]]:
     # Where there is one: importing what reads it takes time.
-    from vanidl.readers.tensorboard.event_file import read_events, records_of, steps_of
+    from vanidl.readers.tensorboard.event_file import find_steps, list_records, read_events
 
     content = read_events(path)
-    steps = steps_of(path, content, tag)
-    log = StepLog(path, tag, steps, tuple(content.tags), records_of(path, content))
+    steps = find_steps(path, content, tag)
+    log = StepLog(path, tag, steps, tuple(content.tags), list_records(path, content))
     return log, content.losses
 
 
-def _losses(path: Path) -> Sequence[str]:
+def _read_losses(path: Path) -> Sequence[str]:
     from vanidl.readers.tensorboard.event_file import read_events
 
     return read_events(path).losses
 
 
-def _without_steps(log: StepLog, losses: Sequence[str]) -> Iterable[Notice]:
+def _warn_of_no_steps(log: StepLog, losses: Sequence[str]) -> Iterable[Notice]:
     """What a file lost; where it still has steps, they say so themselves."""
-    return () if log.segments else unused(log.path, losses)
+    return () if log.segments else warn_of_unused(log.path, losses)
 
 
 FORMAT = Format(
@@ -64,6 +64,6 @@ FORMAT = Format(
     patterns=(f"{_PREFIX}*",),
     kinds=(FileKind(_EVENT_FILE, "TensorBoard event file", prefix=_PREFIX),),
     read=_read,
-    check=check_by_reading({_EVENT_FILE: _losses}),
+    check=check_by_reading({_EVENT_FILE: _read_losses}),
     outputs="tfevents",
 )

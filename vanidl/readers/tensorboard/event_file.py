@@ -25,7 +25,7 @@ from vanidl.encoding.crc32c import masked_crcs
 from vanidl.encoding.protobuf import Fields, NotProtobuf, fields, varint_int64
 from vanidl.errors import InputError
 from vanidl.model.trace import SpanKind
-from vanidl.readers.file_names import event_file_name
+from vanidl.readers.names import parse_event_file_name
 from vanidl.readers.records import EventRecords, ProfileTrace
 
 SOURCE = "tensorboard-events"
@@ -69,25 +69,25 @@ def read_steps(path: str | Path, tag: str | None = None) -> tuple[ProfileTrace, 
     Raises:
         InputError: The file cannot be read or is no event file.
     """
-    return steps_of(path, read_events(path), tag)
+    return find_steps(path, read_events(path), tag)
 
 
-def steps_of(
+def find_steps(
     path: str | Path, content: EventFile, tag: str | None = None
 ) -> tuple[ProfileTrace, ...]:
     """The same of a file that was read already."""
-    chosen = _tag(content) if tag is None else tag
+    chosen = _choose_tag(content) if tag is None else tag
     if chosen not in content.tags:
         return ()
     return tuple(
-        _segment(Path(path), segment, chosen, () if i else content.losses)
-        for i, segment in enumerate(_segments(content.tags[chosen]))
+        _build_segment(Path(path), segment, chosen, () if i else content.losses)
+        for i, segment in enumerate(_split_segments(content.tags[chosen]))
     )
 
 
-def records_of(path: str | Path, content: EventFile) -> EventRecords:
+def list_records(path: str | Path, content: EventFile) -> EventRecords:
     """When each record of a file that was read already was made, and how long it is."""
-    name = event_file_name(Path(path))
+    name = parse_event_file_name(Path(path))
     wall_s = np.array(content.wall_s, float)
     usable = np.isfinite(wall_s) & (wall_s > 0) & (wall_s < 2**33)
     return EventRecords(
@@ -111,27 +111,27 @@ def read_events(path: str | Path) -> EventFile:
         data = read_whole(path)
     except OSError as error:
         raise InputError(f"{path}: {_EXPECTED}, found {error.strerror}; check the path") from error
-    records, loss = _records(data)
+    records, loss = _split_records(data)
     if data and not records:
         raise InputError(f"{path}: {_EXPECTED}, found {loss}; give events.out.tfevents.* files")
     found_tags: dict[str, list[tuple[float, int]]] = {}
     walls: list[float] = []
     for low, high in records:
         try:
-            wall_s, step, tags = _event(data, low, high)
+            wall_s, step, tags = _read_event(data, low, high)
         except NotProtobuf as error:
             loss = f"a record holds no event ({error})"
             break
         walls.append(wall_s)
         for name in tags:
             found_tags.setdefault(name, []).append((wall_s, step))
-    tagged = {name: _marks(rows) for name, rows in found_tags.items()}
+    tagged = {name: _sort_marks(rows) for name, rows in found_tags.items()}
     losses = (f"the event file is damaged: {loss}",) if loss else ()
     framed = [high - low + _HEAD.size + _FOOT_BYTES for low, high in records[: len(walls)]]
     return EventFile(tagged, losses, tuple(walls), tuple(framed))
 
 
-def _records(data: bytes) -> tuple[list[tuple[int, int]], str]:
+def _split_records(data: bytes) -> tuple[list[tuple[int, int]], str]:
     """Bounds of all whole records, and what is wrong with the next ("" for nothing)."""
     bounds, heads, loss, at = [], [], "", 0
     while at < len(data):
@@ -146,13 +146,13 @@ def _records(data: bytes) -> tuple[list[tuple[int, int]], str]:
         heads.append((at, at + 8, crc))
         bounds.append((low, low + length))
         at = low + length + _FOOT_BYTES
-    whole = min(_first_bad(data, heads), _first_bad(data, _feet(data, bounds)))
+    whole = min(_find_first_bad(data, heads), _find_first_bad(data, _check_feet(data, bounds)))
     if whole < len(bounds):
         loss = f"the checksum of record {whole:,} is wrong"
     return bounds[:whole], loss
 
 
-def _feet(data: bytes, bounds: list[tuple[int, int]]) -> list[tuple[int, int, int]]:
+def _check_feet(data: bytes, bounds: list[tuple[int, int]]) -> list[tuple[int, int, int]]:
     """(low, high, checksum) of the data of each record; of long ones it is not checked."""
     return [
         (low, high, int.from_bytes(data[high : high + _FOOT_BYTES], "little"))
@@ -162,7 +162,7 @@ def _feet(data: bytes, bounds: list[tuple[int, int]]) -> list[tuple[int, int, in
     ]
 
 
-def _first_bad(data: bytes, ranges: list[tuple[int, int, int]]) -> int:
+def _find_first_bad(data: bytes, ranges: list[tuple[int, int, int]]) -> int:
     """Index of the first range whose masked CRC-32C differs, their number where none does."""
     crcs = masked_crcs(data, [(low, high) for low, high, _ in ranges])
     expected = np.array([crc for _, _, crc in ranges], np.int64)
@@ -170,24 +170,24 @@ def _first_bad(data: bytes, ranges: list[tuple[int, int, int]]) -> int:
     return int(bad[0]) if len(bad) else len(ranges)
 
 
-def _event(data: bytes, low: int, high: int) -> tuple[float, int, list[str]]:
+def _read_event(data: bytes, low: int, high: int) -> tuple[float, int, list[str]]:
     """(wall time in seconds, step, tags) of one Event; no tags for what marks no step."""
     if high - low > _LARGEST_SCALAR:
         return 0.0, 0, []
     event = fields(memoryview(data)[low:high])
     wall_s = struct.unpack("<d", event.fixed64(_WALL_TIME))[0]
     step = varint_int64(event.varint(_STEP))
-    tags = [tag for summary in event.messages(_SUMMARY) for tag in _tags(fields(summary))]
+    tags = [tag for summary in event.messages(_SUMMARY) for tag in _read_tags(fields(summary))]
     return wall_s, step, tags
 
 
-def _tags(summary: Fields) -> Iterator[str]:
+def _read_tags(summary: Fields) -> Iterator[str]:
     for value in summary.messages(_VALUE):
         for tag in fields(value).messages(_TAG):
             yield bytes(tag).decode("utf-8", "backslashreplace")
 
 
-def _marks(rows: list[tuple[float, int]]) -> Marks:
+def _sort_marks(rows: list[tuple[float, int]]) -> Marks:
     wall_s = np.array([wall for wall, _ in rows])
     usable = np.isfinite(wall_s) & (np.abs(wall_s) < 2**33)
     wall_ns = np.round(np.where(usable, wall_s, 0.0) * 1e6).astype(np.int64) * 1_000
@@ -195,13 +195,13 @@ def _marks(rows: list[tuple[float, int]]) -> Marks:
     return Marks(wall_ns[usable], step[usable])
 
 
-def _tag(content: EventFile) -> str:
+def _choose_tag(content: EventFile) -> str:
     """The tag with most different steps, of equals the first; "" where there is none."""
     counts = Counter({name: len(np.unique(m.step)) for name, m in content.tags.items()})
     return counts.most_common(1)[0][0] if counts else ""
 
 
-def _segments(marks: Marks) -> Iterator[Marks]:
+def _split_segments(marks: Marks) -> Iterator[Marks]:
     """Runs of rising step numbers and times with at least two marks.
 
     A step that was marked twice in a row counts once, when it was first marked.
@@ -214,10 +214,10 @@ def _segments(marks: Marks) -> Iterator[Marks]:
             yield Marks(wall_ns[rows], step[rows])
 
 
-def _segment(path: Path, marks: Marks, tag: str, losses: tuple[str, ...]) -> ProfileTrace:
-    name = event_file_name(path)
+def _build_segment(path: Path, marks: Marks, tag: str, losses: tuple[str, ...]) -> ProfileTrace:
+    name = parse_event_file_name(path)
     rows = len(marks.step) - 1
-    columns = (marks.wall_ns[:-1].copy(), marks.wall_ns[1:].copy(), _int32(marks.step[1:]))
+    columns = (marks.wall_ns[:-1].copy(), marks.wall_ns[1:].copy(), _to_int32(marks.step[1:]))
     for column in columns:
         column.setflags(write=False)
     return ProfileTrace(
@@ -225,7 +225,7 @@ def _segment(path: Path, marks: Marks, tag: str, losses: tuple[str, ...]) -> Pro
         source=SOURCE,
         host=name.host if name else "",
         pid=name.pid if name else None,
-        rank=_rank(path),
+        rank=_find_rank(path),
         world_size=None,
         devices=(),
         start_ns=columns[0],
@@ -236,20 +236,20 @@ def _segment(path: Path, marks: Marks, tag: str, losses: tuple[str, ...]) -> Pro
         name=np.zeros(rows, np.int32),
         names=(tag,),
         losses=losses,
-        every=_stride(marks.step),
+        every=_find_stride(marks.step),
     )
 
 
-def _int32(step: NDArray[np.int64]) -> NDArray[np.int32]:
+def _to_int32(step: NDArray[np.int64]) -> NDArray[np.int32]:
     return np.clip(step, -(2**31), 2**31 - 1).astype(np.int32)
 
 
-def _stride(step: NDArray[np.int64]) -> int:
+def _find_stride(step: NDArray[np.int64]) -> int:
     """How many training steps lie between two marks, mostly."""
     return int(np.median(np.diff(step)))
 
 
-def _rank(path: Path) -> int | None:
+def _find_rank(path: Path) -> int | None:
     """The rank that the file's folder names, as in `tb/rank3/events...`."""
     found = _RANK.search(path.absolute().parent.name.lower())
     return int(found[1]) if found else None

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from vanidl.readers.format import FileKind, Files, Format, Reading, Records
-from vanidl.readers.sniff import Opening
+from vanidl.readers.format import FileKind, Files, Format, Opening, Reading, Records
 from vanidl.readers.verdict import Verdict
 
 _CALLS = "calls"
@@ -15,7 +14,7 @@ _CALLS = "calls"
 def _read(files: Files, reading: Reading) -> Records:
     from vanidl.readers.tracer import reading as calls  # where there are such files: it takes time
 
-    return calls.read(files.get(_CALLS, ()), reading)
+    return calls.read_calls_files(files.get(_CALLS, ()), reading)
 
 
 def _check(
@@ -23,11 +22,11 @@ def _check(
 ) -> Sequence[Verdict]:
     from vanidl.readers.tracer import reading as calls
 
-    return calls.check(files, before_each)
+    return calls.check_calls_files(files, before_each)
 
 
 def _sniff(opening: Opening) -> str:
-    from vanidl.readers.tracer.layout import MAGIC
+    from vanidl.readers.tracer.slots import MAGIC
 
     return _CALLS if opening.head.startswith(MAGIC) else ""
 

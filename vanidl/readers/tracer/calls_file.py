@@ -12,15 +12,18 @@ from numpy.typing import NDArray
 
 from vanidl.encoding.text_stream import TextStream
 from vanidl.formatting.units import plural
-from vanidl.readers.tracer.layout import (
+from vanidl.readers.tracer.slots import (
+    BLOCK_BYTES,
     CHUNK_BYTES,
     COUNTER,
     COUNTER_BYTES,
     PAGE_BYTES,
+    Anchors,
+    Decoded,
     Header,
+    decode_chunks,
     read_header,
 )
-from vanidl.readers.tracer.slots import BLOCK_BYTES, Anchors, Decoded, decode
 
 _NAME = re.compile(r"(\d+)-(\d+)\.calls(\.gz)?")
 _FREE_BYTES = 256 << 20  # of a small file: a thread that made one call has 64 KiB, nearly all 0
@@ -69,10 +72,12 @@ def read_calls(path: Path) -> CallsFile:
     """
     stream = TextStream(path)
     stream.budget.text_bytes += _FREE_BYTES
-    blocks = _blocks(stream)
+    blocks = _split_blocks(stream)
+
+    # The header and counters before the first chunk, then all chunks.
     first = next(blocks, b"")
     header = read_header(first, path)
-    found, chunks = decode(blocks, header, stream.budget)
+    found, chunks = decode_chunks(blocks, header, stream.budget)
     if stream.packed:
         for _ in blocks:  # its checksum stands at its end
             pass
@@ -82,16 +87,18 @@ def read_calls(path: Path) -> CallsFile:
             f"it is cut: {plural(header.chunks, 'piece')} of {CHUNK_BYTES:,} bytes were written, "
             f"{chunks:,} are there"
         )
+
+    # Counters lie behind the header and, where there are many, in chunks of their own.
     records = np.frombuffer(first[PAGE_BYTES:], np.uint8)
     records = records[: len(records) // COUNTER_BYTES * COUNTER_BYTES].view(COUNTER)
     counters = np.concatenate([records, found.counters])
     counters = counters[np.isin(counters["layer"], (1, 2))]
-    clock = _clock(header, found.anchors)
-    losses += _header_losses(path, header, found, counters, more=chunks - header.chunks)
+    clock = _find_clock(header, found.anchors)
+    losses += _find_header_losses(path, header, found, counters, more=chunks - header.chunks)
     return CallsFile(str(path), header, found, counters, clock, (*losses, *found.losses))
 
 
-def _blocks(stream: Iterable[bytes]) -> Iterator[bytes]:
+def _split_blocks(stream: Iterable[bytes]) -> Iterator[bytes]:
     """What comes before the first chunk, then so many chunks at once as fit a processor's cache."""
     held: list[bytes | memoryview] = []
     wanted = CHUNK_BYTES
@@ -105,7 +112,7 @@ def _blocks(stream: Iterable[bytes]) -> Iterator[bytes]:
     yield b"".join(held)
 
 
-def _header_losses(
+def _find_header_losses(
     path: Path, header: Header, found: Decoded, counters: NDArray[np.void], *, more: int
 ) -> list[str]:
     """What header and counters, which have no check, say otherwise than the rest of the file."""
@@ -136,7 +143,7 @@ def _header_losses(
 _CALLS = ("reads", "writes", "opens", "closes", "seeks", "stats", "others", "syncs", "maps")
 
 
-def _clock(header: Header, anchors: Anchors) -> Clock:
+def _find_clock(header: Header, anchors: Anchors) -> Clock:
     """The clock by the anchor that is known best; where others disagree it was set meanwhile."""
     since, ahead, error = anchors.monotonic_ns, anchors.ahead_ns, anchors.error_ns
     if not len(since):  # the header's own has no check: others come first

@@ -6,30 +6,169 @@ into columns by a few calls of NumPy. What has a wrong check is left out and cou
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import IntEnum
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vanidl.encoding.budget import OBJECT_BYTES, Budget, bounded_name
+from vanidl.errors import InputError
 from vanidl.formatting.units import plural
-from vanidl.readers.bounds import FARTHEST_OFFSET, LARGEST_NBYTES, LATEST_NS, left_out
-from vanidl.readers.tracer.layout import (
-    BEHIND_MOVES,
-    CHUNK_BYTES,
-    COUNTER,
-    COUNTER_BYTES,
-    COUNTERS,
-    FIRST_MOVE,
-    NAME,
-    NAME_MORE,
-    SLOT_BYTES,
-    SLOTS,
-    THREAD,
-    Header,
-)
+from vanidl.readers.records import FARTHEST_OFFSET, LARGEST_NBYTES, LATEST_NS, describe_left_out
+
+# How the files of vanidl's own tracer are laid out: as vanidl/record/tracer/format.h says.
+#
+# A header, records of counters, then chunks of slots: a slot is one call, a piece of a file name,
+# or the thread that the following slots are of.
+
+MAGIC = b"VANIDLTR"
+VERSION, VERSION_BY_BYTES = 1, 2
+PAGE_BYTES = 4096
+CHUNK_BYTES = 65536
+SLOT_BYTES = 40
+SLOTS = CHUNK_BYTES // SLOT_BYTES
+COUNTER_BYTES = 256
+FIRST_COUNTERS = (CHUNK_BYTES - PAGE_BYTES) // COUNTER_BYTES  # records before the first chunk
+
+_HEADER = struct.Struct("<8s4I2i2I11Q2I2Q6q64s256s32sI")
+
+
+NAME, NAME_MORE, THREAD, COUNTERS = 1, 2, 3, 4  # slots that are no calls
+
+
+class Call(IntEnum):
+    """Calls that move no data; a sixteenth of the number is the class of the call."""
+
+    OPEN = 80
+    CLOSE = 81
+    DUP = 82
+    LSEEK = 83
+    STAT = 84
+    FSTAT = 85
+    ACCESS = 86
+    UNLINK = 87
+    RENAME = 88
+    MKDIR = 89
+    OPENDIR = 93
+    READDIR = 94
+    READLINK = 96
+    FOPEN = 112
+    FCLOSE = 113
+    FSEEK = 114
+    FFLUSH = 115
+    FSYNC = 128
+    FDATASYNC = 129
+    SYNC_RANGE = 130
+    MSYNC = 131
+    MMAP = 144
+    MUNMAP = 145
+
+
+_LONGEST_NS = 100 * 366 * 86_400 * 10**9  # an uptime of 100 years
+_LATEST_NS = 200 * 366 * 86_400 * 10**9  # since 1970
+
+FIRST_MOVE, BEHIND_MOVES = 16, 80  # reads and writes, of descriptors, then of streams
+FIRST_STREAM_MOVE = 48
+STREAM_CLASSES, SYNC_CLASS = (3, 4, 7), 8
+
+CHILDREN_WAITED = 1
+"""In `Header.children`: no child that had ended was left to wait for. Else some were, or (0, as in
+files of older libraries) it is not known."""
+
+COUNTER = np.dtype(
+    [("file", "<u4"), ("layer", "u1"), ("unused", "u1", 3)]
+    + [(name, "<u8") for name in
+       ("first_ns", "last_ns", "reads", "writes", "opens", "closes", "seeks", "stats", "others",
+        "syncs", "maps", "failed", "bytes_read", "bytes_written", "read_ns", "write_ns",
+        "metadata_ns", "sync_ns", "read_end", "write_end")]
+    + [("read_sizes", "<u4", 10), ("write_sizes", "<u4", 10), ("rest", "u1", 8)]
+)  # fmt: skip
+"""One record of counters: what one file has of calls without slots of their own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """What a file says of its process. Times are those of CLOCK_MONOTONIC."""
+
+    by_bytes: bool  # the slots of each chunk lie by their bytes: it was compressed
+    pid: int
+    parent_pid: int
+    user_id: int
+    forked: bool
+    start_monotonic_ns: int
+    start_realtime_ns: int
+    anchor_error_ns: int
+    end_monotonic_ns: int  # 0: the process was killed, or goes on
+    event_limit: int
+    chunks: int
+    counters: int
+    missing_since_ns: int  # 0: every call has a slot
+    missing_calls: int
+    missing_reason: int
+    names_missing: int
+    other_read_nbytes: int  # through pipes, terminals, sockets and files that are left out
+    kernel_read_nbytes: int | None  # of all that read, as the kernel counted them; None: not known
+    host: str
+    program: str
+    tracer: str
+    children: int  # whether `kernel_read_nbytes` has that of each child that ended before
+
+
+def read_header(data: bytes, path: Path) -> Header:
+    """The header of a file that begins so.
+
+    Raises:
+        InputError: it is no file of this tracer, or of another version.
+    """
+    raw = data[: _HEADER.size]
+    if raw[: len(MAGIC)] != MAGIC:
+        found = "another kind of file" if raw else "an empty file"
+        raise InputError(
+            f"{path}: expected calls that vanidl's tracer recorded, found {found}; name the folder "
+            "that vanidl record wrote"
+        )
+    if len(data) < PAGE_BYTES:
+        raise InputError(
+            f"{path}: expected a header of {PAGE_BYTES:,} bytes, found {len(data):,}; the file is "
+            "cut too short to be used: copy it again"
+        )
+    _, version, *rest = _HEADER.unpack(raw)
+    sizes, (pid, parent, user, how), rest = rest[:3], rest[3:7], rest[7:]
+    known = version in (VERSION, VERSION_BY_BYTES)
+    if not known or sizes != [CHUNK_BYTES, SLOT_BYTES, COUNTER_BYTES]:
+        raise InputError(
+            f"{path}: expected calls in version {VERSION} or {VERSION_BY_BYTES} of the tracer's "
+            f"format, found version {version} with pieces of {', '.join(map(str, sizes))} bytes; a "
+            "newer vanidl may read it, or the header is damaged: copy it again"
+        )
+    start, real, error, end, _, limit, _, chunks, counters, since, missing = rest[:11]
+    # Beyond these no sum of times is held by 64 bits, and no recording was made.
+    running = end == 0 or start <= end < start + _LONGEST_NS
+    if not (start < _LONGEST_NS and real < _LATEST_NS and error < _LONGEST_NS and running):
+        raise InputError(
+            f"{path}: expected the times of a recording in its header, found a start at "
+            f"{start:,} ns of uptime and {real:,} ns since 1970, and an end at {end:,} ns; the "
+            "header is damaged: copy it again"
+        )
+    reason, names_missing, other_read = rest[11:14]
+    read_at_end, read_at_start = rest[15], rest[19]
+    read = read_at_end - read_at_start if 0 <= read_at_start <= read_at_end else None
+    host, program, tracer = (_decode_text(raw) for raw in rest[-4:-1])
+    return Header(
+        version == VERSION_BY_BYTES, pid, parent, user, how == 1, start, real, error, end, limit,
+        chunks, counters, since, missing, reason, names_missing, other_read, read, host, program,
+        tracer, rest[-1],
+    )  # fmt: skip
+
+
+def _decode_text(raw: bytes) -> str:
+    return raw.split(b"\0", 1)[0].decode("utf-8", "backslashreplace")
+
 
 Int64Array = NDArray[np.int64]
 Mask = NDArray[np.bool_]
@@ -118,7 +257,7 @@ class Decoded:
     losses: tuple[str, ...]
 
 
-def decode(blocks: Iterable[bytes], header: Header, budget: Budget) -> tuple[Decoded, int]:
+def decode_chunks(blocks: Iterable[bytes], header: Header, budget: Budget) -> tuple[Decoded, int]:
     """Everything in the chunks of a file, and how many it has, one for what comes before the first.
 
     Args:
@@ -244,7 +383,7 @@ class _Found:
         end += start
         offset, file = words[1].view(np.int64), words[4].astype(np.uint32)
         rows, rest = np.flatnonzero(moved), np.flatnonzero(other)
-        if not _plain(start, end, offset, result):
+        if not _is_plain(start, end, offset, result):
             rows, rest = self._possible(rows, rest, (start, end, offset, result))
         self._moves.add((start, end, offset, result, file, call), rows)
         if len(rest):
@@ -335,7 +474,7 @@ class _Found:
 
     def decoded(self) -> Decoded:
         """All of it; call once."""
-        moves = self._moves.finished(_repeated(self._runs))
+        moves = self._moves.finished(_repeat_numbers(self._runs))
         others = Others(
             *(
                 np.concatenate([np.empty(0, kind), *(getattr(o, name) for o in self._others)])
@@ -363,7 +502,7 @@ class _Found:
         if missing := self._holes + sum(one.missing(threads) for one in self._unfilled):
             found.append(f"up to {plural(missing, 'call')} between others are missing")
         if self._impossible:
-            found.append(left_out(self._impossible, calls + self._impossible))
+            found.append(describe_left_out(self._impossible, calls + self._impossible))
         if self._broken_names:
             found.append(f"{plural(self._broken_names, 'file name')} could not be read")
         if self._unnamed:
@@ -380,7 +519,7 @@ _OF_OTHERS: dict[str, type[np.generic]] = {
 }
 
 
-def _plain(start: Int64Array, end: Int64Array, offset: Int64Array, nbytes: Int64Array) -> bool:
+def _is_plain(start: Int64Array, end: Int64Array, offset: Int64Array, nbytes: Int64Array) -> bool:
     """Whether no number of a block is beyond what a call can be."""
     return bool(
         start.min() >= -EARLIEST_NS
@@ -391,7 +530,7 @@ def _plain(start: Int64Array, end: Int64Array, offset: Int64Array, nbytes: Int64
     )
 
 
-def _repeated(runs: Sequence[tuple[NDArray[np.uint64], Int64Array]]) -> NDArray[np.uint64]:
+def _repeat_numbers(runs: Sequence[tuple[NDArray[np.uint64], Int64Array]]) -> NDArray[np.uint64]:
     """Each number as often as it is said."""
     value = np.concatenate([np.empty(0, np.uint64), *(values for values, _ in runs)])
     count = np.concatenate([np.empty(0, np.int64), *(counts for _, counts in runs)])
@@ -436,7 +575,7 @@ class _Columns:
         return Moves(start, end, offset, nbytes, file, call, thread)
 
 
-def numbered(file: NDArray[np.uint32]) -> tuple[Int64Array, NDArray[np.int32]]:
+def number_files(file: NDArray[np.uint32]) -> tuple[Int64Array, NDArray[np.int32]]:
     """The numbers that occur, and for each call the place of its own among them."""
     last = int(file.max(initial=0))
     if last >= _MOST_DENSE:

@@ -20,13 +20,13 @@ def _read(files: Files, reading: Reading) -> Records:
     return sessions.read_sessions(files, reading)
 
 
-def _losses_of_xplane(path: Path) -> Sequence[str]:
+def _read_losses_of_xplane(path: Path) -> Sequence[str]:
     from vanidl.readers.xprof import xplane
 
     return xplane.read_xplane(path).losses
 
 
-def _losses_of_trace(path: Path) -> Sequence[str]:
+def _read_losses_of_trace(path: Path) -> Sequence[str]:
     from vanidl.readers.xprof import trace_viewer
 
     return trace_viewer.read_trace(path).losses
@@ -42,6 +42,6 @@ FORMAT = Format(
         FileKind(STEP_TABLE, "TensorFlow input pipeline profile", (".input_pipeline.pb",)),
     ),
     read=_read,
-    check=check_by_reading({XPLANE: _losses_of_xplane, TRACE_VIEWER: _losses_of_trace}),
+    check=check_by_reading({XPLANE: _read_losses_of_xplane, TRACE_VIEWER: _read_losses_of_trace}),
     outputs=r"\.trace\.json|/plugins/profile/|\.xplane\.pb",
 )

@@ -19,8 +19,8 @@ import numpy as np
 from vanidl.encoding.budget import read_whole
 from vanidl.encoding.protobuf import NotProtobuf, fields
 from vanidl.errors import InputError
-from vanidl.readers.file_names import event_file_name, log_folder, session_name
 from vanidl.readers.format import Files, Reading, Records
+from vanidl.readers.names import find_log_folder, parse_event_file_name, parse_session_name
 from vanidl.readers.records import ProfileTrace, StepDurations, same_host
 from vanidl.readers.xprof import STEP_TABLE, TRACE_VIEWER, XPLANE, trace_viewer, xplane
 
@@ -56,7 +56,7 @@ def read_durations(path: str | Path) -> StepDurations:
     usable = [(step, ms) for step, ms in rows if math.isfinite(ms) and 0 <= ms < _LONGEST_MS]
     if not usable:
         raise InputError(f"{path}: {_EXPECTED}, found one without steps; {_REMEDY}")
-    name = session_name(path)
+    name = parse_session_name(path)
     columns = (
         np.array([step for step, _ in usable], np.int64).astype(np.int32),
         np.array([round(ms * 1e6) for _, ms in usable], np.int64),
@@ -98,7 +98,7 @@ def read_sessions(files: Files, reading: Reading) -> Records:
 
 def _identify_session(path: Path) -> tuple[Path, str]:
     """Folder and host of a profile."""
-    name = session_name(path)
+    name = parse_session_name(path)
     return path.absolute().parent, name.host if name else path.name
 
 
@@ -106,8 +106,8 @@ def _add_pid(profile: ProfileTrace, every: Iterable[Path]) -> ProfileTrace:
     """The profile with the process whose event files lie beside it, where it is one."""
     if profile.pid is not None:
         return profile
-    folder = log_folder(profile.path)
+    folder = find_log_folder(profile.path)
     beside = {folder, folder / _TRAIN} if folder else set()
-    names = [event_file_name(p) for p in every if p.absolute().parent in beside]
+    names = [parse_event_file_name(p) for p in every if p.absolute().parent in beside]
     pids = {n.pid for n in names if n and n.pid is not None and same_host(n.host, profile.host)}
     return replace(profile, pid=pids.pop()) if len(pids) == 1 else profile

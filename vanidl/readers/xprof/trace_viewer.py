@@ -16,9 +16,8 @@ from vanidl.encoding import json_stream
 from vanidl.encoding.budget import whole_number
 from vanidl.encoding.text_stream import TextStream
 from vanidl.errors import InputError
-from vanidl.readers.file_names import session_name
-from vanidl.readers.format import refuse_unreadable
-from vanidl.readers.operator_names import compile_wait_names
+from vanidl.readers.format import catch_unreadable
+from vanidl.readers.names import compile_wait_names, parse_session_name
 from vanidl.readers.records import ProfileTrace
 from vanidl.readers.xprof import profile
 from vanidl.readers.xprof.profile import (
@@ -60,7 +59,7 @@ def read_trace(
     if not content.rows:
         raise InputError(f"{path}: {_EXPECTED}, found {content.instead(losses)}; {_REMEDY}")
     events = content.events()
-    name = session_name(path)
+    name = parse_session_name(path)
     writer = Writer(Path(path), SOURCE, name.host if name else "", None, losses)
     placed = profile.place_by_folder(Path(path), events, utc_offset_s)
     return build_profile(events, writer, waits, placed)
@@ -80,7 +79,7 @@ class _Content:
         """Take everything in; a sentence for each loss."""
         text = TextStream(path)
         try:
-            with refuse_unreadable(path, text, _EXPECTED, _REMEDY):
+            with catch_unreadable(path, text, _EXPECTED, _REMEDY):
                 for item in json_stream.members(text, array_key="traceEvents", budget=text.budget):
                     if item.key == "traceEvents" and isinstance(item, json_stream.Elements):
                         self.has_events = True

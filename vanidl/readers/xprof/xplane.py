@@ -19,8 +19,7 @@ from vanidl.encoding.budget import OBJECT_BYTES, Budget, bounded_name, read_whol
 from vanidl.encoding.protobuf import Fields, NotProtobuf, field_end, fields, varint_at, varint_int64
 from vanidl.encoding.protobuf_columns import PADDING, rounds
 from vanidl.errors import InputError
-from vanidl.readers.file_names import session_name
-from vanidl.readers.operator_names import compile_wait_names
+from vanidl.readers.names import compile_wait_names, parse_session_name
 from vanidl.readers.records import ProfileTrace
 from vanidl.readers.xprof import profile
 from vanidl.readers.xprof.profile import (
@@ -413,7 +412,7 @@ def _place_profile(path: Path, space: Space, events: SessionEvents, utc_offset_s
 def _find_host(path: Path, space: Space) -> str:
     if len(space.hosts) == 1:
         return space.hosts[0]
-    name = session_name(path)
+    name = parse_session_name(path)
     return name.host if name else ""
 
 

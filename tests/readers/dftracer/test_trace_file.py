@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 import vanidl
 from tests.makers.dftracer_traces import EPOCH_US, PfwTrace, Summed
 from vanidl.model.warnings import Notice
-from vanidl.readers.bounds import LARGEST_NBYTES
 from vanidl.readers.dftracer.reading import DftracerRun, combine_files
 from vanidl.readers.dftracer.trace_file import read_trace_file
+from vanidl.readers.records import LARGEST_NBYTES
 from vanidl.record import dftracer as record_dftracer
 from vanidl.sections.registry import figures
 

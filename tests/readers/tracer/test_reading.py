@@ -20,8 +20,8 @@ from vanidl.cli import main
 from vanidl.merge.pipeline import Inputs, read_trace
 from vanidl.model.call_kinds import METADATA_KINDS, SYNC
 from vanidl.model.trace import FILES_NOT_RECORDED, POSIX, READ, STDIO, WRITE, Trace
-from vanidl.readers.run_json import ProcessRecord, RunRecord, write_record
-from vanidl.readers.tracer import log as tracer_log
+from vanidl.readers.run_folder import ProcessRecord, RunRecord, write_record
+from vanidl.readers.tracer import reading as tracer_log
 from vanidl.record import tracer as tracer_record
 
 MS = 1_000_000
@@ -292,7 +292,7 @@ def test_bytes_that_the_tracer_did_not_see_are_said(tmp_path, kernel_nbytes, sai
     rchar = (-1, -1) if kernel_nbytes is None else (700, 700 + kernel_nbytes)
     calls = Calls({10: [read]}, {1: b"/data/a.bin"}, other_read=400_000, rchar=rchar)
     (tmp_path / calls.name).write_bytes(calls_file(calls))
-    found = list(tracer_log.notices([tracer_log.recorded(tmp_path / calls.name)]))
+    found = list(tracer_log.list_warnings([tracer_log.read_recorded(tmp_path / calls.name)]))
     assert [n.code for n in found] == said[:1]
     assert all(n.message.startswith(said[1]) for n in found)
 
@@ -313,8 +313,8 @@ def test_what_a_child_read_is_its_own_though_its_parents_count_has_it(tmp_path, 
     found = []
     for calls in (child, parent):
         (tmp_path / calls.name).write_bytes(calls_file(calls))
-        found.append(tracer_log.recorded(tmp_path / calls.name))
-    messages = [notice.message for notice in tracer_log.notices(found)]
+        found.append(tracer_log.read_recorded(tmp_path / calls.name))
+    messages = [notice.message for notice in tracer_log.list_warnings(found)]
     assert [message.startswith(text) for message, text in zip(messages, said, strict=True)] == [
         True for _ in said
     ]
@@ -347,8 +347,8 @@ def test_a_child_that_nobody_waited_for_is_not_in_its_parents_count(
     found = []
     for calls in (child, parent):
         (tmp_path / calls.name).write_bytes(calls_file(calls))
-        found.append(tracer_log.recorded(tmp_path / calls.name))
-    (notice,) = tracer_log.notices(found)
+        found.append(tracer_log.read_recorded(tmp_path / calls.name))
+    (notice,) = tracer_log.list_warnings(found)
     assert notice.message.startswith(said)
 
 
@@ -366,6 +366,6 @@ def test_a_child_is_in_the_count_of_the_program_that_waited_for_it_alone(tmp_pat
     found = []
     for calls in (child, shell, after):
         (tmp_path / calls.name).write_bytes(calls_file(calls))
-        found.append(tracer_log.recorded(tmp_path / calls.name))
-    (notice,) = tracer_log.notices(found)
+        found.append(tracer_log.read_recorded(tmp_path / calls.name))
+    (notice,) = tracer_log.list_warnings(found)
     assert notice.message.startswith("At least 75 % of the bytes that calls read from files are")

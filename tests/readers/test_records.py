@@ -15,8 +15,8 @@ import vanidl
 from tests.makers.darshan_logs import Log, Record, log_bytes
 from tests.makers.dftracer_traces import PfwTrace
 from tests.makers.object_files import MS, OK, START
-from vanidl import readers
-from vanidl.readers.bounds import LARGEST_NBYTES, LONGEST_NS
+from vanidl.readers import registry
+from vanidl.readers.records import LARGEST_NBYTES, LONGEST_NS
 from vanidl.record.injected.vanidl_steps import operations as written
 
 Read = tuple[int, int]  # bytes, duration in us
@@ -59,7 +59,7 @@ LONG = st.sampled_from([0, 500, LONGEST_NS // 1000 - 1, LONGEST_NS // 1000 + 1, 
 
 
 def test_every_reader_of_operations_is_held_to_the_bound():
-    traced = {known.name for known in readers.FORMATS if known.traces_io}
+    traced = {known.name for known in registry.FORMATS if known.traces_io}
     assert set(WRITERS) == traced - TOO_NARROW
 
 

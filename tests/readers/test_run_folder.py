@@ -13,16 +13,135 @@ from tests.makers.dftracer_traces import PfwTrace
 from tests.makers.step_journals import journal_of
 from vanidl.advice.facts import Facts
 from vanidl.errors import InputError, SeveralJobsError
-from vanidl.readers.run_json import (
+from vanidl.model.run_facts import Ceiling
+from vanidl.readers.run_folder import (
+    CEILING_JSON,
     MISSING,
     STATES,
     UNFINISHED,
     ProcessRecord,
     RunRecord,
+    gather_ceiling,
+    gather_memory,
+    parse_memory,
+    read_ceiling,
+    read_memory,
     read_record,
+    write_ceiling,
     write_record,
 )
 from vanidl.record.injected.vanidl_steps.journal import WAIT, Journal
+
+CEILING = Ceiling(
+    ranks=2, steps=50, step_s=0.1, free_s=0.04, median_step_s=0.1, median_free_s=0.04,
+    copying_s=0.001, cost=0.6, low=0.58, high=0.63, replayed=2, kept=40, kept_nbytes=1000,
+    remarks=("DataLoader (V) stayed real",),
+)  # fmt: skip
+
+
+def test_what_is_written_is_read(tmp_path: Path) -> None:
+    write_ceiling(tmp_path, CEILING)
+    assert read_ceiling(tmp_path / CEILING_JSON) == CEILING
+    assert gather_ceiling([tmp_path / "run.json"]) == (CEILING, [])
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"cost": 0.9}, {"low": 0.7}, {"high": 1.0}, {"high": 0.5}, {"step_s": 0.0}, {"free_s": -1},
+        {"copying_s": -1.0}, {"steps": 0}, {"ranks": True}, {"kept": "1"}, {"kept_nbytes": -1},
+        {"remarks": 5}, {"schema": "vanidl-ceiling/9"}, {"median_step_s": None}, {"pairs": 0},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_impossible_values_are_refused(tmp_path: Path, wrong: dict) -> None:
+    write_ceiling(tmp_path, CEILING)
+    path = tmp_path / CEILING_JSON
+    path.write_text(json.dumps(json.loads(path.read_text()) | wrong))
+    with pytest.raises(InputError, match="expected what vanidl ceiling measured"):
+        read_ceiling(path)
+    ceiling, (notice,) = gather_ceiling([tmp_path / "run.json"])
+    assert ceiling is None
+    assert notice.code == "ceiling_unreadable"
+
+
+@pytest.mark.parametrize("text", ["", "[]", "nan", '{"schema": "vanidl-ceiling/1"}', "\xff"])
+def test_other_files_are_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / CEILING_JSON).write_text(text, encoding="latin-1")
+    with pytest.raises(InputError, match="expected what vanidl ceiling measured"):
+        read_ceiling(tmp_path / CEILING_JSON)
+
+
+def test_long_remarks_are_cut(tmp_path: Path) -> None:
+    write_ceiling(tmp_path, replace(CEILING, remarks=("x" * 10_000,) * 100))
+    found = read_ceiling(tmp_path / CEILING_JSON)
+    assert len(found.remarks) == 20
+    assert max(map(len, found.remarks)) == 400
+
+
+def test_of_several_runs_none_speaks_for_all(tmp_path: Path) -> None:
+    for name in "ab":
+        (tmp_path / name).mkdir()
+        write_ceiling(tmp_path / name, CEILING)
+    assert gather_ceiling([tmp_path / name / "run.json" for name in "ab"]) == (None, [])
+
+
+HEAD = {"schema": "vanidl-memory/1", "host": "node", "limit": 1000, "limit_of": "machine"}
+FIRST = {"t": 10, "new": {"7": 1}, "p": {"7": [100, 40]}, "s": {"7": [90, 80, 5, 1]},
+         "m": [3, 900], "c": [500, 400, 60, 2]}  # fmt: skip
+SECOND_NS = {"t": 20, "p": {"7": [120, 40], "8": [9, 9]}, "m": [4, 800]}
+
+
+def lines(*rows):
+    return [json.dumps(row).encode() if isinstance(row, dict) else row for row in rows]
+
+
+def test_every_look_comes_back():
+    host = parse_memory(lines(HEAD, FIRST, SECOND_NS), "x")
+    assert (host.host, host.limit, host.limit_of) == ("node", 1000, "machine")
+    seven, eight = host.processes
+    assert (seven.pid, seven.parent_pid, seven.at_ns.tolist()) == (7, 1, [10, 20])
+    assert (seven.resident.tolist(), seven.shared.tolist()) == ([100, 120], [40, 40])
+    assert [column.tolist() for column in (seven.walked_ns, seven.proportional, seven.private,
+            seven.shared_memory, seven.swapped)] == [[10], [90], [80], [5], [1]]  # fmt: skip
+    assert (eight.parent_pid, len(eight.walked_ns)) == (-1, 0)
+    assert host.dev_shm.tolist() == [3, 4]
+    assert host.available.tolist() == [900, 800]
+    assert (host.group.tolist(), host.group_files.tolist()) == ([500, -1], [60, -1])
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [b"{", b"[1]", {"t": -1}, {"t": "now"}, {"t": 30, "p": {"7": [1]}},
+     {"t": 30, "p": {"x": [1, 2]}}, {"t": 30, "p": {"7": [1, -2]}},
+     {"t": 30, "p": 5, "s": [], "new": 3, "m": "?", "c": [1]},
+     {"t": 30, "p": {"7": [1, 1 << 63]}}],
+)  # fmt: skip
+def test_lines_that_make_no_sense_change_no_process(wrong):
+    host = parse_memory(lines(HEAD, FIRST, wrong, SECOND_NS), "x")
+    assert [p.resident.tolist() for p in host.processes] == [[100, 120], [9]]
+
+
+def test_something_else_is_refused(tmp_path):
+    for content in (b"", b"{}\n", b'{"schema": "other"}\n'):
+        path = tmp_path / "a.memory"
+        path.write_bytes(content)
+        with pytest.raises(InputError, match="expected memory"):
+            read_memory(path)
+    with pytest.raises(InputError, match="missing"):
+        read_memory(tmp_path / "none.memory")
+
+
+def test_what_lies_beside_records_is_found_and_what_cannot_be_read_is_said(tmp_path):
+    folder = tmp_path / "memory"
+    folder.mkdir()
+    (folder / "a-1.memory").write_bytes(b"\n".join(lines(HEAD, FIRST)))
+    (folder / "b-1.memory").write_bytes(b"?")
+    found, notices = gather_memory([tmp_path / "run.json"])
+    assert [host.host for host in found] == ["node"]
+    assert [notice.severity for notice in notices] == ["info"]
+    assert gather_memory([tmp_path / "other" / "run.json"]) == ((), [])
+
 
 EXAMPLE = RunRecord(
     id="20261121-120000-100",

@@ -6,8 +6,13 @@ PyDarshan itself is not imported: a report brings its own records, and frames ne
 from __future__ import annotations
 
 import os
+import pickle
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from importlib.util import find_spec
 from os import PathLike
+from tempfile import NamedTemporaryFile
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,28 +20,99 @@ from numpy.typing import NDArray
 
 from vanidl.errors import InputError
 from vanidl.model.trace import READ, WRITE
-from vanidl.readers.bounds import impossible, left_out
-from vanidl.readers.darshan import dxt, start_error
-from vanidl.readers.darshan.counter_checks import (
+from vanidl.parallel import children
+from vanidl.readers.darshan import dxt, log
+from vanidl.readers.darshan.counters import (
     LAYERS,
-    disjoint,
-    heatmap_records,
-    layer_records,
-    stripe_records,
+    Table,
+    build_heatmap_records,
+    build_layer,
+    build_stripe_records,
+    split_daos_files,
 )
 from vanidl.readers.darshan.job import SECOND
-from vanidl.readers.darshan.log import pid_of, read_log
-from vanidl.readers.records import CounterFile, CounterRecords, OperationTable, TracerLog
+from vanidl.readers.darshan.log import read_log, read_pid
+from vanidl.readers.records import (
+    CounterFile,
+    CounterRecords,
+    OperationTable,
+    TracerLog,
+    describe_left_out,
+    find_impossible_operations,
+)
 
 if TYPE_CHECKING:
     import pandas
+
+
+# Counters of module versions that are newer than ours, by PyDarshan where that is installed.
+#
+# Its C library may end its process on a damaged log, so it reads in a child: what that has not read
+# when it ends stays unread, and is said.
+
+_MEMORY_BYTES, _START_S, _LOG_S = 8 << 30, 60, 30
+_CHILD = """
+import pickle, resource, sys
+import numpy as np
+from darshan.backend import cffi_backend as peer
+logs, target, nbytes = pickle.load(sys.stdin.buffer)
+resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+resource.setrlimit(resource.RLIMIT_AS, (nbytes, resource.getrlimit(resource.RLIMIT_AS)[1]))
+with open(target, "ab", buffering=0) as answers:
+    for path, modules in logs:
+        log, found = peer.log_open(path), {}
+        for module in modules if log["handle"] != peer.ffi.NULL else ():
+            if rows := list(iter(lambda: peer.log_get_record(log, module), None)):
+                names = tuple(peer.counter_names(module)), tuple(peer.fcounter_names(module))
+                who = np.array([r["id"] for r in rows], "u8"), np.array([r["rank"] for r in rows])
+                values = (np.array([r[k] for r in rows]).T for k in ("counters", "fcounters"))
+                found[module] = *names, (*who, *(np.array(v, order="C") for v in values))
+        pickle.dump((path, found), answers)
+"""
+
+Found = Mapping[str, tuple[tuple[str, ...], tuple[str, ...], Table]]
+"""By module: names of counters, names of times, and the records."""
+
+
+def add_newer_counters(logs: Sequence[TracerLog]) -> list[TracerLog]:
+    """The logs with the counters of newer versions, where PyDarshan knows them."""
+    counted = {log.path: log.counters for log in logs if log.counters}
+    wanted = {path: [*file.unread] for path, file in counted.items() if {*file.unread} & {*LAYERS}}
+    found = read_by_pydarshan(wanted) if wanted else {}
+    read = {path: _complete_counters(counted[path], some) for path, some in found.items()}
+    return [replace(log, counters=read[log.path]) if log.path in read else log for log in logs]
+
+
+def read_by_pydarshan(wanted: Mapping[str, Sequence[str]]) -> dict[str, Found]:
+    """By path what PyDarshan says of modules; nothing of a log that ended its process."""
+    if find_spec("darshan") is None:
+        return {}
+    logs = [(path, [m for m in some if m in LAYERS]) for path, some in wanted.items()]
+    found: dict[str, Found] = {}
+    # Where the child died while it wrote, or there is no room, the rest is not there.
+    with suppress(OSError, EOFError, pickle.UnpicklingError), NamedTemporaryFile() as answers:
+        request = pickle.dumps((logs, answers.name, _MEMORY_BYTES))
+        seconds = _START_S + _LOG_S * len(logs)
+        children.current_children().run(f"exec({_CHILD!r})", request, seconds)
+        while True:
+            found |= [pickle.load(answers)]
+    return found
+
+
+def _complete_counters(known: CounterFile, found: Found) -> CounterFile:
+    read = [build_layer(module, *some) for module, some in found.items()]
+    layers = [*known.layers, *(records for records, _ in read)]
+    losses = (*known.losses, *(loss for _, loss in read if loss))
+    unread = {m: version for m, version in known.unread.items() if m not in found}
+    return replace(known, layers=tuple(split_daos_files(layers)), losses=losses, unread=unread)
+
 
 _HEATMAPS = {"POSIX": 16592106915301738621, "STDIO": 3989511027826779520,
              "MPIIO": 3668870418325792824}  # fmt: skip
 _SEGMENT = ("offset", "length", "start_time", "end_time")
 
 
-def log_of(report: Any) -> TracerLog:  # noqa: ANN401 - PyDarshan has no types
+def read_report(report: Any) -> TracerLog:  # noqa: ANN401 - PyDarshan has no types
     """What a `darshan.DarshanReport` holds, as `read_log` says it of the file.
 
     Modules of the log that were not read into the report are named as not read.
@@ -56,8 +132,8 @@ def log_of(report: Any) -> TracerLog:  # noqa: ANN401 - PyDarshan has no types
         job[f"{end}_time_sec"] * SECOND + job[f"{end}_time_nsec"] for end in ("start", "end")
     )
     name, metadata = os.fspath(report.filename or ""), dict(job["metadata"])
-    tables = [_operations(m, report.records[m]) for m in dxt.LAYERS if m in report.records]
-    counters = _counters(report)
+    tables = [_read_operations(m, report.records[m]) for m in dxt.LAYERS if m in report.records]
+    counters = _read_counters(report)
     losses = [loss for _, loss in tables if loss]
     partial = tuple(m for m, of in report.modules.items() if of["partial_flag"])
     hosts = (host for table, _ in tables for host in table.record_host)
@@ -69,15 +145,15 @@ def log_of(report: Any) -> TracerLog:  # noqa: ANN401 - PyDarshan has no types
         version=job["log_ver"],
         job_id=str(job["jobid"]),
         host=next((host for host in hosts if host), ""),
-        pid=pid_of(name),
+        pid=read_pid(name),
         parent_pid=int(parent) if parent.isdigit() else None,
         user_id=job["uid"],
         nprocs=job["nprocs"],
         start_ns=start_ns,
         end_ns=max(start_ns, end_ns if exact else end_ns + SECOND),
         start_resolution_ns=1 if exact else SECOND,
-        start_error_ns=start_error.either_way_ns(job["nprocs"]),
-        start_late_ns=start_error.late_ns(forked=parent.isdigit()),
+        start_error_ns=log.bound_start_error_ns(job["nprocs"]),
+        start_late_ns=log.bound_start_delay_ns(forked=parent.isdigit()),
         command=report.metadata.get("exe", "").strip(),
         metadata=metadata,
         mounts=tuple(sorted(map(tuple, report.mounts), key=lambda mount: -len(mount[0]))),
@@ -93,7 +169,7 @@ def log_of(report: Any) -> TracerLog:  # noqa: ANN401 - PyDarshan has no types
     )
 
 
-def _counters(report: Any) -> CounterFile:  # noqa: ANN401
+def _read_counters(report: Any) -> CounterFile:  # noqa: ANN401
     layers, losses = [], []
     for module in (m for m in LAYERS if m in report.records):
         rows, names = list(report.records[module]), report.counters[module]
@@ -104,7 +180,7 @@ def _counters(report: Any) -> CounterFile:  # noqa: ANN401
             np.array(np.array([row["fcounters"] for row in rows], np.float64).T, order="C"),
         )
         columns = tuple(names["counters"]), tuple(names["fcounters"])
-        records, loss = layer_records(module, *columns, table)
+        records, loss = build_layer(module, *columns, table)
         layers.append(records)
         losses += [loss] if loss else []
     stripes = [
@@ -117,11 +193,13 @@ def _counters(report: Any) -> CounterFile:  # noqa: ANN401
         for name, heat in report.heatmaps.items()
         for rank, written in heat._data["write"].items()
     )
-    maps = tuple(heatmap_records(bins))
-    return CounterFile(tuple(disjoint(layers)), tuple(losses), tuple(stripe_records(stripes)), maps)
+    maps = tuple(build_heatmap_records(bins))
+    return CounterFile(
+        tuple(split_daos_files(layers)), tuple(losses), tuple(build_stripe_records(stripes)), maps
+    )
 
 
-def _operations(module: str, collection: Sequence[Any]) -> tuple[OperationTable, str]:
+def _read_operations(module: str, collection: Sequence[Any]) -> tuple[OperationTable, str]:
     """The operations of one DXT module, and a sentence about those that are impossible."""
     records = list(collection)
     sides = [(i, op, r[key]) for i, r in enumerate(records)
@@ -138,7 +216,9 @@ def _operations(module: str, collection: Sequence[Any]) -> tuple[OperationTable,
         "start_ns": start,
         "end_ns": end,
     }
-    wrong = impossible(columns["offset"], columns["nbytes"], start, end)
+
+    # Impossible ones are left out, as those of a log that is read here.
+    wrong = find_impossible_operations(columns["offset"], columns["nbytes"], start, end)
     kept = {name: column[~wrong] for name, column in columns.items()}
     table = OperationTable(
         layer=dxt.LAYERS[module],
@@ -148,7 +228,10 @@ def _operations(module: str, collection: Sequence[Any]) -> tuple[OperationTable,
         thread=None,
         **kept,
     )
-    return table, f"{module}: {left_out(int(wrong.sum()), len(wrong))}" if wrong.any() else ""
+    return (
+        table,
+        f"{module}: {describe_left_out(int(wrong.sum()), len(wrong))}" if wrong.any() else "",
+    )
 
 
 def darshan_frames(path: str | PathLike[str]) -> dict[str, Any]:
@@ -167,15 +250,15 @@ def darshan_frames(path: str | PathLike[str]) -> dict[str, Any]:
     modules = {layer: module for module, layer in LAYERS.items()}
     for records in log.counters.layers if log.counters else ():
         module = modules.get(records.layer, "DAOS")  # its objects that are files are a layer apart
-        some = _counter_frames(records)
-        frames[module] = _joined(frames[module], some) if module in frames else some
+        some = _build_counter_frames(records)
+        frames[module] = _join_frames(frames[module], some) if module in frames else some
     for table in log.operations:
         module = next(m for m, layer in dxt.LAYERS.items() if layer == table.layer)
-        frames[module] = list(_segment_frames(table))
+        frames[module] = list(_build_segment_frames(table))
     return frames
 
 
-def _counter_frames(records: CounterRecords) -> dict[str, pandas.DataFrame]:
+def _build_counter_frames(records: CounterRecords) -> dict[str, pandas.DataFrame]:
     import pandas  # half a second that reading does not need
 
     who = {"rank": records.rank, "id": records.file}
@@ -183,7 +266,7 @@ def _counter_frames(records: CounterRecords) -> dict[str, pandas.DataFrame]:
     return {key: pandas.DataFrame({**who, **columns}) for key, columns in values.items()}
 
 
-def _joined(
+def _join_frames(
     one: Mapping[str, pandas.DataFrame], other: Mapping[str, pandas.DataFrame]
 ) -> dict[str, pandas.DataFrame]:
     import pandas
@@ -191,7 +274,7 @@ def _joined(
     return {key: pandas.concat([one[key], other[key]], ignore_index=True) for key in one}
 
 
-def _segment_frames(table: OperationTable) -> Iterator[dict[str, Any]]:
+def _build_segment_frames(table: OperationTable) -> Iterator[dict[str, Any]]:
     import pandas
 
     order = np.argsort(table.record, kind="stable")

@@ -1,15 +1,18 @@
-"""`run.json`, which `vanidl record` leaves beside its logs: what the logs cannot say.
+"""What vanidl itself leaves in a RUN beside the logs, and what these cannot say.
 
-Ranks of processes, the host, mount points, and which processes are missing or did not end.
+`run.json`: ranks of processes, the host, mount points, and which processes are missing or did not
+end. `ceiling.json`: what the steps take without input. `memory/*.memory`: what processes took.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import isclose, isfinite
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import orjson
 
 from vanidl.encoding.budget import read_whole
@@ -26,19 +29,223 @@ from vanidl.formatting.from_logs import (
     clean_words,
     set_clean,
 )
-from vanidl.model.run_facts import Ending
+from vanidl.model.run_facts import Ceiling, Ending, HostMemory, Int64Array, ProcessMemory
 from vanidl.model.warnings import Notice
 from vanidl.readers.records import ProfileTrace, TracerLog
 from vanidl.schema import means
 
-SCHEMA = "vanidl-run/1"
-NAME = "run.json"
+# `ceiling.json`, which `vanidl ceiling` leaves in a RUN: what its steps take without input.
+
+CEILING_SCHEMA = "vanidl-ceiling/1"
+CEILING_JSON = "ceiling.json"
+_MOST_REMARKS = 20
+_LONGEST_REMARK = 400
+
+
+def read_ceiling(path: Path) -> Ceiling:
+    """The ceiling in a file.
+
+    Raises:
+        InputError: the file cannot be read, or no `vanidl ceiling` can have written it.
+    """
+    try:
+        values = orjson.loads(read_whole(path))
+        if values["schema"] != CEILING_SCHEMA:
+            raise InputError(_refuse_ceiling(path, f"schema {values['schema']!r}"))
+        return _build_ceiling(values)
+    except OSError as error:
+        raise InputError(_refuse_ceiling(path, f"no readable file ({error.strerror})")) from error
+    except (KeyError, TypeError, ValueError) as error:
+        raise InputError(_refuse_ceiling(path, f"something else ({error})")) from error
+
+
+def _refuse_ceiling(path: Path, found: str) -> str:
+    return (
+        f"{path}: expected what vanidl ceiling measured (schema {CEILING_SCHEMA}), found {found}; "
+        "remove it, or measure again with vanidl ceiling --against."
+    )
+
+
+def _build_ceiling(values: dict[str, Any]) -> Ceiling:
+    remarks = tuple(str(text)[:_LONGEST_REMARK] for text in values["remarks"][:_MOST_REMARKS])
+    found = Ceiling(**checked_fields(Ceiling, values), remarks=remarks)
+    times = (found.step_s, found.free_s, found.median_step_s, found.median_free_s)
+    shares = (found.low, found.cost, found.high)
+    counts = (found.ranks, found.steps, found.replayed, found.kept, found.pairs)
+    sound = (
+        all(isfinite(value) for value in (*times, *shares, found.copying_s))
+        and min(times) > 0
+        and found.copying_s >= 0
+        and found.low <= found.cost <= found.high < 1
+        and isclose(found.cost, 1 - found.free_s / found.step_s, abs_tol=1e-6)
+        and min(counts) >= 1
+        and found.kept_nbytes >= 0
+    )
+    if not sound:
+        raise ValueError("numbers that contradict each other")
+    return found
+
+
+def write_ceiling(folder: Path, ceiling: Ceiling) -> None:
+    """Writes it into a RUN, for its owner only; the file appears whole or not at all.
+
+    Raises:
+        VanidlError: it cannot be written.
+    """
+    values = {"schema": CEILING_SCHEMA, **{key: getattr(ceiling, key) for key in Ceiling.__slots__}}
+    text = orjson.dumps(values, option=orjson.OPT_INDENT_2)
+    write_whole(folder / CEILING_JSON, text, "the ceiling of the run")
+
+
+def gather_ceiling(run_records: Iterable[Path]) -> tuple[Ceiling | None, list[Notice]]:
+    """What lies beside the only record of a run; of several runs none speaks for all."""
+    paths = [path for record in run_records if (path := record.with_name(CEILING_JSON)).is_file()]
+    if len(paths) != 1:
+        return None, []
+    try:
+        return read_one(read_ceiling, paths[0]), []
+    except InputError as error:
+        return None, [Notice("ceiling_unreadable", f"{error}.", "info")]
+
+
+# `memory/*.memory`, which `vanidl record` leaves in a RUN: what its processes took over time.
+
+MEMORY_FOLDER = "memory"
+MEMORY_SCHEMA = "vanidl-memory/1"
+_LARGEST = 1 << 62
+_MOST_PIDS = 10_000
+_RESIDENT, _WALKED = 2, 4  # numbers of a process in a line
+
+
+def read_memory(path: Path) -> HostMemory:
+    """What one recorder saw; lines that are cut or make no sense are left out.
+
+    Raises:
+        InputError: it cannot be read, or is something else.
+    """
+    try:
+        lines = read_whole(path).splitlines()
+    except OSError as error:
+        raise InputError(f"{path}: permission denied or missing ({error.strerror})") from error
+    return parse_memory(lines, str(path))
+
+
+def parse_memory(lines: Iterable[bytes], name: str) -> HostMemory:
+    """The same of lines that are read already.
+
+    Raises:
+        InputError: they do not begin as the recorder begins.
+    """
+    rows = [row for row in map(_parse_row, lines) if row is not None]
+    if not rows or rows[0].get("schema") != MEMORY_SCHEMA:
+        raise InputError(
+            f"{name}: expected memory as vanidl record writes it (schema {MEMORY_SCHEMA}), found "
+            "something else; remove it."
+        )
+    looks = [row for row in rows[1:] if _to_number(row.get("t")) > 0]
+    parents: dict[int, int] = {}
+    sizes: dict[int, list[list[int]]] = {}
+    walked: dict[int, list[list[int]]] = {}
+    for row in looks:
+        for pid, parent in _list_pids(row.get("new")):
+            parents.setdefault(pid, _to_number(parent))
+        for found, key, width in ((sizes, "p", _RESIDENT), (walked, "s", _WALKED)):
+            for pid, values in _list_pids(row.get(key)):
+                if _are_numbers(values, width) and (pid in found or len(found) < _MOST_PIDS):
+                    found.setdefault(pid, []).append([row["t"], *values])
+    around = [[row["t"], *_get_two(row.get("m")), *_get_two(row.get("c"), (0, 2))] for row in looks]
+    at_ns, dev_shm, available, group, group_files = _to_columns(around, 5)
+    return HostMemory(
+        clean_text(str(rows[0].get("host", ""))),
+        _to_number(rows[0].get("limit")),
+        clean_text(str(rows[0].get("limit_of", ""))),
+        tuple(
+            ProcessMemory(
+                pid,
+                parents.get(pid, -1),
+                *_to_columns(sizes[pid], 1 + _RESIDENT),
+                *_to_columns(walked.get(pid, []), 1 + _WALKED),
+            )
+            for pid in sorted(sizes)
+        ),
+        at_ns,
+        dev_shm,
+        available,
+        group,
+        group_files,
+    )
+
+
+def gather_memory(records: Iterable[Path]) -> tuple[tuple[HostMemory, ...], list[Notice]]:
+    """The memory of the RUNs of these records, and what of it could not be read."""
+    paths = [path for r in records for path in sorted((r.parent / MEMORY_FOLDER).glob("*.memory"))]
+    found = [_read_memory_or_note(path) for path in paths]
+    return (
+        tuple(each for each in found if isinstance(each, HostMemory)),
+        [each for each in found if isinstance(each, Notice)],
+    )
+
+
+def _read_memory_or_note(path: Path) -> HostMemory | Notice:
+    try:
+        return read_one(read_memory, path)
+    except InputError as error:
+        return Notice("unreadable", str(error), "info")
+
+
+def _parse_row(line: bytes) -> dict[str, Any] | None:
+    try:
+        found = orjson.loads(line)
+    except orjson.JSONDecodeError:
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _list_pids(found: object) -> list[tuple[int, Any]]:
+    if not isinstance(found, dict):
+        return []
+    return [(int(pid), value) for pid, value in found.items() if pid.isdecimal() and len(pid) < 12]
+
+
+def _are_numbers(values: object, width: int) -> bool:
+    return (
+        isinstance(values, list)
+        and len(values) == width
+        and all(_to_number(v) >= 0 for v in values)
+    )
+
+
+def _get_two(values: object, places: tuple[int, int] = (0, 1)) -> tuple[int, int]:
+    numbers = values if isinstance(values, list) else []
+    first, second = (_to_number(numbers[k]) if k < len(numbers) else -1 for k in places)
+    return first, second
+
+
+def _to_number(value: object) -> int:
+    return value if type(value) is int and 0 <= value < _LARGEST else -1
+
+
+def _to_columns(rows: list[list[int]], width: int) -> tuple[Int64Array, ...]:
+    """Columns of rows by their time."""
+    table = np.array(rows, np.int64).reshape(-1, width)
+    table = table[np.argsort(table[:, 0], kind="stable")]
+    columns = tuple(np.ascontiguousarray(column) for column in table.T)
+    for column in columns:
+        column.flags.writeable = False
+    return columns
+
+
+RUN_SCHEMA = "vanidl-run/1"
+RECORD_NAME = "run.json"
 
 NO_TRACER = "none"
 RECORDED = "recorded"
 UNFINISHED = "unfinished"
 MISSING = "missing"
 STATES = (RECORDED, UNFINISHED, MISSING)
+
+
+# run.json, as the recorder writes it.
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,18 +322,18 @@ def read_record(path: str | Path) -> RunRecord:
     """
     try:
         values = orjson.loads(read_whole(path))
-        if values["schema"] != SCHEMA:
-            raise InputError(_unusable(path, f"schema {values['schema']!r}"))
-        return _record(values)
+        if values["schema"] != RUN_SCHEMA:
+            raise InputError(_refuse_record(path, f"schema {values['schema']!r}"))
+        return _build_record(values)
     except OSError as error:
-        raise InputError(_unusable(path, f"no readable file ({error.strerror})")) from error
+        raise InputError(_refuse_record(path, f"no readable file ({error.strerror})")) from error
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise InputError(_unusable(path, f"something else ({error})")) from error
+        raise InputError(_refuse_record(path, f"something else ({error})")) from error
 
 
-def _unusable(path: str | Path, found: str) -> str:
+def _refuse_record(path: str | Path, found: str) -> str:
     return (
-        f"{path}: expected a record of vanidl record (schema {SCHEMA}), found {found}; remove "
+        f"{path}: expected a record of vanidl record (schema {RUN_SCHEMA}), found {found}; remove "
         "it, the logs can be used without."
     )
 
@@ -135,18 +342,18 @@ _LATER = {"ceiling": False, "memory_kills": None, "last_error": "", "stopped": "
 """Fields that records of before lack, as they are then."""
 
 
-def _record(values: Mapping[str, Any]) -> RunRecord:
+def _build_record(values: Mapping[str, Any]) -> RunRecord:
     return RunRecord(
         **checked_fields(RunRecord, {**_LATER, **values}),
         settings={str(name): str(value) for name, value in values["settings"].items()},
         command=tuple(map(str, values["command"])),
         mounts=tuple((str(point), str(kind)) for point, kind in values["mounts"]),
-        processes=tuple(map(_process, values["processes"])),
+        processes=tuple(map(_build_process, values["processes"])),
         losses=tuple(map(str, values["losses"])),
     )
 
 
-def _process(values: object) -> ProcessRecord:
+def _build_process(values: object) -> ProcessRecord:
     found = ProcessRecord(**checked_fields(ProcessRecord, values))
     if found.state not in STATES or (found.rank is not None and found.rank < 0):
         raise ValueError("a process of an impossible state or rank")
@@ -159,12 +366,12 @@ def write_record(path: str | Path, record: RunRecord) -> None:
     Raises:
         VanidlError: it cannot be written.
     """
-    values = {"schema": SCHEMA, **{key: getattr(record, key) for key in RunRecord.__slots__}}
+    values = {"schema": RUN_SCHEMA, **{key: getattr(record, key) for key in RunRecord.__slots__}}
     text = orjson.dumps(values, option=orjson.OPT_INDENT_2)
     write_whole(Path(path), text, "the record of the run")
 
 
-def command_of(record: RunRecord) -> str:
+def get_command(record: RunRecord) -> str:
     """Its command in one line."""
     return " ".join(record.command)
 
@@ -194,15 +401,15 @@ class Records:
         return only
 
 
-def gather(paths: Sequence[Path]) -> tuple[Records, list[Notice]]:
+def gather_records(paths: Sequence[Path]) -> tuple[Records, list[Notice]]:
     """All usable records, and a notice for each that is not."""
     notices: list[Notice] = []
-    found = [(path, _read_or_say(path, notices)) for path in paths]
+    found = [(path, _read_or_note(path, notices)) for path in paths]
     usable = [(f"{path.absolute().parent}/", record) for path, record in found if record]
     return Records(tuple(sorted(usable, key=lambda pair: -len(pair[0])))), notices
 
 
-def _read_or_say(path: Path, notices: list[Notice]) -> RunRecord | None:
+def _read_or_note(path: Path, notices: list[Notice]) -> RunRecord | None:
     try:
         return read_one(read_record, path)
     except InputError as error:
@@ -210,7 +417,7 @@ def _read_or_say(path: Path, notices: list[Notice]) -> RunRecord | None:
         return None
 
 
-def complete(log: TracerLog, records: Records) -> TracerLog:
+def complete_log(log: TracerLog, records: Records) -> TracerLog:
     """The log with what the recorder knows of its process: job, host, rank, mounts.
 
     All logs below one record are one run, so they share its id.
@@ -241,21 +448,21 @@ def complete_profile(profile: ProfileTrace, logs: Sequence[TracerLog]) -> Profil
     return replace(profile, rank=ranks.get(profile.pid, profile.rank))
 
 
-def losses(records: Records) -> Iterator[Notice]:
+def warn_of_losses(records: Records) -> Iterator[Notice]:
     """What the recorder saw and the logs do not hold, as warnings."""
     told: list[RunRecord] = []
     for folder, record in sorted(records.of_folder, key=lambda pair: (len(pair[0]), pair[0])):
         if record in told:  # a copy
             continue
         told.append(record)
-        brief = _brief(record)
+        brief = _find_brief(record)
         harmless = frozenset(brief)
         if brief:
-            text = f"{folder}{NAME}: {_lost(brief, MISSING, len(record.processes))}"
+            text = f"{folder}{RECORD_NAME}: {_describe_lost(brief, MISSING, len(record.processes))}"
             yield Notice("processes_brief", f"{text} {_HARMLESS}", "info")
         for state in _WORDS:
             lost = [p for p in record.processes if p.state == state and p not in harmless]
-            text = f"{folder}{NAME}: {_lost(lost, state, len(record.processes))}"
+            text = f"{folder}{RECORD_NAME}: {_describe_lost(lost, state, len(record.processes))}"
             if lost and state == MISSING:
                 yield Notice("processes_missing", text)
             elif lost:
@@ -266,7 +473,7 @@ def losses(records: Records) -> Iterator[Notice]:
             yield Notice("recording", loss, "info")
 
 
-def _brief(record: RunRecord) -> list[ProcessRecord]:
+def _find_brief(record: RunRecord) -> list[ProcessRecord]:
     """Processes without a log that were other programs and lived a moment: uname, ldconfig.
 
     Not the command itself, a rank, or a copy of the process that started it, as workers are.
@@ -283,7 +490,7 @@ def _brief(record: RunRecord) -> list[ProcessRecord]:
     ]
 
 
-def _lost(lost: Sequence[ProcessRecord], state: str, total: int) -> str:
+def _describe_lost(lost: Sequence[ProcessRecord], state: str, total: int) -> str:
     names = "; ".join(f"{p.pid} {p.command[:60]}" for p in lost[:3])
     more = ", ..." if len(lost) > 3 else ""
     return f"{len(lost)} of at least {total} processes {_WORDS[state]} ({names}{more})."

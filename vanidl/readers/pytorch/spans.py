@@ -1,15 +1,22 @@
-"""What a trace says of the loops around its steps: loaders that are created, steps of validation.
+"""What the events of a PyTorch profiler trace mean to the analyses.
 
-`iter(DataLoader)` has no span. It draws a seed for its workers (`aten::random_`, then
-`aten::item`), starts them, and the first `__next__` follows: all of that is waiting for input.
-Lightning's profiler calls `step()` after steps of validation as well; its spans name those of
-training.
+What counts as communication, from the most to the least certain evidence:
+
+- kernels of NCCL or RCCL on a device, and spans that a backend puts around the transfer on
+  its own thread (`gloo:all_reduce`): always.
+- `nccl:all_reduce` on the CPU: the launch of device kernels, over long before the transfer.
+  Only where the trace has no such kernels.
+- operators (`c10d::allreduce_`, `record_param_comms`): the call that hands the work to a
+  backend. Only where nothing of the above was recorded; never compute.
+
+The old dialect has one category for operators and annotations. There `What#which` is an
+annotation, as are all of PyTorch's own; operators have no `#`.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -18,8 +25,21 @@ from numpy.typing import NDArray
 from vanidl.model.intervals import Intervals, union
 from vanidl.model.ordering import stable_order
 from vanidl.model.trace import INFERENCE, SpanKind
-from vanidl.readers.operator_names import SAMPLING
-from vanidl.readers.pytorch.columns import CPU_CATEGORIES, NOT_LAUNCHED, EventTable
+from vanidl.readers.names import SAMPLING, classify_kernel
+from vanidl.readers.pytorch.columns import (
+    COPY_CATEGORIES,
+    CPU_CATEGORIES,
+    KERNEL_CATEGORIES,
+    NOT_LAUNCHED,
+    EventTable,
+)
+
+# What a trace says of the loops around its steps: loaders that are created, steps of validation.
+#
+# `iter(DataLoader)` has no span. It draws a seed for its workers (`aten::random_`, then
+# `aten::item`), starts them, and the first `__next__` follows: all of that is waiting for input.
+# Lightning's profiler calls `step()` after steps of validation as well; its spans name those of
+# training.
 
 Int64Array = NDArray[np.int64]
 Mask = NDArray[np.bool_]
@@ -35,10 +55,10 @@ _MANY_OPERATORS = 20  # kinds: of public traces of whole steps the smallest have
 _TRAINING = re.compile(r"(.*\W)?training_step")
 
 
-def with_creation(table: EventTable) -> EventTable:
+def extend_to_creation(table: EventTable) -> EventTable:
     """The table with first waits of a loader that begin where the loader was created."""
-    waits = _rows(table, lambda c, n: c in CPU_CATEGORIES and bool(LOADER.fullmatch(n)))
-    seeds = _rows(table, lambda _, n: n == "aten::random_")
+    waits = _find_rows(table, lambda c, n: c in CPU_CATEGORIES and bool(LOADER.fullmatch(n)))
+    seeds = _find_rows(table, lambda _, n: n == "aten::random_")
     if not len(waits) or not len(seeds):
         return table
     start, duration = table.start_ns.copy(), table.duration_ns.copy()
@@ -46,7 +66,7 @@ def with_creation(table: EventTable) -> EventTable:
     labels = {label: i for i, label in enumerate(table.labels)}
     for lane in np.unique(table.lane[waits]).tolist():
         mine = waits[table.lane[waits] == lane]
-        created = _created(table, mine, lane)
+        created = _find_creation(table, mine, lane)
         known = created > _NEVER
         first = mine[known]
         duration[first] += start[first] - created[known]
@@ -57,14 +77,14 @@ def with_creation(table: EventTable) -> EventTable:
     return replace(table, start_ns=start, duration_ns=duration, label=label, labels=tuple(labels))
 
 
-def _created(table: EventTable, waits: Int64Array, lane: int) -> Int64Array:
+def _find_creation(table: EventTable, waits: Int64Array, lane: int) -> Int64Array:
     """For each wait of a thread, in order of start: when its loader was created, or _NEVER.
 
     That is the first seed drawn since the wait before, with nothing computed after it.
     """
     start = table.start_ns[waits]
     before = np.append(_NEVER, (start + table.duration_ns[waits])[:-1])
-    seeds, items, work = (_operators(table, lane, which) for which in (_SEED, _ITEM, _WORK))
+    seeds, items, work = (_find_operators(table, lane, which) for which in (_SEED, _ITEM, _WORK))
     last_work = np.append(_NEVER, work)[np.searchsorted(work, start)]
     at = np.searchsorted(seeds, np.maximum(last_work, before))
     drawn = np.minimum(np.append(seeds, _LATE)[at], start)
@@ -73,14 +93,14 @@ def _created(table: EventTable, waits: Int64Array, lane: int) -> Int64Array:
     return found
 
 
-def _operators(table: EventTable, lane: int, name: re.Pattern[str]) -> Int64Array:
+def _find_operators(table: EventTable, lane: int, name: re.Pattern[str]) -> Int64Array:
     """Starts of the operators of a thread with a name that matches, in order."""
-    rows = _rows(table, lambda c, n: c in _OPERATORS and bool(name.fullmatch(n)))
+    rows = _find_rows(table, lambda c, n: c in _OPERATORS and bool(name.fullmatch(n)))
     found: Int64Array = table.start_ns[rows[table.lane[rows] == lane]]
     return found
 
 
-def elsewhere(table: EventTable, kind: NDArray[np.uint8]) -> Mask:
+def find_elsewhere(table: EventTable, kind: NDArray[np.uint8]) -> Mask:
     """Waits for PyTorch's loaders, and steps, of threads that do not train.
 
     A thread that reads ahead into a queue waits for nobody, and one that evaluates beside the
@@ -89,7 +109,7 @@ def elsewhere(table: EventTable, kind: NDArray[np.uint8]) -> Mask:
     """
     marked = np.unique(table.lane[kind == SpanKind.STEP])
     pids = np.array([pid for _, pid, _ in table.lanes] or [""])
-    optimizes = _rows(table, lambda _, n: n.startswith("Optimizer.step"))
+    optimizes = _find_rows(table, lambda _, n: n.startswith("Optimizer.step"))
     with_optimizer = np.intersect1d(marked, table.lane[optimizes])
     trains = np.isin(pids[marked], pids[with_optimizer])
     training = np.union1d(with_optimizer, marked[~trains])
@@ -103,15 +123,15 @@ def _is_loader(name: str) -> bool:
     return bool(LOADER.fullmatch(name))
 
 
-def validation(table: EventTable, step: Mask) -> Mask:
+def find_validation(table: EventTable, step: Mask) -> Mask:
     """Which of the steps do not train: they hold no step of training where others do."""
-    trains = _starts(table, _TRAINING.fullmatch)
+    trains = _find_starts(table, _TRAINING.fullmatch)
     end = table.start_ns + table.duration_ns
     holds = np.searchsorted(trains, end) > np.searchsorted(trains, table.start_ns)
     return step & ~holds if (step & holds).any() else np.zeros(len(table), bool)
 
 
-def purpose(table: EventTable, own: Mask, kind: NDArray[np.uint8]) -> str:
+def infer_purpose(table: EventTable, own: Mask, kind: NDArray[np.uint8]) -> str:
     """What the steps of a process are for: `INFERENCE`, or "" for training and where it is open.
 
     Autograd's engine and optimizers have operators of their own in every trace of PyTorch. Where
@@ -127,7 +147,7 @@ def purpose(table: EventTable, own: Mask, kind: NDArray[np.uint8]) -> str:
     return INFERENCE if len(operators) >= _MANY_OPERATORS else ""
 
 
-def queued(table: EventTable, rows: Int64Array) -> Intervals | None:
+def find_queued(table: EventTable, rows: Int64Array) -> Intervals | None:
     """When devices did nothing though work had been handed to them; None where that is not known.
 
     Such time passes between a call that launches a kernel and the kernel's start: the launch
@@ -142,10 +162,14 @@ def queued(table: EventTable, rows: Int64Array) -> Intervals | None:
     launch = table.launch_ns[rows]
     if not len(rows) or np.count_nonzero(launch != NOT_LAUNCHED) < _MOST_LAUNCHES * len(rows):
         return None
+
+    # Work in order of its start, and when each was handed over: at its start where nothing tells.
     order = stable_order(table.start_ns[rows])
     start, launch = table.start_ns[rows][order], launch[order]
     end = start + table.duration_ns[rows][order]
     launch = np.where(launch == NOT_LAUNCHED, start, launch)
+
+    # Devices wait from when they are free, and something later has been handed over, to the start.
     earliest = np.minimum.accumulate(launch[::-1])[::-1]
     free = np.append(_NEVER, np.maximum.accumulate(end)[:-1])
     since = np.maximum(free, earliest)
@@ -153,13 +177,86 @@ def queued(table: EventTable, rows: Int64Array) -> Intervals | None:
     return union(since[waits], start[waits])
 
 
-def _starts(table: EventTable, is_named: Callable[[str], object]) -> Int64Array:
-    found: Int64Array = table.start_ns[_rows(table, lambda _, n: bool(is_named(n)))]
+def _find_starts(table: EventTable, is_named: Callable[[str], object]) -> Int64Array:
+    found: Int64Array = table.start_ns[_find_rows(table, lambda _, n: bool(is_named(n)))]
     return found
 
 
-def _rows(table: EventTable, wanted: Callable[[str, str], bool]) -> Int64Array:
+def _find_rows(table: EventTable, wanted: Callable[[str, str], bool]) -> Int64Array:
     """Events whose label is wanted, in order of start."""
     chosen = np.array([wanted(*label) for label in table.labels] or [False])
     rows = np.flatnonzero(chosen[table.label])
     return rows[stable_order(table.start_ns[rows])]
+
+
+NONE = 255
+"""Kind of an event that no analysis uses."""
+
+_STEP = re.compile(r"ProfilerStep#(\d{1,9})")
+_EPOCH = re.compile(r"epoch[ _#:=-]*\d{1,9}", re.IGNORECASE)
+_LAUNCH = re.compile(r"_?c10d(_functional)?::|record_param_comms$")
+_HOST_LAUNCH = re.compile(r"nccl:|rccl:")
+_BACKEND = re.compile(r"(gloo|c10d|mpi|ucc):")
+
+# Classes beside SpanKind, settled once all events are known.
+_DEVICE_COMMUNICATION, _HOST_COMMUNICATION, _OPERATOR_COMMUNICATION = 100, 101, 102
+
+
+def classify_events(table: EventTable, waits: Sequence[re.Pattern[str]]) -> NDArray[np.uint8]:
+    """Kind of each event, a `SpanKind` or `NONE`.
+
+    `waits` are searched in the names of CPU events; a match is an input wait.
+    """
+    classes = [_classify_label(category, name, waits) for category, name in table.labels]
+    kind = np.array(classes, np.uint8)[table.label]
+    present = set(np.unique(kind).tolist())
+    communication = int(SpanKind.COMMUNICATION)
+    ladder = (_DEVICE_COMMUNICATION, _HOST_COMMUNICATION, _OPERATOR_COMMUNICATION)
+    found = False
+    for rung in ladder:
+        kind[kind == rung] = NONE if found else communication
+        # Spans of a backend stand beside kernels and launches of another one.
+        found = found or rung in present
+        found = found or (rung == _HOST_COMMUNICATION and communication in present)
+    return kind
+
+
+def number_steps(table: EventTable) -> NDArray[np.int32]:
+    """Number of the profiled step of each event that is one, else -1."""
+    numbers = [
+        -1 if (step := _read_step_number(*label)) is None else step for label in table.labels
+    ]
+    return np.array(numbers, np.int32)[table.label]
+
+
+def _read_step_number(category: str, name: str) -> int | None:
+    match = None if category in KERNEL_CATEGORIES else _STEP.fullmatch(name)
+    return int(match[1]) if match else None
+
+
+def _classify_label(category: str, name: str, waits: Sequence[re.Pattern[str]]) -> int:
+    if category == "collective_comm":
+        return _DEVICE_COMMUNICATION
+    if category in COPY_CATEGORIES:
+        return SpanKind.COPY
+    if category in KERNEL_CATEGORIES:
+        kind = classify_kernel(name)
+        return _DEVICE_COMMUNICATION if kind == SpanKind.COMMUNICATION else kind
+    if _STEP.fullmatch(name):
+        return SpanKind.STEP
+    if any(wait.search(name) for wait in waits):
+        return SpanKind.INPUT_WAIT
+    return _classify_host_label(category, name)
+
+
+def _classify_host_label(category: str, name: str) -> int:
+    if _LAUNCH.match(name):
+        return _OPERATOR_COMMUNICATION
+    if _HOST_LAUNCH.match(name):
+        return _HOST_COMMUNICATION
+    if _BACKEND.match(name):
+        return SpanKind.COMMUNICATION
+    annotation = category == "user_annotation" or (category == "Operator" and "#" in name)
+    if annotation and _EPOCH.fullmatch(name):
+        return SpanKind.EPOCH
+    return NONE if annotation else SpanKind.OP
