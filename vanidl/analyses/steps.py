@@ -292,9 +292,9 @@ def loader_waits(trace: Trace) -> tuple[LoaderWaits, ...]:
 
 def gather_rank_spans(trace: Trace, spans: Spans) -> RankSpans:
     """What profilers saw of one rank, from all spans of it, a step among them."""
-    steps = spans.pick(spans.kind == SpanKind.STEP)
+    steps = spans.of_kind(SpanKind.STEP)
     waiting = np.flatnonzero(spans.kind == SpanKind.INPUT_WAIT)
-    profiles = {s: trace.profiles[s] for s in distinct(steps.source).tolist()}
+    profiles = {source: trace.profiles[source] for source in steps.sources}
     bounds = [_window(trace, spans, source) for source in profiles]
     low, high = np.array(bounds, np.int64).T
     known = all(profile.has_wait_spans for profile in profiles.values())
@@ -307,13 +307,16 @@ def gather_rank_spans(trace: Trace, spans: Spans) -> RankSpans:
 
 def _window(trace: Trace, spans: Spans, source: int) -> tuple[int, int]:
     """What one trace shows of its rank; not beyond the part of the run that is looked at."""
-    mine = spans.source == source
     profile = trace.profiles[source]
+    if spans.sources != [source]:
+        spans = spans.pick(spans.source == source)
     if not profile.steps_from and not profile.marks_loop:
-        mine &= spans.kind == SpanKind.STEP
-        return int(spans.start[mine].min()), int(spans.end[mine].max())
-    low, high = int(spans.start[mine].min()), int(spans.end[mine].max())
-    return max(low, trace.job.start_ns), min(high, trace.job.end_ns)
+        spans = spans.of_kind(SpanKind.STEP)
+        return int(spans.start.min()), int(spans.end.max())
+    return (
+        max(int(spans.start.min()), trace.job.start_ns),
+        min(int(spans.end.max()), trace.job.end_ns),
+    )
 
 
 def _rows(

@@ -85,6 +85,7 @@ from vanidl.model.warnings import (
     UNSEEN,
     serious_codes,
 )
+from vanidl.parallel.threads import in_threads
 
 Int64Array = NDArray[np.int64]
 
@@ -233,15 +234,22 @@ def attribute_time(
     table = _Table(ranks, window_ns)
     steps = np.zeros(ranks, np.int64)
     beside = _Beside(trace, results)
-    for position in range(ranks) if len(trace.spans) else ():
-        spans = trace.spans_of(position)
-        found = _cells_of_rank(sources, position, spans)
-        if found is not None:
-            cells, sampled = found
-            steps[position] = cells.tiles.steps
-            _add_up(table, position, cells)
-            _lay_samples(table, position, sampled)
-        beside.add(position, spans, None if found is None else found[0])
+
+    # Rank by rank, some at a time: of each only sums are kept, and what is said of single steps.
+    def account_rank(rank: tuple[int, Spans]) -> tuple[_RankAccount | None, _Seen | None]:
+        found = _account_rank(sources, *rank)
+        return found, beside.measure(*rank, None if found is None else found.cells)
+
+    by_rank = enumerate(trace.spans_by_rank()) if len(trace.spans) else ()
+    for position, (of_rank, seen) in enumerate(in_threads(account_rank, by_rank)):
+        if of_rank is not None:
+            steps[position] = of_rank.cells.tiles.steps
+            table.take(position, of_rank.table)
+            sources.served |= of_rank.known.of_process
+            if of_rank.is_threaded:
+                sources.threaded.add(position)
+        if seen is not None:
+            beside.add(position, seen)
     table.observed = steps > 0
     _account_runs(table, sources)
     for position in np.flatnonzero(~table.observed).tolist() if len(trace.spans) else ():
@@ -260,6 +268,40 @@ def attribute_time(
     return beside.complete(account, sources.served)
 
 
+@dataclass(frozen=True, slots=True)
+class _RankAccount:
+    """The cells of one rank with steps: of every tile, and summed by window."""
+
+    cells: RankCells
+    known: Evidence
+    table: _Table
+    is_threaded: bool
+
+
+def _account_rank(sources: _Sources, position: int, spans: Spans) -> _RankAccount | None:
+    """The account of one rank; None where no step of it was recorded."""
+    found = _cells_of_rank(sources, position, spans)
+    if found is None:
+        return None
+    cells, sampled, known = found
+    table = _Table(1, sources.window_ns)
+    _add_up(table, 0, cells)
+    _lay_samples(table, 0, sampled)
+    trainer = known.of_process[sources.trace.ranks[position]]
+    return _RankAccount(cells, known, table, trainer.is_threaded)
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """What is said of one rank beside its cells; of steps one entry each."""
+
+    phases: stages.Measured | None
+    number: Int64Array | None = None
+    waited: Int64Array | None = None
+    times: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
+    row: Callable[[Breakdown], RankOverlap] | None = None
+
+
 class _Beside:
     """What the account says beside its cells: what became of the I/O, phases, step by step.
 
@@ -276,23 +318,37 @@ class _Beside:
         dated = results.steps is not None and results.steps.table.undated_s is None
         self._times = StepTimes(results.steps.table) if results.steps and dated else None
 
-    def add(self, position: int, spans: Spans, cells: RankCells | None) -> None:
+    def measure(self, position: int, spans: Spans, cells: RankCells | None) -> _Seen | None:
         """What profilers saw of one rank, and its cells where it has training steps."""
         if not (spans.kind == SpanKind.STEP).any():
-            return
+            return None
         trace, reduced = self._trace, self._results.operations
         seen = gather_rank_spans(trace, spans)
-        if self._borders is not None:
-            self._phases.append(stages.measure_rank(self._borders, seen))
+        phases = None if self._borders is None else stages.measure_rank(self._borders, seen)
         if cells is None or self._times is None:
-            return
+            return _Seen(phases)
         split = overlap.split_rank(trace, reduced, position, spans, seen, self._basis)
         waited, in_storage = _waits_of_steps(cells)
-        self._slowest.add(cells.tiles.number, waited)
-        self._times.add(position, split, in_storage)
         row = overlap.overlap_of_rank(trace, reduced, position, split, self._basis)
         waited_ns = float(waited.sum()) if seen.waits_known else None
-        self._rows.append(partial(_with_waits, row, position, waited_ns, split.in_wait is not None))
+        return _Seen(
+            phases,
+            cells.tiles.number,
+            waited,
+            step_records.measure_steps(split, in_storage),
+            partial(_with_waits, row, position, waited_ns, split.in_wait is not None),
+        )
+
+    def add(self, position: int, seen: _Seen) -> None:
+        """One rank more, in order."""
+        if seen.phases is not None:
+            self._phases.append(seen.phases)
+        if seen.number is not None and seen.waited is not None:
+            self._slowest.add(seen.number, seen.waited)
+        if self._times is not None:
+            self._times.add(position, seen.times)
+        if seen.row is not None:
+            self._rows.append(seen.row)
 
     def complete(self, account: Breakdown, served: Mapping[int, Served]) -> Breakdown:
         """The account with all of it."""
@@ -374,6 +430,7 @@ class _Sources:
 
     def __init__(self, trace: Trace, results: Results, assume: frozenset[str]) -> None:
         self.trace, self.results, self.assume = trace, results, assume
+        self.window_ns = max(trace.job.end_ns - trace.job.start_ns, 0)
         shown = find_serial_processes(trace, results)
         lost = _UNCOUNTED & serious_codes(results.coverage.warnings)
         complete = not lost and all(log.whole for log in trace.logs)
@@ -396,7 +453,7 @@ class _Sources:
         """
         trace, slack_ns = self.trace, self.slack_ns(position)
         whole = self.whole and not faults  # what is read of mapped files is in no call
-        mine = spans.kind == SpanKind.INPUT_WAIT
+        mine = np.flatnonzero(spans.kind == SpanKind.INPUT_WAIT)
         waits = intervals.union(spans.start[mine], spans.end[mine])
         of_process = {
             process: input_wait.served(
@@ -410,16 +467,13 @@ class _Sources:
             )
             for process in np.flatnonzero(trace.family == position).tolist()
         }
-        self.served |= of_process
-        if of_process[trace.ranks[position]].is_threaded:
-            self.threaded.add(position)
         return Evidence(of_process, whole, slack_ns, self.maps_unseen, self.assume)
 
 
 def _cells_of_rank(
     sources: _Sources, position: int, spans: Spans
-) -> tuple[RankCells, Mapping[str, SampledBound]] | None:
-    """The cells of every tile of one rank, and what samples say of its windows."""
+) -> tuple[RankCells, Mapping[str, SampledBound], Evidence] | None:
+    """The cells of every tile of one rank, what samples say of its windows, and what is known."""
     tiles = windows.tile_rank(sources.trace, position, spans, sources.assume)
     if tiles is None:
         return None
@@ -429,7 +483,7 @@ def _cells_of_rank(
     )
     faults = sampled.get(f"{RUN}/{STORAGE}.{FAULT}")
     known = sources.of_rank(position, spans, faults=faults is not None and faults.low_ns > 0)
-    return divide_tiles(sources.trace, position, tiles, spans, known), sampled
+    return divide_tiles(sources.trace, position, tiles, spans, known), sampled, known
 
 
 class _Table:
@@ -448,16 +502,28 @@ class _Table:
         self,
         name: str,
         at: int | slice,
-        low: int | Int64Array,
-        high: int | Int64Array,
+        low: int | np.int64 | Int64Array,
+        high: int | np.int64 | Int64Array,
         evidence: Sequence[str] = (),
         assumed: Sequence[str] = (),
     ) -> None:
         """Sets a cell of one rank, or of all."""
-        for side, value in ((self._low, low), (self._high, high)):
-            side.setdefault(name, np.zeros(self.ranks, np.int64))[at] = value
-        self._evidence.setdefault(name, {}).update(dict.fromkeys(evidence))
-        self._assumed.setdefault(name, {}).update(dict.fromkeys(assumed))
+        if name not in self._low:
+            for side in (self._low, self._high):
+                side[name] = np.zeros(self.ranks, np.int64)
+            self._evidence[name], self._assumed[name] = {}, {}
+        self._low[name][at], self._high[name][at] = low, high
+        for what in evidence:
+            self._evidence[name][what] = None
+        for what in assumed:
+            self._assumed[name][what] = None
+
+    def take(self, position: int, of_rank: _Table) -> None:
+        """Sets the cells of one rank as its own table, which has no other, has them."""
+        for name, low in of_rank._low.items():
+            evidence, assumed = of_rank._evidence[name], of_rank._assumed[name]
+            high = of_rank._high[name]
+            self.add(name, position, low[0], high[0], tuple(evidence), tuple(assumed))
 
     def of(self, name: str) -> tuple[Int64Array, Int64Array]:
         """Both ends of a cell of every rank; 0 where nothing was set."""
@@ -868,6 +934,7 @@ def open_gains(trace: Trace, results: Results, account: Breakdown | None = None)
     if account is not None:
         return pipelines.open_gains(trace, account.served)
     sources = _Sources(trace, results, assumptions.ALL)
-    for position in range(len(trace.ranks)):
-        sources.of_rank(position, trace.spans_of(position))
-    return pipelines.open_gains(trace, sources.served)
+    served: dict[int, Served] = {}
+    for position, spans in enumerate(trace.spans_by_rank()):
+        served |= sources.of_rank(position, spans).of_process
+    return pipelines.open_gains(trace, served)

@@ -130,19 +130,29 @@ def settle(
     pairs = {cause: (id(low[cause]), id(high[cause])) for cause in low}
     count = Counter(pairs.values())
     one = {pair: cause for cause, pair in pairs.items()}
+    each = {id(side[cause]): side[cause] for side in (low, high) for cause in one.values()}
+    is_any = {key: bool(values.any()) for key, values in each.items()}
     nothing = np.zeros_like(length)
     lows, highs = (dict.fromkeys(one, nothing) for _ in range(2))
-    left, over = length.copy(), -length
-    live = [pair for pair, cause in one.items() if high[cause].any() or low[cause].any()]
+    live = [pair for pair in one if is_any[pair[0]] or is_any[pair[1]]]
+    left = length
     for pair in live:
-        lows[pair] = np.clip(low[one[pair]], 0, length)
-        highs[pair] = np.clip(high[one[pair]], lows[pair], length)
-        left -= count[pair] * lows[pair]
+        if is_any[pair[0]]:
+            lows[pair] = np.minimum(np.maximum(each[pair[0]], 0), length)
+            left = left - count[pair] * lows[pair]
+        highs[pair] = np.maximum(np.minimum(each[pair[1]], length), lows[pair])
+    # What the others took at least is left for none.
+    if left is not length:
+        for pair in live:
+            most = np.minimum(highs[pair], left + lows[pair])
+            highs[pair] = np.maximum(most, lows[pair], out=most)
+    # What all others cannot have taken is a cause's own: where they fill the window it is nothing.
+    over = -length
     for pair in live:
-        highs[pair] = np.maximum(np.minimum(highs[pair], left + lows[pair]), lows[pair])
         over += count[pair] * highs[pair]
-    for pair in live:
-        lows[pair] = np.minimum(np.maximum(lows[pair], highs[pair] - over), highs[pair])
+    if (over < length).any():
+        for pair in live:
+            lows[pair] = np.minimum(np.maximum(lows[pair], highs[pair] - over), highs[pair])
     return (
         {cause: lows[pair] for cause, pair in pairs.items()},
         {cause: highs[pair] for cause, pair in pairs.items()},

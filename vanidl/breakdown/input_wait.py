@@ -148,7 +148,7 @@ def served(
         return replace(found, unsure=frozenset(unsure), beside=beside, one_thread=not whole)
     margin = max(_EDGE_NS, -early_ns, late_ns)
     several = len(calls.threads.get(process, ())) > 1 or _crosses(_united(found), waits, margin)
-    several |= any(p.process == process and p.source in _THREADED for p in trace.profiles)
+    several |= any(p.source in _THREADED for p in trace.profiles_of.get(process, ()))
     if several or ONE_THREAD not in assume:
         return replace(found, unsure=frozenset(name for name, _ in found.parts))
     return replace(found, one_thread=len(calls.threads.get(process, ())) != 1)
@@ -180,7 +180,8 @@ def _find_shift(trace: Trace, process: int, as_one: bool) -> tuple[int, int]:
     """
     trainer, one = trace.processes[process].trainer, trace.processes[process]
     early_ns, late_ns = _open_ns(one, as_one)
-    loops = [p for p in trace.profiles if p.process == trainer and p.has_wait_spans]
+    profiles = () if trainer is None else trace.profiles_of.get(trainer, ())
+    loops = [profile for profile in profiles if profile.has_wait_spans]
     if not loops or not (one.log or one.clock_low_ns or one.clock_high_ns):
         return early_ns, late_ns
     marks = [_open_ns(profile, as_one) for profile in loops]
@@ -273,14 +274,22 @@ def divide_waits(
     taken = fetches.pick(fetches.wait_end > fetches.wait_begin)
     row = fetch_of_waits(taken, start, end)
     length = _felt_within(felt, start, end)
-    bounds = {cause: (np.zeros_like(length), np.zeros_like(length)) for cause in _names()}
-    divided = Divided(bounds)
     known = row >= 0
     own = np.zeros(len(start), bool)
     own[known] = taken.worker[row[known]] < 0
     if not has_workers(trace, trainer, fetches):
         own |= ~known
-    _within_the_process(bounds, own, ~known, start, end, length, of_process[trainer])
+    # Waits whose fetch ran in the training thread; most runs have no others.
+    mine: slice | NDArray[np.bool_] = slice(None) if own.all() else own
+    times = start[mine], end[mine], length[mine]
+    bounds = _within_the_process(*times, ~known[mine], of_process[trainer])
+    if not own.all():
+        within, nothing = bounds, np.zeros_like(length)
+        bounds = {cause: (nothing.copy(), nothing.copy()) for cause in within}
+        for cause, sides in within.items():
+            for side, values in zip(bounds[cause], sides, strict=True):
+                side[mine] = values
+    divided = Divided(bounds)
     of_workers = known & ~own
     if of_workers.any():
         marked = is_complete(fetches)
@@ -294,15 +303,12 @@ def divide_waits(
     # Which of these a fetch was at takes an account of its time: each may be all that is open.
     opened = bounds.pop(_OPEN)
     bounds |= dict.fromkeys(_OF_FETCHES, opened)
-    nothing = np.zeros_like(length)
-    for cause, (low, high) in bounds.items():  # what is nothing is one array: looked at once
-        bounds[cause] = low if low.any() else nothing, high if high.any() else nothing
+    nothing = np.zeros_like(length)  # what is nothing is one array: looked at once
+    each = {id(side): side for sides in bounds.values() for side in sides}
+    one = {key: side if side.any() else nothing for key, side in each.items()}
+    for cause, (low, high) in bounds.items():
+        bounds[cause] = one[id(low)], one[id(high)]
     return divided
-
-
-def _names() -> tuple[str, ...]:
-    parts = (f"{STORAGE}.{part}" for part in (READ, WRITE, METADATA, SYNC))
-    return (STORAGE, *parts, DELIVERY, WORKERS, FREE, FREE_PARTS, _OPEN)
 
 
 def _felt_within(felt: Intervals | None, start: Int64Array, end: Int64Array) -> Int64Array:
@@ -327,51 +333,54 @@ def has_workers(trace: Trace, trainer: int, fetches: Fetches) -> bool:
         return True
     if not len(fetches) and not trace.processes[trainer].log:
         return True
-    return any(p.role == "worker" and p.trainer == trainer for p in trace.processes)
+    return trainer in trace.workers_of
 
 
 def _within_the_process(
-    bounds: Bounds,
-    mine: NDArray[np.bool_],
-    unmarked: NDArray[np.bool_],
     start: Int64Array,
     end: Int64Array,
     length: Int64Array,
+    is_unmarked: NDArray[np.bool_],
     own: Served,
-) -> None:
+) -> Bounds:
     """Waits whose fetch ran in the training thread: its calls are the storage, the rest is open.
 
     Where other threads called, a wait whose fetch is not marked may have been for one that reads
-    ahead: for as much as it was in storage since the wait before.
+    ahead: for as much as it was in storage since the wait before. Cells that nothing tells apart
+    share their arrays.
     """
-    if not mine.any():
-        return
-    rows: slice | NDArray[np.bool_] = slice(None) if mine.all() else mine
-    low, high, free = start[rows], end[rows], length[rows]
-    least, most, ahead = np.zeros((3, len(low)), np.int64)
-    parts = {}
+    zeros = np.zeros_like(length)
+    least, most, ahead, delivery = zeros, zeros, zeros, zeros
+    parts: Bounds = {name: (zeros, zeros) for name, _ in own.parts}
     for name, times in own.parts:
-        at_least, at_most = own.within(times, low, high)
-        parts[name] = (0 * at_least if name in own.unsure else at_least), at_most
-        least += parts[name][0]
-        most += at_most
-    most = np.minimum(most, free)
+        if len(times.start):
+            at_least, at_most = own.within(times, start, end)
+            at_least = zeros if name in own.unsure else at_least
+            parts[name] = at_least, at_most
+            least, most = least + at_least, most + at_most
+    most = np.minimum(most, length) if most is not zeros else zeros
     if own.is_threaded:
-        since = np.append(low[:1] - (high[:1] - low[:1]), high[:-1])
+        since = np.append(start[:1] - (end[:1] - start[:1]), end[:-1])
         every = intervals.merge(_united(own), own.beside)
-        ahead = np.minimum(own.within(every, np.minimum(since, low), high)[1], free)
-        ahead = np.where(unmarked[rows], ahead, 0)  # of any kind
-        bounds[DELIVERY][1][rows] = np.where(unmarked[rows], free - least, 0)
-    most = np.maximum(most, ahead)
-    rest = free - most
+        ahead = np.minimum(own.within(every, np.minimum(since, start), end)[1], length)
+        ahead = np.where(is_unmarked, ahead, 0)  # of any kind
+        delivery = np.where(is_unmarked, length - least, 0)
+        most = np.maximum(most, ahead)
+    rest = length if most is zeros else length - most
     slack = np.minimum(rest, own.slack_ns) if own.whole else rest
+    free = zeros if most is zeros else np.maximum(most - least, 0)
+    bounds: Bounds = {STORAGE: (least, slack if most is zeros else most + slack)}
     for name, (at_least, at_most) in parts.items():
-        bounds[name][0][rows] += at_least
-        bounds[name][1][rows] += np.maximum(at_most, ahead) + slack
-    bounds[STORAGE][0][rows] = least
-    bounds[STORAGE][1][rows] = most + slack
-    bounds[FREE][1][rows] = bounds[FREE_PARTS][1][rows] = np.maximum(most - least, 0)
-    bounds[_OPEN][1][rows] = np.maximum(free - least, 0)
+        spent = at_most if ahead is zeros else np.maximum(at_most, ahead)
+        bounds[name] = at_least, slack if spent is zeros else spent + slack
+    left = length if least is zeros else np.maximum(length - least, 0)
+    return bounds | {
+        DELIVERY: (zeros, delivery),
+        WORKERS: (zeros, zeros),
+        FREE: (zeros, free),
+        FREE_PARTS: (zeros, free),
+        _OPEN: (zeros, left),
+    }
 
 
 def _by_some_worker(
@@ -392,11 +401,7 @@ def _by_some_worker(
     be like all that its fetch did). Without the log of each worker nothing is known.
     """
     bounds, low, high, free = divided.bounds, start[lost], end[lost], length[lost]
-    workers = [
-        (process, each)
-        for process, each in enumerate(trace.processes)
-        if each.role == "worker" and each.trainer == trainer
-    ]
+    workers = [(process, trace.processes[process]) for process in trace.workers_of.get(trainer, ())]
     least = np.full(len(low), np.iinfo(np.int64).max)
     most = np.zeros(len(low), np.int64)
     seen = np.zeros(len(low), bool)

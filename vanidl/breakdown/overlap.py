@@ -199,7 +199,7 @@ def _activity(
     mine: Spans, spans: RankSpans, trace: Trace, basis: str | None, own_io: Intervals
 ) -> Activity:
     def within(kind: SpanKind) -> Intervals:
-        picked = mine.pick(mine.kind == kind)
+        picked = mine.of_kind(kind)
         return intersect(intervals.union(picked.start, picked.end), spans.windows)
 
     if by_device(basis):
@@ -217,12 +217,12 @@ def _activity(
 
 def _profiled(spans: Spans, trace: Trace) -> Intervals:
     """The windows in which a profiler recorded compute, beside the marks of the loop."""
+    computed = spans.of_kind(SpanKind.KERNEL, SpanKind.OP)
     bounds = [
-        (int(spans.start[mine].min()), int(spans.end[mine].max()))
-        for source in distinct(spans.source).tolist()
+        (int(computed.start[mine].min()), int(computed.end[mine].max()))
+        for source in computed.sources
         if not trace.profiles[source].marks_loop
-        for mine in [(spans.source == source) & np.isin(spans.kind, (SpanKind.KERNEL, SpanKind.OP))]
-        if mine.any()
+        for mine in [computed.source == source]
     ]
     low, high = np.array(bounds, np.int64).reshape(-1, 2).T
     return intervals.union(low, high)

@@ -37,7 +37,7 @@ from vanidl.breakdown.causes import (
 from vanidl.breakdown.input_wait import FREE, FREE_PARTS, Bounds, Served
 from vanidl.breakdown.windows import PART_NAMES, PHASE_NAMES, Tiles
 from vanidl.model import intervals
-from vanidl.model.intervals import Intervals
+from vanidl.model.intervals import EMPTY, Intervals
 from vanidl.model.trace import SpanKind, Spans, Trace
 
 Int64Array = NDArray[np.int64]
@@ -99,6 +99,7 @@ def divide_tiles(
     trace: Trace, position: int, tiles: Tiles, spans: Spans, known: Evidence
 ) -> RankCells:
     """The cells of all tiles of one rank."""
+    # What profilers saw; where devices worked no call was felt.
     trainer = trace.ranks[position]
     of_process = dict(known.of_process)
     waits = Intervals(tiles.wait_start, tiles.wait_end)
@@ -108,58 +109,48 @@ def divide_tiles(
         busy = intervals.merge(did.compute, did.copy)
         of_process[trainer] = input_wait.outside(of_process[trainer], busy)
         felt = intervals.subtract(waits, busy)
-    sources = distinct(spans.source).tolist()
+    own = of_process[trainer]
+
+    # Outside of input waits: by calls and work, tile by tile.
+    fetches = trace.fetches.pick(trace.fetches.trainer == trainer)
     cells = _tile_cells(
         tiles,
-        of_process[trainer],
+        own,
         did,
         several=len(trace.ranks) > 1,
         computing=OPERATORS_COMPUTE in known.assume,
-        of_others=of_process[trainer].is_threaded
-        or input_wait.has_workers(
-            trace, trainer, trace.fetches.pick(trace.fetches.trainer == trainer)
-        ),
-        in_part=any(trace.profiles[source].device_in_part for source in sources),
+        of_others=own.is_threaded or input_wait.has_workers(trace, trainer, fetches),
+        in_part=any(trace.profiles[source].device_in_part for source in spans.sources),
     )
-    assumed: dict[str, Mask] = {}
+
+    # Input waits: by what the fetch that was late had been at.
+    assumed = _find_assumed(trace, position, tiles, own, did, known)
     if len(tiles.wait_start):
         step = np.full(len(tiles.wait_start), -1)
-        in_step = np.flatnonzero((tiles.wait >= 0) & (tiles.step >= 0))
-        step[tiles.wait[in_step]] = tiles.step[in_step]
+        if len(fetches):
+            in_step = np.flatnonzero((tiles.wait >= 0) & (tiles.step >= 0))
+            step[tiles.wait[in_step]] = tiles.step[in_step]
         divided = input_wait.divide_waits(
             trace, position, *waits, of_process, felt, known.assume, step
         )
         _lay_waits(cells, divided.bounds, tiles)
         waiting = tiles.wait >= 0
-        assumed = {what: waiting & rows[tiles.wait] for what, rows in divided.assumed.items()}
+        assumed = {
+            what: waiting & rows[tiles.wait] for what, rows in divided.assumed.items()
+        } | assumed
     _mark_workers(cells, tiles, spans)
-    if known.whole and known.maps_unseen:
-        assumed[NOT_MAPPED] = np.ones(len(tiles.start), bool)
-    if of_process[trainer].one_thread:
-        assumed[ONE_THREAD] = np.ones(len(tiles.start), bool)
-    if ONE_CLOCK in known.assume and input_wait.has_open_clock(trace, position):
-        assumed[ONE_CLOCK] = np.ones(len(tiles.start), bool)
-    own = of_process[trainer]
-    if (
-        OPERATORS_COMPUTE in known.assume
-        and len(did.seen.start)
-        and (own.slack_ns or not own.whole or not tiles.waits_known)
-    ):
-        assumed[OPERATORS_COMPUTE] = np.ones(len(tiles.start), bool)
-    if tiles.follows.any():
-        assumed[FOLLOWS] = tiles.follows
 
+    # Each tile is filled exactly; parts are no more than the storage that they are of.
     none = np.zeros(len(tiles.start), np.int64)
     free, free_parts = (cells.pop(key, (none, none))[1] for key in (FREE, FREE_PARTS))
     causes = [cause for cause in CAUSES if cause in cells]
     low, high = settle(
         tiles.length, {c: cells[c][0] for c in causes}, {c: cells[c][1] for c in causes}
     )
-    # Parts of storage: the same ones are the same here, too.
     bounded: dict[tuple[int, int], tuple[Int64Array, Int64Array]] = {}
     for name, (below, above) in cells.items():
         if name not in low:
-            pair = id(below), id(above)
+            pair = id(below), id(above)  # the same ones are the same here, too
             if pair not in bounded:
                 least = np.minimum(below, high[STORAGE])
                 bounded[pair] = least, np.minimum(np.maximum(above, least), high[STORAGE])
@@ -168,6 +159,24 @@ def divide_tiles(
         _part_idle(low, high, tiles, trace.queued[trainer])
     slack_ns = known.slack_ns if known.whole else None
     return RankCells(tiles, low, high, free, free_parts, slack_ns, assumed)
+
+
+def _find_assumed(
+    trace: Trace, position: int, tiles: Tiles, own: Served, did: Activity, known: Evidence
+) -> dict[str, Mask]:
+    """What the cells of a rank rest on beside what was recorded, whatever its waits rest on."""
+    may_call = own.slack_ns > 0 or not own.whole or not tiles.waits_known
+    rests_on = {
+        NOT_MAPPED: known.whole and known.maps_unseen,
+        ONE_THREAD: own.one_thread,
+        ONE_CLOCK: ONE_CLOCK in known.assume and input_wait.has_open_clock(trace, position),
+        OPERATORS_COMPUTE: OPERATORS_COMPUTE in known.assume
+        and len(did.seen.start) > 0
+        and may_call,
+    }
+    every = np.ones(len(tiles.start), bool)
+    assumed = {what: every for what, holds in rests_on.items() if holds}
+    return assumed | ({FOLLOWS: tiles.follows} if tiles.follows.any() else {})
 
 
 def _part_idle(
@@ -184,7 +193,9 @@ def _mark_workers(cells: Bounds, tiles: Tiles, spans: Spans) -> None:
 
     Of a wait for a batch its fetch says how much of it was the start of a worker.
     """
-    mine = spans.kind == SpanKind.WORKERS
+    mine = np.flatnonzero(spans.kind == SpanKind.WORKERS)
+    if not len(mine):
+        return
     handling = intervals.union(spans.start[mine], spans.end[mine])
     covered = intervals.covered_within(handling, tiles.start, tiles.end)
     without_batch = (tiles.wait < 0) | (tiles.part == windows.EPOCH_END)
@@ -197,20 +208,23 @@ def find_activity(spans: Spans, own: Served | None, waits: Intervals) -> Activit
     """What profiles say of one rank, less its waits and calls where no device was recorded."""
 
     def union_of(kind: SpanKind) -> Intervals:
-        mine = spans.kind == kind
-        return intervals.union(spans.start[mine], spans.end[mine])
+        mine = np.flatnonzero(spans.kind == kind)
+        return intervals.union(spans.start[mine], spans.end[mine]) if len(mine) else EMPTY
 
     kernels = union_of(SpanKind.KERNEL)
     operators = union_of(SpanKind.OP)
     by_device = bool(len(kernels.start))
     compute = may_compute = kernels
-    if not by_device:
+    if not by_device and len(operators.start):
         compute = may_compute = intervals.subtract(operators, waits)
         for _, times in () if own is None else own.parts:
             compute = intervals.subtract(compute, times) if len(times.start) else compute
-    communication = intervals.subtract(union_of(SpanKind.COMMUNICATION), compute)
-    copy = intervals.subtract(intervals.subtract(union_of(SpanKind.COPY), compute), communication)
-    computing = (spans.kind == SpanKind.KERNEL) | (spans.kind == SpanKind.OP)
+    communication, copy = union_of(SpanKind.COMMUNICATION), union_of(SpanKind.COPY)
+    if len(communication.start):
+        communication = intervals.subtract(communication, compute)
+    if len(copy.start):
+        copy = intervals.subtract(intervals.subtract(copy, compute), communication)
+    computing = np.flatnonzero((spans.kind == SpanKind.KERNEL) | (spans.kind == SpanKind.OP))
     # It sees from the first of its events to the last, its marks of steps among them.
     each = distinct(spans.source[computing]).tolist()
     first, last = np.zeros(len(each), np.int64), np.zeros(len(each), np.int64)
@@ -386,16 +400,23 @@ def _lay_waits(cells: Bounds, divided: Bounds, tiles: Tiles) -> None:
     is_whole = length == (tiles.wait_end - tiles.wait_start)[wait]
     as_is = len(wait) == len(tiles.wait_start) and bool(is_whole.all())  # no wait is cut
     zeros = np.zeros(len(tiles.start), np.int64)
-    laid: dict[tuple[int, int, int, int], tuple[Int64Array, Int64Array]] = {}
+    # Causes that nothing tells apart share their arrays: each is laid once.
+    laid: dict[tuple[int, int, bool], Int64Array] = {}
+
+    def lay(values: Int64Array, others: Int64Array, *, above: bool) -> Int64Array:
+        key = id(values), id(others), above
+        if key not in laid:
+            side = others.copy()
+            if above:
+                side[mine] = np.minimum(values if as_is else values[wait], length)
+            else:
+                side[mine] = values if as_is else np.where(is_whole, values[wait], 0)
+            laid[key] = side
+        return laid[key]
+
     for cause, (low, high) in divided.items():
-        others = cells.get(cause, (zeros, zeros))
-        key = id(low), id(high), id(others[0]), id(others[1])
-        if key not in laid:  # causes that nothing tells apart have the same cells
-            below, above = (side.copy() for side in others)
-            below[mine] = low if as_is else np.where(is_whole, low[wait], 0)
-            above[mine] = np.minimum(high if as_is else high[wait], length)
-            laid[key] = below, above
-        cells[cause] = laid[key]
+        below, above = cells.get(cause, (zeros, zeros))
+        cells[cause] = lay(low, below, above=False), lay(high, above, above=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ in the timeline: over all steps and the time outside them they add up to the tot
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -74,22 +74,11 @@ class StepTimes:
         self._rank = table.rank
         self._columns: dict[str, Floats] = {}
 
-    def add(self, position: int, split: Split, in_storage: Int64Array) -> None:
-        """The steps of one rank; `in_storage`: of the waits of each, ns at least."""
-        steps = split.spans.steps
-        first = int(np.searchsorted(self._rank, position))
-        mine = slice(first, first + len(steps))
-        for name, part in (
-            ("in_wait_s", split.in_wait),
-            ("hidden_s", split.hidden),
-            ("behind_communication_s", split.behind_communication),
-            ("other_s", split.other),
-        ):
-            if part is not None:
-                covered = intervals.covered_within(part, steps.start, steps.end)
-                self._column(name)[mine] = covered / 1e9
-        if split.in_wait is not None:
-            self._column("input_wait_io_s")[mine] = in_storage / 1e9
+    def add(self, position: int, times: Mapping[str, Floats]) -> None:
+        """The steps of one rank, as `measure_steps` has them."""
+        first = int(np.searchsorted(self._rank, self._rank.dtype.type(position)))
+        for name, seconds in times.items():
+            self._column(name)[first : first + len(seconds)] = seconds
 
     def _column(self, name: str) -> Floats:
         """Made when there is something to put in it."""
@@ -98,6 +87,25 @@ class StepTimes:
     def column(self, name: str) -> Floats:
         """One of `StepRecords`; nan where nothing was recorded."""
         return self._columns.get(name, np.broadcast_to(np.nan, len(self._rank)))
+
+
+def measure_steps(split: Split, in_storage: Int64Array) -> dict[str, Floats]:
+    """Where the I/O of each step of one rank fell, s; `in_storage`: of its waits, ns at least."""
+    start, end = split.spans.steps.start, split.spans.steps.end
+    parts = {
+        "in_wait_s": split.in_wait,
+        "hidden_s": split.hidden,
+        "behind_communication_s": split.behind_communication,
+        "other_s": split.other,
+    }
+    times = {
+        name: intervals.covered_within(part, start, end) / 1e9
+        for name, part in parts.items()
+        if part is not None
+    }
+    if split.in_wait is not None:
+        times["input_wait_io_s"] = in_storage / 1e9
+    return times
 
 
 def record_steps(

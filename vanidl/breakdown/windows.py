@@ -16,7 +16,7 @@ from vanidl.analyses.sorting import distinct
 from vanidl.breakdown import assumptions
 from vanidl.breakdown.causes import PHASES
 from vanidl.model import intervals
-from vanidl.model.intervals import Intervals
+from vanidl.model.intervals import EMPTY, Intervals
 from vanidl.model.trace import INFERENCE as FOR_INFERENCE
 from vanidl.model.trace import SpanKind, Spans, Trace
 
@@ -89,11 +89,11 @@ def tile_rank(
     """
     if spans is None:
         spans = trace.spans_of(position)
-    steps = spans.pick(spans.kind == SpanKind.STEP)
+    steps = spans.of_kind(SpanKind.STEP)
     low, high = trace.job.start_ns, trace.job.end_ns
     if not len(steps) or high <= low:
         return None
-    sources = distinct(steps.source.astype(np.int64)).tolist()
+    sources = steps.sources
     whole = all(trace.profiles[source].marks_loop for source in sources)
     waits_known = all(trace.profiles[source].has_wait_spans for source in sources)
 
@@ -109,9 +109,11 @@ def tile_rank(
     model = _find_model(trace, spans, low, high)
     edges = _edges((low, high), begin, end, model, waits, *(times for _, times in marked))
     start, stop = edges[:-1], edges[1:]
-    step = _last_begun(edges, begin)
+    step = np.searchsorted(begin, start, side="right") - 1  # that began last
     inside = (step >= 0) & (start < end[step])
-    wait = _last_begun(edges, waits.start)
+    wait = step
+    if not np.array_equal(waits.start, begin):
+        wait = np.searchsorted(waits.start, start, side="right") - 1
     waiting = np.zeros(len(start), bool)
     if len(waits.start):
         waiting = (wait >= 0) & (start < waits.end[np.maximum(wait, 0)])
@@ -173,18 +175,10 @@ def _edges(
 ) -> Int64Array:
     """Every instant at which a tile begins or ends."""
     both = [side for each in others for side in (each.start, each.end)]
-    return distinct(np.concatenate([np.array(run, np.int64), begin, end, *both]))
-
-
-def _last_begun(edges: Int64Array, begin: Int64Array) -> Int64Array:
-    """Of the tile behind each edge but the last the row that began last, -1 for none.
-
-    Args:
-        edges: ascending, each once; all of `begin` are among them.
-        begin: ascending.
-    """
-    begun = np.bincount(np.searchsorted(edges, begin), minlength=len(edges))
-    return np.cumsum(begun[:-1]) - 1
+    # Mostly steps follow at once, and begin with a wait: what is there already is not sorted.
+    alone = end[np.append(end[:-1] != begin[1:], True)]
+    both = [side for side in both if not np.array_equal(side, begin)]
+    return distinct(np.concatenate([np.array(run, np.int64), begin, alone, *both]))
 
 
 def _find_model(trace: Trace, spans: Spans, low: int, high: int) -> _Model:
@@ -275,14 +269,13 @@ def _cut_out(spans: Spans, low: int, high: int) -> list[tuple[int, Intervals]]:
     """What is cut out of steps, by phase, each over those before it: a save may lie in others."""
     named = {name: code for code, name in enumerate(PHASES)}
     of_name = np.array([named.get(name, OTHER) for name in spans.names] or [OTHER], np.int64)
-    phases = spans.pick(spans.kind == SpanKind.PHASE)
+    phases = spans.of_kind(SpanKind.PHASE)
     code = of_name[phases.name]
-    validation = (spans.kind == SpanKind.EVALUATION) | (spans.kind == SpanKind.VALIDATION)
     found = [
         *((int(each), phases.pick(code == each)) for each in distinct(code)),
-        (VALIDATION, spans.pick(validation)),
-        (CHECKPOINT, spans.pick(spans.kind == SpanKind.CHECKPOINT)),
-        (LOAD, spans.pick(spans.kind == SpanKind.LOAD)),
+        (VALIDATION, spans.of_kind(SpanKind.EVALUATION, SpanKind.VALIDATION)),
+        (CHECKPOINT, spans.of_kind(SpanKind.CHECKPOINT)),
+        (LOAD, spans.of_kind(SpanKind.LOAD)),
     ]
     return [
         (to, intervals.clipped(intervals.union(mine.start, mine.end), low, high))
@@ -324,25 +317,26 @@ def _find_gaps(
 ) -> _Gaps:
     same = np.append(False, steps.source[1:] == steps.source[:-1])
     distance = np.append(1, np.diff(steps.step))
-    epochs = np.sort(spans.start[spans.kind == SpanKind.EPOCH])
-    in_one = np.ones(len(begin), bool)
+    next_one = same & (distance == 1)
+    epochs = np.sort(spans.of_kind(SpanKind.EPOCH).start)
     if len(epochs):
         begun = np.searchsorted(epochs, begin, side="right")
-        in_one[1:] = begun[1:] == begun[:-1]
-    next_one = same & (distance == 1) & in_one
-    usual = float(np.median(end - begin))
+        next_one[1:] &= begun[1:] == begun[:-1]
     gap = np.append(0, begin[1:] - end[:-1])
     marked = np.array([profile.marks_loop for profile in trace.profiles], bool)[steps.source]
+    may_follow = next_one & ~marked
+    if may_follow.any():
+        may_follow &= gap < float(np.median(end - begin))
     return _Gaps(
         follows=next_one & (marked | (gap == 0)),
-        may_follow=next_one & ~marked & (gap < usual),
+        may_follow=may_follow,
         lost=same & (distance > 1),
     )
 
 
 def _find_epochs(trace: Trace, position: int, spans: Spans, at: Int64Array) -> Int64Array:
     """The epoch of each instant: that begun last, by its marks or by the fetches of its batches."""
-    marked = spans.pick(spans.kind == SpanKind.EPOCH)
+    marked = spans.of_kind(SpanKind.EPOCH)
     begin, end, number = marked.start, marked.end, marked.step.astype(np.int64)
     if not len(begin) and len(trace.fetches):
         fetches = trace.fetches.pick(trace.fetches.trainer == trace.ranks[position])
@@ -361,9 +355,13 @@ def _find_epochs(trace: Trace, position: int, spans: Spans, at: Int64Array) -> I
 def _picked(spans: Spans, kind: SpanKind, low: int, high: int) -> Intervals:
     """The spans of one kind, disjoint: one that begins inside another begins at its end."""
     mine = np.flatnonzero(spans.kind == kind)
-    mine = mine[np.argsort(spans.start[mine], kind="stable")]
-    start = np.clip(spans.start[mine], low, high)
-    end = np.maximum.accumulate(np.clip(spans.end[mine], low, high)) if len(mine) else start
-    start = np.maximum(start, np.concatenate([[low], end[:-1]])) if len(mine) else start
+    start, end = spans.start[mine], spans.end[mine]
+    if not len(mine):
+        return EMPTY
+    if (start[1:] < start[:-1]).any():  # spans are in order, but where made by hand
+        order = np.argsort(start, kind="stable")
+        start, end = start[order], end[order]
+    end = np.maximum.accumulate(np.clip(end, low, high))
+    start = np.maximum(np.clip(start, low, high), np.append(low, end[:-1]))
     kept = start < end
-    return Intervals(start[kept], end[kept])
+    return Intervals(start, end) if kept.all() else Intervals(start[kept], end[kept])

@@ -7,10 +7,11 @@ record.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from functools import cached_property
+from itertools import pairwise
 from typing import TypeVar
 
 import numpy as np
@@ -231,10 +232,27 @@ class Spans:
     def __len__(self) -> int:
         return len(self.start)
 
+    @property
+    def sources(self) -> list[int]:
+        """Which profiles they are from, ascending."""
+        one = len(self) == 0 or bool((self.source == self.source[0]).all())
+        found = self.source[:1] if one else np.flatnonzero(np.bincount(self.source))
+        return [int(source) for source in found]
+
+    def of_kind(self, *kinds: SpanKind) -> Spans:
+        """The spans of some kinds, in their order."""
+        mask = self.kind == kinds[0]
+        for kind in kinds[1:]:
+            mask |= self.kind == kind
+        rows = np.flatnonzero(mask)
+        return self.pick(rows if len(rows) else slice(0, 0))
+
     def pick(self, rows: NDArray[np.bool_] | Int64Array | Int32Array | slice) -> Spans:
         """The spans that a mask or an index array picks, or a slice: of that, views."""
         if not isinstance(rows, slice) and rows.dtype == np.bool_:
             rows = np.flatnonzero(rows)  # once: masks are slow to go by, column after column
+        elif not isinstance(rows, slice):
+            rows = rows.astype(np.intp, copy=False)
         return Spans(
             self.start[rows],
             self.end[rows],
@@ -248,6 +266,7 @@ class Spans:
         )
 
 
+_TOGETHER = 16  # ranks whose spans are gathered at a time
 _MOST_NARROW = np.iinfo(np.int32).max
 
 
@@ -482,11 +501,39 @@ class Trace:
         codes = [-1 if p.trainer is None else position[p.trainer] for p in self.processes]
         return np.array(codes, np.int32)
 
+    @cached_property
+    def profiles_of(self) -> Mapping[int, tuple[Profile, ...]]:
+        """Process -> its profiles; of those that have some."""
+        found: dict[int, list[Profile]] = {}
+        for profile in self.profiles:
+            found.setdefault(profile.process, []).append(profile)
+        return {process: tuple(its) for process, its in found.items()}
+
+    @cached_property
+    def workers_of(self) -> Mapping[int, tuple[int, ...]]:
+        """Trainer -> the processes that are known as workers of it; of those that have some."""
+        found: dict[int, list[int]] = {}
+        for i, process in enumerate(self.processes):
+            if process.role == "worker" and process.trainer is not None:
+                found.setdefault(process.trainer, []).append(i)
+        return {trainer: tuple(its) for trainer, its in found.items()}
+
     def spans_of(self, position: int) -> Spans:
         """What profilers saw of one rank and its family, by start; looked up once for all."""
+        return next(self._spans_between(position, position + 1))
+
+    def spans_by_rank(self) -> Iterator[Spans]:
+        """The same of every rank in turn, some ranks at a time: their spans lie side by side."""
+        for position in range(0, len(self.ranks), _TOGETHER):
+            yield from self._spans_between(position, min(position + _TOGETHER, len(self.ranks)))
+
+    def _spans_between(self, low: int, high: int) -> Iterator[Spans]:
         rows, first = self._span_rows
-        mine = slice(*first[position : position + 2].tolist())
-        return self.spans.pick(mine if rows is None else rows[mine])
+        edges = first[low : high + 1].tolist()
+        mine = slice(edges[0], edges[-1])
+        spans = self.spans.pick(mine if rows is None else rows[mine])
+        for begin, end in pairwise(edges):
+            yield spans.pick(slice(begin - edges[0], end - edges[0]))
 
     @cached_property
     def _span_rows(self) -> tuple[Int32Array | Int64Array | None, Int64Array]:
