@@ -28,6 +28,10 @@ def broken_laws(run: Run) -> Iterator[str]:
         for name, most_s in _bounds(result.claim, run, facts):
             if high > most_s + EPSILON:
                 yield f"{rule.code}: {high} s are above {most_s} s, {name}"
+    computed_s = run.breakdown.cell("mean/step/compute").low_ns / 1e9
+    for d in run.diagnoses:
+        if d.step_s is not None and d.step_s < computed_s - EPSILON:
+            yield f"{d.code}: a step of {d.step_s} s, which computes for {computed_s} s"
     yield from _broken_orders(run)
 
 

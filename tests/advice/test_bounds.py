@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,8 @@ import pytest
 from tests.advice.labeled import RECIPES, made
 from tests.advice.labeled_actions import RECORDED
 from tests.advice.laws import broken_laws
+from tests.makers.runs import analysed
+from tests.makers.training_jobs import trace_of
 
 TESTS = Path(__file__).parents[1]
 
@@ -16,6 +19,25 @@ TESTS = Path(__file__).parents[1]
 @pytest.mark.parametrize("name", sorted(RECIPES))
 def test_the_laws_of_advice_hold(name):
     assert list(broken_laws(made(name))) == []
+
+
+UNMARKED = [name for name in sorted(RECIPES) if "hidden" in name or "uneven" in name]
+
+
+@pytest.mark.parametrize("name", UNMARKED)
+def test_no_change_takes_away_what_a_step_computes(name):
+    """Where waits were not marked, too: all I/O of the workers may then lie in the steps."""
+    recipe = replace(RECIPES[name], wait_spans=False)
+    run = analysed(trace_of(recipe))
+    assert list(broken_laws(run)) == []
+    least_s = recipe.compute_us / 1e6
+    assert all(d.step_s >= 0.999 * least_s for d in run.diagnoses if d.step_s is not None)
+
+
+def test_changes_of_steps_without_marked_waits_are_looked_at():
+    """Else it would be no wonder that none takes away too much."""
+    runs = (analysed(trace_of(replace(RECIPES[name], wait_spans=False))) for name in UNMARKED[:6])
+    assert sum(d.step_s is not None for run in runs for d in run.diagnoses) >= 3
 
 
 @pytest.mark.parametrize("name", [name for name in RECORDED if name.startswith("data/")])

@@ -18,7 +18,8 @@ from vanidl.advice.proof import ab_line
 from vanidl.advice.remedies import Context, advice
 from vanidl.analyses import Results
 from vanidl.breakdown import Breakdown
-from vanidl.breakdown.account import STEP
+from vanidl.breakdown.account import MEAN, STEP
+from vanidl.breakdown.causes import COMPUTE
 from vanidl.model.trace import Trace
 from vanidl.model.warnings import LOWER_BOUNDS, serious_codes
 
@@ -97,7 +98,9 @@ def _valued(
     )
     if cause is None or not cause.of_steps or not count or mean_s <= 0:
         return valued
-    saved_s = min(high_s / count, mean_s)
+    # What a step is known to have computed no change of its input takes away.
+    computed_s = facts.account.cell(f"{MEAN}/{STEP}/{COMPUTE}").low_ns / 1e9
+    saved_s = min(high_s / count, max(mean_s - computed_s, 0.0))
     change = best.name if best is not None and basis == PREDICTED else ""
     return replace(
         valued, now_s=mean_s, step_s=mean_s - saved_s, basis=basis, change=change,
