@@ -97,29 +97,26 @@ def tile_rank(
     whole = all(trace.profiles[source].marks_loop for source in sources)
     waits_known = all(trace.profiles[source].has_wait_spans for source in sources)
 
-    # Where steps begin and end; what lies between two of one loop belongs to the second.
+    # Where steps begin and end, and with what else windows do.
     if (steps.start[1:] < steps.start[:-1]).any():  # spans are in order, but where made by hand
         steps = steps.pick(np.argsort(steps.start, kind="stable"))
-    begin = np.clip(steps.start, low, high)
-    end = np.maximum.accumulate(np.clip(steps.end, low, high))
-    begin = np.maximum(begin, np.concatenate([[low], end[:-1]]))
-    waits = _picked(spans, SpanKind.INPUT_WAIT, low, high)
+    begin, end = _lay_in_turn(steps.start, steps.end, low, high)
+    waits = _pick_disjoint(spans, SpanKind.INPUT_WAIT, low, high)
     marked = _cut_out(spans, low, high)
-
     model = _find_model(trace, spans, low, high)
     edges = _edges((low, high), begin, end, model, waits, *(times for _, times in marked))
+
+    # The step and the wait that each tile lies in.
     start, stop = edges[:-1], edges[1:]
     step = np.searchsorted(begin, start, side="right") - 1  # that began last
     inside = (step >= 0) & (start < end[step])
-    wait = step
-    if not np.array_equal(waits.start, begin):
-        wait = np.searchsorted(waits.start, start, side="right") - 1
-    waiting = np.zeros(len(start), bool)
+    wait, waiting = np.full(len(start), -1), np.zeros(len(start), bool)
     if len(waits.start):
+        same = np.array_equal(waits.start, begin)  # mostly each step begins with its wait
+        wait = step if same else np.searchsorted(waits.start, start, side="right") - 1
         waiting = (wait >= 0) & (start < waits.end[np.maximum(wait, 0)])
 
-    # Gaps: before the first step, behind the last, and between steps that do not follow at once.
-    phase = np.full(len(start), own := _phase_of_steps(trace, sources))
+    # What lies between two steps of one loop belongs to the second.
     before, behind = start < begin[0], start >= end[-1]
     between = ~inside & ~before & ~behind
     gaps = _find_gaps(trace, spans, steps, begin, end)
@@ -128,9 +125,10 @@ def tile_rank(
     given = between & taken[next_step] & ~waiting
     follows = given & ~gaps.follows[next_step]
     step = np.where(inside, step, np.where(given, step + 1, -1))
-    part = np.where(waiting, INPUT_WAIT, WORK)
     ends_epoch = ~inside & ~given & waiting
-    part = np.where(ends_epoch, EPOCH_END, np.where(inside | given, part, NO_PART))
+
+    # Phases: before the first step, behind the last, and between steps that do not follow at once.
+    phase = np.full(len(start), own := _phase_of_steps(trace, sources))
     if whole:
         phase[before] = START_UP
         # Where waits are not marked, the end of an epoch may lie there.
@@ -140,25 +138,21 @@ def tile_rank(
     else:
         phase[~inside & ~given] = UNOBSERVED
     phase[ends_epoch] = own
+
+    # Parts of steps; saves, loads and validations are windows of their own.
+    part = np.where(waiting, INPUT_WAIT, WORK)
+    part = np.where(ends_epoch, EPOCH_END, np.where(inside | given, part, NO_PART))
     if len(model.start):
         work = (part == WORK) & (step >= 0)
         part[work] = _part_of_model(model, waits, start[work], step[work], begin, end)
     for to, times in marked:
         _cut(phase, part, step, start, times, to)
+    wait = np.where(waiting, wait, -1)
+    number, epoch = steps.step.astype(np.int64), _find_epochs(trace, position, spans, start)
     return Tiles(
-        start=start,
-        end=stop,
-        phase=phase,
-        part=part,
-        step=step,
-        wait=np.where(waiting, wait, -1),
-        number=steps.step.astype(np.int64),
-        wait_start=waits.start,
-        wait_end=waits.end,
-        waits_known=waits_known,
-        epoch=_find_epochs(trace, position, spans, start),
-        follows=follows & (step >= 0),
-    )
+        start, stop, phase, part, step, wait, number, waits.start, waits.end, waits_known, epoch,
+        follows & (step >= 0),
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -352,7 +346,7 @@ def _find_epochs(trace: Trace, position: int, spans: Spans, at: Int64Array) -> I
     return np.where(inside, number[order][np.maximum(place, 0)], -1)
 
 
-def _picked(spans: Spans, kind: SpanKind, low: int, high: int) -> Intervals:
+def _pick_disjoint(spans: Spans, kind: SpanKind, low: int, high: int) -> Intervals:
     """The spans of one kind, disjoint: one that begins inside another begins at its end."""
     mine = np.flatnonzero(spans.kind == kind)
     start, end = spans.start[mine], spans.end[mine]
@@ -361,7 +355,14 @@ def _picked(spans: Spans, kind: SpanKind, low: int, high: int) -> Intervals:
     if (start[1:] < start[:-1]).any():  # spans are in order, but where made by hand
         order = np.argsort(start, kind="stable")
         start, end = start[order], end[order]
-    end = np.maximum.accumulate(np.clip(end, low, high))
-    start = np.maximum(np.clip(start, low, high), np.append(low, end[:-1]))
+    start, end = _lay_in_turn(start, end, low, high)
     kept = start < end
     return Intervals(start, end) if kept.all() else Intervals(start[kept], end[kept])
+
+
+def _lay_in_turn(
+    start: Int64Array, end: Int64Array, low: int, high: int
+) -> tuple[Int64Array, Int64Array]:
+    """Spans by start, each within the run and behind those before it; some may be empty."""
+    end = np.maximum.accumulate(np.clip(end, low, high))
+    return np.maximum(np.clip(start, low, high), np.append(low, end[:-1])), end
