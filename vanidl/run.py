@@ -28,8 +28,8 @@ from vanidl.analyses.files import FileTotals
 from vanidl.analyses.lines import Lines
 from vanidl.analyses.memory import Memory
 from vanidl.analyses.placement import Placement
+from vanidl.analyses.profiled_steps import Steps
 from vanidl.analyses.sizes import Sizes
-from vanidl.analyses.steps import Steps
 from vanidl.analyses.summary import Summary
 from vanidl.analyses.timeline import Timeline
 from vanidl.anonymize.pseudonyms import Pseudonyms

@@ -20,7 +20,7 @@ import numpy as np
 
 from tests.makers.training_jobs import Recipe, trace_of
 from vanidl.analyses import Results, analyse
-from vanidl.analyses.steps import finish as finish_steps
+from vanidl.analyses.profiled_steps import finish as finish_steps
 from vanidl.breakdown import attribute_time, open_gains
 from vanidl.model.trace import Process, Profile, SpanKind, Spans, Trace
 

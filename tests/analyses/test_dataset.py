@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from tests.analyses.test_laws import operations, trace_of
 from tests.makers.records import Io, darshan_log
 from tests.makers.sameness import same
-from vanidl.analyses import analyse, byte_ranges
-from vanidl.analyses.visits import inversions
+from vanidl.analyses import analyse, dataset
+from vanidl.analyses.dataset import inversions
 from vanidl.merge.jobs import Group
 from vanidl.merge.pipeline import assemble
 
@@ -90,15 +90,13 @@ def test_inversions_agree_with_counting_all_pairs(values):
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 30), st.integers(0, 9)), max_size=20))
 def test_cover_of_huge_offsets_is_that_of_small_ones(ranges):
     key, start, length = np.array(ranges, np.int64).reshape(-1, 3).T
-    small = byte_ranges.union_by_key(key, start, start + length)
+    small = dataset.union_by_key(key, start, start + length)
     far = np.int64(2**61)
-    large = byte_ranges.union_by_key(key, start + far, start + length + far)
+    large = dataset.union_by_key(key, start + far, start + length + far)
     moved = large._replace(start=large.start - far, end=large.end - far)
     assert same(moved, small)
-    halves = (
-        byte_ranges.union_by_key(key[s], start[s], (start + length)[s]) for s in np.s_[::2, 1::2]
-    )
-    assert same(byte_ranges.merge(*halves), small)
+    halves = (dataset.union_by_key(key[s], start[s], (start + length)[s]) for s in np.s_[::2, 1::2])
+    assert same(dataset.merge(*halves), small)
 
 
 def read_whole(file: int, at: int, *, pieces: int = 4) -> list[Io]:

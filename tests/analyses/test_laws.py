@@ -21,8 +21,8 @@ from tests.makers.records import JOB_START_NS, Io, Span, darshan_log, profile
 from tests.makers.runs import analysed
 from tests.makers.sameness import same
 from tests.makers.sources_matrix import IO_WAYS, PAIRS, SPAN_WAYS, Made, Way
-from vanidl.analyses import REDUCTIONS, analyse, reduce_parts, timebins
-from vanidl.analyses.rows import rows_of
+from vanidl.analyses import REDUCTIONS, analyse, reduce_parts, timeline
+from vanidl.analyses.reducing import rows_of
 from vanidl.breakdown import attribute_time
 from vanidl.merge.jobs import Group
 from vanidl.merge.pipeline import Options, assemble
@@ -238,7 +238,7 @@ def _every_level_has_the_same_sums(line):
     for name in ("bytes_read", "bytes_written", "reads", "writes"):
         finest, rows = getattr(line.finest, name), getattr(line, name)
         assert finest.shape == (16_384,)
-        levels = timebins.pyramid(finest, 256)
+        levels = timeline.pyramid(finest, 256)
         assert [len(level) for level in levels] == [16_384 >> k for k in range(7)]
         assert {int(level.sum()) for level in levels} == {int(rows.sum())}
         assert (levels[2] == rows.sum(axis=0)).all()
@@ -251,7 +251,7 @@ def _rows_of_files_are_those_of_the_table(results):
     assert files.files == len(files.paths) == len(table)
     for path, read, written in zip(files.paths, files.bytes_read, files.bytes_written, strict=True):
         assert (read.sum(), written.sum()) == (table[path].bytes_read, table[path].bytes_written)
-    fine = timebins.folded(results.timeline.finest.bytes_read, 512)
+    fine = timeline.folded(results.timeline.finest.bytes_read, 512)
     assert (files.bytes_read.sum(axis=0) - fine).sum() == 0
     assert abs(files.bytes_read.sum(axis=0) - fine).max() == 0
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import vanidl
-from vanidl.analyses.steps import rank_spans
+from vanidl.analyses.profiled_steps import rank_spans
 from vanidl.breakdown.overlap import bound_by_clocks
 from vanidl.cli import main
 from vanidl.formatting.units import change, seconds

@@ -13,8 +13,8 @@ from tests.makers.records import JOB_START_NS, Io, Span, darshan_log, profile
 from tests.makers.runs import analysed
 from tests.makers.sameness import same
 from vanidl.analyses import reduce_parts, reductions_of
-from vanidl.analyses.rows import rows_of
-from vanidl.analyses.steps import StepTable
+from vanidl.analyses.profiled_steps import StepTable
+from vanidl.analyses.reducing import rows_of
 from vanidl.breakdown.stages import Phase, Phases
 from vanidl.breakdown.step_records import kinds_of, mean_by_kind
 from vanidl.merge.jobs import Group

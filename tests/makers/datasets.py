@@ -14,8 +14,7 @@ from vanidl.analyses.datafiles import (
     SamplesPerFile,
     TransferMode,
 )
-from vanidl.analyses.dataset import Dataset
-from vanidl.analyses.visits import VisitOrder
+from vanidl.analyses.dataset import Dataset, VisitOrder
 from vanidl.breakdown.stages import Phase, Phases
 
 BINS = 64

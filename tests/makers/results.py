@@ -17,10 +17,9 @@ from vanidl.analyses import Results, analyse
 from vanidl.analyses.access import Access, AccessCounts
 from vanidl.analyses.balance import Balance, RankLoad
 from vanidl.analyses.coverage import Coverage, LayerCoverage
-from vanidl.analyses.files import FileRow, FileTotals, GroupRow
-from vanidl.analyses.filetimeline import FileTimeline
+from vanidl.analyses.files import FileRow, FileTimeline, FileTotals, GroupRow
+from vanidl.analyses.profiled_steps import ClockEvidence, Steps, StepTable
 from vanidl.analyses.sizes import CommonSize, SizeBin, Sizes
-from vanidl.analyses.steps import ClockEvidence, Steps, StepTable
 from vanidl.analyses.summary import BusyTime, LayerTotals, Summary
 from vanidl.analyses.timeline import JobTimeline, Timeline
 from vanidl.breakdown import Breakdown, attribute_time

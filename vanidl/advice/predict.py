@@ -19,7 +19,7 @@ from vanidl.advice.reads import Reads, fit_throughput, reads
 from vanidl.analyses import Results
 from vanidl.analyses.dataloader_batches import PREFETCH_FACTOR
 from vanidl.analyses.dataset import read_by_all
-from vanidl.analyses.steps import RankSpans, rank_spans
+from vanidl.analyses.profiled_steps import RankSpans, rank_spans
 from vanidl.analyses.tracer_limits import exceeds_run_time
 from vanidl.analyses.workers import Workers
 from vanidl.breakdown import Breakdown

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from vanidl.advice.facts import ANY, Claim, Facts, look
 from vanidl.advice.finding import Rule, RuleResult
 from vanidl.analyses.durations import DATA_READS, SLOW_FACTOR
-from vanidl.analyses.steps import StepTable
+from vanidl.analyses.profiled_steps import StepTable
 from vanidl.breakdown.causes import STORAGE, WORKERS
 from vanidl.breakdown.step_records import first_within
 from vanidl.formatting.units import count, nbytes, seconds, times

@@ -18,20 +18,18 @@ from vanidl.analyses import (
     batches,
     benchmark,
     by_counters,
-    calls,
     checkpoints,
     coverage,
     dataset,
     durations,
     files,
-    filetimeline,
     latencies,
     lines,
     memory,
     operations,
     placement,
+    profiled_steps,
     sizes,
-    steps,
     summary,
     timeline,
     workers,
@@ -40,21 +38,19 @@ from vanidl.analyses.access import Access
 from vanidl.analyses.balance import Balance
 from vanidl.analyses.batches import Fetching
 from vanidl.analyses.benchmark import BenchmarkResult
-from vanidl.analyses.calls import Calls
 from vanidl.analyses.checkpoints import Burst
 from vanidl.analyses.coverage import Coverage
 from vanidl.analyses.dataset import Dataset
 from vanidl.analyses.durations import Durations
-from vanidl.analyses.files import FileTotals
-from vanidl.analyses.filetimeline import FileTimeline
+from vanidl.analyses.files import FileTimeline, FileTotals
 from vanidl.analyses.latencies import Latencies
 from vanidl.analyses.lines import Lines
 from vanidl.analyses.memory import Memory
-from vanidl.analyses.operations import Operations
+from vanidl.analyses.operations import Calls, Operations
 from vanidl.analyses.placement import Placement
+from vanidl.analyses.profiled_steps import NO_SUMS, Steps, StepSums
 from vanidl.analyses.reducing import Reduction, reduce_parts
 from vanidl.analyses.sizes import Sizes
-from vanidl.analyses.steps import NO_SUMS, Steps, StepSums
 from vanidl.analyses.summary import Summary
 from vanidl.analyses.timeline import Timeline
 from vanidl.analyses.workers import Workers
@@ -148,7 +144,10 @@ def _with_all_storage(
     storage = set(STORAGE_LAYERS) & set(trace.layers_traced)
     for layer in sorted(storage - {selection.layer}) if selection.layer in storage else ():
         beside = select(trace, replace(selection, layer=layer))
-        needed: dict[str, Reduction] = {"operations": operations, "calls": calls.of_trace(beside)}
+        needed: dict[str, Reduction] = {
+            "operations": operations,
+            "calls": operations.calls_of(beside),
+        }
         of_layer = reduce_parts(needed, beside.io, beside, executor)
         busy = merge_by_key(busy, of_layer["operations"].busy)
         found = needed["calls"].combine(found, of_layer["calls"])
@@ -170,19 +169,19 @@ def reductions_of(trace: Trace) -> dict[str, Reduction]:
     """Reductions made for one trace; those of its files over time only where these are few."""
     made: dict[str, Reduction] = {
         "checkpoints": checkpoints.of_trace(trace),
-        "step_sums": steps.step_sums_of(trace),
+        "step_sums": profiled_steps.step_sums_of(trace),
         "fetches": batches.of_trace(trace),
-        "calls": calls.of_trace(trace),
+        "calls": operations.calls_of(trace),
     }
-    files = filetimeline.of_all(trace)
-    return made if files is None else made | {"filetimeline": files}
+    over_time = files.bin_all_files(trace)
+    return made if over_time is None else made | {"filetimeline": over_time}
 
 
 def second_reductions(reduced: dict[str, Any]) -> dict[str, Reduction]:
     """Reductions that build on the values of the first: they take another pass over the parts."""
     if "filetimeline" in reduced:
         return {}
-    return {"filetimeline": filetimeline.of_busiest(reduced["files"])}
+    return {"filetimeline": files.bin_busiest_files(reduced["files"])}
 
 
 def finish(
@@ -209,7 +208,7 @@ def _each_alone(
         "access": access.finish(reduced["access"], chosen, layer),
         "files": files.finish(reduced["files"], chosen, layer),
         "balance": balance.finish(reduced["operations"], chosen),
-        "filetimeline": filetimeline.finish(reduced["filetimeline"], reduced["files"], chosen),
+        "filetimeline": files.finish_timeline(reduced["filetimeline"], reduced["files"], chosen),
         "placement": placement.finish(chosen),
         "durations": durations.finish(reduced["durations"]),
         "latencies": latencies.finish(reduced["latencies"], chosen),
@@ -226,7 +225,7 @@ def _on_one_another(
     data = dataset.finish(reduced["dataset"], chosen, layer, unique)
     storage = reduced.get("storage") or _storage_of(reduced)
     return {
-        "steps": steps.finish(reduced["operations"], chosen),
+        "steps": profiled_steps.finish(reduced["operations"], chosen),
         "dataset": data,
         "operations": reduced["operations"],
         "saves": tuple(checkpoints.checkpoints(reduced["checkpoints"], chosen)),
@@ -241,10 +240,10 @@ def _untraced(results: Results, chosen: Trace, layer: str) -> Results:
     """What counters and heat maps say where no operation was traced."""
     return replace(
         results,
-        sizes=by_counters.sizes(chosen, layer),
-        timeline=by_counters.timeline(chosen, layer),
-        access=by_counters.access(chosen, layer),
-        balance=by_counters.balance(chosen, layer),
+        sizes=by_counters.count_sizes(chosen, layer),
+        timeline=by_counters.bin_heatmaps(chosen, layer),
+        access=by_counters.count_access(chosen, layer),
+        balance=by_counters.count_load(chosen, layer),
     )
 
 

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.analyses.by_file import ByFile
-from vanidl.analyses.rows import Rows
+from vanidl.analyses.reducing import ByFile, Rows
 from vanidl.analyses.sorting import sorted_rows
 from vanidl.model.counter_totals import prefix_of
 from vanidl.model.trace import READ, WRITE, Trace

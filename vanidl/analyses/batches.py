@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.analyses.rows import Rows
+from vanidl.analyses.reducing import Rows
 from vanidl.model import intervals
 from vanidl.model.fetches import Fetches
 from vanidl.model.intervals import Intervals

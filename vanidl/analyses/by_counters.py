@@ -14,11 +14,10 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.analyses import timebins
 from vanidl.analyses.access import Access, AccessCounts
 from vanidl.analyses.balance import Balance, RankLoad, spread
 from vanidl.analyses.sizes import DARSHAN_EDGES, SizeBin, Sizes
-from vanidl.analyses.timeline import Timeline, row_of, stacked
+from vanidl.analyses.timeline import Timeline, row_of, spread_bytes, stacked
 from vanidl.model.counter_tables import CounterTable, Heatmap
 from vanidl.model.counter_totals import COUNTED, count_by_record, count_total, prefix_of
 from vanidl.model.trace import Trace
@@ -43,7 +42,7 @@ class CounterTime:
     per_rank_max_s: float | None  # None where any of it is not recorded by rank
 
 
-def sizes(trace: Trace, layer: str) -> Sizes:
+def count_sizes(trace: Trace, layer: str) -> Sizes:
     """Darshan's ten size classes; how many bytes each class moved is not known."""
     table = trace.counters.get(layer)
     reads, writes = (_size_classes(table, op) for op in ("READ", "WRITE"))
@@ -57,7 +56,7 @@ def sizes(trace: Trace, layer: str) -> Sizes:
     return Sizes(None, None, None, None, (), bins, (), 0)
 
 
-def access(trace: Trace, layer: str) -> Access | None:
+def count_access(trace: Trace, layer: str) -> Access | None:
     """Sequential and consecutive operations by Darshan's rule; None where not counted."""
     table = trace.counters.get(layer)
     if table is None:
@@ -75,7 +74,7 @@ def access(trace: Trace, layer: str) -> Access | None:
     )
 
 
-def balance(trace: Trace, layer: str) -> Balance | None:
+def count_load(trace: Trace, layer: str) -> Balance | None:
     """What each rank's own records hold; None where no rank has records of its own.
 
     Darshan merges the records of a file that all ranks opened: their bytes, and those of
@@ -107,7 +106,7 @@ def balance(trace: Trace, layer: str) -> Balance | None:
     )
 
 
-def time(trace: Trace, layer: str, *, meta_is_credible: bool) -> CounterTime | None:
+def sum_times(trace: Trace, layer: str, *, meta_is_credible: bool) -> CounterTime | None:
     """Seconds of reading, writing and metadata; None where the layer has no such counters."""
     table = trace.counters.get(layer)
     if table is None:
@@ -181,7 +180,7 @@ def _row(i: int, sums: list[int], seconds: float, trace: Trace, processes: int) 
 Int64Array = NDArray[np.int64]
 
 
-def timeline(trace: Trace, layer: str) -> Timeline | None:
+def bin_heatmaps(trace: Trace, layer: str) -> Timeline | None:
     """One row per rank or group of ranks; None where the layer has no heat map.
 
     A heat map holds the bytes that one process moved through one layer in each of its bins. Of
@@ -219,4 +218,4 @@ def _on(edges: Int64Array, heatmap: Heatmap) -> Int64Array:
     start = heatmap.start_ns + heatmap.bin_ns * np.arange(len(heatmap.bytes_read), dtype=np.int64)
     end = start + heatmap.bin_ns
     sides = (heatmap.bytes_read, heatmap.bytes_written)
-    return np.stack([timebins.spread(start, end, side, edges) for side in sides])
+    return np.stack([spread_bytes(start, end, side, edges) for side in sides])

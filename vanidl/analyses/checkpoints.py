@@ -16,8 +16,8 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.analyses.rows import Rows
-from vanidl.analyses.steps import rank_spans
+from vanidl.analyses.profiled_steps import rank_spans
+from vanidl.analyses.reducing import Rows
 from vanidl.model import intervals
 from vanidl.model.counter_tables import CounterTable
 from vanidl.model.counter_totals import count_by_record, prefix_of

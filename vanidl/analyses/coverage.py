@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vanidl.analyses import tracer_limits
-from vanidl.analyses.rows import Rows
+from vanidl.analyses.reducing import Rows
 from vanidl.formatting.units import count, instant, percent, plural
 from vanidl.model.counter_tables import CounterTable
 from vanidl.model.counter_totals import count_by_record, count_total

@@ -1,4 +1,4 @@
-"""How the job used its dataset: each file, each rank, which bytes, in which order.
+"""How the job used its dataset: each file, each rank, which bytes, in which order, how often.
 
 Dataset files are those of kind `dataset`. Everything is about reads; bytes at an offset that
 was not recorded count as read, not as unique.
@@ -6,17 +6,18 @@ was not recorded count as read, not as unique.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
+from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.analyses import access, byte_ranges, datafiles, visits
+from vanidl.analyses import access, datafiles
 from vanidl.analyses.access import AccessCounts, Runs
-from vanidl.analyses.by_file import ByFile
-from vanidl.analyses.byte_ranges import ByteRanges
 from vanidl.analyses.datafiles import (
     NO_RANK,
     DataFile,
@@ -28,15 +29,399 @@ from vanidl.analyses.datafiles import (
 )
 from vanidl.analyses.files import grouped
 from vanidl.analyses.operations import add_sparse
-from vanidl.analyses.rows import Rows
-from vanidl.analyses.sorting import sum_by_group, sum_by_key
-from vanidl.analyses.visits import Borders, VisitOrder, Visits
+from vanidl.analyses.reducing import ByFile, Rows
+from vanidl.analyses.sorting import sorted_rows, sum_by_group, sum_by_key
 from vanidl.model import intervals
 from vanidl.model.intervals import Intervals
 from vanidl.model.ordering import stable_order
-from vanidl.model.trace import READ, Trace
+from vanidl.model.trace import READ, Files, Trace
+from vanidl.parallel.threads import batches, in_threads
 
 Int64Array = NDArray[np.int64]
+_NONE = np.empty(0, np.int64)
+
+
+# Which bytes of which file were touched: exact unions of byte ranges, many files at once.
+
+_SAFE = 2**62
+_BLOCK = 1 << 18  # ranges that are united at a time: few enough for the cache
+
+
+class ByteRanges(NamedTuple):
+    """Byte ranges [start, end) of each key, ascending; ranges of a key do not touch.
+
+    The ranges of key[i] are the rows first[i] to first[i + 1]: at least one.
+    """
+
+    key: Int64Array
+    first: Int64Array
+    start: Int64Array
+    end: Int64Array
+
+
+NO_RANGES = ByteRanges(_NONE, np.zeros(1, np.int64), _NONE, _NONE)
+
+
+def union_by_key(key: Int64Array, start: Int64Array, end: Int64Array) -> ByteRanges:
+    """The union of byte ranges for each key, given in any order; empty ranges cover nothing."""
+    if (key[1:] < key[:-1]).any():
+        order = stable_order(key)
+        key, start, end = key[order], start[order], end[order]
+    first = np.flatnonzero(np.append(True, key[1:] != key[:-1])[: len(key)])
+    return of_groups(key[first], np.append(first, len(key)), start, end)
+
+
+def of_groups(key: Int64Array, first: Int64Array, start: Int64Array, end: Int64Array) -> ByteRanges:
+    """The union of the ranges first[i] to first[i + 1] for each key[i], all distinct.
+
+    All keys are laid out behind one another, a byte apart, so that one union does for all.
+    """
+    if len(key) == 0:
+        return NO_RANGES
+    room = np.maximum.reduceat(end, first[:-1]) + 1
+    if float(room.astype(float).sum()) > _SAFE:
+        rows = (slice(a, b) for a, b in pairwise(first.tolist()))
+        return _behind(key, [intervals.union(start[r], end[r]) for r in rows])
+    base = np.cumsum(room) - room
+    shift = np.repeat(base, np.diff(first))
+    union = intervals.union(start + shift, end + shift)
+    first = np.append(np.searchsorted(union.start, base), len(union.start))
+    shift = np.repeat(base, np.diff(first))
+    return _used(key, first, Intervals(union.start - shift, union.end - shift))
+
+
+def by_owner(
+    ranges: ByteRanges, owner: Int64Array, key: Int64Array
+) -> Iterator[tuple[int, ByteRanges]]:
+    """Each owner, ascending, and its ranges under other keys; those of equal keys are united.
+
+    `owner` and `key` have an entry for each key of the ranges, in any order. Owners share the
+    memory of the whole.
+    """
+    if (owner[1:] < owner[:-1]).any():
+        order = stable_order(owner)
+        ranges, owner, key = _ordered(ranges, order), owner[order], key[order]
+    borders = np.flatnonzero(np.diff(owner, prepend=-1, append=-1)).tolist()
+    rows = ranges.first[borders].tolist()
+    falls = set(owner[1:][(key[1:] <= key[:-1]) & (owner[1:] == owner[:-1])].tolist())
+    places = zip(owner[borders[:-1]].tolist(), pairwise(borders), pairwise(rows), strict=True)
+    for each, (low, high), (begin, end) in places:
+        first = ranges.first[low : high + 1] - begin
+        own = ByteRanges(key[low:high], first, ranges.start[begin:end], ranges.end[begin:end])
+        yield each, _united(own) if each in falls else own
+
+
+def _ordered(ranges: ByteRanges, order: NDArray[np.intp]) -> ByteRanges:
+    counts = np.diff(ranges.first)[order]
+    first = np.append(0, np.cumsum(counts))
+    rows = np.repeat(ranges.first[order] - first[:-1], counts) + np.arange(first[-1])
+    return ByteRanges(ranges.key[order], first, ranges.start[rows], ranges.end[rows])
+
+
+def _united(ranges: ByteRanges) -> ByteRanges:
+    """The ranges with their keys, which are in any order, ascending."""
+    return union_by_key(np.repeat(ranges.key, np.diff(ranges.first)), ranges.start, ranges.end)
+
+
+def merge(a: ByteRanges, b: ByteRanges) -> ByteRanges:
+    """The bytes in a or b."""
+    return _all_of([c for c in (a, b) if len(c.key)])
+
+
+def together(sets: Sequence[ByteRanges]) -> tuple[Int64Array, Int64Array, Int64Array]:
+    """(distinct keys ascending, bytes in any of the sets, highest end) of each key.
+
+    Keys are taken block by block, so that memory is that of a block, not of all sets.
+    """
+    held = (c for c in sets if len(c.key))
+    # Small ones are united first, as many as fill a block: there may be thousands.
+    sets = [_all_of(some) for some in batches(held, lambda c: len(c.start), _BLOCK)]
+    if not sets:
+        return _NONE, _NONE, _NONE
+    keys, place = np.unique(np.concatenate([c.key for c in sets]), return_inverse=True)
+    counts, ends = np.zeros((2, len(keys)), np.int64)
+    np.add.at(counts, place, np.concatenate([np.diff(c.first) for c in sets]))
+    np.maximum.at(ends, place, np.concatenate([c.end[c.first[1:] - 1] for c in sets]))
+    blocks = list(_blocks(counts, ends))
+    lengths = in_threads(lambda some: _lengths(sets, keys[some], ends[some]), blocks)
+    return keys, np.concatenate(list(lengths)), ends
+
+
+def _all_of(sets: Sequence[ByteRanges]) -> ByteRanges:
+    """The bytes in any of the sets."""
+    if len(sets) < 2:
+        return sets[0] if sets else NO_RANGES
+    counts = np.concatenate([np.diff(c.first) for c in sets])
+    keys = np.repeat(np.concatenate([c.key for c in sets]), counts)
+    return union_by_key(keys, *(np.concatenate([c[i] for c in sets]) for i in (2, 3)))
+
+
+def _blocks(counts: Int64Array, ends: Int64Array) -> Iterator[slice]:
+    """Neighbouring keys that are united at once: not too many ranges, not too far apart."""
+    far = np.cumsum(ends.astype(float)) // (_SAFE / 4)
+    many = np.cumsum(counts) // _BLOCK
+    borders = np.flatnonzero((np.diff(far) != 0) | (np.diff(many) != 0)) + 1
+    for low, high in pairwise([0, *borders.tolist(), len(counts)]):
+        yield slice(low, high)
+
+
+def _lengths(sets: Sequence[ByteRanges], keys: Int64Array, ends: Int64Array) -> Int64Array:
+    """Bytes of each of these keys in any of the sets."""
+    base = np.append(0, np.cumsum(ends + 1)[:-1])
+    pieces = [_laid_out(c, keys, base) for c in sets]
+    union = intervals.union(*(np.concatenate(column) for column in zip(*pieces, strict=True)))
+    return np.add.reduceat(union.end - union.start, np.searchsorted(union.start, base))
+
+
+def _laid_out(
+    ranges: ByteRanges, keys: Int64Array, base: Int64Array
+) -> tuple[Int64Array, Int64Array]:
+    """Starts and ends of the keys' ranges, each key moved to its base."""
+    low, high = np.searchsorted(ranges.key, keys[[0, -1]] + np.array([0, 1]))
+    mine, first = ranges.key[low:high], ranges.first[low : high + 1]
+    shift = np.repeat(base[np.searchsorted(keys, mine)], np.diff(first))
+    rows = slice(int(first[0]), int(first[-1]))
+    return ranges.start[rows] + shift, ranges.end[rows] + shift
+
+
+def _behind(key: Int64Array, unions: Sequence[Intervals]) -> ByteRanges:
+    first = np.append(0, np.cumsum([len(u.start) for u in unions]))
+    bounds = (np.concatenate(column) for column in zip(*unions, strict=True))
+    return _used(key, first, Intervals(*bounds))
+
+
+def _used(key: Int64Array, first: Int64Array, ranges: Intervals) -> ByteRanges:
+    """Without the keys that have no range left."""
+    used = np.diff(first) > 0
+    return ByteRanges(key[used], np.append(first[:-1][used], first[-1]), ranges.start, ranges.end)
+
+
+# When a process begins to read a file, and when it begins again.
+#
+# A visit of a file by a process begins with its first read of the file, and again whenever it
+# reads the lowest byte it ever reads there after having read elsewhere. So a file read from
+# start to end four times has four visits, whether alone or in turns with others; a file that
+# stays open and is read in random order has as many visits as its lowest sample was read. Where
+# the first read is not at the lowest byte, the first arrival there belongs to the first visit.
+# Reads of no bytes (at the end of a file) and reads without a recorded offset are left out.
+
+BORDER = ("process", "file", "start", "offset", "nbytes",
+          "last_start", "last_offset", "last_nbytes", "lowest")  # fmt: skip
+MOST_ORDERED = 1 << 17
+
+
+@dataclass(frozen=True, slots=True)
+class Borders:
+    """What parts need to be stitched: integers.
+
+    `border` has one row a (part, file), the BORDER columns: first read, last read, lowest
+    offset. `again` has one row for each return to that lowest offset inside a part: process,
+    file, lowest, start in ns.
+    """
+
+    border: Int64Array
+    again: Int64Array
+
+
+NO_BORDERS = Borders(np.empty((0, len(BORDER)), np.int64), np.empty((0, 4), np.int64))
+
+
+@dataclass(frozen=True, slots=True)
+class Visits:
+    """All visits, sorted by (process, file, start); `ordinal` counts from 0 within both."""
+
+    process: Int64Array
+    file: Int64Array
+    start: Int64Array  # ns since the start of the job
+    ordinal: Int64Array
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+
+@dataclass(frozen=True, slots=True)
+class VisitOrder:
+    """In which order processes begin to read files.
+
+    `concordance` is the share of pairs of files, read by one process in one pass, that come in
+    the order of their names (Kendall): 1 in order, 0.5 shuffled, 0 in reverse. `repeated` is
+    the same against the process's own first pass: 1 where every pass has the same order.
+    None: fewer than two files in a pass, or fewer than two passes.
+    """
+
+    name: str  # "in order", "reversed", "shuffled", "one file" or "not clear"
+    concordance: float | None
+    repeated: float | None
+    visits: int  # how many visits the figures rest on
+
+
+def find_borders(reads: ByFile) -> Borders:
+    """The visits inside each part: of reads with offset and bytes."""
+    if len(reads) == 0:
+        return NO_BORDERS
+    start, offset, nbytes = reads.start, reads.offset, reads.nbytes
+    first, last = reads.first[:-1], reads.first[1:] - 1
+    lowest = np.minimum.reduceat(offset, first)
+    low = np.flatnonzero(offset == reads.each_row(lowest))
+    group = reads.each_of(np.arange(len(first)), low)
+    # A return: not the first read of the file, nor right after another at the lowest byte.
+    returns = (low > first[group]) & (np.diff(low, prepend=-2) > 1)
+    again, group = low[returns], group[returns]
+    border = (reads.process, reads.file, start[first], offset[first],
+              nbytes[first], start[last], offset[last], nbytes[last], lowest)  # fmt: skip
+    back = (reads.process[group], reads.file[group], lowest[group], start[again])
+    return Borders(np.stack(border, axis=1), np.stack(back, axis=1))
+
+
+def combine_borders(a: Borders, b: Borders) -> Borders:
+    """The visits of both; borders are stitched in `visits`."""
+    return Borders(np.concatenate([a.border, b.border]), np.concatenate([a.again, b.again]))
+
+
+def visits(borders: Borders, since_ns: int) -> Visits:
+    """Every visit of every file by every process; starts counted from `since_ns`."""
+    border = sorted_rows(borders.border)
+    if len(border) == 0:
+        none = np.empty(0, np.int64)
+        return Visits(none, none, none, none)
+    process, file, start, offset, _, _, last_offset, _, part_lowest = border.T
+    begins = _changes(process, file)
+    group = np.cumsum(begins) - 1
+    lowest = np.minimum.reduceat(part_lowest, np.flatnonzero(begins))
+    arrives = offset == lowest[group]
+    was_there = np.concatenate([[False], (last_offset == lowest[group])[:-1]])
+    stitched = ~begins & arrives & ~was_there
+    inner = _returns(borders.again, process[begins], file[begins], lowest)
+    stitches = np.stack([group[stitched], start[stitched]], axis=1)
+    later = sorted_rows(np.concatenate([stitches, inner]))
+    all_group = np.concatenate([group[begins], later[:, 0]])
+    all_start = np.concatenate([start[begins], later[:, 1]])
+    if len(later):  # else in order as they are
+        order = stable_order(all_group)  # of each the first read, then the returns by start
+        all_group, all_start = all_group[order], all_start[order]
+    ordinal = _ordinal(all_group)
+    # A first read elsewhere and the first arrival at the lowest byte are one visit.
+    keep = arrives[begins][all_group] | (ordinal != 1)
+    all_group, all_start = all_group[keep], all_start[keep]
+    return Visits(
+        process[begins][all_group],
+        file[begins][all_group],
+        all_start - since_ns,
+        _ordinal(all_group),
+    )
+
+
+def visit_order(found: Visits, files: Files) -> VisitOrder:
+    """In which order processes begin to read files, over all passes."""
+    order = _in_passes(found)[:MOST_ORDERED]
+    process, ordinal, file = (c[order] for c in (found.process, found.ordinal, found.file))
+    sequence = np.cumsum(_changes(process, ordinal)) - 1
+    by_name = _natural_rank(np.unique(file), files)
+    concordance, deviation = _concordance(sequence, by_name[np.searchsorted(np.unique(file), file)])
+    first = ordinal == 0
+    own = np.full(len(file), -1, np.int64)
+    own[first] = np.arange(int(first.sum()))
+    key = process * (len(files) + 1) + file
+    place = stable_order(key[first])
+    at = np.searchsorted(key[first][place], key)
+    own = own[first][place][np.minimum(at, len(place) - 1)] if len(place) else own
+    repeated, _ = _concordance(sequence[~first], own[~first])
+    name = "one file" if len(by_name) == 1 else _order_name(concordance, deviation)
+    return VisitOrder(name, concordance, repeated, len(file))
+
+
+def _in_passes(found: Visits) -> NDArray[np.intp]:
+    """Places of visits by process, pass and start; equal ones stay by file, as visits come."""
+    order = stable_order(found.start)
+    for key in (found.ordinal, found.process):
+        order = order[stable_order(key[order])]
+    return order
+
+
+def _order_name(concordance: float | None, deviation: float) -> str:
+    """What the figure shows beyond chance: three standard deviations of a random order."""
+    if concordance is None:
+        return "not clear"
+    far = abs(concordance - 0.5) > 3 * deviation
+    if far and abs(concordance - 0.5) >= 0.25:
+        return "in order" if concordance > 0.5 else "reversed"
+    return "shuffled" if deviation < 0.1 else "not clear"
+
+
+def _concordance(sequence: Int64Array, value: Int64Array) -> tuple[float | None, float]:
+    """Share of pairs in ascending order within sequences, and its deviation under chance.
+
+    Variance of Kendall's tau of n items in random order: 2 (2n + 5) / (9 n (n - 1)).
+    """
+    counts = np.bincount(sequence)
+    n = counts[counts > 1].astype(float)
+    pairs = n * (n - 1) / 2
+    if pairs.sum() == 0:
+        return None, 0.0
+    wide = int(value.max()) + 1
+    discordant = inversions(sequence * wide + value)
+    variance = (2 * (2 * n + 5) / (9 * n * (n - 1)) / 4 * pairs**2).sum() / pairs.sum() ** 2
+    return 1 - discordant / float(pairs.sum()), float(np.sqrt(variance))
+
+
+def inversions(values: Int64Array) -> int:
+    """How many pairs i < j have values[i] > values[j].
+
+    Merge sort, all blocks of a level at once, until all is in order: mostly it is at once.
+    """
+    total, width, n = 0, 1, len(values)
+    position = np.arange(n)
+    while width < n and (values[1:] < values[:-1]).any():
+        block = position // (2 * width)
+        order = np.lexsort((values, block))  # equal ones stay as they are
+        is_left = (order // width) % 2 == 0
+        seen = np.cumsum(is_left)
+        lefts = np.bincount(block[is_left.nonzero()[0]], minlength=int(block[-1]) + 1)
+        reach = np.cumsum(lefts)
+        total += int((reach[block] - seen)[~is_left].sum())
+        values, width = values[order], 2 * width
+    return total
+
+
+def _natural_rank(codes: Int64Array, files: Files) -> Int64Array:
+    """Place of each file by name, numbers in names as numbers: part-2 before part-10."""
+    if files.place:
+        return np.argsort(np.argsort(np.array(files.place)[codes]))
+    names = [natural(files.path[code]) for code in codes.tolist()]
+    rank = np.empty(len(names), np.int64)
+    rank[sorted(range(len(names)), key=names.__getitem__)] = np.arange(len(names))
+    return rank
+
+
+def natural(path: str) -> list[tuple[int, str]]:
+    """A key that sorts names as people do: part-2 before part-10."""
+    pieces = re.split(r"(\d{1,18})", path)
+    return [(int(p), "") if i % 2 else (-1, p) for i, p in enumerate(pieces)]
+
+
+def _changes(*columns: Int64Array) -> NDArray[np.bool_]:
+    differs = np.zeros(len(columns[0]), bool)
+    differs[:1] = True
+    for column in columns:
+        differs[1:] |= column[1:] != column[:-1]
+    return differs
+
+
+def _ordinal(group: Int64Array) -> Int64Array:
+    at = np.arange(len(group))
+    begins = _changes(group)
+    return at - np.maximum.accumulate(np.where(begins, at, 0))
+
+
+def _returns(
+    again: Int64Array, process: Int64Array, file: Int64Array, lowest: Int64Array
+) -> Int64Array:
+    """Group and start of the returns inside parts that reach the lowest byte of all parts."""
+    wide = int(max(file.max(), again[:, 1].max(initial=0))) + 1
+    group = np.searchsorted(process * wide + file, again[:, 0] * wide + again[:, 1])
+    real = again[:, 2] == lowest[group]
+    return np.stack([group[real], again[real, 3]], axis=1)
+
 
 TIME_BINS = 1024
 _POSITIONS = 1 << 20
@@ -104,10 +489,9 @@ class Uses:
     borders: Borders
 
 
-_NONE = np.empty(0, np.int64)
 NOTHING = Uses(
     _NONE, np.empty((0, 3), np.int64), _NONE, _NONE, {},
-    (_NONE, _NONE), (_NONE, _NONE), access.NOTHING, visits.NOTHING,
+    (_NONE, _NONE), (_NONE, _NONE), access.NOTHING, NO_BORDERS,
 )  # fmt: skip
 
 
@@ -124,7 +508,7 @@ def partial(rows: Rows, trace: Trace) -> Uses:
         grid=_grid(reads, trace),
         sizes=reads.sizes,
         runs=access.runs(moved, READ),
-        borders=visits.partial(moved),
+        borders=find_borders(moved),
     )
 
 
@@ -139,18 +523,18 @@ def combine(a: Uses, b: Uses) -> Uses:
         add_sparse(a.grid, b.grid),
         add_sparse(a.sizes, b.sizes),
         access.combine(a.runs, b.runs),
-        visits.combine(a.borders, b.borders),
+        combine_borders(a.borders, b.borders),
     )
 
 
 def _merged(a: dict[int, ByteRanges], b: dict[int, ByteRanges]) -> dict[int, ByteRanges]:
-    both = {p: byte_ranges.merge(a[p], b[p]) for p in a.keys() & b.keys()}
+    both = {p: merge(a[p], b[p]) for p in a.keys() & b.keys()}
     return a | b | both
 
 
 def unique_by_file(uses: Uses) -> UniqueByFile:
     """What all ranks together read of each file."""
-    return byte_ranges.together(list(uses.ranges.values()))
+    return together(list(uses.ranges.values()))
 
 
 def finish(uses: Uses, trace: Trace, layer: str, unique: Future[UniqueByFile]) -> Dataset | None:
@@ -212,8 +596,8 @@ def _sums(reads: ByFile) -> tuple[Int64Array, Int64Array, Int64Array, Int64Array
 def _ranges(reads: ByFile) -> Iterator[tuple[int, ByteRanges]]:
     """(position + 1, the bytes that it read by file)."""
     groups = np.arange(len(reads.file))
-    held = byte_ranges.of_groups(groups, reads.first, reads.offset, reads.end_offset)
-    yield from byte_ranges.by_owner(held, reads.position[held.key] + 1, reads.file[held.key])
+    held = of_groups(groups, reads.first, reads.offset, reads.end_offset)
+    yield from by_owner(held, reads.position[held.key] + 1, reads.file[held.key])
 
 
 def _grid(reads: ByFile, trace: Trace) -> tuple[Int64Array, Int64Array]:
@@ -273,8 +657,8 @@ def _table(
 
 
 def _visits(uses: Uses, trace: Trace) -> tuple[Visits, VisitOrder]:
-    found = visits.visits(uses.borders, trace.job.start_ns)
-    return found, visits.visit_order(found, trace.files)
+    found = visits(uses.borders, trace.job.start_ns)
+    return found, visit_order(found, trace.files)
 
 
 def _visited(found: Visits | None) -> dict[int, int] | None:

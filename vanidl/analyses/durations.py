@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vanidl.analyses.operations import add_sparse
-from vanidl.analyses.rows import Rows
+from vanidl.analyses.reducing import Rows
 from vanidl.analyses.sorting import counted
 from vanidl.model.trace import READ, WRITE, Trace
 

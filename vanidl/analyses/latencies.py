@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.analyses.rows import Rows
+from vanidl.analyses.reducing import Rows
 from vanidl.analyses.sorting import sum_by_group
 from vanidl.model.trace import READ, WRITE, Trace
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.analyses.rows import Rows
+from vanidl.analyses.reducing import Rows
 from vanidl.model.ordering import stable_order
 from vanidl.model.trace import Trace
 

@@ -120,7 +120,7 @@ def _busy_time(reduced: Operations, total: Totals, trace: Trace) -> BusyTime:
 def _counter_time(trace: Trace, layer: str, totals: LayerTotals | None) -> CounterTime | None:
     limit = trace.job.run_time_s * max(len(trace.processes), 1)
     meta_s = totals.meta_s if totals else None
-    return by_counters.time(trace, layer, meta_is_credible=meta_s is None or meta_s <= limit)
+    return by_counters.sum_times(trace, layer, meta_is_credible=meta_s is None or meta_s <= limit)
 
 
 _Values = tuple[int | None, int | None, int | None, int | None, int | None]

@@ -1,22 +1,333 @@
-"""Bytes and operations over time, in exact integers."""
+"""Bytes and operations over time, spread over equal bins in exact integers; heat maps."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.analyses import timebins
-from vanidl.analyses.rows import Rows
+from vanidl.analyses.reducing import Rows
 from vanidl.analyses.sorting import sum_by_group
+from vanidl.model.ordering import stable_order
 from vanidl.model.trace import READ, WRITE, Trace
 
 Int64Array = NDArray[np.int64]
 
-JOB_BINS = timebins.FINEST
+
+# Equal bins in time, and bytes spread over them in exact integers.
+
+FINEST = 16_384
+"""The most bins that a run is divided into; coarser bins are sums of 2, 4, 8, ... of these."""
+
+_MAX_PAIRS = 1_000_000  # operations x bins expanded at a time
+_GRID = 1 << 15  # the same where they make a table: it stays in the cache
+_STRIDE = 1 << 16  # operations whose edges are gone through together: fewer keep threads waiting
+_FEW = 16  # operations over equally many bins that are worth a table
+_SAFE_PRODUCT = 2**62
+_EXACT = float(1 << 52)
+
+
+def edges(start_ns: int, end_ns: int, bins: int = FINEST) -> Int64Array:
+    """The bounds of equal bins, shape (bins + 1,): edge i is start + ceil(i * length / bins).
+
+    `bins` is a power of two up to FINEST, so every edge of wider bins is one of narrower bins.
+    A run shorter than FINEST ns is taken as that long.
+    """
+    return _edges(start_ns, end_ns, bins)
+
+
+@lru_cache(8)
+def _edges(start_ns: int, end_ns: int, bins: int) -> Int64Array:
+    whole, rest = divmod(max(end_ns - start_ns, FINEST), bins)
+    index = np.arange(bins + 1, dtype=np.int64)
+    bounds: Int64Array = start_ns + index * whole - (-index * rest) // bins
+    bounds.setflags(write=False)
+    return bounds
+
+
+def bin_of(at: Int64Array, bounds: Int64Array) -> Int64Array:
+    """The bin that holds each time; what lies outside counts in the first or last.
+
+    Where the bounds are `edges`, a division says what else is looked up.
+    """
+    bins, length = len(bounds) - 1, int(bounds[-1] - bounds[0])
+    index: Int64Array
+    since = at - bounds[0]
+    if (
+        len(at)
+        and _even(bounds)
+        and max(abs(int(since.min())), abs(int(since.max()))) < _SAFE_PRODUCT // bins
+    ):
+        # Time t is in bin i or later where t >= ceil(i * length / bins).
+        since *= bins
+        since //= length
+        index = since
+    else:
+        index = np.searchsorted(bounds, at, side="right").astype(np.int64) - 1
+    np.clip(index, 0, bins - 1, out=index)
+    return index
+
+
+def _even(bounds: Int64Array) -> bool:
+    """Whether the bounds are `edges`."""
+    if len(bounds) < 2 or bounds[-1] - bounds[0] < FINEST:
+        return False
+    return np.array_equal(bounds, _edges(int(bounds[0]), int(bounds[-1]), len(bounds) - 1))
+
+
+def shares(
+    start: Int64Array, end: Int64Array, nbytes: Int64Array, bounds: Int64Array
+) -> Iterator[tuple[Int64Array, Int64Array, Int64Array]]:
+    """Blocks of (operation, bin, bytes): the bytes of each operation, spread in proportion to time.
+
+    Bin i of an operation gets floor(n t_(i+1)/d) - floor(n t_i/d), t_i being the time from its
+    start to edge i and d its duration, so the shares of an operation sum to its bytes.
+    """
+    columns = _with_bins(start, end, nbytes, bounds)
+    first, bins = columns[3:]
+    single = np.flatnonzero(bins == 1)
+    yield single, first[single], nbytes[single]
+    alike, others = _alike(np.flatnonzero(bins > 1), columns, bounds)
+    for block in alike:
+        yield _spread_alike(block, columns, bounds)
+    for block in _blocks(others, bins[others]):
+        yield _spread(block, columns, bounds)
+
+
+def spread_bytes(
+    start: Int64Array, end: Int64Array, nbytes: Int64Array, bounds: Int64Array
+) -> Int64Array:
+    """Bytes of each bin, shape (bins,); see `shares` for the rule."""
+    sums = np.zeros(len(bounds) - 1, np.int64)
+    add_spread((start, end, nbytes), bounds, Sums(sums))
+    return sums
+
+
+@dataclass(frozen=True, slots=True)
+class Sums:
+    """Sums of bins that are each `every` of the narrowest, of rows of them behind one another."""
+
+    sums: Int64Array
+    every: int = 1
+    base: Int64Array | None = None  # the place of the first bin of each operation's row; None: 0
+
+    def of(self, some: NDArray[np.intp]) -> Sums:
+        """The same sums for some of the operations, in this order."""
+        return self if self.base is None else replace(self, base=self.base[some])
+
+    def place(self, rows: slice, at: Int64Array) -> Int64Array:
+        """Where in `sums` operations that follow each other have these of the narrowest bins."""
+        wider = at if self.every == 1 else at // self.every
+        return wider if self.base is None else self.base[rows] + wider
+
+
+def add_spread(
+    operations: tuple[Int64Array, Int64Array, Int64Array], bounds: Int64Array, *into: Sums
+) -> None:
+    """Adds the shares of operations (start, end, bytes) to all sums; see `shares` for the rule.
+
+    Shares of wider bins are worked out beside the others': edges of these are edges of those.
+    """
+    columns = _with_bins(*operations, bounds)
+    first, bins = columns[3:]
+    by_edges = (bins == 1) | _exact(columns, bounds)
+    widest = max(each.every for each in into)
+    edges = np.where(bins == 1, 0, bins - 1 + first % widest)
+    some = np.flatnonzero(by_edges)
+    some = some[stable_order(int(edges[some].max(initial=0)) - edges[some])]
+    in_order = [column[some] for column in (*columns, edges)]
+    _add_by_edges(in_order, bounds, [each.of(some) for each in into], widest)
+    others = np.flatnonzero(~by_edges)
+    start, end, nbytes = (column[others] for column in operations)
+    for each in into if len(others) else ():
+        for owner, at, share in shares(start, end, nbytes, bounds[:: each.every]):
+            base = 0 if each.base is None else each.base[others[owner]]
+            np.add.at(each.sums, base + at, share)
+
+
+def _add_by_edges(
+    columns: Sequence[Int64Array], bounds: Int64Array, into: Sequence[Sums], widest: int
+) -> None:
+    """Adds up the bytes moved until each edge, then takes the differences of neighbouring sums.
+
+    A share is the difference of two of them: adding these up is half of the work.
+    """
+    _, _, nbytes, first, bins, _ = columns
+    behind = [np.zeros(len(each.sums)) for each in into]
+    for each in into:
+        np.add.at(each.sums, each.place(slice(None), first + bins - 1), nbytes)
+    for i, rows, at, done in _done_at_edges(columns, bounds, widest):
+        for each, until in zip(into, behind, strict=True):
+            if (i + 1) % each.every == 0:
+                _add_at(until, each.place(rows, at), done)
+    for each, until in zip(into, behind, strict=True):
+        # No operation goes on behind the last bin of a row, so nothing is taken from the next.
+        sums = until.astype(np.int64)
+        each.sums[:] += sums
+        each.sums[1:] -= sums[:-1]
+
+
+def _add_at(sums: NDArray[np.float64], at: Int64Array, values: NDArray[np.float64]) -> None:
+    """Adds each value at its place: where these are few in a way that other threads can go on."""
+    if len(sums) > len(at):
+        np.add.at(sums, at, values)
+        return
+    found = np.bincount(at, values)
+    sums[: len(found)] += found
+
+
+def _done_at_edges(
+    columns: Sequence[Int64Array], bounds: Int64Array, widest: int
+) -> Iterator[tuple[int, slice, Int64Array, NDArray[np.float64]]]:
+    """Blocks of (i, operations, bin, whole bytes moved until its end), of all bins but the last.
+
+    The bin is the i-th of the widest one in which the operation starts: so all wider ones end
+    together, and what lies before the start counts as 0. The bins of one i are taken at once;
+    operations come by their number of edges, most first, so those that go on are the first.
+    """
+    edge = (bounds[1:] - bounds[0]).astype(float)
+    for low in range(0, int(np.count_nonzero(columns[5])), _STRIDE):
+        start, end, nbytes, first, _, edges = (c[low : low + _STRIDE] for c in columns)
+        whole = (start - bounds[0], nbytes, end - start)
+        since, size, length = (each.astype(float) for each in whole)
+        at = first - first % widest
+        ended = np.searchsorted(edges[::-1], np.arange(edges[0]), "right")
+        for i, n in enumerate((len(edges) - ended).tolist()):
+            done = edge[at[:n]]
+            done -= since[:n]
+            done *= size[:n]
+            if i < widest - 1:
+                np.maximum(done, 0, out=done)
+            done /= length[:n]
+            yield i, slice(low, low + n), at[:n], np.floor(done, out=done)
+            at += 1
+
+
+def _exact(columns: Sequence[Int64Array], bounds: Int64Array) -> NDArray[np.bool_]:
+    """Of which operations over several bins floats give the exact shares, and sums of these."""
+    start, end, nbytes, _, bins = columns
+    if bounds[-1] - bounds[0] >= _EXACT or nbytes.sum(dtype=float) >= _EXACT:
+        return np.zeros(len(start), bool)
+    # floor(a / b) is exact in float64 for integers with a + b < 2**53.
+    product = (nbytes.astype(float) + 1) * (end - start)
+    exact: NDArray[np.bool_] = (bins > 1) & (product < _EXACT)
+    exact &= np.abs(start - bounds[0]) < _EXACT
+    return exact
+
+
+def _with_bins(
+    start: Int64Array, end: Int64Array, nbytes: Int64Array, bounds: Int64Array
+) -> tuple[Int64Array, Int64Array, Int64Array, Int64Array, Int64Array]:
+    """The columns of operations, the first bin of each and over how many it goes."""
+    first = bin_of(start, bounds)
+    return start, end, nbytes, first, np.maximum(bin_of(end - 1, bounds), first) - first + 1
+
+
+def folded(sums: Int64Array, bins: int) -> Int64Array:
+    """Sums of neighbouring bins along the last axis, which `bins` divides."""
+    shape = (*sums.shape[:-1], bins, sums.shape[-1] // bins)
+    wider: Int64Array = sums.reshape(shape).sum(axis=-1)
+    return wider
+
+
+def pyramid(sums: Int64Array, coarsest: int) -> tuple[Int64Array, ...]:
+    """The same amounts in ever wider bins, finest first; every level has the same sum.
+
+    Each level adds pairs of the one before, as long as they come in pairs and the next one has
+    at least `coarsest` bins.
+    """
+    levels = [sums]
+    while levels[-1].shape[-1] % 2 == 0 and levels[-1].shape[-1] // 2 >= coarsest:
+        levels.append(folded(levels[-1], levels[-1].shape[-1] // 2))
+    return tuple(levels)
+
+
+def _alike(
+    many: Int64Array, columns: Sequence[Int64Array], bounds: Int64Array
+) -> tuple[list[Int64Array], Int64Array]:
+    """(blocks of operations over equally many bins, for which floats are exact; all others)."""
+    code = np.where(_exact(columns, bounds), columns[4], 0)[many]
+    order = stable_order(code)
+    code = code[order]
+    edges = np.flatnonzero(np.diff(code, prepend=-1, append=-1))
+    blocks, others = [], [many[:0]]
+    for low, high in pairwise(edges.tolist()):
+        rows = many[order[low:high]]
+        if code[low] == 0 or len(rows) < _FEW:
+            others.append(rows)
+        else:
+            step = max(1, _GRID // int(code[low]))
+            blocks += [rows[i : i + step] for i in range(0, len(rows), step)]
+    return blocks, np.concatenate(others)
+
+
+def _spread_alike(
+    block: Int64Array, columns: Sequence[Int64Array], bounds: Int64Array
+) -> tuple[Int64Array, Int64Array, Int64Array]:
+    """Operations over equally many bins, as a table with a row for each."""
+    at, done = _done_alike(block, columns, bounds)
+    nbytes = columns[2][block][:, None]  # of what lasts beyond the last bin, too
+    share = np.diff(done, prepend=0, append=nbytes)
+    at = np.concatenate([at, at[:, -1:] + 1], axis=1)
+    return np.repeat(block, at.shape[1]), at.ravel(), share.ravel()
+
+
+def _done_alike(
+    block: Int64Array, columns: Sequence[Int64Array], bounds: Int64Array
+) -> tuple[Int64Array, Int64Array]:
+    """(bin, bytes moved until its end) of all bins but the last that operations go over.
+
+    They go over equally many: a table with a row for each.
+    """
+    start, end, nbytes, first, bins = (column[block] for column in columns)
+    at = first[:, None] + np.arange(bins[0] - 1)
+    done: NDArray[np.float64] = (bounds[1:][at] - start[:, None]).astype(float)  # time to each edge
+    done *= nbytes[:, None]
+    done /= (end - start)[:, None]
+    return at, done.astype(np.int64)  # rounded down: none is negative
+
+
+def _blocks(index: Int64Array, bins: Int64Array) -> list[Int64Array]:
+    if len(index) == 0:
+        return []
+    block = np.cumsum(bins) // _MAX_PAIRS
+    return np.split(index, np.flatnonzero(np.diff(block)) + 1)
+
+
+def _spread(
+    block: Int64Array, columns: Sequence[Int64Array], bounds: Int64Array
+) -> tuple[Int64Array, Int64Array, Int64Array]:
+    start, end, nbytes, first, bins = (column[block] for column in columns)
+    duration = end - start
+    past = np.cumsum(bins)
+    at = np.arange(past[-1]) + np.repeat(first - past + bins, bins)
+    reach = bounds[1:][at]
+    reach -= np.repeat(start, bins)
+    done_at = np.repeat(duration, bins)
+    np.minimum(reach, done_at, out=reach)
+    reach[past - 1] = duration  # of what lasts beyond the last bin, too
+    done = _floor_share(np.repeat(nbytes, bins), reach, done_at)
+    share = np.diff(done, prepend=0)
+    share[past - bins] = done[past - bins]
+    return np.repeat(block, bins), at, share
+
+
+def _floor_share(nbytes: Int64Array, reach: Int64Array, duration: Int64Array) -> Int64Array:
+    """floor(nbytes * reach / duration) without overflow."""
+    if float(nbytes.max(initial=0)) * float(reach.max(initial=0)) <= _SAFE_PRODUCT:
+        return nbytes * reach // duration
+    large = nbytes.astype(float) * reach.astype(float) > _SAFE_PRODUCT
+    safe = np.where(large, 0, nbytes) * np.where(large, 0, reach) // duration
+    for i in np.flatnonzero(large):  # a gigabyte read over four seconds: rare
+        safe[i] = int(nbytes[i]) * int(reach[i]) // int(duration[i])
+    return safe
+
+
+JOB_BINS = FINEST
 BINS = 4096
 MAX_ROWS = 256
 _EVERY = JOB_BINS // BINS
@@ -89,12 +400,12 @@ def partial(rows: Rows, trace: Trace) -> Bins:
     Each operation counts in the bin in which it starts, and so do its bytes, unless it lasts
     beyond that bin: then they are spread.
     """
-    bounds = timebins.edges(trace.job.start_ns, trace.job.end_ns, JOB_BINS)
+    bounds = edges(trace.job.start_ns, trace.job.end_ns, JOB_BINS)
     job = np.zeros((4, JOB_BINS), np.int64)
     row_of_part = [row_of(p, len(trace.ranks)) for p in rows.owner.position.tolist()]
     if not len(rows):
         return Bins(job, {row: np.zeros((4, BINS), np.int64) for row in row_of_part})
-    at = timebins.bin_of(rows.start, bounds)
+    at = bin_of(rows.start, bounds)
     long = np.flatnonzero(rows.end > bounds[1:][at])
     nbytes = rows.nbytes.copy()
     nbytes[long] = 0
@@ -102,14 +413,14 @@ def partial(rows: Rows, trace: Trace) -> Bins:
     keys, place = np.unique(row_of_part, return_inverse=True)
     if len(keys) == 1:
         for op in (READ, WRITE):
-            _spread(rows, long[rows.op[long] == op], bounds, timebins.Sums(job[op]))
-        return Bins(job, {int(keys[0]): timebins.folded(job, BINS)})
+            _spread_bytes(rows, long[rows.op[long] == op], bounds, Sums(job[op]))
+        return Bins(job, {int(keys[0]): folded(job, BINS)})
     first = place[rows.part] * BINS
     by_row = _where_they_start(rows, nbytes, first + at // _EVERY, len(keys) * BINS)
     for op in (READ, WRITE):
         some = long[rows.op[long] == op]
-        of_rows = timebins.Sums(by_row[op], _EVERY, first[some])
-        _spread(rows, some, bounds, timebins.Sums(job[op]), of_rows)
+        of_rows = Sums(by_row[op], _EVERY, first[some])
+        _spread_bytes(rows, some, bounds, Sums(job[op]), of_rows)
     by_key = by_row.reshape(4, len(keys), BINS).transpose(1, 0, 2)
     return Bins(job, dict(zip(keys.tolist(), by_key, strict=True)))
 
@@ -129,10 +440,10 @@ def _where_they_start(
     return sums
 
 
-def _spread(rows: Rows, some: NDArray[np.intp], bounds: Int64Array, *into: timebins.Sums) -> None:
+def _spread_bytes(rows: Rows, some: NDArray[np.intp], bounds: Int64Array, *into: Sums) -> None:
     """Spreads the bytes of some operations over the bins that these last."""
     if len(some):
-        timebins.add_spread((rows.start[some], rows.end[some], rows.nbytes[some]), bounds, *into)
+        add_spread((rows.start[some], rows.end[some], rows.nbytes[some]), bounds, *into)
 
 
 def combine(a: Bins, b: Bins) -> Bins:
@@ -164,7 +475,7 @@ def stacked(rows: dict[int, Int64Array], trace: Trace) -> tuple[tuple[str, ...],
 
 def _edges_s(trace: Trace, bins: int) -> NDArray[np.float64]:
     start = trace.job.start_ns
-    seconds: NDArray[np.float64] = (timebins.edges(start, trace.job.end_ns, bins) - start) / 1e9
+    seconds: NDArray[np.float64] = (edges(start, trace.job.end_ns, bins) - start) / 1e9
     return seconds
 
 

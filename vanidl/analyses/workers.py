@@ -7,10 +7,9 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from vanidl.analyses.dataset import Dataset
-from vanidl.analyses.rows import Rows
+from vanidl.analyses.dataset import Dataset, Visits
+from vanidl.analyses.reducing import Rows
 from vanidl.analyses.sorting import dense_codes, minmax_by_group, sum_by_group
-from vanidl.analyses.visits import Visits
 from vanidl.model.trace import Trace
 
 _SPREAD_NS = 250_000_000  # by which the logs of processes that were forked together differ

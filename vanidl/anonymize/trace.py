@@ -12,7 +12,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from vanidl.analyses.visits import natural
+from vanidl.analyses.dataset import natural
 from vanidl.anonymize.pseudonyms import Pseudonyms
 from vanidl.model.file_facts import FileFacts
 from vanidl.model.lines import FunctionLines, SampledPart

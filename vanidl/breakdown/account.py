@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from vanidl.analyses import Results
 from vanidl.analyses.coverage import Coverage
+from vanidl.analyses.profiled_steps import gather_rank_spans
 from vanidl.analyses.sorting import distinct
-from vanidl.analyses.steps import gather_rank_spans
 from vanidl.breakdown import (
     assumptions,
     input_wait,

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vanidl.analyses.dataset import Dataset
-from vanidl.analyses.steps import rank_spans
+from vanidl.analyses.profiled_steps import rank_spans
 from vanidl.analyses.workers import Files, WorkerLife, files_read, groups_of_trainers
 from vanidl.formatting.units import plural, times
 from vanidl.model.ordering import stable_order

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.analyses.calls import Calls
+from vanidl.analyses.operations import Calls
 from vanidl.breakdown import assumptions
 from vanidl.breakdown.assumptions import ASKED_AS_IT_WAITED, ONE_CLOCK, ONE_THREAD, SOME_WORKER
 from vanidl.breakdown.causes import (

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vanidl.analyses.operations import Operations
+from vanidl.analyses.profiled_steps import RankSpans, rank_spans
 from vanidl.analyses.sorting import distinct
-from vanidl.analyses.steps import RankSpans, rank_spans
 from vanidl.model import intervals
 from vanidl.model.intervals import Intervals, intersect, subtract
 from vanidl.model.trace import Process, Profile, SpanKind, Spans, Trace

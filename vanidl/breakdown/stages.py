@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 
 from vanidl.analyses import Results
 from vanidl.analyses.operations import Operations
-from vanidl.analyses.rows import small_parts_together
+from vanidl.analyses.profiled_steps import RankSpans, Steps
+from vanidl.analyses.reducing import small_parts_together
 from vanidl.analyses.sorting import sum_by_group
-from vanidl.analyses.steps import RankSpans, Steps
 from vanidl.breakdown import epochs
 from vanidl.breakdown.epochs import EpochStarts
 from vanidl.model import intervals

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vanidl.analyses import Results
-from vanidl.analyses.steps import AMOUNTS, StepTable, slowest_files
+from vanidl.analyses.profiled_steps import AMOUNTS, StepTable, slowest_files
 from vanidl.breakdown.overlap import Split
 from vanidl.breakdown.stages import Phase, Phases
 from vanidl.model import intervals

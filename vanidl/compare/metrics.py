@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from vanidl.analyses import Results
 from vanidl.analyses.benchmark import BenchmarkResult
-from vanidl.analyses.steps import Steps
+from vanidl.analyses.profiled_steps import Steps
 from vanidl.breakdown.overlap import Overlap
 from vanidl.compare.sides import Sample
 from vanidl.model.trace import STDIO, STORAGE_LAYERS

@@ -10,7 +10,7 @@ from copy import deepcopy
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.analyses.timebins import folded, pyramid
+from vanidl.analyses.timeline import folded, pyramid
 from vanidl.figures.figure import Figure, Levels, Spec
 from vanidl.formatting.units import count
 

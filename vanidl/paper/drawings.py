@@ -11,8 +11,8 @@ from matplotlib.colors import Colormap, LinearSegmentedColormap, PowerNorm
 from matplotlib.figure import FigureBase
 from matplotlib.ticker import FuncFormatter
 
+from vanidl.analyses.profiled_steps import StepTable
 from vanidl.analyses.sizes import SizeBin
-from vanidl.analyses.steps import StepTable
 from vanidl.analyses.timeline import JobTimeline
 from vanidl.breakdown.overlap import Overlap
 from vanidl.figures.downsample import compute_rates, fold_bins

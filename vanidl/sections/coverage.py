@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Iterator
 
 from vanidl.analyses.coverage import LayerCoverage
-from vanidl.analyses.steps import ClockEvidence, LogClock
+from vanidl.analyses.profiled_steps import ClockEvidence, LogClock
 from vanidl.figures.downsample import n_of_m
 from vanidl.figures.figure import Column, Figure, Table
 from vanidl.formatting.names import elided

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.analyses.steps import (
+from vanidl.analyses.profiled_steps import (
     ClockEvidence,
     DeviceSteps,
     LoaderWaits,

@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.analyses.steps import Steps
+from vanidl.analyses.profiled_steps import Steps
 from vanidl.analyses.timeline import JobTimeline, Timeline
 from vanidl.figures import palette
 from vanidl.figures.downsample import build_levels, fold_bins, n_of_m

@@ -15,7 +15,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.analyses.steps import Steps
+from vanidl.analyses.profiled_steps import Steps
 from vanidl.analyses.timeline import Timeline
 from vanidl.breakdown.overlap import RankFates
 from vanidl.figures.downsample import pick_spread

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from vanidl.analyses.steps import ClockEvidence, LogClock, Steps
+from vanidl.analyses.profiled_steps import ClockEvidence, LogClock, Steps
 from vanidl.formatting.units import count, offset, plural, range_words, seconds
 
 _NONE = "none: durations without start times, so no overlap is claimed"

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from vanidl.analyses.access import AccessCounts
 from vanidl.analyses.coverage import Coverage
 from vanidl.analyses.datafiles import TransferMode
+from vanidl.analyses.dataset import VisitOrder
 from vanidl.analyses.files import GroupRow
-from vanidl.analyses.visits import VisitOrder
 from vanidl.formatting.units import count, nbytes, percent
 
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.analyses.calls import Int64Array
+from vanidl.analyses.operations import Int64Array
 from vanidl.breakdown import assumptions
 from vanidl.breakdown.assumptions import BLOCKING, NESTED
 from vanidl.breakdown.causes import EXCHANGE, METADATA, OBJECT, READ, SYNC, WRITE

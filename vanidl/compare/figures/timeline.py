@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vanidl.analyses import Results
-from vanidl.analyses.steps import StepTable
+from vanidl.analyses.profiled_steps import StepTable
 from vanidl.analyses.timeline import Timeline
 from vanidl.compare import Comparison, Sample, Side
 from vanidl.compare.figures.sides import first_read, named, shown_runs

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.analyses import timebins
+from vanidl.analyses import timeline
 from vanidl.analyses.operations import Operations, add_sparse
-from vanidl.analyses.rows import Rows
+from vanidl.analyses.reducing import Rows
 from vanidl.analyses.sorting import distinct
 from vanidl.model import intervals
 from vanidl.model.intervals import Intervals
@@ -464,7 +464,7 @@ def _cells(start: Int64Array, end: Int64Array, before: int) -> _StepCells:
 def _step_sums(rows: Rows, cells: _StepCells, files: int) -> StepSums:
     """The sums of the rows of one rank."""
     row, amounts = _amounts(rows, cells)
-    spent = timebins.shares(rows.start, rows.end, rows.duration, cells.bounds)
+    spent = timeline.shares(rows.start, rows.end, rows.duration, cells.bounds)
     key, total = _NONE, _NONE
     for owner, at, share in spent:
         inside = (cells.row[at] >= 0) & (share > 0)
@@ -476,9 +476,9 @@ def _step_sums(rows: Rows, cells: _StepCells, files: int) -> StepSums:
 def _amounts(rows: Rows, cells: _StepCells) -> tuple[Int64Array, Int64Array]:
     """(rows ascending, their amounts) of the operations of one rank."""
     write = (rows.op == WRITE).astype(np.int64)
-    row = cells.row[timebins.bin_of(rows.start, cells.bounds)]
+    row = cells.row[timeline.bin_of(rows.start, cells.bounds)]
     blocks = [(row, np.stack([1 - write, write, 0 * write, 0 * write], axis=1))]
-    for owner, at, share in timebins.shares(rows.start, rows.end, rows.nbytes, cells.bounds):
+    for owner, at, share in timeline.shares(rows.start, rows.end, rows.nbytes, cells.bounds):
         wrote = write[owner]
         moved = np.stack([0 * share, 0 * share, share * (1 - wrote), share * wrote], axis=1)
         blocks.append((cells.row[at], moved))
