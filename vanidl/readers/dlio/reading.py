@@ -41,6 +41,139 @@ from vanidl.readers.dlio.utilization import (
 from vanidl.readers.format import Files, Reading, Records
 from vanidl.readers.records import ProfileTrace, StepDurations
 
+
+@dataclass(slots=True)
+class _Result:
+    """The files of one folder."""
+
+    outputs: list[RankOutput] = field(default_factory=list)
+    times: list[Times] = field(default_factory=list)
+
+
+def read_results(files: Files, reading: Reading) -> Records:
+    """Every result among the files of a run."""
+    # The files by their folder.
+    results: dict[Path, _Result] = {}
+    for output in reading.each("DLIO results", read_output, files.get(OUTPUT, ())):
+        results.setdefault(Path(output.path).parent, _Result()).outputs.append(output)
+    of_times = partial(read_times, utc_offset_s=reading.utc_offset_s)
+    for times in reading.each("DLIO results", of_times, files.get(TIMES, ())):
+        results.setdefault(Path(times.path).parent, _Result()).times.append(times)
+
+    # A profile a rank, and a benchmark a result; of one without times only how long steps took.
+    profiles: list[ProfileTrace] = []
+    benchmarks: list[Benchmark] = []
+    notices: list[Notice] = []
+    durations: list[StepDurations] = []
+    for folder, result in sorted(results.items()):
+        settings = read_settings(folder)
+        slowest = _find_slowest_of_blocks(result.outputs, settings)
+        profiles += _build_profiles(folder, result, settings, slowest)
+        if not result.times:
+            durations += map(build_durations, result.outputs)
+        benchmarks.append(_build_benchmark(folder, result, settings, slowest))
+        notices += _list_warnings(folder, result, settings)
+    return Records(
+        profiles=tuple(profiles),
+        durations=tuple(each for each in durations if len(each.step)),
+        benchmarks=tuple(benchmarks),
+        notices=tuple(notices),
+    )
+
+
+def _find_slowest_of_blocks(outputs: Sequence[RankOutput], settings: Settings) -> Slowest:
+    """What barriers wait for: known where every rank wrote its steps."""
+    if not outputs or len(outputs) != settings.accelerators:
+        return {}
+    blocks = {(k, b.name) for o in outputs for k, found in o.epochs.items() for b in found}
+    return {(epoch, block): find_slowest(outputs, epoch, block) for epoch, block in blocks}
+
+
+def _find_times(rank: int, times: Sequence[Times]) -> Times | None:
+    """Those of a rank; older releases wrote them for the first one only."""
+    own = [each for each in times if each.rank == rank]
+    return next(iter(own or [each for each in times if each.rank is None] or times), None)
+
+
+def _build_profiles(
+    folder: Path, result: _Result, settings: Settings, slowest: Slowest
+) -> Iterator[ProfileTrace]:
+    where = str(folder)
+    for output in result.outputs:
+        times = _find_times(output.rank, result.times)
+        if times is not None:
+            yield build_profile(output, times, settings.accelerators, slowest, where)
+    known = {output.rank for output in result.outputs}
+    for times in result.times:
+        if (times.rank or 0) not in known:
+            yield build_profile(None, times, settings.accelerators, slowest, where)
+
+
+def _build_benchmark(
+    folder: Path, result: _Result, settings: Settings, slowest: Slowest
+) -> Benchmark:
+    formula = Formula(any(each.rank is not None for each in result.times), settings)
+    outputs = sorted(result.outputs, key=lambda each: each.rank)
+    first = _find_times(0, result.times)
+    epochs = [
+        row
+        for output in outputs
+        for row in compute_epoch_times(
+            output, BlockStamps.of(_find_times(output.rank, result.times)), formula, slowest
+        )
+    ]
+    return Benchmark(
+        folder=str(folder),
+        name="DLIO",
+        workload=settings.workload,
+        epochs=tuple(epochs),
+        summary_percent=settings.utilization_percent,
+        threshold_percent=settings.threshold_percent,
+        accelerators=settings.accelerators,
+        hosts=settings.hosts,
+        memory_nbytes=settings.memory_nbytes,
+        dataset_nbytes=settings.dataset_nbytes,
+        batch_size=settings.batch_size,
+        steps_per_epoch=settings.steps_per_epoch,
+        steps_with_another_file=settings.steps_with_another_file,
+        compute_s=settings.compute_s,
+        trains=settings.trains,
+        saves_s=first.checkpoints_s(loaded=False) if first else (),
+        loads_s=first.checkpoints_s(loaded=True) if first else (),
+        cached_nbytes=outputs[0].cached_nbytes if outputs else (),
+        framework=settings.framework,
+        samples_per_s=settings.samples_per_s,
+        io_bytes_per_s=settings.io_bytes_per_s,
+        meets_threshold=settings.meets_threshold,
+        save_bytes_per_s=settings.save_bytes_per_s,
+        load_bytes_per_s=settings.load_bytes_per_s,
+        checkpoint_nbytes=settings.checkpoint_nbytes,
+    )
+
+
+def _list_warnings(folder: Path, result: _Result, settings: Settings) -> Iterator[Notice]:
+    for loss in settings.losses:
+        yield Notice("damaged", f"{folder}: {loss}")
+    missing = (settings.accelerators or 0) - len(result.outputs)
+    if not result.outputs:
+        yield Notice(
+            "steps_not_recorded",
+            f"{folder}: this result holds the times of its epochs and no N_output.json, so single "
+            "steps, and what they waited for, are not known.",
+        )
+    elif missing > 0:
+        yield Notice(
+            "steps_not_recorded",
+            f"{folder}: {plural(missing, 'rank')} of {settings.accelerators:,} left no "
+            "N_output.json: their steps, and waits at barriers, are not known.",
+        )
+    if not result.times:
+        yield Notice(
+            "steps_not_recorded",
+            f"{folder}: per_epoch_stats.json is missing, so it is not known when steps were.",
+        )
+
+
 # A rank's steps as spans. DLIO writes how long they took, and when their block was.
 #
 # Steps follow each other from the beginning of their block; between them lies the barrier, in which
@@ -174,135 +307,3 @@ def _sort_columns(spans: _Spans) -> list[Int64Array]:
     for column in found:
         column.flags.writeable = False
     return found
-
-
-@dataclass(slots=True)
-class _Result:
-    """The files of one folder."""
-
-    outputs: list[RankOutput] = field(default_factory=list)
-    times: list[Times] = field(default_factory=list)
-
-
-def read_results(files: Files, reading: Reading) -> Records:
-    """Every result among the files of a run."""
-    # The files by their folder.
-    results: dict[Path, _Result] = {}
-    for output in reading.each("DLIO results", read_output, files.get(OUTPUT, ())):
-        results.setdefault(Path(output.path).parent, _Result()).outputs.append(output)
-    of_times = partial(read_times, utc_offset_s=reading.utc_offset_s)
-    for times in reading.each("DLIO results", of_times, files.get(TIMES, ())):
-        results.setdefault(Path(times.path).parent, _Result()).times.append(times)
-
-    # A profile a rank, and a benchmark a result; of one without times only how long steps took.
-    profiles: list[ProfileTrace] = []
-    benchmarks: list[Benchmark] = []
-    notices: list[Notice] = []
-    durations: list[StepDurations] = []
-    for folder, result in sorted(results.items()):
-        settings = read_settings(folder)
-        slowest = _find_slowest_of_blocks(result.outputs, settings)
-        profiles += _build_profiles(folder, result, settings, slowest)
-        if not result.times:
-            durations += map(build_durations, result.outputs)
-        benchmarks.append(_build_benchmark(folder, result, settings, slowest))
-        notices += _list_warnings(folder, result, settings)
-    return Records(
-        profiles=tuple(profiles),
-        durations=tuple(each for each in durations if len(each.step)),
-        benchmarks=tuple(benchmarks),
-        notices=tuple(notices),
-    )
-
-
-def _find_slowest_of_blocks(outputs: Sequence[RankOutput], settings: Settings) -> Slowest:
-    """What barriers wait for: known where every rank wrote its steps."""
-    if not outputs or len(outputs) != settings.accelerators:
-        return {}
-    blocks = {(k, b.name) for o in outputs for k, found in o.epochs.items() for b in found}
-    return {(epoch, block): find_slowest(outputs, epoch, block) for epoch, block in blocks}
-
-
-def _find_times(rank: int, times: Sequence[Times]) -> Times | None:
-    """Those of a rank; older releases wrote them for the first one only."""
-    own = [each for each in times if each.rank == rank]
-    return next(iter(own or [each for each in times if each.rank is None] or times), None)
-
-
-def _build_profiles(
-    folder: Path, result: _Result, settings: Settings, slowest: Slowest
-) -> Iterator[ProfileTrace]:
-    where = str(folder)
-    for output in result.outputs:
-        times = _find_times(output.rank, result.times)
-        if times is not None:
-            yield build_profile(output, times, settings.accelerators, slowest, where)
-    known = {output.rank for output in result.outputs}
-    for times in result.times:
-        if (times.rank or 0) not in known:
-            yield build_profile(None, times, settings.accelerators, slowest, where)
-
-
-def _build_benchmark(
-    folder: Path, result: _Result, settings: Settings, slowest: Slowest
-) -> Benchmark:
-    formula = Formula(any(each.rank is not None for each in result.times), settings)
-    outputs = sorted(result.outputs, key=lambda each: each.rank)
-    first = _find_times(0, result.times)
-    epochs = [
-        row
-        for output in outputs
-        for row in compute_epoch_times(
-            output, BlockStamps.of(_find_times(output.rank, result.times)), formula, slowest
-        )
-    ]
-    return Benchmark(
-        folder=str(folder),
-        name="DLIO",
-        workload=settings.workload,
-        epochs=tuple(epochs),
-        summary_percent=settings.utilization_percent,
-        threshold_percent=settings.threshold_percent,
-        accelerators=settings.accelerators,
-        hosts=settings.hosts,
-        memory_nbytes=settings.memory_nbytes,
-        dataset_nbytes=settings.dataset_nbytes,
-        batch_size=settings.batch_size,
-        steps_per_epoch=settings.steps_per_epoch,
-        steps_with_another_file=settings.steps_with_another_file,
-        compute_s=settings.compute_s,
-        trains=settings.trains,
-        saves_s=first.checkpoints_s(loaded=False) if first else (),
-        loads_s=first.checkpoints_s(loaded=True) if first else (),
-        cached_nbytes=outputs[0].cached_nbytes if outputs else (),
-        framework=settings.framework,
-        samples_per_s=settings.samples_per_s,
-        io_bytes_per_s=settings.io_bytes_per_s,
-        meets_threshold=settings.meets_threshold,
-        save_bytes_per_s=settings.save_bytes_per_s,
-        load_bytes_per_s=settings.load_bytes_per_s,
-        checkpoint_nbytes=settings.checkpoint_nbytes,
-    )
-
-
-def _list_warnings(folder: Path, result: _Result, settings: Settings) -> Iterator[Notice]:
-    for loss in settings.losses:
-        yield Notice("damaged", f"{folder}: {loss}")
-    missing = (settings.accelerators or 0) - len(result.outputs)
-    if not result.outputs:
-        yield Notice(
-            "steps_not_recorded",
-            f"{folder}: this result holds the times of its epochs and no N_output.json, so single "
-            "steps, and what they waited for, are not known.",
-        )
-    elif missing > 0:
-        yield Notice(
-            "steps_not_recorded",
-            f"{folder}: {plural(missing, 'rank')} of {settings.accelerators:,} left no "
-            "N_output.json: their steps, and waits at barriers, are not known.",
-        )
-    if not result.times:
-        yield Notice(
-            "steps_not_recorded",
-            f"{folder}: per_epoch_stats.json is missing, so it is not known when steps were.",
-        )

@@ -24,6 +24,42 @@ from vanidl.readers.names import find_log_folder, parse_event_file_name, parse_s
 from vanidl.readers.records import ProfileTrace, StepDurations, same_host
 from vanidl.readers.xprof import STEP_TABLE, TRACE_VIEWER, XPLANE, trace_viewer, xplane
 
+_TRAIN = "train"  # Keras keeps event files of training there, and the profile beside or in it
+
+
+def read_sessions(files: Files, reading: Reading) -> Records:
+    """One profile for each host and session that can be read, and step tables without times."""
+    # Of a session the file that says when it was; else the one of the trace viewer.
+    how: dict[str, Any] = {"wait_names": reading.wait_names, "utc_offset_s": reading.utc_offset_s}
+    paths = files.get(XPLANE, ())
+    found = reading.each(
+        "TensorFlow and JAX profiles", lambda p: xplane.read_xplane(p, **how), paths
+    )
+    known = {_identify_session(Path(profile.path)) for profile in found}
+    rest = [path for path in files.get(TRACE_VIEWER, ()) if _identify_session(path) not in known]
+    found += reading.each("TensorFlow traces", lambda p: trace_viewer.read_trace(p, **how), rest)
+    durations = reading.each("step tables", read_durations, files.get(STEP_TABLE, ()))
+    profiles = tuple(_add_pid(profile, reading.every) for profile in found)
+    return Records(profiles=profiles, durations=tuple(durations))
+
+
+def _identify_session(path: Path) -> tuple[Path, str]:
+    """Folder and host of a profile."""
+    name = parse_session_name(path)
+    return path.absolute().parent, name.host if name else path.name
+
+
+def _add_pid(profile: ProfileTrace, every: Iterable[Path]) -> ProfileTrace:
+    """The profile with the process whose event files lie beside it, where it is one."""
+    if profile.pid is not None:
+        return profile
+    folder = find_log_folder(profile.path)
+    beside = {folder, folder / _TRAIN} if folder else set()
+    names = [parse_event_file_name(p) for p in every if p.absolute().parent in beside]
+    pids = {n.pid for n in names if n and n.pid is not None and same_host(n.host, profile.host)}
+    return replace(profile, pid=pids.pop()) if len(pids) == 1 else profile
+
+
 # TensorBoard's old `.input_pipeline.pb`: how long each step took, and nothing on when.
 #
 # Durations alone cannot be laid over the I/O, so no overlap is claimed from them. Its waits
@@ -75,39 +111,3 @@ def _read_step(detail: memoryview) -> tuple[int, float]:
     return body.varint(_STEP_NUMBER) & 0x7FFFFFFF, struct.unpack("<d", body.fixed64(_STEP_TIME_MS))[
         0
     ]
-
-
-_TRAIN = "train"  # Keras keeps event files of training there, and the profile beside or in it
-
-
-def read_sessions(files: Files, reading: Reading) -> Records:
-    """One profile for each host and session that can be read, and step tables without times."""
-    # Of a session the file that says when it was; else the one of the trace viewer.
-    how: dict[str, Any] = {"wait_names": reading.wait_names, "utc_offset_s": reading.utc_offset_s}
-    paths = files.get(XPLANE, ())
-    found = reading.each(
-        "TensorFlow and JAX profiles", lambda p: xplane.read_xplane(p, **how), paths
-    )
-    known = {_identify_session(Path(profile.path)) for profile in found}
-    rest = [path for path in files.get(TRACE_VIEWER, ()) if _identify_session(path) not in known]
-    found += reading.each("TensorFlow traces", lambda p: trace_viewer.read_trace(p, **how), rest)
-    durations = reading.each("step tables", read_durations, files.get(STEP_TABLE, ()))
-    profiles = tuple(_add_pid(profile, reading.every) for profile in found)
-    return Records(profiles=profiles, durations=tuple(durations))
-
-
-def _identify_session(path: Path) -> tuple[Path, str]:
-    """Folder and host of a profile."""
-    name = parse_session_name(path)
-    return path.absolute().parent, name.host if name else path.name
-
-
-def _add_pid(profile: ProfileTrace, every: Iterable[Path]) -> ProfileTrace:
-    """The profile with the process whose event files lie beside it, where it is one."""
-    if profile.pid is not None:
-        return profile
-    folder = find_log_folder(profile.path)
-    beside = {folder, folder / _TRAIN} if folder else set()
-    names = [parse_event_file_name(p) for p in every if p.absolute().parent in beside]
-    pids = {n.pid for n in names if n and n.pid is not None and same_host(n.host, profile.host)}
-    return replace(profile, pid=pids.pop()) if len(pids) == 1 else profile
