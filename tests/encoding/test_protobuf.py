@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.makers.event_files import message, varint
-from vanidl.encoding import protobuf_columns
+from vanidl.encoding import protobuf
 from vanidl.encoding.budget import OBJECT_BYTES, Budget
 from vanidl.encoding.protobuf import NotProtobuf, fields, varint_int64
 
@@ -41,8 +41,8 @@ def test_what_is_no_message(data):
 @pytest.mark.parametrize("few", [1, 1 << 60])
 def test_columns_are_the_fields_of_each_message(monkeypatch, few):
     """Decoded together and one by one: the same fields in the same order."""
-    monkeypatch.setattr(protobuf_columns, "_FEW", few)
-    monkeypatch.setattr(protobuf_columns, "_BLOCK", 5)
+    monkeypatch.setattr(protobuf, "_FEW", few)
+    monkeypatch.setattr(protobuf, "_BLOCK", 5)
     rng = np.random.default_rng(3)
     messages = []
     for _ in range(40):
@@ -54,9 +54,9 @@ def test_columns_are_the_fields_of_each_message(monkeypatch, few):
         ]
         messages.append(b"".join(parts[i] for i in rng.integers(0, 4, int(rng.integers(0, 9)))))
     ends = np.cumsum([len(one) for one in messages])
-    text = np.frombuffer(b"".join(messages) + protobuf_columns.PADDING, np.uint8)
+    text = np.frombuffer(b"".join(messages) + protobuf.PADDING, np.uint8)
     found: dict[int, list[tuple[int, object]]] = {}
-    for one in protobuf_columns.rounds(text, ends - [len(m) for m in messages], ends):
+    for one in protobuf.decode_rounds(text, ends - [len(m) for m in messages], ends):
         rows = zip(one.message, one.number, one.is_varint, one.value, one.nbytes, strict=True)
         for i, number, is_varint, value, nbytes in rows:
             content = int(value) if is_varint else bytes(text[value : value + nbytes])

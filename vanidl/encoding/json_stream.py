@@ -13,17 +13,32 @@ guess. Where it fails, the structure of the block is worked out exactly.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import islice, pairwise
 from typing import Any
 
 import numpy as np
 import orjson
+from numpy.typing import NDArray
 
-from vanidl.encoding import json_lenient
 from vanidl.encoding.budget import Budget
-from vanidl.encoding.json_borders import Borders, borders
+
+_DEPTH = np.zeros(256, np.int8)
+_DEPTH[list(b"{[")] = 1
+_DEPTH[list(b"}]")] = -1
+_STRUCTURAL = _DEPTH != 0
+_STRUCTURAL[ord(",")] = True
+_PIECE = 1 << 18
+
+
+_NOT_FINITE = re.compile(rb"(?<![\w.])-?(?:nan|inf|infinity)(?![\w.])", re.IGNORECASE)
+
+_MOST_REPAIRS = 1000  # elements of one text: each takes as long as a hundred sound ones
+_MOST_TOKENS = 20_000  # of one text: the rest stays, and makes it broken
+
 
 BLOCK_BYTES = 256 * 1024  # its values stay in the cache
 MAX_VALUES = 600_000
@@ -204,7 +219,7 @@ class _Scanner:
         window = min(_FIRST_WINDOW, self.block_bytes)
         while True:
             self._fill(window)
-            found = borders(self.text[:window])
+            found = find_borders(self.text[:window])
             if found.commas.size:
                 return int(found.commas[0]), False
             if found.close >= 0:
@@ -249,7 +264,7 @@ class _Scanner:
 
     def _exact_block(self, window: int) -> _Block | None:
         """The block up to the last true border; None where the text holds none."""
-        found = borders(self.text[:window])
+        found = find_borders(self.text[:window])
         closed = found.close >= 0
         if not closed and not found.commas.size:
             return self._last_block(window)
@@ -261,7 +276,7 @@ class _Scanner:
         if values is not None:
             return size, closed, values, 0
         self._parse(_LENIENT_VALUES * (1 + len(found.commas)))
-        return (size, closed, *_lenient(text, found))
+        return (size, closed, *_parse_leniently(text, found))
 
     def _parse(self, values: int) -> None:
         if not self.budget.parse(values):
@@ -297,7 +312,7 @@ class _Scanner:
     def _value(self, text: bytes) -> object:
         values = self._strict(text)
         if values is None and len(text) <= 2 * BLOCK_BYTES:
-            values, _ = json_lenient.elements(text, np.empty(0, np.int64))
+            values, _ = parse_elements(text, np.empty(0, np.int64))
         return values[0] if values else None
 
     def _learn_separator(self, comma: int) -> None:
@@ -327,7 +342,117 @@ class _Scanner:
         del self.text[:size]
 
 
-def _lenient(text: bytes, found: Borders) -> tuple[list[Any], int]:
+def _parse_leniently(text: bytes, found: Borders) -> tuple[list[Any], int]:
     if len(text) > _MOST_LENIENT_BYTES:
         return [], 1 + len(found.commas)
-    return json_lenient.elements(text, found.commas)
+    return parse_elements(text, found.commas)
+
+
+# Borders in JSON text, found for a whole block at once. A text starts outside strings, at an
+# element of an array or a member of an object.
+
+
+@dataclass(frozen=True, slots=True)
+class Borders:
+    """Where elements end in a text that starts at an element."""
+
+    commas: NDArray[np.int64]  # positions of the commas between elements
+    close: int  # position of the bracket that closes the container, -1 if beyond the text
+
+
+def find_borders(data: bytes | bytearray) -> Borders:
+    """Borders between elements of a text, up to the end of their container."""
+    text = np.frombuffer(data, np.uint8)
+    commas: list[NDArray[np.int64]] = [np.empty(0, np.int64)]
+    depth, inside, escaped = 0, 0, False
+    for low in range(0, text.size, _PIECE):  # by pieces, as a place takes eight bytes
+        quotes, after = _find_quotes(text[low : low + _PIECE], escaped=escaped)
+        places = np.flatnonzero(_STRUCTURAL[text[low : low + _PIECE]])
+        places = places[(np.searchsorted(quotes, places) + inside) % 2 == 0]
+        step = _DEPTH[text[low + places]]
+        depths = depth + np.cumsum(step, dtype=np.int64)
+        closing = np.flatnonzero(depths < 0)
+        last = closing[0] if closing.size else places.size
+        commas.append(low + places[:last][(step[:last] == 0) & (depths[:last] == 0)])
+        if closing.size:
+            return Borders(np.concatenate(commas), low + int(places[last]))
+        depth = int(depths[-1]) if depths.size else depth
+        inside, escaped = (inside + quotes.size) % 2, after
+    return Borders(np.concatenate(commas), -1)
+
+
+def in_string(data: bytes, places: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Whether each place of a text that starts outside strings lies inside one."""
+    quotes, _ = _find_quotes(np.frombuffer(data, np.uint8), escaped=False)
+    inside: NDArray[np.bool_] = np.searchsorted(quotes, places) % 2 == 1
+    return inside
+
+
+def _find_quotes(text: NDArray[np.uint8], *, escaped: bool) -> tuple[NDArray[np.int64], bool]:
+    """Places of the quotes, and whether what follows the text is escaped, as its start may be."""
+    if escaped:
+        text = text.copy()
+        text[0] = ord("x")
+    quote = text == ord('"')
+    slashes = np.flatnonzero(text == ord("\\"))
+    follows = False
+    if slashes.size:
+        ends = np.flatnonzero(np.append(np.diff(slashes) > 1, True))
+        lengths = np.diff(np.append(-1, ends))
+        after = slashes[ends[lengths % 2 == 1]] + 1
+        follows = bool(after.size and after[-1] == text.size)
+        quote[after[after < quote.size]] = False
+    return np.flatnonzero(quote), follows
+
+
+# Values that a strict parser refuses, element by element where need be: traces hold NaN and
+# infinities in the spelling of C++ or Python, bytes that are no UTF-8, lone surrogates and control
+# characters within strings.
+
+
+def parse_elements(text: bytes, commas: NDArray[np.int64]) -> tuple[list[Any], int]:
+    """The elements of an array's inner text, and how many were no JSON and left out.
+
+    `commas` are the places of the commas between elements. NaN and infinities become None.
+    """
+    try:
+        values: list[Any] = orjson.loads(b"[%b]" % _make_finite(text))
+    except orjson.JSONDecodeError:
+        return _parse_one_by_one(text, [-1, *commas.tolist(), len(text)])
+    return values, 0
+
+
+def _parse_one_by_one(text: bytes, borders: list[int]) -> tuple[list[Any], int]:
+    values, broken = [], 0
+    for a, b in pairwise(borders):
+        item = text[a + 1 : b]
+        whole, value = _try_strict(item)  # most elements beside a broken one are
+        if not whole:
+            broken += 1
+            whole, value = _parse_item(item) if broken <= _MOST_REPAIRS else (False, None)
+        values += [value] if whole else []
+    return values, len(borders) - 1 - len(values)
+
+
+def _try_strict(text: bytes) -> tuple[bool, Any]:
+    try:
+        return True, orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return False, None
+
+
+def _parse_item(text: bytes) -> tuple[bool, Any]:
+    try:
+        return True, json.loads(_make_finite(text).decode("utf-8", "replace"), strict=False)
+    except (ValueError, RecursionError):
+        return False, None
+
+
+def _make_finite(text: bytes) -> bytes:
+    """The text with null in place of not-a-number tokens outside strings."""
+    found = list(islice(_NOT_FINITE.finditer(text), _MOST_TOKENS))
+    inside = in_string(text, np.array([m.start() for m in found], np.int64))
+    outside = [match for match, within in zip(found, inside, strict=True) if not within]
+    ends = [0, *(match.end() for match in outside)]
+    starts = [*(match.start() for match in outside), len(text)]
+    return b"null".join(text[a:b] for a, b in zip(ends, starts, strict=True))

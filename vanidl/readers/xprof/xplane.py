@@ -16,8 +16,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vanidl.encoding.budget import OBJECT_BYTES, Budget, bounded_name, read_whole
-from vanidl.encoding.protobuf import Fields, NotProtobuf, field_end, fields, varint_at, varint_int64
-from vanidl.encoding.protobuf_columns import PADDING, rounds
+from vanidl.encoding.protobuf import (
+    PADDING,
+    Fields,
+    NotProtobuf,
+    decode_rounds,
+    field_end,
+    fields,
+    varint_at,
+    varint_int64,
+)
 from vanidl.errors import InputError
 from vanidl.readers.names import compile_wait_names, parse_session_name
 from vanidl.readers.records import ProfileTrace
@@ -229,7 +237,7 @@ def _decode_block(
     count, codes = wanted
     columns = np.zeros((_EVENT_STATS + count, len(start)), np.int64)
     columns[_EVENT_STATS:] = ABSENT
-    for found in rounds(text, start, end):
+    for found in decode_rounds(text, start, end):
         for number in (_EVENT, _OFFSET_PS, _DURATION_PS):
             event, value = found.varints(number)
             columns[number, event] = value
@@ -249,7 +257,7 @@ def _decode_stats(
 ) -> tuple[Int64Array, Int64Array]:
     """(name code, value) of each statistic; 0 for what is no whole number."""
     columns = np.zeros((_SIGNED + 1, len(start)), np.int64)
-    for found in rounds(text, start, end):
+    for found in decode_rounds(text, start, end):
         for number in (_STAT, _UNSIGNED, _SIGNED):
             stat, value = found.varints(number)
             columns[number, stat] = value
