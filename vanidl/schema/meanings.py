@@ -63,7 +63,7 @@ def meanings() -> dict[str, Meaning]:
 
 
 LINES = """\
-# `vanidl summary --json`: the job and its I/O
+# vanidl summary --json: the job and its I/O
 schema | | Which contract this is; a new number where a name changes its meaning
 headline | | The answer in one or two sentences
 verdict | | In a few words: what training waits for
@@ -263,7 +263,7 @@ meta_s | s | Time in opens, stats and the like, summed over files and processes
 busiest_s | s | Of a checkpoint: busy time of the rank with most; null for other phases
 remove_s | s | Time in unlink, remove and rmdir, summed likewise; null where the tracer has none
 
-# `vanidl summary --json`: steps, overlap and advice
+# vanidl summary --json: steps, overlap and advice
 breakdown | | The account of time: each rank's training thread by cause; a cell is [least, most]
 breakdown.mean | | Mean over the ranks: of steps and waits over those with steps
 breakdown.per_rank | | Each rank; of more than 1,024 those with most time in storage
@@ -699,7 +699,7 @@ evidence.wait_s | s | Time waited for it, of the mean rank
 evidence.total_s | s | Time that it is a part of
 evidence.rules | | Names of the rules that are not kept
 
-# `vanidl compare --json` and `ab.json`
+# vanidl compare --json and ab.json
 primary | | Name of the metric that answers the question
 confidence | 1 | Level of the intervals
 smallest_change_called | 1 | Changes below it are never called better or worse
@@ -743,7 +743,7 @@ values_a | as unit | Value of each run
 values_b | as unit | Value of each run
 exit_status | | Exit status of the command
 
-# Tables in `vanidl export --to json`
+# Tables in vanidl export --to json
 tables | | Every table but the single operations: an object of columns, each a list
 tables.timeline | | Bytes over time, one row per rank and bin
 tables.job_timeline | | Bytes over time, one row per bin
@@ -814,7 +814,7 @@ longest_read_nbytes | bytes | Size of its longest read; null: none
 longest_read_file | | Path of the file of its longest read
 tables.fetches.worker | | Number of the worker; -1: the training process itself
 
-# `vanidl check --json`, rows of a survey and `run.json`
+# vanidl check --json, rows of a survey and run.json
 check.files | count | Files that were checked
 states | count | Files in each state
 check.left_out | count | Files in each state that are not listed
