@@ -205,17 +205,21 @@ OVERLAP = (
 
 BREAKDOWN = (
     Fault("vanidl/breakdown/windows.py", "start >= end[-1]", "start > end[-1]"),
-    Fault("vanidl/breakdown/windows.py", "distance == 1) & in_one", "distance >= 1) & in_one"),
+    Fault(
+        "vanidl/breakdown/windows.py",
+        "next_one = same & (distance == 1)",
+        "next_one = same & (distance >= 1)",
+    ),
     Fault(
         "vanidl/breakdown/windows.py", "lost=same & (distance > 1)", "lost=same & (distance > 2)"
     ),
     Fault(
         "vanidl/breakdown/windows.py",
-        "np.clip(steps.end, low, high)",
-        "np.clip(steps.end, low, None)",
+        "np.clip(end, low, high)",
+        "np.clip(end, low, None)",
     ),
     Fault("vanidl/breakdown/windows.py", "(waited == 0)", "(waited >= 0)"),
-    Fault("vanidl/breakdown/causes.py", "left + lows[pair]), lows", "left), lows"),
+    Fault("vanidl/breakdown/causes.py", "highs[pair], left + lows[pair])", "highs[pair], left)"),
     Fault("vanidl/breakdown/causes.py", "highs[pair] - over), highs", "highs[pair]), highs"),
     Fault(
         "vanidl/breakdown/input_wait.py", "np.diff(key[2])[same] == 1", "np.diff(key[2])[same] >= 1"
