@@ -479,7 +479,7 @@ def test_any_error_while_a_job_is_read_is_its_row(monkeypatch, error: Exception)
     def fail(*_: object, **__: object) -> None:
         raise error
 
-    monkeypatch.setattr(survey_rows, "trace_of", fail)
+    monkeypatch.setattr(survey_rows, "build_trace", fail)
     row = survey_rows.row(Job("1", ("a",), "", "key"), LIMITS)
     assert row["job"] == "1"
     assert row["problem"].startswith("a: expected a file")
@@ -490,7 +490,7 @@ def test_a_job_that_takes_too_long_is_given_up_and_tried_again(tmp_path, monkeyp
         while True:
             pass
 
-    monkeypatch.setattr(survey_rows, "trace_of", forever)
+    monkeypatch.setattr(survey_rows, "build_trace", forever)
     job = Job("1", ("a",), "", "key")
     limits = Limits(seconds=0.05, nbytes=1 << 40)
     row = survey_rows.row(job, limits)

@@ -542,11 +542,8 @@ def _get_form(module: str, header: Header) -> _Form:
 def _decode_layer(module: str, header: Header, data: bytes) -> Layer:
     """The whole records of one module."""
     table, loss = _decode_table(module, header, data)
-    return _build_records(module, table), loss
-
-
-def _build_records(module: str, table: Table) -> CounterRecords:
-    return to_records(module, NAMES[module].counters, NAMES[module].times, table)
+    names = NAMES[module]
+    return to_records(module, names.counters, names.times, table), loss
 
 
 def _decode_table(module: str, header: Header, data: bytes) -> tuple[Table, str]:
