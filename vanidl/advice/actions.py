@@ -14,12 +14,14 @@ from vanidl.advice.facts import Facts
 from vanidl.advice.finding import AT_BEST, LOW, PREDICTED, SEVERITIES, Diagnosis, Finding, SlowStep
 from vanidl.advice.input_waits import BOUND_SHARE
 from vanidl.advice.levers import Predicted, WhatIf, least_ratio
+from vanidl.advice.patches import patch_loader
 from vanidl.advice.proof import ab_line
 from vanidl.advice.remedies import Context, advice
 from vanidl.analyses import Results
 from vanidl.breakdown import Breakdown
 from vanidl.breakdown.account import MEAN, STEP
 from vanidl.breakdown.causes import COMPUTE
+from vanidl.formatting.units import percent
 from vanidl.model.trace import Trace
 from vanidl.model.warnings import LOWER_BOUNDS, serious_codes
 
@@ -60,6 +62,7 @@ def _diagnosis(
         findings,
         remedies=said.remedies,
         proof="" if limits else ab_line(facts.trace, best, said.remedies),
+        patch=patch_loader(facts.trace, said.arguments) if said.arguments else "",
     )
     return _valued(plain, cause, best, facts)
 
@@ -283,8 +286,8 @@ def effort(code: str) -> int:
 
 
 _UNSURE = frozenset({"training_unsure", "loops_in_threads"})  # what trains is not known, or in part
-NOTHING_TO_FIX = "Input keeps up: nothing to fix."
-LITTLE_TO_GAIN = "Input keeps up: only small gains are left."
+NOTHING_TO_FIX = "nothing to fix"
+LITTLE_TO_GAIN = "only small gains are left"
 
 
 def verdict(results: Results, account: Breakdown, diagnoses: Sequence[Diagnosis]) -> str:
@@ -301,4 +304,5 @@ def verdict(results: Results, account: Breakdown, diagnoses: Sequence[Diagnosis]
         return ""
     if any(d.severity != LOW for d in diagnoses):
         return ""
-    return LITTLE_TO_GAIN if diagnoses else NOTHING_TO_FIX
+    left = LITTLE_TO_GAIN if diagnoses else NOTHING_TO_FIX
+    return f"Input keeps up (waits of {percent(share)}): {left}."

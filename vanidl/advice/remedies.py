@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 
 from vanidl.advice import frameworks as in_words
@@ -58,6 +58,8 @@ class Advice:
 
     title: str
     remedies: tuple[Remedy, ...] = ()
+    arguments: Mapping[str, str] = field(default_factory=dict)
+    """Of the run's own DataLoader, as source text: what a patch gives it."""
 
 
 def advice(code: str, context: Context) -> Advice:
@@ -100,6 +102,18 @@ def _loader(name: str, options: str, context: Context) -> Remedy:
     hosts = len(context.run.trace.hosts)
     call = loader_call(name, options, ranks=context.ranks, hosts=hosts)
     return Remedy(f"{name} loader of vanidl_loaders", call.command, call.explanation)
+
+
+def _more_workers(context: Context, ahead: str = "2") -> Mapping[str, str]:
+    """Arguments of the run's loader with more workers, where its loop and dataset take them."""
+    if context.run.written_in or context.splits_first or context.best is None:
+        return {}
+    if context.best.lever == "ahead":
+        return {"prefetch_factor": ahead}
+    if context.best.lever != "workers":
+        return {}
+    keeps = {"persistent_workers": "True"} if context.run.fetched_epochs > 1 else {}
+    return {"num_workers": str(context.workers), **keeps}
 
 
 def _scheduled(context: Context) -> Remedy:
@@ -146,7 +160,9 @@ def _warm_start(context: Context) -> Advice:
     if "input_bound_workers" in context.codes and not context.run.starts_workers_anew:
         return Advice("Start workers faster, and before the training begins")
     if context.run.starts_workers_anew:
-        return Advice("Keep the workers over epochs", _of(context, explained, tensorflow, KEEP))
+        kept = {"persistent_workers": "True"} if not context.run.written_in else {}
+        both = _of(context, explained, tensorflow, KEEP)
+        return Advice("Keep the workers over epochs", both, kept)
     title = "Read the first batches of an epoch before it begins"
     return Advice(title, _of(context, tensorflow=tensorflow, change=KEEP))
 
@@ -201,7 +217,8 @@ def _read_ahead(context: Context) -> Advice:
         "dataset = dataset.batch(batch_size).prefetch(tf.data.AUTOTUNE)",
         "Threads read and parse while the step computes.",
     )
-    return Advice(title, (*_of(context, torch, tensorflow, AHEAD), _scheduled(context)))
+    both = _of(context, torch, tensorflow, AHEAD)
+    return Advice(title, (*both, _scheduled(context)), _more_workers(context, ahead))
 
 
 def _decode(context: Context) -> Advice:
@@ -223,7 +240,8 @@ def _decode(context: Context) -> Advice:
     title = f"Decode in {count}, or on the GPU"
     if context.splits_first:
         title = f"Decode in {count}{_THAT_SPLIT}, or on the GPU"
-    return Advice(title, (*_of(context, torch, tensorflow, AHEAD), decoded))
+    both = _of(context, torch, tensorflow, AHEAD)
+    return Advice(title, (*both, decoded), _more_workers(context))
 
 
 def _keep_data(context: Context) -> Advice:
@@ -365,7 +383,9 @@ def _rare_stalls(context: Context) -> Advice:
         "                    prefetch_factor=8)",
         "A longer queue of batches evens out what is rare.",
     )
-    return Advice("Find what delays single reads, and read further ahead", _of(context, queue))
+    title = "Find what delays single reads, and read further ahead"
+    further = {"prefetch_factor": "8"} if context.run.has_workers else {}
+    return Advice(title, _of(context, queue), {} if context.run.written_in else further)
 
 
 def _checkpoints(context: Context) -> Advice:
