@@ -19,7 +19,7 @@ from vanidl.advice.proof import ab_line
 from vanidl.advice.remedies import Context, advice
 from vanidl.analyses import Results
 from vanidl.breakdown import Breakdown
-from vanidl.breakdown.account import MEAN, STEP
+from vanidl.breakdown.account import EPOCH_END, MEAN, STEP
 from vanidl.breakdown.causes import COMPUTE
 from vanidl.formatting.units import percent
 from vanidl.model.trace import Trace
@@ -77,6 +77,12 @@ def _valued(
         return plain
     # The change takes away what the finding with the most to gain names; a replay knows more.
     (low_s, high_s), main = max(bounds, key=lambda each: (each[0][1], each[0][0]))
+    # Ends of epochs lie outside of all input waits: a change of both gains both.
+    ends = [gain_s for gain_s, finding in bounds if finding.cause == EPOCH_END]
+    others = [gain_s for gain_s, finding in bounds if finding.cause != EPOCH_END]
+    if ends and others:
+        low_s = max(low for low, _ in others) + max(low for low, _ in ends)
+        high_s = max(high for _, high in others) + max(high for _, high in ends)
     mean_s = facts.account.length_ns(STEP) / 1e9
     basis = AT_BEST
     count = steps.per_rank_max if steps is not None else 0

@@ -429,7 +429,8 @@ def _not_overlapped(facts: Facts) -> RuleResult | None:
             "compute_s": mean.compute_s,
             "processes_a_rank": len(facts.trace.processes) / max(len(facts.trace.ranks), 1),
         },
-        Claim(STORAGE, within_s=min(mean.exposed_s, free)),
+        # One reader hides what computing leaves room for; several shorten what is exposed as well.
+        Claim(STORAGE, within_s=mean.exposed_s, surely_s=min(mean.exposed_s, free)),
     )
 
 

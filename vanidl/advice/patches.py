@@ -153,5 +153,5 @@ def _place(lines: list[str], line: int, column: int) -> int:
 
 
 def _difference(name: str, before: str, after: str) -> str:
-    pair = (text.splitlines(keepends=True) for text in (before, after))
-    return "".join(difflib.unified_diff(*pair, fromfile=f"a/{name}", tofile=f"b/{name}"))
+    old, new = (text.splitlines(keepends=True) for text in (before, after))
+    return "".join(difflib.unified_diff(old, new, fromfile=f"a/{name}", tofile=f"b/{name}"))

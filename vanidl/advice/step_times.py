@@ -156,12 +156,14 @@ def _slow_first(facts: Facts) -> RuleResult | None:
     keeps = ""
     known = facts.starts_workers_anew and len(facts.trace.fetches) and facts.gains is not None
     started_s = facts.gains.without(WORKERS).high_ns / 1e9 if known and facts.gains else 0.0
+    acted_on_s = excess
     if started_s > 0:
-        # Workers that are kept save their starts, but for the first; what they fetch first stays.
-        excess = min(excess, started_s * (1 - 1 / max(facts.epochs, 1)))
+        # Workers that are kept save their starts, but for the first, and what follows from these.
+        kept = 1 - 1 / max(facts.epochs, 1)
+        acted_on_s, excess = min(excess, started_s) * kept, excess * kept
         keeps = "the first epoch's start, and each epoch's first fetch"
     least = EXCESS_SHARE * (2 if facts.cores_were_taken else 1)  # others' turns lengthen any step
-    if usual <= 0 or mean < FIRST_FACTOR * usual or excess < least * facts.base_s:
+    if usual <= 0 or mean < FIRST_FACTOR * usual or acted_on_s < least * facts.base_s:
         return None
     stalls = _stalls(facts)
     if stalls is not None and (stalls[1] & first).any():
