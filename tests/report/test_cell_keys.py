@@ -15,16 +15,20 @@ import pytest
 import vanidl
 from tests import DATA
 from tests.advice.labeled import RECIPES, made
+from vanidl.breakdown import Breakdown
+from vanidl.breakdown.account import MEAN
 from vanidl.compare import compare
 from vanidl.compare.json import make_object
 from vanidl.compare.sides import Side, sample_of
-from vanidl.formatting.units import percent, seconds
+from vanidl.formatting.units import change, percent, seconds
 from vanidl.report.html import render_html
 from vanidl.report.json import summary_object
 from vanidl.report.page import tight
 from vanidl.run import Run
 from vanidl.sections.breakdown import account_lines, range_words
 from vanidl.sections.overlap import CELLS
+from vanidl.wording import benchmark
+from vanidl.wording.waits import wait_parts
 
 RECORDED = ("ddp_two_hosts", "torch_fetches", "torch_late_workers", "torch_pfs_workers0",
             "torch_pfs_workers4")  # fmt: skip
@@ -108,6 +112,66 @@ def test_no_key_has_two_values(name):
         window_ns = run.breakdown.length_ns("step" if "/step" in key else "run")
         said = (tight(seconds(cell.low_ns / 1e9)), tight(percent(cell.low_ns / window_ns)))
         assert text in (*said, ", ".join(said)), key
+
+
+DURATION = re.compile(r"(?<![\w.])\d[\d,.]* (?:ns|us|ms|s|min|h)\b(?: \d+ (?:min|s)\b)?")
+
+
+def said_of(account: Breakdown) -> set[str]:
+    """Every cell of the account and every length of a window, as words say it."""
+    whos = (MEAN, *map(str, range(len(account.ranks))))
+    windows = ("run", "step", "input_wait", "epoch_end")
+    lengths_ns = {account.length_ns(window, who) for window in windows for who in whos}
+    said_ns = {*lengths_ns, account.steps_ns}
+    steps = account.steps_ns / max(account.length_ns("step"), 1)
+    for who in whos:
+        for name in account.columns:
+            cell = account.cell(f"{who}/{name}")
+            ends_ns = (cell.low_ns, cell.high_ns, cell.middle_ns)
+            of_all_steps = name.startswith(("step/", "step_part/"))
+            said_ns |= {ns * times for ns in ends_ns for times in (1, *[steps] * of_all_steps)}
+    return {seconds(ns / 1e9) for ns in said_ns}
+
+
+def named(run: Run) -> set[str]:
+    """Durations that are of no cell, and are said to be what they are."""
+    found = {part.cell.middle_ns / 1e9 for part in wait_parts(run.breakdown) if not part.key}
+    found |= {end_s for part in wait_parts(run.breakdown) for end_s in part.cell.range_s}
+    if run.overlap is not None:
+        mean = run.overlap.mean
+        # Over steps the longest wait of any rank; I/O of a rank, and what of it lies outside.
+        found |= {run.overlap.lost_to_input_s, mean.io_s, mean.unobserved_s} - {None}
+    return {seconds(each) for each in found}
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_the_headline_says_no_duration_that_the_account_has_not(name):
+    run = run_of(name)
+    headline = benchmark.verdict(run.benchmarks)
+    durations = DURATION.findall(run.headline.replace(headline, "") if headline else run.headline)
+    assert durations
+    assert set(durations) <= said_of(run.breakdown) | named(run)
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_an_action_gains_the_same_everywhere(name):
+    """In both lists of JSON, in the table, on the page; and a step after it is what is left."""
+    run = run_of(name)
+    content, page = summary_object(run), html.unescape(render_html(run))
+    actions = {each["code"]: each for each in content["actions"]}
+    table = run.frame("actions")
+    assert list(actions) == [each["code"] for each in content["diagnoses"]] == list(table["code"])
+    for row, each in enumerate(content["diagnoses"]):
+        action, gain_s = actions[each["code"]], each["gain_s"]
+        assert action["gain_s"] == gain_s
+        if gain_s is None:
+            continue
+        assert action["gain_at_most_s"] == gain_s[1]
+        assert [table[f"gain_at_{end}_s"][row] for end in ("least", "most")] == list(gain_s)
+        step_ns = run.breakdown.length_ns("step")
+        if each["now_s"] is not None:
+            assert each["now_s"] == pytest.approx(step_ns / 1e9)
+            assert change(each["now_s"], each["step_s"]) in page
 
 
 def test_many_cells_are_shown_in_three_places_or_more():
