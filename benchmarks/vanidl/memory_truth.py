@@ -23,7 +23,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import vanidl
-from vanidl.record.memory import _shared_memory, _walked
+from vanidl.record.memory import _measure_shared_memory, _walk_pages
 
 LIMIT = 0.05
 PROGRAM = """
@@ -71,11 +71,11 @@ def descendants(pid: int) -> list[int]:
 
 def watch(recorder: subprocess.Popen[bytes], peak: list[int]) -> None:
     """Keeps the largest sum of proportional sizes of what a recorder has started."""
-    before = _shared_memory()
+    before = _measure_shared_memory()
     while recorder.poll() is None:
-        sizes = [_walked(pid) for pid in descendants(recorder.pid)]
+        sizes = [_walk_pages(pid) for pid in descendants(recorder.pid)]
         known = [each for each in sizes if each]
-        shared = max(_shared_memory() - before, sum(each[2] for each in known), 0)
+        shared = max(_measure_shared_memory() - before, sum(each[2] for each in known), 0)
         peak[0] = max(peak[0], sum(each[0] - each[2] for each in known) + shared)
         time.sleep(0.1)
 

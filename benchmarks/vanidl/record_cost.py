@@ -28,7 +28,7 @@ import torch
 from benchmarks.vanidl.step_overhead import pairs
 
 STEPS_MS = (2, 5, 20, 100)
-BLOCK_MS = 40  # of a block, a step at least
+BLOCK_MS = 300  # of a block, a step at least
 LIMIT, LIMIT_US = 0.01, 30.0
 BESIDE_S = 20
 TRAINING = """

@@ -18,7 +18,7 @@ from tests.watch.test_watched import Recording, steps
 from vanidl.cli import main
 from vanidl.commands import watch
 from vanidl.model.run_facts import Ending
-from vanidl.record.alive import Recorder, place_of_processes
+from vanidl.record.alive import Recorder, name_place_of_processes
 from vanidl.watch.condition import Condition, State
 from vanidl.watch.state import RunState
 from vanidl.watch.view import ending, screen
@@ -207,7 +207,7 @@ def test_a_dead_run_ends_it_and_alerts(
 ) -> None:
     recording.write(0, steps(0, 10, 2))
     (recording.folder / "recorder.live").write_text(
-        json.dumps(asdict(Recorder(place_of_processes(), 2**22 + 1, 1, 0)))
+        json.dumps(asdict(Recorder(name_place_of_processes(), 2**22 + 1, 1, 0)))
     )
     path = recording.folder / "steps" / "node-100.steps"
     here = {"pid": 2**22 + 1, "host": os.uname().nodename}

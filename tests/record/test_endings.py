@@ -17,7 +17,7 @@ from vanidl.model.run_facts import Ending
 from vanidl.readers.run_folder import read_record
 from vanidl.record import record, recording
 from vanidl.record.memory import count_memory_kills
-from vanidl.record.run_record import take_last_error, without_secrets
+from vanidl.record.run_record import mask_error_line, take_last_error
 
 STEPS = """
 import os, time, vanidl
@@ -160,8 +160,8 @@ def test_the_first_error_is_the_cause(tmp_path: Path) -> None:
 
 
 def test_a_line_is_printable_bounded_and_without_secrets() -> None:
-    assert without_secrets("at ftp://u:p@h \x1b[2J") == "at ftp://***@h \\x1b[2J"
-    assert len(without_secrets("x" * 10_000)) == 500
+    assert mask_error_line("at ftp://u:p@h \x1b[2J") == "at ftp://***@h \\x1b[2J"
+    assert len(mask_error_line("x" * 10_000)) == 500
 
 
 def test_kills_for_memory_are_counted_where_the_kernel_does() -> None:

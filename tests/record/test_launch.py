@@ -12,11 +12,11 @@ import pytest
 
 from tests.record.conftest import LOOKED_AT, _available
 from vanidl.record import launch
-from vanidl.record.launch import passed_on
+from vanidl.record.launch import pass_signals_on
 
 
 def launched(*command: str) -> launch.Ended:
-    with passed_on() as signals:
+    with pass_signals_on() as signals:
         return launch.run(command, os.environ, signals)
 
 
@@ -72,7 +72,7 @@ def test_a_signal_that_is_ignored_stays_ignored(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_signal_before_the_start_is_not_lost() -> None:
-    with passed_on() as signals:
+    with pass_signals_on() as signals:
         os.kill(os.getpid(), signal.SIGUSR1)
         ended = launch.run([sys.executable, "-c", "import time; time.sleep(60)"], os.environ,
                            signals)  # fmt: skip
@@ -89,7 +89,7 @@ def test_keys_of_the_terminal_are_not_sent_twice(
     monkeypatch: pytest.MonkeyPatch, foreground: bool
 ) -> None:
     sent: list[int] = []
-    monkeypatch.setattr(launch, "_in_foreground", lambda: foreground)
+    monkeypatch.setattr(launch, "_is_in_foreground", lambda: foreground)
     monkeypatch.setattr(os, "kill", lambda pid, number: sent.append(number))
     passing = launch.Signals(pid=1)
     for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM):

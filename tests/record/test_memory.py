@@ -15,8 +15,8 @@ import pytest
 from tests.record.conftest import LOOKED_AT
 from vanidl.readers.run_folder import MEMORY_FOLDER, read_memory
 from vanidl.record import memory, record
-from vanidl.record.memory import MemoryLooks, memory_limit
-from vanidl.record.processes import Seen, process_started
+from vanidl.record.memory import MemoryLooks, find_memory_limit
+from vanidl.record.processes import Seen, read_start_ticks
 from vanidl.watch.resources import LiveMemory
 
 PROGRAM = """
@@ -56,7 +56,7 @@ def test_a_process_takes_what_it_sees_itself(tmp_path, monkeypatch):
 
 
 def me():
-    return Seen(os.getpid(), 1, process_started(os.getpid()), 0, 0)
+    return Seen(os.getpid(), 1, read_start_ticks(os.getpid()), 0, 0)
 
 
 class Clock:
@@ -72,7 +72,7 @@ def test_lines_get_rarer_and_keep_the_largest(tmp_path, monkeypatch):
     sizes = iter(range(10**9))
     looks = MemoryLooks(tmp_path)
     monkeypatch.setattr(looks, "_of_process", lambda _: [next(sizes), 0])
-    monkeypatch.setattr(memory, "_walked", lambda _: [1, 1, 0, 0])
+    monkeypatch.setattr(memory, "_walk_pages", lambda _: [1, 1, 0, 0])
     for _ in range(4000):
         looks.look([me()])
         clock.now_s += 1
@@ -89,7 +89,7 @@ def test_lines_get_rarer_and_keep_the_largest(tmp_path, monkeypatch):
 def test_pages_are_walked_when_somebody_is_new_and_else_rarely(tmp_path, monkeypatch):
     clock = Clock(monkeypatch)
     walks = []
-    monkeypatch.setattr(memory, "_walked", lambda pid: walks.append(pid) or [1, 1, 0, 0])
+    monkeypatch.setattr(memory, "_walk_pages", lambda pid: walks.append(pid) or [1, 1, 0, 0])
     monkeypatch.setattr(memory.time, "thread_time", lambda: 0.06 * len(walks))
     looks = MemoryLooks(tmp_path)
     ran_out = 0.06 / memory.SHARE  # 20 s for one of them
@@ -98,7 +98,7 @@ def test_pages_are_walked_when_somebody_is_new_and_else_rarely(tmp_path, monkeyp
     clock.now_s += ran_out - 3
     looks.look([me()])
     assert len(walks) == 1
-    other = Seen(1, 0, process_started(1), 0, 0)
+    other = Seen(1, 0, read_start_ticks(1), 0, 0)
     clock.now_s += 1.5  # not yet time, but it is new
     looks.look([me(), other])
     assert walks[1:] == [os.getpid(), 1]
@@ -140,10 +140,10 @@ def group(folder, **files):
 def test_the_least_limit_counts_whichever_group_above_has_it(tmp_path):
     group(tmp_path / "job", memory__max=5000)
     inner = group(tmp_path / "job" / "step", memory__max="max")
-    assert memory_limit([inner]) == (5000, "control group")
+    assert find_memory_limit([inner]) == (5000, "control group")
     machine = int(re.search(r"MemTotal: +(\d+)", Path("/proc/meminfo").read_text())[1]) << 10
     free = group(tmp_path / "free", memory__limit_in_bytes=1 << 62)
-    assert memory_limit([free]) == (machine, "machine")
+    assert find_memory_limit([free]) == (machine, "machine")
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,9 @@ def test_the_least_limit_counts_whichever_group_above_has_it(tmp_path):
     ],
 )
 def test_groups_of_both_versions(tmp_path, files, found):
-    assert memory._control_group([tmp_path / "none", group(tmp_path / "job", **files)]) == found
+    assert (
+        memory._read_control_group([tmp_path / "none", group(tmp_path / "job", **files)]) == found
+    )
 
 
 GROWING = 64 << 20

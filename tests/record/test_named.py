@@ -59,8 +59,8 @@ def test_a_name_without_a_module_is_refused(tmp_path: Path) -> None:
 def test_storage_that_takes_no_folder_of_steps_ends_nothing(tmp_path: Path) -> None:
     """The command is run all the same; that its names were not found is said."""
     (tmp_path / "RUN").touch()
-    words = steps.environment(tmp_path / "RUN", ["a:B"], trains=["c:d"])
+    words = steps.make_environment(tmp_path / "RUN", ["a:B"], trains=["c:d"])
     assert words["VANIDL_WAITS"] == "a:B"
-    said = list(steps.not_found(tmp_path / "RUN", ["a:B"], ["c:d"]))
+    said = list(steps.explain_names_not_found(tmp_path / "RUN", ["a:B"], ["c:d"]))
     assert [one.split(":")[0] for one in said] == ["--wait a", "--train c"]
-    assert list(steps.not_found(tmp_path / "RUN", [], [])) == []
+    assert list(steps.explain_names_not_found(tmp_path / "RUN", [], [])) == []

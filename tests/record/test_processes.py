@@ -19,7 +19,7 @@ from vanidl.record.processes import (
     explain_missing_steps,
     explain_still_running,
     explain_tasks_elsewhere,
-    rank_in,
+    find_rank,
 )
 
 pytestmark = pytest.mark.skipif(
@@ -75,11 +75,11 @@ def test_a_zombie_is_gone_and_stays_what_it_was() -> None:
 def test_the_launcher_closest_to_the_program_gives_the_rank() -> None:
     everything = {name: str(i) for i, name in enumerate(RANK_VARIABLES)}
     for i, name in enumerate(RANK_VARIABLES):
-        assert rank_in(everything) == i
+        assert find_rank(everything) == i
         del everything[name]
-    assert rank_in(everything) is None
-    assert rank_in({"RANK": "", "PMI_RANK": "3"}) == 3
-    assert rank_in({"RANK": "first"}) is None
+    assert find_rank(everything) is None
+    assert find_rank({"RANK": "", "PMI_RANK": "3"}) == 3
+    assert find_rank({"RANK": "first"}) is None
 
 
 # Programs that cannot record their steps, by how they were started, are named once.

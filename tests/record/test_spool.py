@@ -15,7 +15,7 @@ from vanidl.errors import UsageError, VanidlError
 from vanidl.parallel import storage
 from vanidl.readers.run_folder import read_record
 from vanidl.record import record, spool
-from vanidl.record.spool import POINTER, Spool, may_span_hosts, recorded_in
+from vanidl.record.spool import POINTER, Spool, find_recording_folder, may_span_hosts
 
 SCRIPT = "import os; print(os.environ['VANIDL_RUN'], os.listdir(os.environ['RUN']))"
 
@@ -161,10 +161,10 @@ def test_commands_of_several_hosts_are_recorded_in_run(mounted) -> None:
 def test_who_watches_is_led_to_where_it_is_recorded(tmp_path: Path) -> None:
     run, made = tmp_path / "RUN", tmp_path / "made"
     run.mkdir()
-    assert recorded_in(run) == run
+    assert find_recording_folder(run) == run
     (run / POINTER).write_bytes(os.fsencode(made))
-    assert recorded_in(run) == run  # it is gone
+    assert find_recording_folder(run) == run  # it is gone
     made.mkdir()
-    assert recorded_in(run) == made
+    assert find_recording_folder(run) == made
     (run / POINTER).write_text("made")
-    assert recorded_in(run) == run
+    assert find_recording_folder(run) == run

@@ -14,7 +14,7 @@ import pytest
 from tests.formatting.test_secrets import SECRET
 from tests.record.conftest import LOOKED_AT
 from vanidl.record import recording
-from vanidl.record.processes import rank_in
+from vanidl.record.processes import find_rank
 from vanidl.record.recorder import Tracer
 
 COMMAND = """
@@ -39,8 +39,8 @@ def recorded(run: Path, *command: str, before: str = "", closing: str = "", **en
 
 @pytest.mark.parametrize("rank", ["9" * 5000, "²", "٣", "-1", "1e9", "99999999999", " 1", ""])
 def test_an_absurd_rank_is_none(tmp_path: Path, rank: str) -> None:
-    assert rank_in({"RANK": rank}) is None
-    assert rank_in({"RANK": rank, "PMI_RANK": "3"}) == 3
+    assert find_rank({"RANK": rank}) is None
+    assert find_rank({"RANK": rank, "PMI_RANK": "3"}) == 3
 
 
 def test_an_absurd_rank_changes_nothing(tmp_path: Path) -> None:

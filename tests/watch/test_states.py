@@ -17,8 +17,8 @@ import pytest
 from tests.makers.step_journals import MS, START
 from tests.watch.test_watched import SECOND, Recording, steps
 from vanidl.record import alive
-from vanidl.record.alive import NAME, Recorder, place_of_processes, read_recorder, sign_of_life
-from vanidl.record.processes import process_started
+from vanidl.record.alive import NAME, Recorder, name_place_of_processes, read_recorder, sign_of_life
+from vanidl.record.processes import read_start_ticks
 from vanidl.watch.condition import State
 from vanidl.watch.watched import GONE_S, WatchedRun
 
@@ -80,7 +80,7 @@ class Program:
         self.child.wait()
 
     def recorded_by(self, pid: int) -> None:
-        recorder = Recorder(place_of_processes(), pid, process_started(pid), START)
+        recorder = Recorder(name_place_of_processes(), pid, read_start_ticks(pid), START)
         (self.run / NAME).write_text(json.dumps(asdict(recorder)))
 
 

@@ -18,7 +18,7 @@ from vanidl.commands.colour import is_terminal, wants_colour
 from vanidl.errors import InputError
 from vanidl.files.atomic import write_whole
 from vanidl.formatting.names import elided
-from vanidl.record.spool import recorded_in
+from vanidl.record.spool import find_recording_folder
 from vanidl.watch import view
 from vanidl.watch.condition import State
 from vanidl.watch.openmetrics import openmetrics
@@ -43,7 +43,7 @@ def run(options: argparse.Namespace) -> int:
     live = _is_live(options)
     every_s = max(options.every or (LOOK_S if live else LINE_S), 0.1)
     target = Path(options.openmetrics) if options.openmetrics else None
-    watched = WatchedRun(recorded_in(_folder(options.run)))
+    watched = WatchedRun(find_recording_folder(_folder(options.run)))
     alert = Alert(options.alert) if options.alert else None
     with suppress(KeyboardInterrupt), _shown(live, quiet=options.quiet) as show:
         last = _follow(watched, every_s, show, target, alert, quiet=options.quiet)

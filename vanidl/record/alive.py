@@ -22,7 +22,7 @@ import orjson
 
 from vanidl.encoding.budget import read_whole
 from vanidl.files.checked_json import checked_fields
-from vanidl.record.processes import process_started
+from vanidl.record.processes import read_start_ticks
 from vanidl.record.steps import FOLDER
 
 NAME = "recorder.live"
@@ -50,15 +50,15 @@ class Recorder:
     @property
     def is_here(self) -> bool:
         """Whether its process can be looked up from here."""
-        return bool(self.place) and self.place == place_of_processes()
+        return bool(self.place) and self.place == name_place_of_processes()
 
     @property
     def is_alive(self) -> bool:
         """Whether its process is still there; of one that is here."""
-        return self.started != 0 and process_started(self.pid) == self.started
+        return self.started != 0 and read_start_ticks(self.pid) == self.started
 
 
-def place_of_processes() -> str:
+def name_place_of_processes() -> str:
     """The boot of this machine, and the name space that process numbers are of; "" if unknown."""
     try:
         return f"{_MACHINE.read_text().strip()} {os.readlink('/proc/self/ns/pid')}"  # noqa: PTH115
@@ -70,7 +70,7 @@ def read_recorder(run: Path) -> Recorder | None:
     """The recorder that a RUN names, None for one that has ended, or none that can be read."""
     try:
         values: dict[str, Any] = orjson.loads(read_whole(run / NAME))
-        lives = {int(pid): _life(*each) for pid, each in values.get("lives", {}).items()}
+        lives = {int(pid): _read_life(*each) for pid, each in values.get("lives", {}).items()}
         known = {"host": "", "looks": 0, **values}
         return Recorder(**checked_fields(Recorder, known), lives=lives)
     except (AttributeError, KeyError, OSError, TypeError, ValueError):
@@ -88,17 +88,17 @@ def sign_of_life(run: Path, look: Callable[[], object] = lambda: None) -> Iterat
     path, me, journals = run / NAME, os.getpid(), run / FOLDER
     host = os.uname().nodename
     over, described = threading.Event(), dict[str, Mapping[str, Any]]()
-    start_ns, started = time.time_ns(), process_started(me)
+    start_ns, started = time.time_ns(), read_start_ticks(me)
 
     def write(looks: int) -> None:
         with suppress(OSError):
             _describe_new(journals, described)
             lives = {
-                str(process["pid"]): _as_row(found.aged(time.monotonic_ns()))
+                str(process["pid"]): _make_row(found.aged(time.monotonic_ns()))
                 for process in list(described.values())[:_MOST_LIVES]
                 if (found := look_at(process, journals)) is not None
             }
-            recorder = Recorder(place_of_processes(), me, started, start_ns, host, looks)
+            recorder = Recorder(name_place_of_processes(), me, started, start_ns, host, looks)
             path.write_bytes(orjson.dumps({**asdict(recorder), "lives": lives}))
 
     def live() -> None:
@@ -137,12 +137,12 @@ def _describe_new(journals: Path, described: dict[str, Mapping[str, Any]]) -> No
                         described[name] = text
 
 
-def _as_row(life: Life) -> list[str | int]:
+def _make_row(life: Life) -> list[str | int]:
     doing, last = life.doing or Call(0, 0), life.last or Call(0, 0)
     return [life.state, doing.code, doing.at_ns, last.code, last.at_ns]
 
 
-def _life(state: str, doing: int, doing_ns: int, last: int, last_ns: int) -> Life:
+def _read_life(state: str, doing: int, doing_ns: int, last: int, last_ns: int) -> Life:
     numbers = (doing, doing_ns, last, last_ns)
     if type(state) is not str or not all(type(number) is int for number in numbers):
         raise TypeError("a life of other values")
@@ -215,18 +215,18 @@ def look_at(process: Mapping[str, Any], folder: Path) -> Life | None:
     if process.get("host") != os.uname().nodename or type(pid) is not int or pid <= 0:
         return None
     try:
-        state = _state(pid)
+        state = _read_state(pid)
         if state in "ZX" or not _may_be_of_run(pid, folder):
             return Life("")
     except (FileNotFoundError, ProcessLookupError):
         return None if _is_hidden(pid) else Life("")
     except OSError:
         return None
-    doing, last = _present(pid, process.get("present"))
+    doing, last = _read_present(pid, process.get("present"))
     return Life(state, doing, last)
 
 
-def _present(pid: int, descriptor: object) -> tuple[Call | None, Call | None]:
+def _read_present(pid: int, descriptor: object) -> tuple[Call | None, Call | None]:
     """What the process does, and what it did last."""
     if type(descriptor) is not int or descriptor < 0:
         return None, None
@@ -284,10 +284,10 @@ def anyone_lives(folder: Path) -> bool:
     for path in PROC.glob("[1-9]*"):
         with suppress(OSError):
             pid = int(path.name)
-            if pid != os.getpid() and is_of_run(pid, folder) and _state(pid) not in "ZX":
+            if pid != os.getpid() and is_of_run(pid, folder) and _read_state(pid) not in "ZX":
                 return True
     return False
 
 
-def _state(pid: int) -> str:
+def _read_state(pid: int) -> str:
     return (PROC / str(pid) / "stat").read_bytes().rpartition(b") ")[2][:1].decode("ascii")

@@ -16,7 +16,15 @@ from pathlib import Path
 from vanidl.errors import InputError, UsageError
 from vanidl.readers.darshan import log as darshan_logs
 from vanidl.readers.names import parse_darshan_name
-from vanidl.record.recorder import CUT, ENDED, PRELOAD, Recorder, Tracer, keep_private, preloaded
+from vanidl.record.recorder import (
+    CUT,
+    ENDED,
+    PRELOAD,
+    Recorder,
+    Tracer,
+    keep_private,
+    prepend_preload,
+)
 
 NAME = "darshan"
 FOLDER = "darshan"
@@ -138,7 +146,7 @@ def environment(preload: Path, folder: Path) -> dict[str, str | None]:
     or straight into the folder that a variable names, which darshan-config tells.
     """
     variables: dict[str, str | None] = {
-        PRELOAD: preloaded(preload),
+        PRELOAD: prepend_preload(preload),
         "DARSHAN_ENABLE_NONMPI": "1",
         "DARSHAN_CONFIG_PATH": str(folder / "darshan.conf"),
         "DARSHAN_LOGPATH": str(folder),

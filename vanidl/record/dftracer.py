@@ -12,7 +12,15 @@ from pathlib import Path
 
 from vanidl.encoding.text_stream import TextStream
 from vanidl.errors import InputError
-from vanidl.record.recorder import CUT, ENDED, PRELOAD, Recorder, Tracer, keep_private, preloaded
+from vanidl.record.recorder import (
+    CUT,
+    ENDED,
+    PRELOAD,
+    Recorder,
+    Tracer,
+    keep_private,
+    prepend_preload,
+)
 
 NAME = "dftracer"
 FOLDER = "dftracer"
@@ -80,7 +88,7 @@ def environment(preload: Path, folder: Path) -> dict[str, str | None]:
     each time); `found` compresses whole ones later.
     """
     return {
-        PRELOAD: preloaded(preload),
+        PRELOAD: prepend_preload(preload),
         "DFTRACER_ENABLE": "1",
         "DFTRACER_INIT": "PRELOAD",
         "DFTRACER_LOG_FILE": str(folder / "trace"),

@@ -44,7 +44,7 @@ class Signals:
 
     def __call__(self, number: int, _frame: FrameType | None) -> None:
         """The handler."""
-        if number in _KEYS and _in_foreground():
+        if number in _KEYS and _is_in_foreground():
             return  # the terminal has sent it to the command as well
         if self.pid is None:
             self.early.append(number)
@@ -60,7 +60,7 @@ class Signals:
 
 
 @contextmanager
-def passed_on() -> Iterator[Signals]:
+def pass_signals_on() -> Iterator[Signals]:
     """Handles signals that would end us until the block is left; ignored ones stay ignored.
 
     Blocking them would not do: libraries have threads of their own, which would receive them.
@@ -80,7 +80,7 @@ def passed_on() -> Iterator[Signals]:
             signal.signal(number, handler)
 
 
-def _in_foreground() -> bool:
+def _is_in_foreground() -> bool:
     """Whether we belong to the foreground group of our terminal."""
     try:
         terminal = os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY)
@@ -121,12 +121,12 @@ def run(
     signals.pid = None
     end = time.time_ns()
     _let_go(watch)
-    return Ended(_exit_status(status), start, end, cpu_s, watch)
+    return Ended(_read_exit_status(status), start, end, cpu_s, watch)
 
 
 def _wait(pid: int, watch: Watch, looked: Callable[[Watch], object]) -> tuple[int, float]:
     """Wait status and CPU seconds of a child; looks around meanwhile."""
-    with _end_of(pid) as ended:
+    with _await_end(pid) as ended:
         while not ended(_look(watch, looked)):
             pass
     _, status, usage = os.wait4(pid, 0)
@@ -134,12 +134,12 @@ def _wait(pid: int, watch: Watch, looked: Callable[[Watch], object]) -> tuple[in
 
 
 @contextmanager
-def _end_of(pid: int) -> Iterator[Callable[[float], bool]]:
+def _await_end(pid: int) -> Iterator[Callable[[float], bool]]:
     """A question: did the child end within so many seconds?"""
     try:
         descriptor = os.pidfd_open(pid)
     except (AttributeError, OSError):  # no Linux, or one before 5.3
-        yield lambda seconds: _ended_after(pid, seconds)
+        yield lambda seconds: _has_ended_after(pid, seconds)
         return
     asked = select.poll()  # unlike select, of any number of descriptors
     asked.register(descriptor, select.POLLIN)
@@ -149,7 +149,7 @@ def _end_of(pid: int) -> Iterator[Callable[[float], bool]]:
         os.close(descriptor)
 
 
-def _ended_after(pid: int, seconds: float) -> bool:
+def _has_ended_after(pid: int, seconds: float) -> bool:
     time.sleep(min(seconds, LOOK_SECONDS))
     return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
@@ -175,6 +175,6 @@ def _let_go(watch: Watch) -> None:
         watch.look()
 
 
-def _exit_status(status: int) -> int:
+def _read_exit_status(status: int) -> int:
     code = os.waitstatus_to_exitcode(status)
     return code if code >= 0 else 128 - code

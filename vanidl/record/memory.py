@@ -46,7 +46,7 @@ class MemoryLooks:
         self._sizes: dict[int, list[int]] = {}
         self._known: set[int] = set()
         self._unwalked = False  # a process is new since the last walk
-        self._groups: tuple[Path, ...] = tuple(control_group_folders())
+        self._groups: tuple[Path, ...] = tuple(list_control_group_folders())
         self._descriptor = -1
         self._stopped = False
 
@@ -84,7 +84,7 @@ class MemoryLooks:
         self._begin_s = now_s
         self._path.parent.mkdir(exist_ok=True)
         self._descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-        limit, of = memory_limit(self._groups)
+        limit, of = find_memory_limit(self._groups)
         try:
             self._add(
                 {"schema": SCHEMA, "host": os.uname().nodename, "limit": limit, "limit_of": of}
@@ -104,13 +104,13 @@ class MemoryLooks:
         # Who is new shares pages that were another's alone: all sizes change at once.
         if now_s >= (self._walked_s + _RARELY_S if self._unwalked else self._walk_s):
             before_s = time.thread_time()
-            sizes = {str(one.pid): _walked(one.pid) for one in living}
+            sizes = {str(one.pid): _walk_pages(one.pid) for one in living}
             line["s"] = {pid: each for pid, each in sizes.items() if each}
             spent_s = time.thread_time() - before_s
             self._walked_s, self._unwalked = now_s, False
             self._walk_s = max(self._walk_s, now_s) + max(_RARELY_S, spent_s / SHARE)
-        line["m"] = [_shared_memory(), _available()]
-        if group := _control_group(self._groups):
+        line["m"] = [_measure_shared_memory(), _read_available()]
+        if group := _read_control_group(self._groups):
             line["c"] = group
         self._add(line)
         self._sizes = {}
@@ -128,7 +128,7 @@ class MemoryLooks:
             return None
 
 
-def _walked(pid: int) -> list[int] | None:
+def _walk_pages(pid: int) -> list[int] | None:
     """Proportional bytes, private ones, proportional ones of shared memory, swapped ones."""
     try:
         content = Path(PROC, str(pid), "smaps_rollup").read_bytes()
@@ -141,7 +141,7 @@ def _walked(pid: int) -> list[int] | None:
     return [found[b"Pss"], private, found.get(b"Pss_Shmem", 0), found.get(b"Swap", 0)]
 
 
-def _shared_memory() -> int:
+def _measure_shared_memory() -> int:
     """Bytes in /dev/shm, where loaders hand batches over: of all that use it; -1: unknown."""
     try:
         found = os.statvfs(_SHM)
@@ -150,12 +150,12 @@ def _shared_memory() -> int:
     return (found.f_blocks - found.f_bfree) * found.f_frsize
 
 
-def _available() -> int:
+def _read_available() -> int:
     """Bytes that the machine can still give; -1: unknown."""
-    return _of_machine("MemAvailable")
+    return _read_meminfo("MemAvailable")
 
 
-def _of_machine(name: str) -> int:
+def _read_meminfo(name: str) -> int:
     try:
         text = Path(PROC, "meminfo").read_text("ascii", "replace")
     except OSError:
@@ -164,7 +164,7 @@ def _of_machine(name: str) -> int:
     return int(found[1]) << 10 if found else -1
 
 
-def _control_group(folders: Iterable[Path]) -> list[int] | None:
+def _read_control_group(folders: Iterable[Path]) -> list[int] | None:
     """Bytes of our control group, page cache included: all, anonymous, of files, of shared memory.
 
     None where it does not say. It may hold more than the command.
@@ -182,9 +182,9 @@ def _control_group(folders: Iterable[Path]) -> list[int] | None:
     return None
 
 
-def memory_limit(folders: Iterable[Path]) -> tuple[int, str]:
+def find_memory_limit(folders: Iterable[Path]) -> tuple[int, str]:
     """The least that the control groups above us and the machine allow, and which of both it is."""
-    machine = _of_machine("MemTotal")
+    machine = _read_meminfo("MemTotal")
     limits = []
     for folder in folders:
         for above in (folder, *folder.parents):
@@ -211,7 +211,7 @@ def count_memory_kills() -> int | None:
 
     A process counts in its own group, whichever limit above it was met.
     """
-    for folder in control_group_folders():
+    for folder in list_control_group_folders():
         for name in ("memory.events", "memory.oom_control"):
             try:
                 count = _KILLS.search((folder / name).read_text("ascii", "replace"))
@@ -222,7 +222,7 @@ def count_memory_kills() -> int | None:
     return None
 
 
-def control_group_folders() -> Iterator[Path]:
+def list_control_group_folders() -> Iterator[Path]:
     """Where the files of our control group of memory may be, the likeliest first.
 
     In a container the group may be named by its place outside: then the files are those of the

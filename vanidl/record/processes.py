@@ -58,7 +58,7 @@ class Watch:
         now = time.time_ns()
         words = "".join(f"{word}\0" for word in command)
         self.seen: dict[int, Seen] = {
-            pid: Seen(pid, os.getpid(), process_started(pid), now, now, words)
+            pid: Seen(pid, os.getpid(), read_start_ticks(pid), now, now, words)
         }
 
     def look(self) -> None:
@@ -69,16 +69,16 @@ class Watch:
             seen = pending.pop()
             if not _refresh(seen, now):
                 continue
-            for child in _children(seen.pid):
+            for child in _list_children(seen.pid):
                 if self._is_new(child):
-                    self.seen[child] = Seen(child, seen.pid, process_started(child), now, now)
+                    self.seen[child] = Seen(child, seen.pid, read_start_ticks(child), now, now)
                     pending.append(self.seen[child])
 
     def _is_new(self, pid: int) -> bool:
         """Whether no process of this pid was seen, or it was another one, long gone."""
         if pid not in self.seen:
             return True
-        return self.seen[pid].gone and process_started(pid) not in (0, self.seen[pid].started)
+        return self.seen[pid].gone and read_start_ticks(pid) not in (0, self.seen[pid].started)
 
     def anyone_left(self) -> bool:
         """Whether a process was still there at the last look."""
@@ -91,48 +91,48 @@ class Watch:
 
 def _refresh(seen: Seen, now: int) -> bool:
     """Whether the process is still there; if so, what it is now."""
-    if not seen.started or process_started(seen.pid) != seen.started:
+    if not seen.started or read_start_ticks(seen.pid) != seen.started:
         seen.gone = True
         return False
     seen.last_ns = now
-    command = _text(seen.pid, "cmdline")
+    command = _read_proc(seen.pid, "cmdline")
     # While a program is being started the kernel may show its command and no environment yet.
     if command and (command != seen.command or seen.first_ns == now or not seen.environment):
         seen.command = command
-        environment = environment_of(seen.pid)
-        seen.rank = rank_in(environment)
+        environment = read_environment(seen.pid)
+        seen.rank = find_rank(environment)
         seen.environment = {name: environment.get(name, "") for name in KEPT if environment}
     return True
 
 
-def process_started(pid: int) -> int:
+def read_start_ticks(pid: int) -> int:
     """When a process started, in ticks since boot; 0 for one that is gone or a zombie."""
-    fields = _text(pid, "stat").rpartition(")")[2].split()
+    fields = _read_proc(pid, "stat").rpartition(")")[2].split()
     return int(fields[19]) if len(fields) > 19 and fields[0] != "Z" else 0
 
 
-def _children(pid: int) -> Iterator[int]:
+def _list_children(pid: int) -> Iterator[int]:
     try:
         threads = os.listdir(f"{PROC}/{pid}/task")  # noqa: PTH208 - many times a second
     except OSError:
         return
     for thread in threads:
-        yield from map(int, _text(pid, f"task/{thread}/children").split())
+        yield from map(int, _read_proc(pid, f"task/{thread}/children").split())
 
 
-def environment_of(pid: int) -> dict[str, str]:
+def read_environment(pid: int) -> dict[str, str]:
     """That which a process was started with; {} of one that cannot be seen."""
-    pairs = (entry.partition("=") for entry in _text(pid, "environ").split("\0"))
+    pairs = (entry.partition("=") for entry in _read_proc(pid, "environ").split("\0"))
     return {key: value for key, mark, value in pairs if mark}
 
 
-def rank_in(environment: Mapping[str, str]) -> int | None:
+def find_rank(environment: Mapping[str, str]) -> int | None:
     """The rank that a launcher gave a process, None for one that has none."""
     values = (environment.get(name, "") for name in RANK_VARIABLES)
     return next((int(value) for value in values if _RANK.fullmatch(value)), None)
 
 
-def _text(pid: int, name: str) -> str:
+def _read_proc(pid: int, name: str) -> str:
     """A file of /proc, "" for a process that is gone or another user's."""
     try:
         with open(f"{PROC}/{pid}/{name}", "rb", buffering=0) as file:  # noqa: PTH123
@@ -206,7 +206,7 @@ def explain_still_running(variable: str, value: str) -> Iterator[str]:
     """
     pids = [int(path.name) for path in Path(PROC).glob("[1-9]*") if path.name.isdecimal()]
     left = [
-        pid for pid in pids if pid != os.getpid() and environment_of(pid).get(variable) == value
+        pid for pid in pids if pid != os.getpid() and read_environment(pid).get(variable) == value
     ]
     if left:
         many = plural(len(left), "process of the command is", "processes of the command are")

@@ -53,10 +53,10 @@ def keep_private(log: Path) -> None:
         log.chmod(log.stat().st_mode & 0o700)
 
 
-def preloaded(library: Path) -> str:
+def prepend_preload(library: Path) -> str:
     """LD_PRELOAD with a library before whatever is in it now."""
-    return ":".join([str(library), *(entry for entry in _preloads() if entry != str(library))])
+    return ":".join([str(library), *(entry for entry in _read_preloads() if entry != str(library))])
 
 
-def _preloads() -> list[str]:
+def _read_preloads() -> list[str]:
     return [e for e in os.environ.get(PRELOAD, "").replace(" ", ":").split(":") if e]

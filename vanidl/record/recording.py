@@ -15,11 +15,11 @@ from vanidl.record import darshan, dftracer, processes, steps
 from vanidl.record import tracer as own
 from vanidl.record.alive import sign_of_life
 from vanidl.record.free_space import FLOOR_NBYTES, FreeSpace
-from vanidl.record.launch import Ended, passed_on, run
+from vanidl.record.launch import Ended, pass_signals_on, run
 from vanidl.record.memory import MemoryLooks, count_memory_kills
 from vanidl.record.processes import Watch
 from vanidl.record.recorder import AUTO, ENDED, TRACERS, Recorder, Tracer
-from vanidl.record.run_record import keep_source_lines, run_record, take_last_error
+from vanidl.record.run_record import describe_run, keep_source_lines, take_last_error
 from vanidl.record.spool import Spool
 from vanidl.record.states import Sampler, sampling
 from vanidl.record.steps import Replay
@@ -109,7 +109,9 @@ def record(
     if events is not None:
         chosen = replace(chosen, environment={**chosen.environment, own.EVENTS: str(events)})
     with _without_traces(spool.drop, chosen.drop):
-        more = steps.environment(root, waits, profile_steps, replay, trains) if with_steps else {}
+        more = (
+            steps.make_environment(root, waits, profile_steps, replay, trains) if with_steps else {}
+        )
 
     # What looks at the run from outside.
     journals = root / steps.FOLDER if with_steps else None
@@ -121,11 +123,11 @@ def record(
         memory.stop()
     if chosen.harm and tell is not None:
         tell(chosen.harm)
-    environment = _environment(chosen, root, more)
+    environment = _merge_environment(chosen, root, more)
 
     with (
         sampling(root, wanted=with_steps and not space.stopped_ns) as sampler,
-        passed_on() as signals,
+        pass_signals_on() as signals,
         sign_of_life(root, lambda: _look(space, sampler, memory)),
     ):
         # The command, from its start to its end.
@@ -141,13 +143,13 @@ def record(
             keep_source_lines(journals, ended.start_ns)
         missing = [] if sampler is None or not sampler.remark else [sampler.remark]
         said = _explain_missing(ended, environment, root) if with_steps else []
-        said += steps.not_found(root, waits, trains) if with_steps else []
+        said += steps.explain_names_not_found(root, waits, trains) if with_steps else []
         said += processes.explain_still_running(FOLDER_VARIABLE, str(root))
         result = _run_record(command, chosen, ended)
         result = replace(
             result,
             ceiling=replay is not None,
-            memory_kills=_more(killed_before, count_memory_kills()),
+            memory_kills=_count_new_kills(killed_before, count_memory_kills()),
             last_error=take_last_error(root / steps.FOLDER),
             stopped=space.remark(ended.start_ns, chosen.goes_on),
             losses=(*result.losses, *missing, *said),
@@ -186,7 +188,7 @@ def _sample(watch: Watch, sampler: Sampler | None, memory: MemoryLooks) -> None:
 def _run_record(command: Sequence[str], tracer: Tracer, ended: Ended) -> RunRecord:
     """The record of the command, whatever has become of the storage that holds what it left."""
     try:
-        return run_record(command, tracer, ended)
+        return describe_run(command, tracer, ended)
     except OSError as error:
         loss = (
             f"RUN could not be looked at once the command had ended ({error.strerror or error}): "
@@ -197,10 +199,10 @@ def _run_record(command: Sequence[str], tracer: Tracer, ended: Ended) -> RunReco
             found=lambda pids: dict.fromkeys(pids, ENDED),
             remarks=(*tracer.remarks, loss),
         )
-        return run_record(command, blind, ended)
+        return describe_run(command, blind, ended)
 
 
-def _more(before: int | None, after: int | None) -> int | None:
+def _count_new_kills(before: int | None, after: int | None) -> int | None:
     return None if before is None or after is None else max(after - before, 0)
 
 
@@ -272,6 +274,6 @@ def _choose_tracer(
     return chosen.prepare(root, darshan_lib)
 
 
-def _environment(tracer: Tracer, root: Path, more: Mapping[str, str]) -> Mapping[str, str]:
+def _merge_environment(tracer: Tracer, root: Path, more: Mapping[str, str]) -> Mapping[str, str]:
     changed = {**os.environ, **tracer.environment, **more, FOLDER_VARIABLE: str(root)}
     return {key: value for key, value in changed.items() if value is not None}

@@ -30,42 +30,44 @@ _PSEUDO = {"autofs", "binfmt_misc", "bpf", "cgroup", "cgroup2", "configfs", "deb
 _ESCAPES = {r"\040": " ", r"\011": "\t", r"\012": "\n", r"\134": "\\"}
 
 
-def run_record(command: Sequence[str], tracer: Tracer, ended: Ended) -> RunRecord:
+def describe_run(command: Sequence[str], tracer: Tracer, ended: Ended) -> RunRecord:
     """The record of a command that has ended."""
     seen = ended.watch.seen
     states = tracer.found(ended.watch.ranks())
     ranks = {s.rank for s in seen.values() if s.rank is not None}
     return RunRecord(
-        id=_id(ended),
-        command=tuple(masked(map(_storable, command))),
-        folder=_storable(_current_folder()),
+        id=_make_run_id(ended),
+        command=tuple(masked(map(_make_storable, command))),
+        folder=_make_storable(_find_current_folder()),
         host=socket.gethostname(),
         tracer=tracer.name,
         tracer_version=tracer.version,
         settings={
-            key: _storable(value) for key, value in tracer.environment.items() if value is not None
+            key: _make_storable(value)
+            for key, value in tracer.environment.items()
+            if value is not None
         },
         start_ns=ended.start_ns,
         end_ns=ended.end_ns,
         exit_status=ended.exit_status,
         ranks=len(ranks) or None,
-        mounts=tuple(mounts()),
-        processes=tuple(_process(s, states) for s in seen.values()),
-        losses=(*tracer.remarks, *filter(None, [tracer.harm]), *_ending(ended.exit_status)),
+        mounts=tuple(list_mounts()),
+        processes=tuple(_describe_process(s, states) for s in seen.values()),
+        losses=(*tracer.remarks, *filter(None, [tracer.harm]), *_explain_ending(ended.exit_status)),
     )
 
 
-def _id(ended: Ended) -> str:
+def _make_run_id(ended: Ended) -> str:
     begin = datetime.fromtimestamp(ended.start_ns / 1e9, tz=timezone.utc)
     return f"{begin:%Y%m%d-%H%M%S}-{next(iter(ended.watch.seen))}"
 
 
-def _process(seen: Seen, states: Mapping[int, str]) -> ProcessRecord:
+def _describe_process(seen: Seen, states: Mapping[int, str]) -> ProcessRecord:
     state = states.get(seen.pid)
     return ProcessRecord(
         pid=seen.pid,
         parent_pid=seen.parent_pid,
-        command=" ".join(masked(map(_storable, seen.command.split("\0")))).strip(),
+        command=" ".join(masked(map(_make_storable, seen.command.split("\0")))).strip(),
         rank=seen.rank,
         first_seen_ns=seen.first_ns,
         last_seen_ns=seen.last_ns,
@@ -74,36 +76,36 @@ def _process(seen: Seen, states: Mapping[int, str]) -> ProcessRecord:
     )
 
 
-def _storable(text: str) -> str:
+def _make_storable(text: str) -> str:
     """The text as JSON can hold it: a word of a command may have bytes that are no text."""
     return text.encode("utf-8", "backslashreplace").decode()
 
 
-def _current_folder() -> str:
+def _find_current_folder() -> str:
     try:
         return os.getcwd()  # noqa: PTH109
     except OSError:  # removed by the command
         return ""
 
 
-def _ending(exit_status: int) -> Iterator[str]:
+def _explain_ending(exit_status: int) -> Iterator[str]:
     if exit_status > 128 and exit_status - 128 in signal.valid_signals():
         name = signal.Signals(exit_status - 128).name
         yield f"The command was ended by {name} or returned {exit_status}."
 
 
-def mounts() -> Iterator[tuple[str, str]]:
+def list_mounts() -> Iterator[tuple[str, str]]:
     """(mount point, type) of this host's file systems, longest mount point first."""
     try:
         text = _MOUNTS.read_text("utf-8", "backslashreplace")
     except OSError:
         return
     rows = [line.split() for line in text.splitlines()]
-    found = {_unescaped(row[1]): row[2] for row in rows if len(row) > 2 and row[2] not in _PSEUDO}
+    found = {_unescape(row[1]): row[2] for row in rows if len(row) > 2 and row[2] not in _PSEUDO}
     yield from sorted(found.items(), key=lambda mount: (-len(mount[0]), mount))
 
 
-def _unescaped(point: str) -> str:
+def _unescape(point: str) -> str:
     for code, character in _ESCAPES.items():
         point = point.replace(code, character)
     return point
@@ -133,10 +135,10 @@ def take_last_error(folder: Path) -> str:
             path.unlink()
     if not found:
         return ""
-    return without_secrets(min(found)[1])
+    return mask_error_line(min(found)[1])
 
 
-def without_secrets(text: str) -> str:
+def mask_error_line(text: str) -> str:
     """A line of a program's output, printable and of bounded length."""
     return clean_text(text)[:_MOST_ERROR_TEXT]
 
@@ -163,17 +165,19 @@ def keep_source_lines(folder: Path, since_ns: int) -> None:
     costly: dict[str, set[int]] = defaultdict(set)
     with suppress(OSError):
         for path in sorted(folder.glob("*.steps")):
-            for table in _last_tables(path.read_bytes()):
-                for file, line in _costly_lines(table):
+            for table in _find_last_tables(path.read_bytes()):
+                for file, line in _find_costly_lines(table):
                     costly[file].add(line)
         texts = [
-            row for file, lines in sorted(costly.items()) for row in _texts(file, lines, since_ns)
+            row
+            for file, lines in sorted(costly.items())
+            for row in _read_lines(file, lines, since_ns)
         ]
         if texts:
             (folder / SOURCE_LINES_NAME).write_bytes(orjson.dumps(texts))
 
 
-def _last_tables(content: bytes) -> Iterator[Mapping[str, Any]]:
+def _find_last_tables(content: bytes) -> Iterator[Mapping[str, Any]]:
     """The last table of each part in a journal."""
     for begins in _PARTS:
         at = content.rfind(begins)
@@ -183,7 +187,7 @@ def _last_tables(content: bytes) -> Iterator[Mapping[str, Any]]:
                 yield json.JSONDecoder().raw_decode(text)[0]
 
 
-def _costly_lines(table: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
+def _find_costly_lines(table: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
     with suppress(KeyError, TypeError, ValueError):
         for function in table["functions"]:
             for line, _, wall_ns, *_ in function["costs"]:
@@ -191,7 +195,7 @@ def _costly_lines(table: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
                     yield str(function["file"]), int(line)
 
 
-def _texts(file: str, lines: set[int], since_ns: int) -> Iterator[tuple[str, int, str]]:
+def _read_lines(file: str, lines: set[int], since_ns: int) -> Iterator[tuple[str, int, str]]:
     try:
         found = os.stat(file)  # noqa: PTH116 - what it is named may be no path
         if found.st_mtime_ns >= since_ns or found.st_size > _MOST_SOURCE_NBYTES:

@@ -52,7 +52,7 @@ class Spool:
             try:
                 _refuse_used(_make_new(run, None), run)
             except OSError as error:
-                raise _not_made(run, error) from error
+                raise _explain_not_made(run, error) from error
             return cls(run, run)
         nowhere_else = mounts.of(tempfile.gettempdir()) or may_span_hosts(command, os.environ)
         folder = run
@@ -70,7 +70,9 @@ class Spool:
         except (OSError, VanidlError) as error:
             if spool.mount:
                 folder.rmdir()
-            raise (_not_made(run, error) if isinstance(error, OSError) else error) from error
+            raise (
+                _explain_not_made(run, error) if isinstance(error, OSError) else error
+            ) from error
         return spool
 
     def drop(self) -> None:
@@ -107,7 +109,7 @@ def _make_new(run: Path, pointed_to: Path | None) -> bytes:
     return b""
 
 
-def _not_made(run: Path, error: OSError) -> VanidlError:
+def _explain_not_made(run: Path, error: OSError) -> VanidlError:
     return VanidlError(
         f"cannot make {run}: {error.strerror or error}; choose another place with -o"
     )
@@ -132,7 +134,7 @@ def may_span_hosts(command: Sequence[str], environment: Mapping[str, str]) -> bo
     return many or any(word.rpartition("/")[2] in _LAUNCHERS for word in command)
 
 
-def recorded_in(run: Path) -> Path:
+def find_recording_folder(run: Path) -> Path:
     """The folder in which a RUN is being recorded: itself, or another one of this machine."""
     with suppress(OSError):
         folder = Path(os.fsdecode((run / POINTER).read_bytes()))

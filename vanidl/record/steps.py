@@ -48,7 +48,7 @@ class Replay:
             )
 
 
-def environment(
+def make_environment(
     run: Path,
     waits: Sequence[str] = (),
     profile_steps: int | None = None,
@@ -90,11 +90,13 @@ def environment(
         "VANIDL_WAITS": ",".join(waits),
         "VANIDL_TRAINS": ",".join(trains),
         **({} if profile_steps is None else {"VANIDL_PROFILE": str(profile_steps)}),
-        **({} if replay is None else {"VANIDL_CEILING": _numbers(replay)}),
+        **({} if replay is None else {"VANIDL_CEILING": _write_numbers(replay)}),
     }
 
 
-def not_found(run: Path, waits: Sequence[str], trains: Sequence[str]) -> Iterator[str]:
+def explain_names_not_found(
+    run: Path, waits: Sequence[str], trains: Sequence[str]
+) -> Iterator[str]:
     """A sentence for each name that no process of the command had; removes what tells of others."""
     if not (waits or trains):
         return
@@ -113,5 +115,5 @@ def not_found(run: Path, waits: Sequence[str], trains: Sequence[str]) -> Iterato
                 )
 
 
-def _numbers(replay: Replay) -> str:
+def _write_numbers(replay: Replay) -> str:
     return f"{replay.warm_up},{replay.nbytes},{replay.epoch_batches or ''}"

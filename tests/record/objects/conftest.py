@@ -24,7 +24,7 @@ def recorded(tmp_path: Path) -> Recorded:
     """Runs a program under the hooks; what its process recorded."""
 
     def run(program: str, *arguments: str, prints: str = "") -> OperationsFile:
-        environment = os.environ | steps.environment(tmp_path)
+        environment = os.environ | steps.make_environment(tmp_path)
         done = subprocess.run(
             [sys.executable, "-c", program, *arguments],
             env=environment,

@@ -46,7 +46,7 @@ def test_mapped_and_loaded_files_are_named(tmp_path: Path) -> None:
     (data / "plain.bin").write_bytes(b"1234" + bytes(2_999_996))
     np.save(data / "mapped.npy", np.arange(10))
     np.save(data / "loaded.npy", np.arange(10))
-    environment = os.environ | steps.environment(tmp_path)
+    environment = os.environ | steps.make_environment(tmp_path)
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, str(data)], env=environment, capture_output=True, text=True
     )

@@ -19,7 +19,7 @@ from isal import isal_zlib
 
 from vanidl import __version__
 from vanidl.errors import InputError
-from vanidl.record.recorder import CUT, ENDED, PRELOAD, Recorder, Tracer, preloaded
+from vanidl.record.recorder import CUT, ENDED, PRELOAD, Recorder, Tracer, prepend_preload
 
 NAME = "vanidl"
 FOLDER = "calls"
@@ -66,7 +66,7 @@ def tracer(run: Path, calls_on: Path | None = None) -> Tracer:
     folder = run / FOLDER
     beside = _made_in(calls_on.absolute()) if calls_on is not None else None
     folder.mkdir(parents=True, exist_ok=True)
-    environment: dict[str, str | None] = {PRELOAD: preloaded(preload), _PLACE: str(folder)}
+    environment: dict[str, str | None] = {PRELOAD: prepend_preload(preload), _PLACE: str(folder)}
     if beside is not None:
         environment |= {_PLACE: str(beside), _OTHERWISE: str(folder)}
     return Tracer(
