@@ -39,7 +39,7 @@ _MACHINE = Path("/proc/sys/kernel/random/boot_id")
 class Recorder:
     """One recorder: its process, and where that is."""
 
-    place: str  # machine, its boot and its numbering of processes: see `place_of_processes`
+    place: str  # machine, its boot and its numbering of processes: see `name_place_of_processes`
     pid: int
     started: int  # ticks since boot, which tell it from a later process of its number
     start_ns: int  # when it began to record
