@@ -49,8 +49,8 @@ from vanidl.model.selection import Selection, fitted, of_ranks, select
 from vanidl.model.trace import Trace
 from vanidl.parallel.executors import ExecutorOptions, dask_executor
 from vanidl.readers.format import Progress
-from vanidl.wording.costs import leading
-from vanidl.wording.headline import START_UP, Headline, beside_training, headline
+from vanidl.wording.account import find_lead
+from vanidl.wording.headline import START_UP, Headline, find_beside_training, make_headline
 
 if TYPE_CHECKING:
     import pandas
@@ -194,7 +194,7 @@ class Run:
     @cached_property
     def answer(self) -> Headline:
         """The headline as a title and the sentences that support it."""
-        return headline(self.trace, self.results, self.breakdown)
+        return make_headline(self.trace, self.results, self.breakdown)
 
     @cached_property
     def findings(self) -> tuple[Finding, ...]:
@@ -221,8 +221,8 @@ class Run:
         if self.trace.ending is not None and self.trace.ending.failed:
             return ""
         # Nothing is said of input where the time goes elsewhere: to saves, validation, new epochs.
-        elsewhere = beside_training(self.breakdown).keys() - {START_UP}
-        if elsewhere or leading(self.breakdown).sentence:
+        elsewhere = find_beside_training(self.breakdown).keys() - {START_UP}
+        if elsewhere or find_lead(self.breakdown).sentence:
             return ""
         return verdict(self.results, self.breakdown, self.diagnoses)
 

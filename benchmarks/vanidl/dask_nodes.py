@@ -33,7 +33,7 @@ from tests.makers.large_logs import Workload, write_logs
 from vanidl.analyses import reducing
 from vanidl.model import parts
 from vanidl.parallel.executors import ExecutorOptions
-from vanidl.report.json import summary_json
+from vanidl.report.summary import summary_json
 from vanidl.run import open_run
 from vanidl.survey import survey
 

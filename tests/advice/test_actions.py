@@ -25,7 +25,7 @@ from vanidl.commands.parser import parser
 from vanidl.compare.ab import Plan, order, run_pairs
 from vanidl.formatting.from_logs import MOST_COMMAND_CHARACTERS, clean_command
 from vanidl.model.run_facts import Ending
-from vanidl.report.json import summary_json
+from vanidl.report.summary import summary_json
 
 RUNS = sorted(RECIPES)
 TRAIN = "python train.py --lr 1"

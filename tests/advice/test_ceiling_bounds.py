@@ -13,10 +13,9 @@ from vanidl.advice.levers import Change
 from vanidl.anonymize.pseudonyms import Pseudonyms
 from vanidl.anonymize.trace import anonymous
 from vanidl.model.run_facts import Ceiling
-from vanidl.report.first_screen import first_screen
 from vanidl.report.html import render_html
-from vanidl.report.json import summary_object
-from vanidl.report.text import summary_text
+from vanidl.report.overview import make_overview
+from vanidl.report.summary import summary_object, summary_text
 from vanidl.run import Run
 
 RUNS = ("slow_first_batches", "one_worker_slow_storage", "shared_shuffle", "very_slow_tail")
@@ -86,7 +85,7 @@ def test_every_output_says_it(bound: Run) -> None:
     assert "Ceiling, measured" in text
     assert "Replaying promises more than the measured ceiling" in " ".join(text.split())
     assert 'id="ceiling"' in page
-    assert first_screen(run).bar.ghosts[0].basis == "measured"
+    assert make_overview(run).bar.ghosts[0].basis == "measured"
 
 
 def test_names_of_loaders_are_not_for_the_public() -> None:

@@ -24,8 +24,7 @@ from vanidl.advice.reads import reads
 from vanidl.analyses import analyse
 from vanidl.errors import UsageError
 from vanidl.report.html import render_html
-from vanidl.report.json import summary_json
-from vanidl.report.text import summary_text
+from vanidl.report.summary import summary_json, summary_text
 
 times = st.lists(st.floats(0.001, 2), min_size=1, max_size=30)
 

@@ -10,8 +10,7 @@ from vanidl.advice.facts import Facts
 from vanidl.advice.finding import Rule, RuleResult
 from vanidl.advice.registry import RULES
 from vanidl.report.html import render_html
-from vanidl.report.json import summary_json
-from vanidl.report.text import summary_text
+from vanidl.report.summary import summary_json, summary_text
 
 
 def longest_path(facts: Facts) -> RuleResult:

@@ -28,7 +28,7 @@ from vanidl.merge.jobs import Group
 from vanidl.merge.pipeline import Options, assemble
 from vanidl.model.intervals import Intervals
 from vanidl.model.trace import SpanKind
-from vanidl.report.json import summary_object
+from vanidl.report.summary import summary_object
 from vanidl.run import Run
 
 BUILT = Way("pieces", "pieces", Path())

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from vanidl.analyses.lines import finish
 from vanidl.breakdown import step_bar
 from vanidl.model.lines import FETCH, LOOP, FunctionLines, LineCost, SampledPart
-from vanidl.wording.lines import ENOUGH, line_of_part, sentences
+from vanidl.sections.step_bar import find_line_of_part
+from vanidl.wording.results import ENOUGH, list_costly_lines
 
 
 def function(name, lines, parent=None, line=0, own=True):
@@ -80,11 +81,11 @@ def test_nothing_sampled_is_none():
 )
 def test_lines_that_matter_are_named(samples, share, said):
     found = lines_of(function("load", {7: (share * 1000, 0)}), samples=samples)
-    text = list(sentences(found))
+    text = list(list_costly_lines(found))
     assert len(text) == said
     if said:
         assert text == ["Of fetches, 10 % is load7() load.py:7 (blocked)."]
-    assert not list(sentences(None))
+    assert not list(list_costly_lines(None))
 
 
 def step(*shares):
@@ -105,12 +106,12 @@ def test_parts_of_the_step_have_their_lines():
         )
     )
     whole = step((step_bar.IO_WAIT, 0.4), (step_bar.OTHER_WAIT, 0.2), (step_bar.REST, 0.4))
-    assert line_of_part(step_bar.IO_WAIT, whole, found) == "busy2() busy.py:2 40 %"
-    assert line_of_part(step_bar.OTHER_WAIT, whole, found) == "busy1() busy.py:1 15 %"
-    assert line_of_part(step_bar.REST, whole, found) == "train4() train.py:4 20 %"
-    assert line_of_part(step_bar.REST, whole, None) == ""
-    assert line_of_part(step_bar.COLLECTIVES, whole, found) == ""
+    assert find_line_of_part(step_bar.IO_WAIT, whole, found) == "busy2() busy.py:2 40 %"
+    assert find_line_of_part(step_bar.OTHER_WAIT, whole, found) == "busy1() busy.py:1 15 %"
+    assert find_line_of_part(step_bar.REST, whole, found) == "train4() train.py:4 20 %"
+    assert find_line_of_part(step_bar.REST, whole, None) == ""
+    assert find_line_of_part(step_bar.COLLECTIVES, whole, found) == ""
     both = step((step_bar.COMPUTED, 0.5), (step_bar.REST, 0.1))
-    assert line_of_part(step_bar.COMPUTED, both, found) == ""
+    assert find_line_of_part(step_bar.COMPUTED, both, found) == ""
     alone = step((step_bar.COMPUTED, 0.6))
-    assert line_of_part(step_bar.COMPUTED, alone, found) == "train4() train.py:4 30 %"
+    assert find_line_of_part(step_bar.COMPUTED, alone, found) == "train4() train.py:4 30 %"

@@ -21,7 +21,7 @@ from vanidl.analyses.memory import (
 from vanidl.model.fetches import NO_FETCHES
 from vanidl.model.run_facts import Ending, HostMemory, ProcessMemory
 from vanidl.model.trace import SpanKind
-from vanidl.wording.memory import peak_words, sentence, what
+from vanidl.wording.results import describe_memory, describe_peak, explain_memory
 
 MIB = 1 << 20
 GIB = 1 << 30
@@ -76,7 +76,11 @@ def test_workers_that_copy_what_they_share_are_told():
     assert found.copied_nbytes == pytest.approx(1000 * MIB, rel=0.01)
     assert found.peak_nbytes == pytest.approx(GIB + 2 * 564 * MIB, rel=0.01)
     assert found.peak_workers_nbytes == pytest.approx(2 * 564 * MIB, rel=0.01)
-    assert "1,000 MiB" in what(found) or "GiB" in what(found) or "MiB" in what(found)
+    assert (
+        "1,000 MiB" in explain_memory(found)
+        or "GiB" in explain_memory(found)
+        or "MiB" in explain_memory(found)
+    )
 
 
 def test_workers_that_hold_more_and_more_do_not_copy():
@@ -91,13 +95,13 @@ def test_batches_on_their_way_are_in_shared_memory():
     assert found.kind == IN_FLIGHT
     assert found.peak_shared_nbytes == GIB
     assert found.peak_nbytes == 2 * GIB
-    assert "1 GiB of shared memory" in what(found)
+    assert "1 GiB of shared memory" in explain_memory(found)
 
 
 def test_steady_is_steady():
     found = finish(run_of(TRAINER, process(2, 1, GIB, 100 * MIB), dev_shm=MIB))
     assert (found.kind, found.growth_nbytes_per_s, found.out_of_memory_s) == (STEADY, None, None)
-    assert sentence(found, None) == what(found) == ""
+    assert describe_memory(found, None) == explain_memory(found) == ""
 
 
 @pytest.mark.parametrize(("nbytes", "kind"), [(LEAST_NBYTES, COPIES), (LEAST_NBYTES - 1, STEADY)])
@@ -114,7 +118,7 @@ def test_growth_says_when_memory_runs_out():
     assert found.left_nbytes == pytest.approx(GIB, rel=0.01)
     assert found.out_of_memory_s == pytest.approx(10, rel=0.01)
     assert found.growth_nbytes_per_epoch == pytest.approx(GIB, rel=0.01)
-    assert "out of memory in about 10" in sentence(found, None)
+    assert "out of memory in about 10" in describe_memory(found, None)
 
 
 def test_what_a_machine_can_still_give_counts_beside_its_size():
@@ -128,15 +132,15 @@ def test_what_a_machine_can_still_give_counts_beside_its_size():
 @pytest.mark.parametrize(("left", "said"), [(0.09, True), (0.11, False)])
 def test_a_run_near_its_limit_says_so(left, said):
     found = finish(run_of(TRAINER, limit=round(GIB / (1 - left))))
-    assert bool(sentence(found, None)) == said
-    assert "of its control group" in peak_words(found)
+    assert bool(describe_memory(found, None)) == said
+    assert "of its control group" in describe_peak(found)
 
 
 def test_kills_are_said_with_what_was_taken():
     found = finish(run_of(TRAINER))
     killed = Ending(exit_status=137, memory_kills=1)
-    assert sentence(found, killed).startswith("Memory ran out: at most 1 GiB of the 64 GiB")
-    assert sentence(None, killed) == ""
+    assert describe_memory(found, killed).startswith("Memory ran out: at most 1 GiB of the 64 GiB")
+    assert describe_memory(None, killed) == ""
 
 
 SECONDS = np.arange(90, dtype=float)

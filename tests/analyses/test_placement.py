@@ -16,7 +16,7 @@ from vanidl.cli import main
 from vanidl.merge.jobs import Group
 from vanidl.merge.pipeline import assemble
 from vanidl.readers.records import StepDurations
-from vanidl.report.json import summary_object
+from vanidl.report.summary import summary_object
 
 MS, SECOND = 1_000_000, 1_000_000_000
 # Measured by independent code: I/O in bursts 1-149, least hidden, median slack.

@@ -10,7 +10,7 @@ import pytest
 import vanidl
 from vanidl.dataset.locate import DataOptions
 from vanidl.merge.pipeline import Inputs
-from vanidl.report.json import summary_object
+from vanidl.report.summary import summary_object
 
 
 @pytest.fixture

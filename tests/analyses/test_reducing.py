@@ -36,7 +36,7 @@ from vanidl.merge.pipeline import assemble
 from vanidl.model import intervals
 from vanidl.model.selection import Selection, select
 from vanidl.model.trace import SpanKind
-from vanidl.report.json import summary_object
+from vanidl.report.summary import summary_object
 from vanidl.run import Run
 
 # What is derived from rows once agrees with plain loops over its rows.

@@ -17,8 +17,7 @@ from vanidl.export import FORMATS, export
 from vanidl.merge.pipeline import Inputs
 from vanidl.model.trace import OBJECT
 from vanidl.report.html import write_html
-from vanidl.report.json import summary_json
-from vanidl.report.text import summary_text
+from vanidl.report.summary import summary_json, summary_text
 from vanidl.run import Run, open_run
 
 pytest.importorskip("pyarrow", reason="tables are written by pyarrow")

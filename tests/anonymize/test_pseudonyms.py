@@ -108,7 +108,7 @@ def test_a_file_system_is_a_known_one_or_a_number() -> None:
 
 
 def test_hostile_runs_have_public_summaries(shared: Path) -> None:
-    from vanidl.report.text import summary_text
+    from vanidl.report.summary import summary_text
 
     for name in ("anon_root_mount", "anon_marker", "anon_slow", "deep_path.darshan"):
         text = summary_text(open_run(shared / "data/hostile" / name, names=Pseudonyms()))

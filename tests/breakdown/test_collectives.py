@@ -8,7 +8,7 @@ import pytest
 
 import vanidl
 from tests.makers.pytorch_traces import PID, WAIT, event, kernel, trace, write
-from vanidl.wording.step_parts import part_name
+from vanidl.sections.step_bar import name_part
 
 
 @pytest.mark.parametrize("collective", ["ncclDevKernel_AllReduce", "multimem_all_reduce_kernel"])
@@ -46,6 +46,6 @@ def test_without_waits_the_rest_is_idle_where_a_device_was_recorded(
     name = f"node_{PID}.1700000000000000000.pt.trace.json"
     run = vanidl.open_run(write(tmp_path / name, trace(events)))
     assert (run.step_parts.waits_known, run.step_parts.device_known) == (False, on_device)
-    called = {part_name(p.code, run.step_parts, lossy=False): p.share for p in run.step_parts.parts}
+    called = {name_part(p.code, run.step_parts, lossy=False): p.share for p in run.step_parts.parts}
     assert called.get("device idle") == (pytest.approx(0.87) if on_device else None)
     assert ("computing or waiting" in called) != on_device

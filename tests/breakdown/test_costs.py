@@ -17,8 +17,7 @@ from vanidl.breakdown.account import MEAN, PHASE, STEP, WAIT, Breakdown, Column
 from vanidl.breakdown.causes import COMMUNICATION, DEVICE_IDLE, QUEUED
 from vanidl.breakdown.costs import WHOLE_PHASES, rank_costs
 from vanidl.formatting.units import seconds
-from vanidl.wording.costs import leading
-from vanidl.wording.storage import LITTLE
+from vanidl.wording.account import LITTLE, find_lead
 
 
 @cache
@@ -63,7 +62,7 @@ def test_a_phase_leads_when_it_took_more_than_the_waits(phase):
     wait_ns = account.length_ns(WAIT)
     for spent_ns, leads in ((wait_ns * 1.01, True), (wait_ns * 0.99, False)):
         changed = with_cells(account, **{f"{PHASE}__{phase}": (spent_ns, spent_ns)})
-        lead = leading(changed)
+        lead = find_lead(changed)
         assert (lead.window == phase) is leads
         assert bool(lead.sentence) is leads
 
@@ -78,7 +77,7 @@ def test_next_to_nothing_does_not_lead():
     for share, leads in ((1.01 * LITTLE, True), (0.99 * LITTLE, False)):
         spent_ns = share * account.window_ns
         changed = with_cells(account, phase__checkpoint=(spent_ns, spent_ns))
-        assert (leading(changed).window == "checkpoint") is leads
+        assert (find_lead(changed).window == "checkpoint") is leads
 
 
 def test_an_open_cost_is_said_with_both_ends():
@@ -87,7 +86,7 @@ def test_an_open_cost_is_said_with_both_ends():
     changed = with_cells(account, phase__checkpoint=(1.5 * wait_ns, 2 * wait_ns))
     cell = changed.cell(f"{MEAN}/{PHASE}/checkpoint")
     ends = f"{seconds(cell.low_ns / 1e9)} to {seconds(cell.high_ns / 1e9)}"
-    assert leading(changed).sentence.startswith(f"Saving took {ends} of the ")
+    assert find_lead(changed).sentence.startswith(f"Saving took {ends} of the ")
 
 
 def test_communication_that_nothing_covers_leads_where_it_is_most():
@@ -99,7 +98,7 @@ def test_communication_that_nothing_covers_leads_where_it_is_most():
             f"input_wait__{COMMUNICATION}": (0, 0),
             f"step__{COMMUNICATION}": (spent_ns, spent_ns),
         }
-        lead = leading(with_cells(account, **free))
+        lead = find_lead(with_cells(account, **free))
         assert lead.sentence.startswith("Communication that no kernel covers") is leads
 
 
@@ -113,7 +112,7 @@ def test_an_idle_device_says_whether_it_had_work(queued, why):
     cells = {f"step__{DEVICE_IDLE}": (0, idle_ns)}
     if queued is not None:
         cells[f"step__{DEVICE_IDLE}.{QUEUED}"] = (0, queued * idle_ns)
-    sentence = leading(with_cells(account, input_wait__=(0, 0), **cells)).sentence
+    sentence = find_lead(with_cells(account, input_wait__=(0, 0), **cells)).sentence
     assert sentence.startswith("The device was idle")
     assert sentence.endswith(why)
     assert (":" in sentence) is (queued == 0.49)

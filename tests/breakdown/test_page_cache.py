@@ -12,7 +12,7 @@ from vanidl.breakdown.page_cache import find_epoch_reads
 from vanidl.model import states
 from vanidl.model.states import States
 from vanidl.model.trace import Trace
-from vanidl.wording.headline import _cached
+from vanidl.wording.headline import _describe_cached
 
 MIB = 1 << 20
 EPOCHS = 3
@@ -46,7 +46,9 @@ def test_epochs_that_devices_served_are_told_from_those_that_the_cache_did() -> 
     assert [(e.epoch, e.read_nbytes, e.device_nbytes) for e in found] == [
         (0, 300 * MIB, 300 * MIB), (1, 300 * MIB, 0), (2, 300 * MIB, 3 * MIB)
     ]  # fmt: skip
-    assert _cached(trace).startswith("Epochs 2 to 3 came from the page cache (600 MiB read, 3 MiB")
+    assert _describe_cached(trace).startswith(
+        "Epochs 2 to 3 came from the page cache (600 MiB read, 3 MiB"
+    )
 
 
 @pytest.mark.parametrize(
@@ -62,7 +64,7 @@ def test_epochs_that_devices_served_are_told_from_those_that_the_cache_did() -> 
 )
 def test_each_side_of_the_thresholds(read: list[int], device: list[int], said: str) -> None:
     trace = run([n * MIB for n in read], [n * MIB for n in device])
-    assert _cached(trace).startswith(said) if said else _cached(trace) == ""
+    assert _describe_cached(trace).startswith(said) if said else _describe_cached(trace) == ""
 
 
 def test_without_samples_nothing_is_said() -> None:

@@ -15,7 +15,7 @@ from vanidl.breakdown import Breakdown
 from vanidl.breakdown.account import Column
 from vanidl.breakdown.step_bar import divide_step
 from vanidl.run import Run, open_run
-from vanidl.wording.step_parts import part_meaning, part_name
+from vanidl.sections.step_bar import explain_part, name_part
 
 
 def parts(recipe) -> dict[str, float]:
@@ -42,7 +42,7 @@ def test_unknown_waits_are_not_zero():
     found = Run(trace, analyse(trace)).step_parts
     assert not found.waits_known
     assert not {"io_wait", "other_wait", "input_wait"} & {p.code for p in found.parts}
-    assert part_name("rest", found, lossy=False) == "computing or waiting"
+    assert name_part("rest", found, lossy=False) == "computing or waiting"
 
 
 @pytest.mark.parametrize("name", sorted(RECIPES))
@@ -61,8 +61,8 @@ def test_parts_add_up_to_the_mean_step(name):
             least_s = run.breakdown.cell(part.key).range_s[0]
             assert part.seconds == pytest.approx(least_s, abs=3e-9), part.code
         for lossy in (False, True):
-            assert part_name(part.code, found, lossy=lossy)
-            assert part_meaning(part.code, found, lossy=lossy).endswith(".")
+            assert name_part(part.code, found, lossy=lossy)
+            assert explain_part(part.code, found, lossy=lossy).endswith(".")
 
 
 def test_a_loop_without_a_profiler_is_not_called_computing():
@@ -70,7 +70,7 @@ def test_a_loop_without_a_profiler_is_not_called_computing():
     run = open_run(ROOT / "tests" / "data" / "torch_fetches")
     found = run.step_parts
     assert "compute" not in {part.code for part in found.parts}
-    assert part_name("rest", found, lossy=False) == "computing, or other work"
+    assert name_part("rest", found, lossy=False) == "computing, or other work"
 
 
 def marked_parts() -> Breakdown:

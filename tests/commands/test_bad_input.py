@@ -258,7 +258,7 @@ def test_control_characters_in_names_never_reach_the_terminal():
     from vanidl.analyses import analyse
     from vanidl.merge.jobs import Group
     from vanidl.merge.pipeline import assemble
-    from vanidl.report.text import summary_text
+    from vanidl.report.summary import summary_text
     from vanidl.run import Run
 
     log = darshan_log([Io(0, 10, 0, 5)], command="\033[2Jrm", names={1: "/a\033]0;x\007\nb"})

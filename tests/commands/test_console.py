@@ -77,7 +77,7 @@ def test_names_in_logs_are_escaped_wherever_they_are_said(capsys, tmp_path: Path
 
 
 def test_json_passes_as_it_is(capsys) -> None:
-    from vanidl.report.json import summary_json
+    from vanidl.report.summary import summary_json
     from vanidl.run import open_run
 
     assert main(["summary", str(RUN), "--json"]) == 0

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import vanidl
-from vanidl.report.json import summary_object
+from vanidl.report.summary import summary_object
 
 RUNS = {}
 

@@ -24,7 +24,7 @@ from vanidl.commands.colour import shows_blocks, wants_colour
 from vanidl.commands.completion import options_of
 from vanidl.commands.parser import parser
 from vanidl.report.brief import LINES, WIDTH, brief, plain
-from vanidl.report.first_screen import first_screen
+from vanidl.report.overview import make_overview
 from vanidl.run import Run
 
 RUN = DATA / "torch_pfs_workers0"
@@ -50,10 +50,10 @@ def test_the_summary_of_every_shape_of_run_fits_a_screen(name):
 def test_the_summary_names_the_first_action(name):
     run = made(name)
     text = check(run)
-    actions = first_screen(run).actions
+    actions = make_overview(run).actions
     if actions:
         assert f"1. {actions[0].title}" in text
-        assert all(part.name in text for part in first_screen(run).bar.parts)
+        assert all(part.name in text for part in make_overview(run).bar.parts)
 
 
 def test_signs_of_the_bar_fill_the_line_and_are_ascii_where_asked():

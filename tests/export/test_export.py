@@ -109,7 +109,7 @@ def test_filters_apply(tmp_path, capsys):
 
 
 def test_json_is_the_contract_and_every_table(run, tmp_path):
-    from vanidl.report.json import summary_object
+    from vanidl.report.summary import summary_object
 
     export(run, "json", tmp_path / "run.json")
     document = json.loads((tmp_path / "run.json").read_text())

@@ -22,7 +22,7 @@ from tests import ROOT
 from tests.fuzz import forks
 from tests.fuzz.mutants import changed, unprotected
 from vanidl.errors import InputError
-from vanidl.report.json import summary_json
+from vanidl.report.summary import summary_json
 from vanidl.run import open_run
 
 MEMORY_BYTES = 4 << 30

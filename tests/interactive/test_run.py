@@ -16,7 +16,7 @@ import vanidl
 from tests import DATA
 from vanidl.errors import UsageError
 from vanidl.interactive import card, plots, progress
-from vanidl.report.first_screen import first_screen
+from vanidl.report.overview import make_overview
 
 RUNS = ("torch_pfs_workers0", "ddp_two_hosts", "torch_late_workers")
 
@@ -37,7 +37,7 @@ def test_the_card_is_whole_and_inert(opened: Opened, name: str) -> None:
     tree = ElementTree.fromstring(text)
     assert not {"script", "style", "link", "img"} & {element.tag for element in tree.iter()}
     assert run.answer.title in "".join(tree.itertext())
-    shown = [a.title for a in first_screen(run).actions[: card.MOST_ACTIONS]]
+    shown = [a.title for a in make_overview(run).actions[: card.MOST_ACTIONS]]
     assert [b.text for b in tree.iter("b") if b.text in shown] == shown
 
 
@@ -50,7 +50,7 @@ def test_the_card_s_bar_is_as_long_as_its_step(opened: Opened) -> None:
 @pytest.mark.parametrize("name", RUNS)
 def test_the_card_has_its_bar_as_a_table(opened: Opened, name: str) -> None:
     run = opened(DATA / name)
-    bar = first_screen(run).bar
+    bar = make_overview(run).bar
     assert bar is not None
     (table,) = ElementTree.fromstring(run._repr_html_()).iter("table")
     rows = [tuple("".join(cell.itertext()) for cell in row) for row in table.iter("tr")]

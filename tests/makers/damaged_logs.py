@@ -15,7 +15,7 @@ from vanidl.readers.darshan import reading
 from vanidl.readers.darshan.counters import LAYERS
 from vanidl.readers.darshan.header import NAMES, Region, read_header
 from vanidl.readers.records import TracerLog
-from vanidl.report.json import summary_object
+from vanidl.report.summary import summary_object
 from vanidl.run import open_run
 
 LOGS = ("example", "ior_hdf5_example", "sample-badost", "noposix", "sample-dxt-simple", "dxt",

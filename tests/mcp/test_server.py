@@ -17,7 +17,7 @@ from tests.makers.needed import needed
 from vanidl.errors import InputError, UsageError
 from vanidl.mcp import answers
 from vanidl.mcp.answers import MOST_CHARACTERS, TOOLS, KnownRuns, bound_answer
-from vanidl.report.json import summary_object
+from vanidl.report.summary import summary_object
 
 needed("mcp", reason="the server needs the package mcp")
 anyio = pytest.importorskip("anyio")

@@ -21,7 +21,7 @@ from vanidl.model.parts import PackedPart, Parts, Store, pack_part
 from vanidl.model.selection import Selection
 from vanidl.model.trace import COLUMNS, POSIX, Part, Trace
 from vanidl.readers.darshan.log import read_log
-from vanidl.report.json import summary_json
+from vanidl.report.summary import summary_json
 from vanidl.run import Run
 
 # Packed parts are the same parts, in less memory.

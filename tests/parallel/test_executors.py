@@ -27,7 +27,7 @@ from vanidl.parallel.executors import (
     run_batches,
     warn_about,
 )
-from vanidl.report.json import summary_object
+from vanidl.report.summary import summary_object
 from vanidl.run import open_run
 from vanidl.survey import survey
 from vanidl.survey.rows import COLUMNS

@@ -183,10 +183,10 @@ def test_kills_for_memory_are_counted_where_the_kernel_does() -> None:
     ],
 )  # fmt: skip
 def test_the_words_of_an_ending(ending: Ending, said: str) -> None:
-    from vanidl.wording.ending import ending_words
+    from vanidl.wording.results import describe_ending
 
-    assert ending_words(ending) == said
-    assert ending_words(None) == ""
+    assert describe_ending(ending) == said
+    assert describe_ending(None) == ""
 
 
 def test_storage_that_fails_afterwards_changes_no_exit_status(

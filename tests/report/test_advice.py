@@ -9,13 +9,11 @@ import pytest
 from tests.advice.labeled import RECIPES, made
 from tests.makers.results import EXAMPLES
 from vanidl.formatting.terminal import WIDTH
-from vanidl.report.advice import BY_KEY, numbers
-from vanidl.report.first_screen import first_screen
 from vanidl.report.html import render_html
-from vanidl.report.json import summary_json
-from vanidl.report.text import summary_text
+from vanidl.report.overview import make_overview
+from vanidl.report.summary import summary_json, summary_text
 from vanidl.schema.meanings import meaning_of
-from vanidl.sections.actions import EVIDENCE
+from vanidl.sections.actions import BY_KEY, EVIDENCE, list_numbers
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +53,7 @@ def test_a_healthy_run_has_no_findings_and_says_nothing():
 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_findings_of_every_shape_of_run_are_plain_texts(name):
-    for action in first_screen(EXAMPLES[name]().run).actions:
+    for action in make_overview(EXAMPLES[name]().run).actions:
         for item in action.evidence:
             assert item.title
             assert item.advice
@@ -68,15 +66,15 @@ def test_numbers_of_findings_have_the_units_of_the_schema():
     for name in EVIDENCE.fields:
         meaning = meaning_of(f"findings.evidence.{name}")
         if meaning.unit in shown and isinstance(EVIDENCE.fields[name], type(int | float)):
-            assert [text for _, text in numbers({name: 2})] == [shown[meaning.unit]], name
+            assert [text for _, text in list_numbers({name: 2})] == [shown[meaning.unit]], name
     predicted = {"shared_storage_bytes_not_read": 1 << 27, "exchanged_fraction": 0.1}
-    assert [text for _, text in numbers({"predicted": predicted})] == ["128 MiB", "10 %"]
+    assert [text for _, text in list_numbers({"predicted": predicted})] == ["128 MiB", "10 %"]
 
 
 def test_the_last_value_is_not_left_out_for_a_line_that_says_so():
     many = {f"part {i}": i for i in range(14)}
-    assert numbers(many)[-1] == ("more", "2 values, in vanidl summary --json")
-    assert numbers(dict([*many.items()][:13]))[-1][0] == "part 12"
+    assert list_numbers(many)[-1] == ("more", "2 values, in vanidl summary --json")
+    assert list_numbers(dict([*many.items()][:13]))[-1][0] == "part 12"
 
 
 def test_values_by_key_say_what_the_key_is():
@@ -85,7 +83,7 @@ def test_values_by_key_say_what_the_key_is():
         *BY_KEY
     }
     rows = {"25%": {"bytes_not_read": 1024}}
-    assert numbers({"predicted": {"at_buffer_of_different_bytes": rows}}) == (
+    assert list_numbers({"predicted": {"at_buffer_of_different_bytes": rows}}) == (
         ("predicted: with buffers of 25 % of the unique bytes: bytes not read", "1 KiB"),
     )
 

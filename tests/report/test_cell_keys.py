@@ -22,8 +22,8 @@ from vanidl.compare.json import make_object
 from vanidl.compare.sides import Side, sample_of
 from vanidl.formatting.units import change, percent, seconds
 from vanidl.report.html import render_html
-from vanidl.report.json import summary_object
 from vanidl.report.page import tight
+from vanidl.report.summary import summary_object
 from vanidl.run import Run
 from vanidl.sections.breakdown import account_lines, range_words
 from vanidl.sections.overlap import CELLS

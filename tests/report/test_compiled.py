@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from jinja2 import DictLoader, Environment
 
-from vanidl.report.compiled import CompiledTemplates
+from vanidl.report.page import CompiledTemplates
 
 
 @pytest.fixture

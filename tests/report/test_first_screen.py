@@ -12,19 +12,20 @@ import pytest
 from tests.advice.labeled import made
 from tests.makers.results import EXAMPLES
 from vanidl.formatting.units import percent, seconds
-from vanidl.report.first_screen import GHOSTS, FirstScreen, first_screen
 from vanidl.report.html import render_html
+from vanidl.report.overview import Overview, make_overview
 from vanidl.report.page import tight
+from vanidl.sections.step_bar import GHOSTS
 
 
-def screen_of(name: str) -> FirstScreen:
-    return first_screen(made(name))
+def screen_of(name: str) -> Overview:
+    return make_overview(made(name))
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_every_shape_of_run_has_a_first_screen(name):
     run = EXAMPLES[name]().run
-    screen = first_screen(run)
+    screen = make_overview(run)
     assert screen.name
     assert screen.trust
     assert all(link.href.startswith("#") for link in screen.trust)
@@ -49,7 +50,7 @@ def test_a_slow_run_shows_its_parts_and_the_best_changes():
 
 def test_the_bar_is_a_table_too():
     run = made("in_process_slow_storage")
-    bar = first_screen(run).bar
+    bar = make_overview(run).bar
     (table,) = re.findall(r'<details class="bar-table">.*?</details>', render_html(run), re.S)
     cells = r'<th scope="row">(.*?)</th><td.*?>(.*?)</td><td.*?>(.*?)</td>'
     rows = re.findall(cells, html.unescape(table))
@@ -62,7 +63,7 @@ def test_a_profile_alone_is_on_one_clock():
     steps = made.results.steps
     exact = replace(steps, clock=replace(steps.clock, uncertainty_s=0.0))
     alone = replace(made.changed(steps=exact), trace=replace(made.trace, logs=())).run
-    assert "one clock" in [link.text for link in first_screen(alone).trust]
+    assert "one clock" in [link.text for link in make_overview(alone).trust]
 
 
 @pytest.mark.parametrize("name", ["healthy", "healthy_four_ranks", "healthy_in_process"])
@@ -86,7 +87,7 @@ def test_what_was_traced_is_said_of_its_layer_where_another_holds_bytes(stdio_by
     posix, stdio, *rest = summary.layers
     layers = (posix, replace(stdio, bytes_read=0, bytes_written=stdio_bytes), *rest)
     run = made.changed(summary=replace(summary, layers=layers)).run
-    screen = first_screen(run)
+    screen = make_overview(run)
     traced = [link.text for link in screen.trust if "traced" in link.text]
     assert [part.name for part in screen.bar.parts] == ["other I/O", "possibly I/O"]
     assert run.headline.startswith("Storage took")
@@ -100,25 +101,25 @@ def test_what_was_traced_is_said_of_its_layer_where_another_holds_bytes(stdio_by
 
 def test_bytes_that_were_not_traced_are_in_the_head_of_a_real_run(shared, opened):
     run = opened(shared / "data/public/vanidl_cosmictagger")
-    assert "38 % of bytes through STDIO, not traced" in [x.text for x in first_screen(run).trust]
+    assert "38 % of bytes through STDIO, not traced" in [x.text for x in make_overview(run).trust]
 
 
 def test_scope_that_limits_the_answer_is_in_the_headline(shared, opened):
     run = opened(shared / "data/recorded/tf_tfrecord")
     assert run.answer.title.startswith("In 36 of about 511 steps, training waited")
-    assert "36 of about 511 steps profiled" in [link.text for link in first_screen(run).trust]
+    assert "36 of about 511 steps profiled" in [link.text for link in make_overview(run).trust]
 
 
 def test_the_clock_is_as_uncertain_as_the_least_certain_log(opened):
     run = opened(Path(__file__).parents[1] / "data/torch_late_workers")
     clock = run.steps.clock
     assert clock.workers_uncertainty_s > 100 * clock.uncertainty_s
-    texts = [link.text for link in first_screen(run).trust if link.doubtful]
+    texts = [link.text for link in make_overview(run).trust if link.doubtful]
     assert f"clock within {seconds(clock.workers_uncertainty_s)}" in texts
 
 
 def test_a_run_is_named_by_its_folder_and_not_by_its_jobs(shared, opened):
     run = opened(shared / "data/recorded/ddp_two_hosts")
-    screen = first_screen(run)
+    screen = make_overview(run)
     assert screen.name == "ddp_two_hosts"
     assert "4 ranks on 2 hosts" in screen.facts

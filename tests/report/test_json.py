@@ -8,7 +8,7 @@ import pytest
 
 from tests import DATA
 from tests.makers.results import EXAMPLES
-from vanidl.report.json import summary_json
+from vanidl.report.summary import summary_json
 
 CONTRACT = {
     "": {"schema", "job", "coverage", "io", "storage", "layers", "steps", "overlap", "epochs",

@@ -26,7 +26,7 @@ from vanidl.compare.ab_folder import WARM, Experiment, RecordedRun, save
 from vanidl.compare.json import make_object
 from vanidl.compare.sides import Side, sample_of
 from vanidl.export import document
-from vanidl.report.json import summary_object
+from vanidl.report.summary import summary_object
 from vanidl.run import open_run
 from vanidl.schema import fields_of, means, schema_of
 from vanidl.schema import schema as making

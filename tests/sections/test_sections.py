@@ -8,8 +8,7 @@ import pytest
 from tests.makers.results import EXAMPLES
 from vanidl.figures.figure import Column, Figure, Table
 from vanidl.report.html import render_html
-from vanidl.report.json import summary_json, summary_object
-from vanidl.report.text import summary_text
+from vanidl.report.summary import summary_json, summary_object, summary_text
 from vanidl.run import Run
 from vanidl.sections import registry
 from vanidl.sections.registry import JSON_ORDER, SECTIONS, TEXT_ORDER

@@ -33,7 +33,7 @@ from vanidl.merge.jobs import group_runs
 from vanidl.parallel.executors import ExecutorOptions, LocalWorkers, local_workers
 from vanidl.parallel.limits import Limits
 from vanidl.readers.records import TracerLog
-from vanidl.report.json import summary_object
+from vanidl.report.summary import summary_object
 from vanidl.run import open_run
 from vanidl.survey import Survey, store, survey
 from vanidl.survey import rows as survey_rows

@@ -10,13 +10,12 @@ from tests.makers.results import EXAMPLES, Example, Shape, everything
 from vanidl.breakdown import Breakdown
 from vanidl.breakdown.account import Column
 from vanidl.model.warnings import WARNING, Notice
-from vanidl.wording.headline import Headline, headline
-from vanidl.wording.storage import storage_sentence
-from vanidl.wording.waits import mostly, parts_words
+from vanidl.wording.account import describe_storage, describe_waits, find_main_cause
+from vanidl.wording.headline import Headline, make_headline
 
 
 def answer(made: Example) -> Headline:
-    return headline(made.trace, made.results, account_of(made))
+    return make_headline(made.trace, made.results, account_of(made))
 
 
 def said(name: str) -> str:
@@ -280,13 +279,13 @@ def waits(**cells: tuple[float, float]) -> Breakdown:
 @pytest.mark.parametrize(("calls_s", "named"), [(3.9, False), (4.0, True)])
 def test_storage_that_is_half_metadata_calls_is_called_so(calls_s, named):
     account = waits(storage=(8, 8), storage__metadata=(calls_s, calls_s), input_cpu=(0, 2))
-    assert ("mostly metadata calls" in parts_words(account, whole=True)) == named
+    assert ("mostly metadata calls" in describe_waits(account, whole=True)) == named
 
 
 @pytest.mark.parametrize(("high_s", "known"), [(6.0, True), (6.1, False)])
 def test_waits_of_which_more_than_half_is_open_are_not_divided(high_s, known):
     account = waits(storage=(1, high_s), input_cpu=(0, 9))
-    said = parts_words(account, whole=True)
+    said = describe_waits(account, whole=True)
     assert ("how much of that was storage is not known, at least 1.00 s" in said) != known
     assert ("1.00 s to 6.00 s storage" in said) == known
 
@@ -294,18 +293,18 @@ def test_waits_of_which_more_than_half_is_open_are_not_divided(high_s, known):
 @pytest.mark.parametrize(("workers_s", "named"), [(0.19, False), (0.2, True)])
 def test_parts_of_a_wait_are_named_from_a_fiftieth_of_it(workers_s, named):
     account = waits(storage=(5, 5), workers=(workers_s, workers_s), input_cpu=(0, 5))
-    assert ("starting workers" in parts_words(account, whole=True)) == named
+    assert ("starting workers" in describe_waits(account, whole=True)) == named
 
 
 @pytest.mark.parametrize(("high_s", "range_"), [(5.2, False), (5.3, True)])
 def test_a_range_is_said_where_its_ends_are_a_fiftieth_of_the_waits_apart(high_s, range_):
     account = waits(storage=(5, high_s), input_cpu=(0, 5))
-    assert ("5.00 s to 5.30 s storage" in parts_words(account, whole=True)) == range_
+    assert ("5.00 s to 5.30 s storage" in describe_waits(account, whole=True)) == range_
 
 
 @pytest.mark.parametrize(("storage_s", "code"), [(4.9, ""), (5.0, "storage")])
 def test_waits_are_mostly_what_is_half_of_them(storage_s, code):
-    assert mostly(waits(storage=(storage_s, 6), input_cpu=(0, 5.1))) == code
+    assert find_main_cause(waits(storage=(storage_s, 6), input_cpu=(0, 5.1))) == code
 
 
 def test_counters_without_any_time_cost_nothing():
@@ -313,6 +312,6 @@ def test_counters_without_any_time_cost_nothing():
     account = account_of(example)
     none = Column(*(np.zeros(len(account.ranks), np.int64),) * 2, 0.0, 0.0, ("counters",))
     account = replace(account, columns={**account.columns, "run/storage": none})
-    assert storage_sentence(example.trace, account).startswith(
+    assert describe_storage(example.trace, account).startswith(
         "No time was counted in I/O during the "
     )

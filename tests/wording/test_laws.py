@@ -18,13 +18,13 @@ from vanidl.advice.registry import find
 from vanidl.compare.figures.registry import FIGURES
 from vanidl.compare.wording import write_headline as compared
 from vanidl.report.brief import brief, plain
-from vanidl.report.first_screen import first_screen
+from vanidl.report.overview import make_overview
 from vanidl.sections.registry import figures
 from vanidl.survey.fleet import Fleet
 from vanidl.survey.page import page
 from vanidl.survey.rows import Job, missing
 from vanidl.survey.store import table_of
-from vanidl.wording.headline import headline
+from vanidl.wording.headline import make_headline
 
 EXTREMES = (0.0, 1.0, None, 1e9)
 NOUNS = (
@@ -118,14 +118,14 @@ def test_headlines_of_extreme_values_read_well(name):
     if len(made.trace.ranks) > 100:
         return
     for changed in (made, *runs_of(made)):
-        said = str(headline(changed.trace, changed.results, account_of(changed)))
+        said = str(make_headline(changed.trace, changed.results, account_of(changed)))
         assert faults(said) == []
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_first_screens_and_summaries_read_well(name):
     run = example(name).run
-    screen = first_screen(run)
+    screen = make_overview(run)
     said = [screen.verdict, *screen.facts, *(link.text for link in screen.trust)]
     said += [screen.bar.label] if screen.bar else []
     for action in screen.actions:

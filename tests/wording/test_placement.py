@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from vanidl.analyses.placement import EXPOSED, HIDDEN, Placement, RankPlacement
-from vanidl.wording.placement import placement_bounds, placement_sentences
+from vanidl.sections.placement import list_placement_sentences
+from vanidl.wording.results import describe_placement
 
 
 def rank(number: int = 0, *, lag: int = 0, slope: float | None = None) -> RankPlacement:
@@ -25,8 +26,8 @@ def placed(*ranks: RankPlacement, verdict: str = "not determined") -> Placement:
 
 
 def test_nothing_placed_is_nothing_said():
-    assert placement_bounds(None) == ""
-    assert placement_sentences(None) == []
+    assert describe_placement(None) == ""
+    assert list_placement_sentences(None) == []
 
 
 @pytest.mark.parametrize(
@@ -38,27 +39,29 @@ def test_nothing_placed_is_nothing_said():
     ],
 )
 def test_bounds_are_sums_over_ranks(verdict, words):
-    alone = placement_bounds(placed(rank(), verdict=verdict))
-    both = placement_bounds(placed(rank(), rank(1), verdict=verdict))
+    alone = describe_placement(placed(rank(), verdict=verdict))
+    both = describe_placement(placed(rank(), rank(1), verdict=verdict))
     assert "hid 1.00 s to 9.00 s of 10.0 s of reads:" in alone
     assert "hid 2.00 s to 18.0 s of 20.0 s of reads, summed over 2 ranks:" in both
     assert words in alone
 
 
 def test_where_the_steps_lie_is_said_once_for_all_ranks_or_by_rank():
-    where, _, _ = placement_sentences(placed(rank(lag=2), rank(1, lag=2)))
+    where, _, _ = list_placement_sentences(placed(rank(lag=2), rank(1, lag=2)))
     assert "step k between bursts k + 2 and k + 3, both counted from 0" in where
-    where, _, _ = placement_sentences(placed(rank(lag=2), rank(1, lag=0)))
+    where, _, _ = list_placement_sentences(placed(rank(lag=2), rank(1, lag=0)))
     assert "which two differs by rank (bursts 0, 2 after its number)" in where
 
 
 def test_slopes_near_1_waited_and_slopes_near_0_read_ahead():
     slopes = (0.05, -0.1, 1.1, 0.5, 0.5)  # of ranks; 0.5 is far from both
-    _, slope, _ = placement_sentences(placed(*(rank(i, slope=s) for i, s in enumerate(slopes))))
+    _, slope, _ = list_placement_sentences(
+        placed(*(rank(i, slope=s) for i, s in enumerate(slopes)))
+    )
     assert "2 of 5 ranks read ahead and 1 waited; of 2 it cannot be told." in slope
-    _, slope, _ = placement_sentences(placed(rank(0, slope=1.1), rank(1, slope=1.0)))
+    _, slope, _ = list_placement_sentences(placed(rank(0, slope=1.1), rank(1, slope=1.0)))
     assert "By that slope, 2 of 2 ranks waited. It" in slope
-    _, slope, _ = placement_sentences(placed(rank(0, slope=0.5)))
+    _, slope, _ = list_placement_sentences(placed(rank(0, slope=0.5)))
     assert "By that slope, nothing can be told of 1 rank. It" in slope
-    _, slope, _ = placement_sentences(placed(rank()))
+    _, slope, _ = list_placement_sentences(placed(rank()))
     assert slope == "Whether longer bursts made iterations longer is not known."

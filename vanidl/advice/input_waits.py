@@ -23,17 +23,17 @@ from vanidl.breakdown.causes import (
 from vanidl.breakdown.overlap import Overlap, RankOverlap
 from vanidl.formatting.units import nbytes, number, percent, plural, seconds, times
 from vanidl.model import states
-from vanidl.wording.waits import (
+from vanidl.wording.account import (
     BLOCKS,
     CHILD,
     LOCK,
-    MOSTLY,
+    MOST_OF_WAITS,
     NETWORK,
     OPEN,
     SLEEP,
-    mostly,
-    parts_words,
-    storage_is_known,
+    describe_waits,
+    find_main_cause,
+    is_storage_known,
 )
 
 BOUND_SHARE = 0.10
@@ -77,7 +77,7 @@ def _limiting(facts: Facts) -> str:
     queued = {TOO_FEW_CORES} if facts.cores_were_taken else set()
     queued |= {DELIVERY} if cores is not None and not copying.is_much else set()
 
-    code = mostly(account)
+    code = find_main_cause(account)
     if not code and facts.gains is not None and facts.gains.without(WORKERS).low_ns > length_ns / 2:
         code = WORKERS
     code = code or _likeliest(cells, length_ns, {TOO_FEW_CORES})
@@ -92,7 +92,7 @@ def _limiting(facts: Facts) -> str:
         code = _seen_most(facts) or code
         if facts.cores_were_taken and not _explains(facts, code):
             code = TOO_FEW_CORES
-    if code in (INPUT_CPU, "") and copying.is_much and copying.share >= MOSTLY:
+    if code in (INPUT_CPU, "") and copying.is_much and copying.share >= MOST_OF_WAITS:
         return DELIVERY
     return code
 
@@ -126,7 +126,7 @@ def _seen_most(facts: Facts) -> str:
     shares = {code: sum(map(seen.shares.get, kinds, [0.0] * len(kinds))) for code, kinds in
               _KINDS.items()}  # fmt: skip
     code = max(shares, key=lambda each: shares[each])
-    return code if shares[code] >= MOSTLY else ""
+    return code if shares[code] >= MOST_OF_WAITS else ""
 
 
 def _likeliest(cells: Mapping[str, Cell], length_ns: float, but: Set[str]) -> str:
@@ -157,21 +157,21 @@ def _wait_evidence(overlap: Overlap) -> dict[str, Value]:
 
 def _title(facts: Facts, rest: str) -> str:
     share = facts.account.length_ns(WAIT) / facts.account.steps_ns
-    if not mostly(facts.account):
+    if not find_main_cause(facts.account):
         rest = rest.replace("mostly", "most likely", 1)
     return f"Training waits for input {percent(share)} of the time, {rest}"
 
 
 def _of_wait(facts: Facts) -> str:
     waited = seconds(facts.account.length_ns(WAIT) / 1e9)
-    whole = not facts.lossy or storage_is_known(facts.account)
-    return f"Input waits took {waited}; {parts_words(facts.account, whole=whole)}"
+    whole = not facts.lossy or is_storage_known(facts.account)
+    return f"Input waits took {waited}; {describe_waits(facts.account, whole=whole)}"
 
 
 def _is_decoding(facts: Facts) -> bool:
     """Whether waits are mostly decoding: sampled, or what a whole trace leaves."""
     code = _limiting(facts)
-    known = not facts.lossy or storage_is_known(facts.account)
+    known = not facts.lossy or is_storage_known(facts.account)
     return code == INPUT_CPU or (code == OPEN and known)
 
 
@@ -204,7 +204,7 @@ def _waits_for_metadata(facts: Facts) -> RuleResult | None:
     overlap = _waits(facts)
     length_ns = facts.account.length_ns(WAIT)
     cell = facts.account.cell(f"{MEAN}/{WAIT}/{_METADATA}")
-    if overlap is None or cell.low_ns < MOSTLY * length_ns:
+    if overlap is None or cell.low_ns < MOST_OF_WAITS * length_ns:
         return None
     spent_s = cell.low_ns / 1e9
     return RuleResult(
@@ -399,7 +399,7 @@ def _why_unknown(facts: Facts, mean: RankOverlap) -> str:
         return "object storage was used as well, a layer of its own: see --layer OBJECT"
     if facts.lossy:
         return "not all reads were recorded"
-    return parts_words(facts.account, whole=True)
+    return describe_waits(facts.account, whole=True)
 
 
 def _not_overlapped(facts: Facts) -> RuleResult | None:

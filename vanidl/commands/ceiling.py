@@ -14,7 +14,7 @@ from vanidl.commands.sizes import size_of
 from vanidl.readers.run_folder import NO_TRACER, write_ceiling
 from vanidl.record import Recorded, record
 from vanidl.record.steps import Replay
-from vanidl.wording.ceiling import ceiling_text
+from vanidl.wording.results import write_ceiling_lines
 
 _NO_VALUE = (
     "vanidl: now with batches from memory; workers of loaders are stopped once these are warm.\n"
@@ -61,7 +61,7 @@ def _against(
         return _ended(done, "the run with batches from memory")
     ceiling = measure(folder, target)
     write_ceiling(folder, ceiling)
-    console.tell(ceiling_text(ceiling) + f"vanidl: the ceiling is part of {folder} now\n")
+    console.tell(write_ceiling_lines(ceiling) + f"vanidl: the ceiling is part of {folder} now\n")
     return 0
 
 

@@ -13,7 +13,7 @@ from vanidl.commands import console
 from vanidl.commands.sizes import size_of
 from vanidl.readers.run_folder import MISSING, UNFINISHED
 from vanidl.record import Recorded, record
-from vanidl.wording.ending import ending_words
+from vanidl.wording.results import describe_ending
 
 _WATCHER_S = 20.0  # to see that the run has ended, and say so
 
@@ -81,6 +81,6 @@ def _message(recorded: Recorded) -> str:
     of_processes = f", {' and '.join(lost)} of at least {len(states)} processes" if lost else ""
     said = f"vanidl: recorded with {recorded.tracer}{of_processes}: {recorded.folder}\n"
     ending = recorded.ending
-    how = ending_words(ending) if ending.signal or ending.memory_kills else ""
+    how = describe_ending(ending) if ending.signal or ending.memory_kills else ""
     problems = filter(None, (how, *recorded.unheard, recorded.problem))
     return said + "".join(f"vanidl: {problem}\n" for problem in problems)

@@ -16,7 +16,7 @@ from vanidl.export.document import document_kind
 from vanidl.frames import TABLES
 from vanidl.model.run_facts import Ceiling
 from vanidl.readers import run_folder
-from vanidl.report.json import summary_kind
+from vanidl.report.summary import summary_kind
 from vanidl.schema import Kind, fields_of, schema_of
 from vanidl.survey.rows import row_kind
 

@@ -8,8 +8,7 @@ import sys
 from vanidl.commands.colour import shows_blocks, width_of, write_lines
 from vanidl.commands.inputs import open_from
 from vanidl.report.brief import brief
-from vanidl.report.json import summary_json
-from vanidl.report.text import summary_text
+from vanidl.report.summary import summary_json, summary_text
 
 
 def run(options: argparse.Namespace) -> int:

@@ -24,7 +24,7 @@ from vanidl.compare.metrics import (
 from vanidl.compare.sides import Sample, Side
 from vanidl.compare.statistics import ALPHA
 from vanidl.formatting.units import percent
-from vanidl.wording.basis import compute_name
+from vanidl.wording.account import name_compute
 
 MIN_CHANGE = 0.01
 """Smaller changes are not called: where code lies in memory moves times by as much
@@ -222,7 +222,7 @@ def _find_doubts(a: Side, b: Side) -> dict[str, str]:
         )
     bases = {kind for kind in map(basis, samples) if kind is not None}
     if len(bases) > 1:
-        names = [compute_name(basis) for basis in sorted(bases)]
+        names = [name_compute(basis) for basis in sorted(bases)]
         doubts["compute"] = (
             f"What counts as compute differs between the runs ({'; '.join(names)}), so hidden and "
             "exposed mean different things."

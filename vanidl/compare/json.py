@@ -12,7 +12,7 @@ from vanidl.compare.wording import write_headline
 from vanidl.formatting.units import iso_time
 from vanidl.model.run_facts import Ceiling
 from vanidl.model.warnings import Notice
-from vanidl.report.json import SCHEMA
+from vanidl.report.summary import SCHEMA
 from vanidl.schema import Kind, Maybe
 from vanidl.sections.section import values_of
 

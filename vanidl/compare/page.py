@@ -28,9 +28,8 @@ from vanidl.compare.wording import (
 )
 from vanidl.formatting.names import elided
 from vanidl.formatting.units import UNKNOWN, percent, relative, shown
-from vanidl.report.page import Page, render_page, write_page
-from vanidl.report.tiles import Tile
-from vanidl.wording.glossary import TERMS as OF_A_RUN
+from vanidl.report.page import TERMS as OF_A_RUN
+from vanidl.report.page import Page, Tile, render_page, write_page
 
 
 def render_comparison(comparison: Comparison) -> str:

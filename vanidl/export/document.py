@@ -10,7 +10,7 @@ from vanidl.export.tables import OPERATIONS
 from vanidl.files.atomic import write_whole
 from vanidl.formatting.units import plural
 from vanidl.frames import FRAMES, TABLES, FrameName, plain_frame
-from vanidl.report.json import summary_kind, summary_object
+from vanidl.report.summary import summary_kind, summary_object
 from vanidl.run import Run
 from vanidl.schema import Kind
 

@@ -6,8 +6,10 @@ from collections.abc import Iterator, Sequence
 from html import escape
 
 from vanidl.figures import palette
-from vanidl.report.first_screen import Action, Bar, first_screen
+from vanidl.report.overview import make_overview
 from vanidl.run import Run
+from vanidl.sections.actions import Action
+from vanidl.sections.step_bar import Bar
 
 MOST_ACTIONS = 3
 _COLOURS = {
@@ -22,7 +24,7 @@ _COLOURS = {
 
 def card(run: Run) -> str:
     """HTML without script, style sheet or address: it shows in trusted and other notebooks."""
-    screen = first_screen(run)
+    screen = make_overview(run)
     name = " · ".join([screen.name, *screen.facts])
     return "".join([
         '<div style="max-width:56em">',

@@ -23,7 +23,7 @@ from vanidl.parallel.executors import ExecutorOptions
 from vanidl.readers.darshan.pydarshan import read_report
 from vanidl.readers.format import Progress
 from vanidl.report.html import render_html
-from vanidl.report.json import summary_json, summary_object
+from vanidl.report.summary import summary_json, summary_object
 from vanidl.survey.rows import COLUMNS, MORE, Job, missing, row_of_run
 
 if TYPE_CHECKING:

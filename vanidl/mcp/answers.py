@@ -24,9 +24,9 @@ from vanidl.formatting.names import elided
 from vanidl.frames import plain_frame
 from vanidl.readers import run_folder
 from vanidl.readers.discover import find_runs, get_signature, is_within
-from vanidl.report.json import summary_object
+from vanidl.report.summary import summary_object
 from vanidl.run import Run, open_run
-from vanidl.wording.ending import ending_words
+from vanidl.wording.results import describe_ending
 
 Object = dict[str, Any]
 
@@ -210,7 +210,7 @@ class KnownRuns:
             record = paths[name] / run_folder.RECORD_NAME
             if record.is_file() and is_within(paths[name], roots):
                 with suppress(InputError):  # opening the run says that it is damaged
-                    found[name] = ending_words(read_one(run_folder.read_record, record).ending)
+                    found[name] = describe_ending(read_one(run_folder.read_record, record).ending)
         return {name: words for name, words in found.items() if words}
 
     def path(self, name: str) -> Path:

@@ -12,8 +12,10 @@ from dataclasses import dataclass, replace
 from vanidl.formatting.names import elided
 from vanidl.formatting.terminal import printable
 from vanidl.formatting.units import percent
-from vanidl.report.first_screen import Action, Bar, BarPart, FirstScreen, first_screen
+from vanidl.report.overview import Overview, make_overview
 from vanidl.run import Run
+from vanidl.sections.actions import Action
+from vanidl.sections.step_bar import Bar, BarPart
 
 LINES, WIDTH = 25, 80
 _SENTENCES = 7  # lines of verdict, headline and what stands beside it
@@ -41,7 +43,7 @@ Line = tuple[Piece, ...]
 
 def brief(run: Run, width: int = WIDTH, *, blocks: bool = True) -> list[Line]:
     """At most `LINES` lines of at most `width` columns; with `blocks` the bar is of block signs."""
-    screen = first_screen(run)
+    screen = make_overview(run)
     signs = _BLOCKS if blocks else _ASCII
     end = list(_end(run, screen, width))
     head = list(_sentences(run, screen, width))
@@ -73,7 +75,7 @@ def _wrapped(text: str, width: int, style: str = "", indent: str = "") -> list[L
     return [(Piece(row, style),) for row in rows]
 
 
-def _sentences(run: Run, screen: FirstScreen, width: int) -> Iterator[Line]:
+def _sentences(run: Run, screen: Overview, width: int) -> Iterator[Line]:
     """How it failed, verdict and headline, then as much of what stands beside it as has room."""
     said = _wrapped(run.answer.ending, width, "bold red") if run.answer.ending else []
     said += _wrapped(screen.verdict, width, "bold green") if screen.verdict else []
@@ -159,7 +161,7 @@ def _one(number: int, action: Action, width: int) -> Iterator[Line]:
     yield from _wrapped(reason, width, indent="   ")
 
 
-def _end(run: Run, screen: FirstScreen, width: int) -> Iterator[Line]:
+def _end(run: Run, screen: Overview, width: int) -> Iterator[Line]:
     """What the numbers rest on, and where there is more."""
     yield ()
     trust = ", ".join(link.text for link in screen.trust)

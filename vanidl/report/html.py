@@ -9,14 +9,13 @@ from vanidl.advice.finding import LOW
 from vanidl.analyses.coverage import Coverage
 from vanidl.figures.figure import Figure
 from vanidl.formatting.names import elided
-from vanidl.report.advice import replayed
-from vanidl.report.first_screen import first_screen
-from vanidl.report.page import Page, render_page, write_page
+from vanidl.report.overview import make_overview
+from vanidl.report.page import TERMS, Page, render_page, write_page
 from vanidl.run import Run
 from vanidl.sections import timeline
+from vanidl.sections.actions import tabulate_predictions
 from vanidl.sections.registry import figures
 from vanidl.viewer.content import Room, Slices
-from vanidl.wording.glossary import TERMS
 
 LIMIT_NBYTES = 4_000_000
 """Of a page, whatever the run."""
@@ -56,7 +55,7 @@ def page_with(page: Page, run: Run, room: Room, slices: Slices | None = None) ->
 
 def page_of(run: Run, slices: Slices | None = None) -> Page:
     """The content of the page."""
-    job, screen = run.trace.job, first_screen(run)
+    job, screen = run.trace.job, make_overview(run)
     return Page(
         title=f"{screen.name}: I/O report",
         kind="I/O report",
@@ -69,7 +68,7 @@ def page_of(run: Run, slices: Slices | None = None) -> Page:
         terms=TERMS,
         commands=(("the run", elided(job.command, limit=2000)),),
         first_screen=screen,
-        what_if=replayed(run),
+        what_if=tabulate_predictions(run),
         marked=_marked(run),
     )
 

@@ -6,13 +6,18 @@ import base64
 import hashlib
 import json
 import re
+import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
+from importlib.util import cache_from_source
 from itertools import groupby
 from pathlib import Path
 
+import jinja2
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2.bccache import Bucket, FileSystemBytecodeCache
 from markupsafe import Markup, escape
 
 from vanidl import __version__
@@ -21,12 +26,107 @@ from vanidl.figures.figure import Figure, Spec, Table
 from vanidl.figures.palette import DARK
 from vanidl.files.atomic import write_whole
 from vanidl.formatting.units import Amount, Cell, Link, shown
-from vanidl.report.advice import Replayed
-from vanidl.report.compiled import CompiledTemplates
-from vanidl.report.first_screen import FirstScreen
-from vanidl.report.json import SCHEMA
-from vanidl.report.tiles import Tile
+from vanidl.report.overview import Overview
+from vanidl.report.summary import SCHEMA
+from vanidl.sections.actions import Replayed
 from vanidl.wording.headline import Headline
+
+# The words of the report and what each means, as its results define them.
+
+TERMS: tuple[tuple[str, str], ...] = (
+    (
+        "Time in I/O (busy time)",
+        "Length of the union of a rank's operations: time in which at least one operation of its "
+        "processes was under way. Operations side by side count once.",
+    ),
+    (
+        "Time by counters",
+        "Seconds of reading and writing that the tracer added up over files and processes. Files "
+        "read at the same time count twice, so it is not busy time.",
+    ),
+    (
+        "Observed window",
+        "From the start of the first to the end of the last profiled step of a rank. I/O outside "
+        "it is unobserved: neither hidden nor exposed.",
+    ),
+    (
+        "Input wait",
+        "Time the training process spent waiting for the next batch, by the profiler. Where the "
+        "profile has no such span it is not recorded, which is not zero.",
+    ),
+    (
+        "Ceiling",
+        "What the same steps take with batches from memory, measured by vanidl ceiling in a "
+        "second run whose result is of no value. The most that any change of the input can gain.",
+    ),
+    (
+        "Hidden",
+        "I/O of a rank that ran under its compute, outside input waits. Where no compute was "
+        "recorded but the whole loop was: while the training thread neither waited for input nor "
+        "was in I/O itself. One process with one thread hides nothing.",
+    ),
+    (
+        "Exposed",
+        "I/O in the observed window that was not hidden: in input waits, behind communication, "
+        "or under nothing recorded (checkpoints, logging).",
+    ),
+    (
+        "Behind communication",
+        "I/O under recorded collectives that compute does not cover. A rank that waits for "
+        "another rank's reads waits there.",
+    ),
+    (
+        "Lost to input",
+        "Sum over steps of the longest input wait over ranks: what synchronous training loses.",
+    ),
+    (
+        "Unique bytes, re-read factor",
+        "Length of the union of all byte ranges read from a file; bytes read / unique bytes.",
+    ),
+    (
+        "Visit",
+        "A process's first read of a file, and each return to the lowest byte that it reads there "
+        "after having read elsewhere. The order of visits compares all pairs of files of one pass.",
+    ),
+    (
+        "Epoch",
+        "Shown only where something marks its border: spans that name it, one more wait as the "
+        "loader ends, workers started again, or the dataset read again.",
+    ),
+    (
+        "Share",
+        "Mean time in I/O over ranks / run time. Ranks without I/O count as 0.",
+    ),
+)
+
+# Templates are compiled once and kept beside the bytecode of the modules.
+
+
+class CompiledTemplates(FileSystemBytecodeCache):
+    """Where Python itself would keep the bytecode of this package, and if it would keep any."""
+
+    def __init__(self) -> None:
+        folder = Path(cache_from_source(__file__)).parent
+        super().__init__(str(folder), f"%s.jinja2-{jinja2.__version__}.cache")
+
+    def dump_bytecode(self, bucket: Bucket) -> None:
+        """Keeps a compiled template; a folder that cannot be written costs a compilation a run."""
+        if not sys.dont_write_bytecode:
+            with suppress(OSError):
+                super().dump_bytecode(bucket)
+
+
+# A key figure of a page: a number with its unit and what it means.
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """One key figure; `meaning` is its definition in a line."""
+
+    label: str
+    value: str
+    meaning: str
+
 
 SCRIPTS = (
     "plotly-cartesian-4.1.1.min.js",
@@ -72,7 +172,7 @@ class Page:
     figures: tuple[Figure, ...]
     terms: tuple[tuple[str, str], ...]
     commands: tuple[tuple[str, str], ...]  # whose command, and the command
-    first_screen: FirstScreen | None = None
+    first_screen: Overview | None = None
     served: bool = False  # by `vanidl view`, which it asks for more of the run
     what_if: Replayed | None = None
     marked: frozenset[str] = frozenset()  # sections with what is to be acted on

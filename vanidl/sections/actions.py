@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 
-from vanidl.advice.finding import Diagnosis, Finding
-from vanidl.advice.levers import WhatIf, beyond_ceiling
-from vanidl.breakdown.step_bar import StepParts
+from vanidl.advice.finding import LOW, PREDICTED, Diagnosis, Finding, Remedy, SlowStep, Value
+from vanidl.advice.levers import LoaderCall, WhatIf, beyond_ceiling
+from vanidl.formatting.names import elided
 from vanidl.formatting.terminal import WIDTH, aligned_table, paragraph
-from vanidl.formatting.units import number, seconds
+from vanidl.formatting.units import change, count, nbytes, number, percent, plural, seconds
 from vanidl.run import Run
 from vanidl.schema import Kind, Partly, fields_of
+from vanidl.schema.meanings import meaning_of
 from vanidl.sections.section import Json, Object, Section, values_of
 
 
@@ -63,10 +66,6 @@ def _collect_action(diagnosis: Diagnosis, run: Run) -> ActionRow:
     )
 
 
-def _collect_step_parts(run: Run) -> Object | None:
-    return None if run.step_parts is None else values_of(run.step_parts)
-
-
 _OR_NULL = ("basis", "change", "proof", "patch")
 _DIAGNOSES_KIND = fields_of(Diagnosis) | {"findings": [str]} | dict.fromkeys(_OR_NULL, str | None)
 DIAGNOSES = Section(
@@ -74,7 +73,6 @@ DIAGNOSES = Section(
     json={
         "actions": Json(_collect_actions, [ActionRow]),
         "diagnoses": Json(_collect_diagnoses, [_DIAGNOSES_KIND]),
-        "step_parts": Json(_collect_step_parts, StepParts | None),
     },
 )
 
@@ -235,3 +233,223 @@ def _collect_what_if(run: Run) -> Object | None:
 WHAT_IF = Section(
     "what if", text=_write_what_if, json={"what_if": Json(_collect_what_if, WhatIf | None)}
 )
+
+
+# Findings and predictions as the page shows them: plain texts.
+
+_MOST = 12
+_LONG = 400
+
+
+Numbers = tuple[tuple[str, str], ...]
+"""Names and values of what a finding rests on."""
+
+BY_KEY = {
+    "at_buffer_of_different_bytes": "with buffers of {} of the unique bytes",
+    "at_most_s": "at most, {}",
+    "bytes_read_then": "bytes read then, {}",
+}
+"""What a key of a mapping is that has one value per rank, codec or size: its noun."""
+_BY_UNIT: dict[str, Callable[[float], str]] = {"s": seconds, "bytes": nbytes}
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """The table of predictions: rows are change, step time, of what it was, gain.
+
+    `loaders` are changes, and the loader that makes each.
+    """
+
+    note: str
+    rows: tuple[tuple[str, str, str, str], ...]
+    assumptions: tuple[str, ...]
+    loaders: tuple[tuple[str, LoaderCall], ...] = ()
+
+
+def name_for_ranks(name: str, ranks: int) -> str:
+    """A change of a single rank is of the run."""
+    return name if ranks > 1 else name.removesuffix(" per rank")
+
+
+def tabulate_predictions(run: Run) -> Replayed | None:
+    """The predictions; None where the run cannot be replayed."""
+    found = run.what_if
+    if found is None:
+        return None
+    rows = tuple(
+        (
+            name_for_ranks(row.name, len(run.trace.ranks)),
+            seconds(row.step_s),
+            number(row.ratio),
+            seconds(row.gain_at_most_s),
+        )
+        for row in found.rows
+    )
+    calls = tuple(_explain_loaders_once(found))
+    return Replayed(describe_replay(found), rows, found.assumptions, calls)
+
+
+def _explain_loaders_once(found: WhatIf) -> Iterator[tuple[str, LoaderCall]]:
+    known = set[str]()
+    for row in found.rows:
+        if row.loader is not None:
+            first = row.loader.name not in known
+            known.add(row.loader.name)
+            yield row.name, row.loader if first else replace(row.loader, explanation="")
+
+
+def describe_replay(found: WhatIf) -> str:
+    """How well the model gives back what was measured."""
+    if found.refused:
+        return f"The mean step took {seconds(found.step_s)}. {found.refused}."
+    return (
+        f"The mean step took {seconds(found.step_s)}; the same batches replayed with nothing "
+        f"changed give {seconds(found.replayed_s)}.{beyond_ceiling(found)}"
+    )
+
+
+def list_numbers(evidence: Mapping[str, Value]) -> Numbers:
+    """The values of a finding; of many the first, and how many more there are, and where."""
+    found = tuple(_flatten("", "findings.evidence", evidence))
+    if len(found) <= _MOST + 1:  # a line that says "1 more" has room for it
+        return found
+    more = f"{plural(len(found) - _MOST, 'value')}, in vanidl summary --json"
+    return (*found[:_MOST], ("more", more))
+
+
+def _flatten(prefix: str, path: str, values: Mapping[str, Value]) -> Iterator[tuple[str, str]]:
+    """Names and texts of all values, those of inner mappings behind their name."""
+    for name, value in values.items():
+        if value is None:
+            continue
+        inner, here = f"{prefix}{_make_readable(name)}", f"{path}.{name}"
+        if name in BY_KEY and isinstance(value, Mapping):
+            for key, of_key in value.items():
+                label = prefix + BY_KEY[name].format(key.replace("%", " %"))
+                if isinstance(of_key, Mapping):
+                    yield from _flatten(f"{label}: ", here, of_key)
+                else:
+                    yield _make_pair(label, here, of_key)
+        elif isinstance(value, Mapping):
+            yield from _flatten(f"{inner}: ", here, value)
+        else:
+            yield _make_pair(inner, here, value)
+
+
+def _make_readable(name: str) -> str:
+    """The name of a value as a person reads it; its unit is beside the value."""
+    text = re.sub(r"_s(?=_|$)", "", name).replace("_a_", "_per_")
+    return text.replace("different", "unique").replace("_mib", "_MiB").replace("_", " ")
+
+
+def _make_pair(label: str, path: str, value: Value) -> tuple[str, str]:
+    return elided(label, limit=120), elided(_write_value(path, value), limit=_LONG)
+
+
+def _write_value(path: str, value: Value) -> str:
+    if isinstance(value, list):
+        more = f" and {count(len(value) - _MOST)} more" if len(value) > _MOST else ""
+        return ", ".join(str(v) for v in value[:_MOST]) + more
+    if isinstance(value, str) or value is None or isinstance(value, Mapping):
+        return "not recorded" if value is None else str(value)
+    unit, text = _find_meaning(path)
+    if unit in _BY_UNIT:
+        return _BY_UNIT[unit](value)
+    if unit == "1" and re.search("share|fraction", f"{path} {text}".lower()):
+        return percent(value)
+    return count(value) if float(value).is_integer() else number(value)
+
+
+def _find_meaning(path: str) -> tuple[str, str]:
+    """(unit, meaning) of a field; none of a finding that the schema does not know."""
+    try:
+        found = meaning_of(path)
+    except TypeError:
+        return "", ""
+    return found.unit, found.text
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A text linked to its evidence; `doubtful` where it limits the answer."""
+
+    text: str
+    href: str
+    doubtful: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """One folded finding."""
+
+    code: str
+    severity: str
+    title: str
+    detail: str
+    advice: str
+    gain: str
+    numbers: Numbers
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """One diagnosis as a card."""
+
+    code: str
+    severity: str
+    title: str
+    effect: str
+    reason: str
+    evidence: tuple[Evidence, ...]
+    remedies: tuple[Remedy, ...]
+    proof: str
+    show: tuple[Link, ...]
+
+
+def make_action(diagnosis: Diagnosis) -> Action:
+    """A diagnosis as a card of the overview."""
+    first = diagnosis.findings[0]
+    return Action(
+        diagnosis.code,
+        diagnosis.severity,
+        elided(diagnosis.title, limit=_LONG),
+        describe_effect(diagnosis),
+        elided(first.title, limit=_LONG),
+        tuple(_make_evidence(finding) for finding in diagnosis.findings),
+        diagnosis.remedies,
+        "\n".join(elided(line, limit=2000) for line in diagnosis.proof.splitlines()),
+        tuple(_link_step(step) for step in diagnosis.show) if diagnosis.severity != LOW else (),
+    )
+
+
+def describe_effect(diagnosis: Diagnosis) -> str:
+    """`423 to 169 ms per step, predicted`; "" where no gain is known."""
+    if diagnosis.now_s is not None and diagnosis.step_s is not None:
+        basis = "predicted" if diagnosis.basis == PREDICTED else "at best"
+        return f"{change(diagnosis.now_s, diagnosis.step_s)} per step, {basis}"
+    if diagnosis.saved_share:
+        return f"at best {percent(diagnosis.saved_share)} of the run"
+    return ""
+
+
+def _make_evidence(finding: Finding) -> Evidence:
+    gain = finding.gain_at_most_s
+    return Evidence(
+        finding.code,
+        finding.severity,
+        elided(finding.title, limit=_LONG),
+        elided(finding.detail, limit=1000),
+        finding.advice,
+        "" if gain is None else f"gains at most {seconds(gain)} per rank",
+        list_numbers(finding.evidence),
+    )
+
+
+def _link_step(step: SlowStep) -> Link:
+    """A step in the timeline, with some of the time before and after it."""
+    room = 0.25 * (step.end_s - step.start_s)
+    low, high = max(step.start_s - room, 0.0), step.end_s + room
+    waited, long_s = step.wait_s, step.end_s - step.start_s
+    took = f"took {seconds(long_s)}" if waited is None else f"waited {seconds(waited)}"
+    href = f"#t={low:.6f}-{high:.6f}&rank={step.position}"
+    return Link(f"step {step.step} of {elided(step.rank, limit=40)} ({took})", href)

@@ -8,6 +8,7 @@ from dataclasses import replace
 from vanidl.analyses.benchmark import (
     CAUSES,
     BenchmarkResult,
+    BenchmarkRule,
     EpochWaits,
 )
 from vanidl.figures import palette
@@ -18,7 +19,7 @@ from vanidl.formatting.units import nbytes, seconds
 from vanidl.run import Run
 from vanidl.schema import fields_of
 from vanidl.sections.section import Json, Object, Section, values_of
-from vanidl.wording.benchmark import sentences
+from vanidl.wording.results import describe_utilization
 
 TABLE_LIMIT = 256
 BARS = 40
@@ -55,7 +56,9 @@ def draw_benchmark(run: Run) -> Figure:
     if not results:
         none = _compose_benchmark("", reason="The run holds no result of DLIO or MLPerf Storage.")
         return replace(none, applies=False)
-    rules = " ".join(sentence for result in results for sentence in sentences(result))
+    rules = " ".join(
+        sentence for result in results for sentence in list_benchmark_sentences(result)
+    )
     if not rows:
         reason = f"No rank left what it measured of its steps. {rules}"
         return _compose_benchmark("", reason=reason)
@@ -131,7 +134,9 @@ def _write_benchmark(run: Run) -> str | None:
     for result in run.benchmarks:
         head = ("epoch", "ranks", "utilization", "compute", *CAUSES)
         table = aligned_table("Benchmark", [head, *_rows(result)]) if result.epochs else None
-        words = "".join(f"  {line}\n" for s in sentences(result) for line in _wrapped(s))
+        words = "".join(
+            f"  {line}\n" for s in list_benchmark_sentences(result) for line in _wrapped(s)
+        )
         blocks.append((table or "Benchmark\n") + words + _cache(result))
     return "\n".join(blocks)
 
@@ -193,3 +198,27 @@ BENCHMARK = Section(
     _write_benchmark,
     {"benchmarks": Json(_collect_benchmark, [_FIELDS])},
 )
+
+
+def list_benchmark_sentences(result: BenchmarkResult) -> Iterator[str]:
+    """The verdict and the rules, each in a sentence."""
+    yield from describe_utilization(result)
+    if result.epochs and result.waits_s["storage"] is None:
+        yield (
+            "Nothing recorded the reads, so waits for batches are not divided: put Darshan logs "
+            "or DFTracer traces of the run beside the result."
+        )
+    for rule in result.rules:
+        yield _describe_rule(rule)
+
+
+def _describe_rule(rule: BenchmarkRule) -> str:
+    least = "" if rule.least is None else f", {_describe_limit(rule)} asked for"
+    if rule.found is None:
+        return f"Rule: {rule.name}{least}: not recorded."
+    held = {True: "holds", False: "does not hold", None: "no limit recorded"}[rule.holds]
+    return f"Rule: {rule.name} {rule.found:,.4g} {rule.unit}{least}: {held}."
+
+
+def _describe_limit(rule: BenchmarkRule) -> str:
+    return f"{rule.least:g}" if rule.exact else f"at least {rule.least:g}"

@@ -6,17 +6,78 @@ import textwrap
 from collections.abc import Iterator
 
 from vanidl.analyses.coverage import LayerCoverage
-from vanidl.analyses.profiled_steps import ClockEvidence, LogClock
+from vanidl.analyses.profiled_steps import ClockEvidence, LogClock, Steps
 from vanidl.figures.downsample import n_of_m
 from vanidl.figures.figure import Column, Figure, Table
 from vanidl.formatting.names import elided
 from vanidl.formatting.terminal import WIDTH
-from vanidl.formatting.units import count
+from vanidl.formatting.units import count, offset, plural, range_words, seconds
 from vanidl.model.warnings import Notice
 from vanidl.run import Run
 from vanidl.schema import fields_of
 from vanidl.sections.section import Json, Object, Section, values_of
-from vanidl.wording.clock import alone, clock_words, interval_words, log_words
+
+# How the clocks of profiles and logs agree, in words.
+
+_NO_CLOCK = "none: durations without start times, so no overlap is claimed"
+_OWN_CLOCK = "the profile's own: there is no log that it has to agree with"
+_NOT_ALIGNED = (
+    "not aligned: how it and that of the logs differ is not known, so no overlap is claimed"
+)
+
+
+def list_clocks(steps: Steps) -> list[tuple[str, str]]:
+    """The least certain clock and its evidence, and how many others there are."""
+    rows = [("clock", describe_clock(steps.clock) + _count_others(steps))]
+    rows += [("", str(reason)) for reason in steps.clock.evidence if not is_alone(steps.clock)]
+    return rows + [("clocks of logs", words) for words in describe_log_clocks(steps)]
+
+
+def describe_log_clocks(steps: Steps) -> list[str]:
+    """How late the logs of forked processes were taken to be, in one sentence; none: nothing."""
+    if not steps.log_clocks:
+        return []
+    least = max(steps.log_clocks, key=lambda clock: clock.uncertainty_s)
+    offsets = [clock.offset_s for clock in steps.log_clocks]
+    return [
+        f"{plural(len(offsets), 'log')} of forked processes, moved by "
+        f"{range_words(min(offsets), max(offsets))}, each by its own; the least certain to "
+        f"± {seconds(least.uncertainty_s)} ({range_words(least.low_s, least.high_s)})"
+    ]
+
+
+def describe_clock(clock: ClockEvidence) -> str:
+    """Method, offset and interval of one clock."""
+    if clock.offset_s is None:
+        return _NO_CLOCK if clock.method == "none" else _NOT_ALIGNED
+    if is_alone(clock):
+        return _OWN_CLOCK
+    words = f"{clock.method}, offset {offset(clock.offset_s)}, ± {seconds(clock.uncertainty_s)}"
+    if clock.low_s is None or clock.high_s is None:
+        return words
+    return f"{words} ({describe_interval(clock)})"
+
+
+def is_alone(clock: ClockEvidence) -> bool:
+    """Whether nothing was recorded beside the profile that its clock could differ from."""
+    measured = (clock.offset_s, clock.low_s, clock.high_s)
+    return measured == (0.0, 0.0, 0.0) and not any(reason.offsets for reason in clock.evidence)
+
+
+def describe_interval(clock: ClockEvidence | LogClock) -> str:
+    """The interval that the offset lies in, "not known" where there is none."""
+    if clock.low_s is None or clock.high_s is None:
+        return "not known"
+    return range_words(clock.low_s, clock.high_s)
+
+
+def _count_others(steps: Steps) -> str:
+    if len(steps.clocks) < 2:
+        return ""
+    lost = sum(c.offset_s is None for c in steps.clocks)
+    unsure = f", {count(lost)} of them not aligned" if lost else ""
+    return f"; the least certain of {count(len(steps.clocks))}{unsure}"
+
 
 _COUNTED = "Counted: operations by Darshan's counters."
 _TRACED = "Traced: operations recorded one by one, which is what times, sizes and overlap rest on."
@@ -151,11 +212,12 @@ def draw_clocks(run: Run) -> Figure:
         )
         known = steps is not None
         return Figure("clocks", "Coverage", title, "", empty_reason=reason, applies=known)
-    if all(alone(clock) for clock in steps.clocks) and not steps.log_clocks:
+    if all(is_alone(clock) for clock in steps.clocks) and not steps.log_clocks:
         return Figure("clocks", "Coverage", title, _ALONE)
     shown = sorted(steps.clocks, key=_sort_by_certainty)[:MOST_CLOCKS]
     logs = sorted(steps.log_clocks, key=lambda clock: -clock.uncertainty_s)[:MOST_CLOCKS]
-    words = f"The least certain: {'; '.join([clock_words(steps.clock), *log_words(steps)])}."
+    least = [describe_clock(steps.clock), *describe_log_clocks(steps)]
+    words = f"The least certain: {'; '.join(least)}."
     rows = tuple(row for clock in shown for row in _list_evidence(clock))
     rows += tuple(row for clock in logs for row in _list_evidence(clock))
     every = len(steps.clocks) + len(steps.log_clocks)
@@ -181,7 +243,7 @@ def _list_evidence(clock: ClockEvidence | LogClock) -> list[tuple[str, ...]]:
     """What all evidence together leaves open, then each kind of it."""
     label, file = elided(clock.label, limit=80), elided(clock.path.rsplit("/", 1)[-1], limit=80)
     together = "not aligned" if clock.offset_s is None else "all together"
-    rows: list[tuple[str, ...]] = [(label, together, interval_words(clock), file)]
+    rows: list[tuple[str, ...]] = [(label, together, describe_interval(clock), file)]
     rows += [
         (label, reason.method, reason.offsets, elided(reason.reason, limit=500))
         for reason in clock.evidence

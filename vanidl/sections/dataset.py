@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from vanidl.analyses.access import AccessCounts
 from vanidl.analyses.datafiles import (
     DataFile,
     NeverRead,
@@ -16,7 +17,7 @@ from vanidl.analyses.datafiles import (
     SamplesPerFile,
     TransferMode,
 )
-from vanidl.analyses.dataset import Dataset
+from vanidl.analyses.dataset import Dataset, VisitOrder
 from vanidl.figures import palette
 from vanidl.figures.bars import Stack, byte_bars
 from vanidl.figures.downsample import fold_bins, n_of_m, pick_spread, round_values
@@ -39,7 +40,7 @@ from vanidl.schema import fields_of
 from vanidl.sections.phases import epoch_lines
 from vanidl.sections.section import Json, Object, Section, values_of
 from vanidl.sections.timeline import TABLE_FILES, tabulate_lines
-from vanidl.wording.data import mode_words, order_words, part_words, size_range, within_words
+from vanidl.wording.tracing import begin_part
 
 MOST_DATA_FILES = 150
 FILE_BARS = 24
@@ -105,7 +106,7 @@ def draw_dataset(run: Run) -> Figure:
 
 def _summarize_dataset(data: Dataset) -> list[str]:
     words = [f"{plural(len(data.files), 'file')} in all: {_describe_bytes(data)}."]
-    orders = [o for o in (order_words(data.order), within_words(data.within)) if o]
+    orders = [o for o in (describe_order(data.order), describe_within(data.within)) if o]
     words += [f"{order[0].upper()}{order[1:]}." for order in orders]
     if data.size is None:
         words.append(
@@ -113,7 +114,7 @@ def _summarize_dataset(data: Dataset) -> list[str]:
         )
     if data.traced_share is not None and data.traced_share < 1:
         words.append(
-            f"{part_words(data.traced_share)} of the reads were traced: lower bounds."
+            f"{begin_part(data.traced_share)} of the reads were traced: lower bounds."
             if data.traced_share
             else "None of the reads was traced: these are totals by counters."
         )
@@ -179,7 +180,7 @@ def _write_dataset(run: Run) -> str | None:
         *_list_within(data),
         *_list_sharing(data),
         *_list_samples(data),
-        *((f"size {size_range(m)}", mode_words(m)) for m in data.modes[:_MOST_MODES]),
+        *((f"size {name_size_range(m)}", describe_mode(m)) for m in data.modes[:_MOST_MODES]),
         *_list_never_read(data),
         *list_throughput(run),
     ]  # fmt: skip
@@ -191,12 +192,12 @@ def _describe_visits_each(data: Dataset) -> str:
     if not visits:
         return ""
     each = f"{min(visits)}" if min(visits) == max(visits) else f"{min(visits)} to {max(visits)}"
-    words = order_words(data.order)
+    words = describe_order(data.order)
     return f", {each} visits per file" + (f", {words}" if words else "")
 
 
 def _list_within(data: Dataset) -> Pairs:
-    words = within_words(data.within)
+    words = describe_within(data.within)
     return [("reads", words)] if words else []
 
 
@@ -312,7 +313,7 @@ def draw_modes(run: Run) -> Figure:
 
 def _list_mode(mode: TransferMode) -> tuple[str | int | float | None, ...]:
     return (
-        size_range(mode),
+        name_size_range(mode),
         mode.reads,
         mode.share_of_reads,
         mode.share_of_bytes,
@@ -670,3 +671,43 @@ _THROUGHPUT_KIND = dict.fromkeys(("steps_per_s", "samples_per_s"), float | None)
 THROUGHPUT = Section(
     "throughput", json={"throughput": Json(_collect_throughput, _THROUGHPUT_KIND)}, traced=False
 )
+
+
+def name_size_range(mode: TransferMode) -> str:
+    """`256 KiB`, or `118 KiB to 118.2 KiB`."""
+    low, high = nbytes(mode.low), nbytes(mode.high)
+    return low if low == high else f"{low} to {high}"
+
+
+def describe_mode(mode: TransferMode) -> str:
+    """How many reads and bytes a mode has, and its cause."""
+    cause = mode.cause or "cause unknown"
+    return (
+        f"{count(mode.reads)} reads ({percent(mode.share_of_reads)}), "
+        f"{percent(mode.share_of_bytes)} of the bytes; {cause}"
+    )
+
+
+def describe_within(within: AccessCounts | None) -> str:
+    """Where reads begin after the one before in the same file; "" where not recorded."""
+    if within is None or within.ops == within.first:
+        return ""
+    parts = (
+        (within.consecutive, "follow on"),
+        (within.forward, "skip ahead"),
+        (within.backward, "go back"),
+    )
+    shares = [f"{percent(n / within.ops)} {words}" for n, words in parts if n]
+    return f"within files {', '.join(shares)}"
+
+
+def describe_order(order: VisitOrder | None) -> str:
+    """In which order files are visited; "" where there is no order to speak of."""
+    if order is None or order.concordance is None or order.name in ("one file", "not clear"):
+        return ""
+    words = {
+        "in order": "files in order of their names",
+        "reversed": "files in reverse order of their names",
+        "shuffled": "files in shuffled order",
+    }[order.name]
+    return f"{words} ({percent(order.concordance)} of the pairs ascend)"

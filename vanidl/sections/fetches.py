@@ -34,18 +34,18 @@ from vanidl.model.warnings import LOWER_BOUNDS, serious_codes
 from vanidl.run import Run
 from vanidl.schema import Maybe
 from vanidl.sections.section import Json, Object, Section, values_of
-from vanidl.wording.lines import how, place
-from vanidl.wording.waits import (
+from vanidl.wording.account import (
     CHILD,
     LOCK,
     NETWORK,
     OPEN,
     SLEEP,
     WAIT_WORDS,
-    parts_words,
-    storage_is_known,
-    wait_parts,
+    describe_waits,
+    divide_waits,
+    is_storage_known,
 )
+from vanidl.wording.results import describe_how, name_place
 
 MOST_BATCHES = 40
 SLOWEST = 20
@@ -97,14 +97,14 @@ def draw_fetches(run: Run) -> Figure:
         _plot_fetches(run, rows),
         table,
         alt_text=f"Input waits of a rank: {waited}, on average; "
-        f"{parts_words(account, whole=_is_whole(run))}.",
+        f"{describe_waits(account, whole=_is_whole(run))}.",
     )
 
 
 def _is_whole(run: Run) -> bool:
     """Whether all I/O was recorded that can lie in fetches."""
     lossy = LOWER_BOUNDS & serious_codes(run.coverage.warnings)
-    sampled = storage_is_known(run.breakdown)
+    sampled = is_storage_known(run.breakdown)
     return sampled or (not lossy and not objects_apart(run.summary))
 
 
@@ -119,7 +119,7 @@ def _plot_fetches(run: Run, ranks: Sequence[str]) -> Spec:
     account = run.breakdown
     labels = ["mean" if who == MEAN else account.labels[int(who)] for who in ranks]
     positions = list(range(len(ranks)))
-    divided = [wait_parts(account, who) for who in ranks]
+    divided = [divide_waits(account, who) for who in ranks]
     data = []
     for code, (colour, pattern) in _COLOURS.items():
         cells = [next((p.cell for p in parts if p.code == code), None) for parts in divided]
@@ -156,7 +156,7 @@ def _shown_ns(account: Breakdown, who: str, code: str, cell: DurationCell | None
         return 0.0
     if code != OPEN:
         return float(cell.low_ns)
-    known = sum(part.cell.low_ns for part in wait_parts(account, who) if part.code != OPEN)
+    known = sum(part.cell.low_ns for part in divide_waits(account, who) if part.code != OPEN)
     return max(account.length_ns(WAIT, who) - known, 0.0)
 
 
@@ -216,7 +216,7 @@ def _write_fetches(run: Run) -> str | None:
     table = aligned_table("Fetches, known per batch", rows) or "Fetches\n"
     words = []
     if run.breakdown.length_ns(WAIT):
-        words.append(("waits", parts_words(run.breakdown, whole=_is_whole(run))))
+        words.append(("waits", describe_waits(run.breakdown, whole=_is_whole(run))))
     words += [("I/O", remark) for remark in _remarks(run, found)]
     words += [("longest", each) for each in _longest(run.trace, found.batches)]
     return named_values(table.rstrip(), words)
@@ -342,7 +342,7 @@ def draw_lines(run: Run) -> Figure:
         )
     rows: list[tuple[Cell, ...]] = [
         (
-            of, place(line), elided(line.function, limit=60), elided(line.text, limit=100),
+            of, name_place(line), elided(line.function, limit=60), elided(line.text, limit=100),
             line.share, line.cpu_share, line.blocked_share, line.wall_s, line.cpu_s, line.hits,
         )
         for of, part in _iterate_parts(found)
@@ -379,7 +379,7 @@ def _write_lines(run: Run) -> str | None:
         what = "in fetches" if of == "fetches" else "between batches"
         rows: list[Row] = [(f"Lines {what}", "share", "", "runs", "source")]
         rows += [
-            (f"  {place(line)}", percent(line.share), how(line), count(line.hits),
+            (f"  {name_place(line)}", percent(line.share), describe_how(line), count(line.hits),
              elided(line.text, limit=60))
             for line in part.lines[:_MOST_TEXT]
         ]  # fmt: skip

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from vanidl.analyses.coverage import Coverage
 from vanidl.analyses.files import FileRow, GroupRow
 from vanidl.figures import palette
 from vanidl.figures.bars import Stack, byte_bars
@@ -19,7 +20,7 @@ from vanidl.model.trace import STORAGE_LAYERS
 from vanidl.run import Run
 from vanidl.schema import fields_of
 from vanidl.sections.section import Json, Object, Section, values_of
-from vanidl.wording.data import busy_words, traced_words
+from vanidl.wording.tracing import describe_traced
 
 MOST_FILES = 1000
 OSTS = 8
@@ -61,7 +62,7 @@ def draw_files(run: Run) -> Figure:
         for file in _sort_by_time(run)[:MOST_FILES]
     )
     table = _drop_uninformative(run, rows, n_of_m(len(rows), len(files), "files"))
-    cut = traced_words(run.coverage, run.summary.layer)
+    cut = describe_traced(run.coverage, run.summary.layer)
     note = ""
     if any(len(file.path) > PATH_LIMIT for file in files):
         note = f" Paths longer than {PATH_LIMIT} characters are cut in the middle."
@@ -224,7 +225,7 @@ def draw_kinds(run: Run) -> Figure:
         "Files by kind",
         _compose_caption(rows)
         + table.not_recorded()
-        + busy_words(run.coverage, run.summary.layer, groups),
+        + describe_untimed(run.coverage, run.summary.layer, groups),
         _plot_kinds(rows),
         table.without_empty_columns(),
         alt_text=_describe_kinds(groups),
@@ -328,7 +329,7 @@ def draw_mounts(run: Run) -> Figure:
     table = Table(_MOUNTS_COLUMNS, rows, n_of_m(len(rows), len(groups), "mount points"))
     timed = any(g.busy_s is not None for g in groups[:MOST_MOUNTS])
     caption = _MOUNTS_CAPTION + (_TIME if timed else "")
-    caption += table.not_recorded() + busy_words(run.coverage, run.summary.layer, groups)
+    caption += table.not_recorded() + describe_untimed(run.coverage, run.summary.layer, groups)
     return Figure(
         "mounts", "Files", _MOUNTS_TITLE, caption, None, table.without_empty_columns(), half=True
     )
@@ -350,3 +351,11 @@ MOUNTS = Section(
         "io.files.by_file_system": Json(_collect_by_file_system, GROUPS),
     },
 )
+
+
+def describe_untimed(coverage: Coverage, layer: str, groups: Sequence[GroupRow]) -> str:
+    """What times in I/O of groups of files lack; "" where all operations were traced."""
+    cut = describe_traced(coverage, layer)
+    if not cut or not any(group.truncated for group in groups):
+        return ""
+    return f" {cut}: bytes are those of the counters, times of the traced operations alone."

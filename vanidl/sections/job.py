@@ -28,7 +28,7 @@ from vanidl.schema import Maybe, fields_of
 from vanidl.sections import coverage, requests
 from vanidl.sections.section import Json, Object, Section, values_of
 from vanidl.wording import tracing
-from vanidl.wording.ending import ending_words
+from vanidl.wording.results import describe_ending
 
 
 def list_facts(run: Run) -> tuple[tuple[str, str], ...]:
@@ -43,7 +43,7 @@ def list_facts(run: Run) -> tuple[tuple[str, str], ...]:
         ("ranks", count(len(trace.ranks))),
         ("processes", count(len(trace.processes))),
         ("hosts", count(len(hosts)) if hosts else "not recorded"),
-        ("tracer", tracing.named(run.trace)),
+        ("tracer", tracing.name_tracer_versions(run.trace)),
         *((("ended", f"exit status {trace.ending.exit_status}"),) if trace.ending else ()),
     )
 
@@ -58,7 +58,7 @@ def _write_job(run: Run) -> str | None:
         ("command", text(job.command or None)),
         ("start", f"{iso_time(job.start_ns)}, run time {seconds(job.run_time_s)}"),
         ("ranks", f"{len(trace.ranks):,} ({processes}) on {shown or 'unknown hosts'}"),
-        ("tracer", tracing.named(trace)),
+        ("tracer", tracing.name_tracer_versions(trace)),
         *_list_ending(trace),
         *_list_mpi(trace),
     ]
@@ -68,7 +68,7 @@ def _write_job(run: Run) -> str | None:
 def _list_ending(trace: Trace) -> list[tuple[str, str]]:
     if trace.ending is None:
         return []
-    return [("ended", ending_words(trace.ending) or "exit status 0")]
+    return [("ended", describe_ending(trace.ending) or "exit status 0")]
 
 
 def _list_mpi(trace: Trace) -> list[tuple[str, str]]:

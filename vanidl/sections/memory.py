@@ -11,11 +11,11 @@ from vanidl.analyses.memory import FloatArray, Memory, MemorySeries
 from vanidl.figures import palette
 from vanidl.figures.figure import Column, Figure, Spec, Table
 from vanidl.formatting.terminal import named_values
-from vanidl.formatting.units import byte_scale, nbytes
+from vanidl.formatting.units import byte_scale, nbytes, percent
 from vanidl.run import Run
 from vanidl.schema import Maybe
 from vanidl.sections.section import Json, Object, Section, values_of
-from vanidl.wording.memory import left_words, peak_words, what
+from vanidl.wording.results import describe_peak, explain_memory
 
 _MEMORY_TITLE = "Memory over time"
 _MOST_POINTS = 1000
@@ -51,7 +51,7 @@ def draw_memory(run: Run) -> Figure:
         for k, at in enumerate(series.at_s.tolist())
     )
     step = -(-len(rows) // _MOST_ROWS)
-    said = (f"{peak_words(found)}.".capitalize(), what(found), _MEANING)
+    said = (f"{describe_peak(found)}.".capitalize(), explain_memory(found), _MEANING)
     return Figure(
         "memory",
         "Input and compute",
@@ -59,7 +59,7 @@ def draw_memory(run: Run) -> Figure:
         " ".join(filter(None, said)),
         _plot_memory(series, found),
         Table(_MEMORY_COLUMNS, rows[::step] if step else ()),
-        alt_text=f"Memory of the run's processes: {peak_words(found)}.",
+        alt_text=f"Memory of the run's processes: {describe_peak(found)}.",
     )
 
 
@@ -120,12 +120,12 @@ def _write_memory(run: Run) -> str | None:
     found = run.memory
     if found is None:
         return None
-    rows = [("peak", peak_words(found))]
+    rows = [("peak", describe_peak(found))]
     if found.peak_shared_nbytes:
         rows.append(("shared", f"{nbytes(found.peak_shared_nbytes)} of batches and the like"))
-    if left := left_words(found):
+    if left := describe_left(found):
         rows.append(("left", left))
-    if said := what(found):
+    if said := explain_memory(found):
         rows.append((found.kind.replace("_", " "), said))
     return named_values("Memory", rows)
 
@@ -167,3 +167,11 @@ MEMORY = Section(
     {"memory": Json(_collect_memory, _MEMORY_KIND)},
     traced=False,
 )
+
+
+def describe_left(memory: Memory) -> str:
+    """`52 GiB (81 %) were left at least`, "" where no limit is known."""
+    if memory.limit_nbytes is None or memory.left_nbytes is None:
+        return ""
+    share = percent(memory.left_nbytes / memory.limit_nbytes)
+    return f"{nbytes(memory.left_nbytes)} ({share}) were left at least"

@@ -17,9 +17,9 @@ from vanidl.model.trace import Trace
 from vanidl.run import Run
 from vanidl.schema import Maybe, fields_of
 from vanidl.sections.section import Json, Object, Section, values_of
-from vanidl.wording.basis import compute_name
-from vanidl.wording.ceiling import details, sentence
-from vanidl.wording.tracing import record_operations
+from vanidl.wording.account import name_compute
+from vanidl.wording.results import describe_ceiling, explain_ceiling
+from vanidl.wording.tracing import advise_tracing
 
 MOST_BARS = 40
 _SEEN = 1e-3  # of the longest bar: about a pixel
@@ -69,7 +69,7 @@ def draw_overlap(run: Run) -> Figure:
     if all(row.io_s is None for row in rows):
         return _leave_empty(
             "The profiler saw the steps, but no single operation was traced. "
-            f"{record_operations(run.trace)} to see which part of the wait is I/O.",
+            f"{advise_tracing(run.trace)} to see which part of the wait is I/O.",
             table,
         )
     cut = n_of_m(len(rows) - 1, len(overlap.per_rank), "ranks")
@@ -313,7 +313,7 @@ def _write_overlap(run: Run) -> str | None:
         rows.append(_list_split(overlap.mean))
     cut = len(overlap.per_rank) - len(shown)
     more = f" ({len(shown)} of {len(overlap.per_rank)} ranks shown)" if cut else ""
-    basis = compute_name(overlap.basis)
+    basis = name_compute(overlap.basis)
     table = aligned_table(f"Where the I/O falls; compute: {basis}{more}", rows)
     words = describe_open(overlap.mean)
     if table is None or not words:
@@ -405,7 +405,7 @@ def draw_ceiling(run: Run) -> Figure:
         ("with batches from memory", found.free_s, found.median_free_s),
         ("of that, copying the batch", found.copying_s, None),
     )
-    said = " ".join((sentence(found), details(found), *found.remarks, _MEANING))
+    said = " ".join((describe_ceiling(found), explain_ceiling(found), *found.remarks, _MEANING))
     return Figure("ceiling", "Input and compute", title, said, table=Table(_CEILING_COLUMNS, rows))
 
 
@@ -413,7 +413,7 @@ def _write_ceiling(run: Run) -> str | None:
     found = run.ceiling
     if found is None:
         return None
-    said = (sentence(found), details(found), *found.remarks)
+    said = (describe_ceiling(found), explain_ceiling(found), *found.remarks)
     return "\n".join(["Ceiling, measured", *map(paragraph, said)]) + "\n"
 
 

@@ -14,7 +14,7 @@ from vanidl.formatting.units import instant, nbytes, plural, seconds
 from vanidl.run import Run
 from vanidl.schema import fields_of
 from vanidl.sections.section import Json, Object, Section, values_of
-from vanidl.wording.data import traced_words
+from vanidl.wording.tracing import describe_traced
 
 MOST_PHASES = 1000
 BANDS = 200
@@ -50,7 +50,7 @@ def draw_phases(run: Run) -> Figure:
     rows = tuple(_list_phases(phase) for phase in every[:MOST_PHASES])
     table = Table(_PHASES_COLUMNS, rows, n_of_m(len(rows), len(every), "phases"))
     words = [*_shown(phases), *_epoch_words(phases)]
-    if cut := traced_words(run.coverage, run.summary.layer):
+    if cut := describe_traced(run.coverage, run.summary.layer):
         words.append(
             f"{cut}: bytes and times of phases that reach beyond the last traced operation are "
             "not recorded."

@@ -12,11 +12,11 @@ from vanidl.figures.downsample import n_of_m
 from vanidl.figures.figure import Column, Figure, Spec, Table
 from vanidl.formatting.names import elided, plotted
 from vanidl.formatting.terminal import Row, aligned_table, paragraph
-from vanidl.formatting.units import count, number, seconds
+from vanidl.formatting.units import count, number, plural, seconds
 from vanidl.run import Run
 from vanidl.schema import Maybe, fields_of
 from vanidl.sections.section import Json, Object, Section, values_of
-from vanidl.wording.placement import placement_bounds, placement_sentences
+from vanidl.wording.results import describe_placement
 
 MOST_PLACEMENT = 40
 _PLACEMENT_CAPTION = (
@@ -43,7 +43,7 @@ def draw_placement(run: Run) -> Figure:
         drawn = Figure("placement", "Input and compute", title, "", empty_reason=_EMPTY)
         return replace(drawn, applies=bool(run.trace.step_durations))
     rows = placement.per_rank[:MOST_PLACEMENT]
-    words = " ".join(sentence for sentence in placement_sentences(placement) if sentence)
+    words = " ".join(sentence for sentence in list_placement_sentences(placement) if sentence)
     return Figure(
         "placement",
         "Input and compute",
@@ -51,7 +51,7 @@ def draw_placement(run: Run) -> Figure:
         _PLACEMENT_CAPTION + words,
         _plot_placement(rows),
         _tabulate_placement(placement, rows),
-        alt_text=placement_bounds(placement),
+        alt_text=describe_placement(placement),
     )
 
 
@@ -141,7 +141,7 @@ def _write_placement(run: Run) -> str | None:
     header = ("rank", "bursts", "steps", "slack, median", "I/O", "hidden", "slope")
     rows = [header, *(_text_row(row) for row in placement.per_rank[:_MOST_RANKS])]
     table = aligned_table("Steps without times between bursts of reads", rows)
-    return "\n".join([*map(paragraph, placement_sentences(placement)), table or ""])
+    return "\n".join([*map(paragraph, list_placement_sentences(placement)), table or ""])
 
 
 def _text_row(row: RankPlacement) -> Row:
@@ -204,3 +204,62 @@ PLACEMENT = Section(
     _write_placement,
     {"placement": Json(_collect_placement, _PLACEMENT_KIND)},
 )
+
+
+_BLOCKING = 2.0  # standard errors at which a slope counts as different from 0 or 1
+
+
+def list_placement_sentences(placement: Placement | None) -> list[str]:
+    """What was placed, by which evidence, and what speaks for reading ahead."""
+    if placement is None:
+        return []
+    first = placement.per_rank[0]
+    shortest = seconds(min(row.shortest_step_s for row in placement.per_rank))
+    return [
+        f"Each of the long steps (from {shortest} on) lies between the starts of two "
+        f"bursts of reads of {elided(first.path.rsplit('/', 1)[-1], limit=60)}; "
+        f"{_describe_lag(placement)}",
+        _describe_slope(placement),
+        "",
+    ]
+
+
+def _describe_lag(placement: Placement) -> str:
+    lags = sorted({row.lag for row in placement.per_rank})
+    if len(lags) > 1:
+        return f"which two differs by rank (bursts {', '.join(map(str, lags))} after its number)."
+    return f"step k between bursts k + {lags[0]} and k + {lags[0] + 1}, both counted from 0."
+
+
+def _describe_slope(placement: Placement) -> str:
+    """What longer bursts do to the time that an iteration has beside its step."""
+    known = [r for r in placement.per_rank if r.slope is not None and r.slope_error is not None]
+    if not known:
+        return "Whether longer bursts made iterations longer is not known."
+    blocks = sum(_differs(r, 0.0) and not _differs(r, 1.0) for r in known)
+    ahead = sum(_differs(r, 1.0) and not _differs(r, 0.0) for r in known)
+    return (
+        "Where training waits for reads, a burst that is 1 s longer makes its iteration 1 s longer "
+        f"beside the step. By that slope, {_count_by_slope(ahead, blocks, len(known))}. It is "
+        "evidence, no proof: it does not say under what the reads ran."
+    )
+
+
+def _count_by_slope(ahead: int, blocks: int, ranks: int) -> str:
+    """`3 of 8 ranks read ahead and 4 waited; of 1 it cannot be told`."""
+    counted = {"read ahead": ahead, "waited": blocks}
+    of = f" of {plural(ranks, 'rank')}"
+    found = [f"{count(n)} {what}" for what, n in counted.items() if n]
+    unknown = ranks - ahead - blocks
+    if not found:
+        return f"nothing can be told{of}"
+    first, *rest = found
+    said = " and ".join([first.replace(" ", f"{of} ", 1), *rest])
+    return f"{said}; of {count(unknown)} it cannot be told" if unknown else said
+
+
+def _differs(row: RankPlacement, slope: float) -> bool:
+    """Whether the slope differs from that value by more than its error."""
+    if row.slope is None or row.slope_error is None:
+        return False
+    return abs(row.slope - slope) > _BLOCKING * row.slope_error

@@ -12,7 +12,7 @@ from vanidl.formatting.names import elided, plotted
 from vanidl.formatting.units import byte_scale, factor, nbytes, plural, seconds
 from vanidl.run import Run
 from vanidl.sections.section import Json, Object, Section, values_of
-from vanidl.wording.tracing import record_operations, title
+from vanidl.wording.tracing import advise_tracing, name_tracer
 
 TABLE_LIMIT = 256
 MOST_BARS = 2048
@@ -47,7 +47,9 @@ def draw_ranks(run: Run) -> Figure:
     if len(balance.rows) == 1:
         return _compose_ranks("", table=table, reason=_ONE_RANK)
     caption = (
-        _RANKS_CAPTION if balance.source == "trace" else _RANKS_BY_COUNTERS.format(title(run.trace))
+        _RANKS_CAPTION
+        if balance.source == "trace"
+        else _RANKS_BY_COUNTERS.format(name_tracer(run.trace))
     )
     words, bars = f"{caption} {_spread(balance)}", _busiest(balance.rows)
     if len(bars) < len(balance.rows):
@@ -62,7 +64,7 @@ def _why_none(run: Run) -> str:
         return _ONE_RANK
     if not run.summary.ops:
         return f"No {run.summary.layer} operation was recorded, so there is nothing to compare."
-    return _NO_RANK.format(title(run.trace), record_operations(run.trace))
+    return _NO_RANK.format(name_tracer(run.trace), advise_tracing(run.trace))
 
 
 def _compose_ranks(

@@ -28,12 +28,13 @@ from vanidl.sections import (
     placement,
     ranks,
     requests,
+    step_bar,
     steps,
     timeline,
 )
 from vanidl.sections.section import Json, Object, Section
 from vanidl.viewer.content import Slices
-from vanidl.wording.data import traced_fraction, traced_share, traced_words
+from vanidl.wording.tracing import describe_traced, describe_traced_share, find_traced_fraction
 
 # The mark on what rests on single operations where some of them were not traced.
 
@@ -43,7 +44,7 @@ OF_STEPS = "Input and compute"
 
 def mark_block(block: str, run: Run) -> str:
     """A block of text with the mark behind its title; as it is where all was traced."""
-    share = traced_share(run.coverage, run.summary.layer)
+    share = describe_traced_share(run.coverage, run.summary.layer)
     if not share:
         return block
     title, _, rows = block.partition("\n")
@@ -52,7 +53,7 @@ def mark_block(block: str, run: Run) -> str:
 
 def mark_figure(figure: Figure, run: Run) -> Figure:
     """A figure with a sentence in its caption; as it is where all was traced, or it is empty."""
-    words = traced_words(run.coverage, run.summary.layer)
+    words = describe_traced(run.coverage, run.summary.layer)
     if not words or words in figure.caption or (figure.spec is None and figure.table is None):
         return figure
     return replace(figure, caption=f"{figure.caption} {words}{_mark_steps(figure, run)}.".strip())
@@ -72,6 +73,7 @@ T = TypeVar("T")
 SECTIONS: tuple[Section, ...] = (
     job.JOB,
     breakdown.BREAKDOWN,
+    step_bar.STEP_BAR,
     actions.DIAGNOSES,
     actions.FINDINGS,
     actions.WHAT_IF,
@@ -168,7 +170,7 @@ def _contract() -> dict[str, Json]:
 def _cut_trace(run: Run) -> Object | None:
     """Which values rest on a trace that lacks operations; None where it lacks none."""
     layer = run.summary.layer
-    share = traced_fraction(run.coverage, layer)
+    share = find_traced_fraction(run.coverage, layer)
     if share is None:
         return None
     paths = [path for section in SECTIONS if section.traced for path in section.json]

@@ -29,7 +29,7 @@ from vanidl.formatting.units import (
 from vanidl.run import Run
 from vanidl.schema import Maybe, fields_of
 from vanidl.sections.section import Json, Object, Section, values_of
-from vanidl.wording.tracing import record_operations
+from vanidl.wording.tracing import advise_tracing
 
 MOST_LABELS = 9  # that have room in half the width of a page
 _SIZES_CAPTION = (
@@ -64,9 +64,7 @@ def draw_sizes(run: Run) -> Figure:
 
 def _explain_no_sizes(run: Run) -> str:
     if run.summary.ops:
-        return (
-            f"Reads and writes were counted, their sizes were not. {record_operations(run.trace)}."
-        )
+        return f"Reads and writes were counted, their sizes were not. {advise_tracing(run.trace)}."
     return "No read or write was recorded, so there are no sizes to show."
 
 
@@ -291,7 +289,7 @@ def draw_access(run: Run) -> Figure:
     if access is None:
         reason = (
             "No single operation was traced and no counter tells their order. "
-            f"{record_operations(run.trace)}."
+            f"{advise_tracing(run.trace)}."
         )
         return Figure("access", "Operations", "Access pattern", "", empty_reason=reason)
     table, alt_text = _tabulate_access(access), _describe_access(access)
@@ -442,7 +440,7 @@ _UNTRACED = "No single operation was traced, so it is not known how long each to
 
 
 def _explain_untraced(run: Run) -> str:
-    return _UNTRACED.format(record_operations(run.trace))
+    return _UNTRACED.format(advise_tracing(run.trace))
 
 
 def draw_durations(run: Run) -> Figure:

@@ -33,8 +33,8 @@ from vanidl.formatting.units import Cell, count, nbytes, plural, seconds
 from vanidl.model.trace import SpanKind, Trace
 from vanidl.run import Run
 from vanidl.schema import Maybe
+from vanidl.sections.coverage import list_clocks
 from vanidl.sections.section import Json, Object, Section, values_of
-from vanidl.wording.clock import clock_pairs
 
 # Which steps and input waits of a run fit into a picture.
 
@@ -341,7 +341,7 @@ def _write_steps(run: Run) -> str | None:
                      f"99 % under {seconds(steps.p99_s)}"),
         *(("waited for", words) for words in _describe_loaders(steps)),
         *(("device", words) for words in _describe_device(steps)),
-        *clock_pairs(steps),
+        *list_clocks(steps),
     ]  # fmt: skip
     return named_values("Steps", rows)
 

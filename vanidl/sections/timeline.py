@@ -20,7 +20,7 @@ from vanidl.schema import Maybe
 from vanidl.sections.section import Json, Object, Section
 from vanidl.viewer.content import Content, Room, Slices
 from vanidl.viewer.payload import fitted
-from vanidl.wording.tracing import record_operations
+from vanidl.wording.tracing import advise_tracing
 
 TABLE_SPANS = 64
 _BANDWIDTH = "bytes per second of the whole job."
@@ -48,7 +48,7 @@ def draw_timeline(run: Run, room: Room = Room(), slices: Slices | None = None) -
             return _compose_timeline("", reason=reason)
         io = None
     if io is None and steps is None:
-        return _compose_timeline("", reason=_NOTHING.format(record_operations(run.trace)))
+        return _compose_timeline("", reason=_NOTHING.format(advise_tracing(run.trace)))
     if steps is None and io is not None and not (io.bytes_read.any() or io.bytes_written.any()):
         return _compose_timeline(
             "", reason="No bytes were moved, so there is nothing to show over time."
@@ -96,7 +96,7 @@ def explain_coarse_bins(io: Timeline, run: Run) -> str:
     return (
         f"The tracer's heat map has a single bin of {width}, which holds the whole run, and no "
         "single operation was traced, so nothing is known about when the I/O happened. "
-        f"{record_operations(run.trace)}."
+        f"{advise_tracing(run.trace)}."
     )
 
 
@@ -207,7 +207,7 @@ def draw_ranks_over_time(run: Run) -> Figure:
     timeline = run.timeline
     names = ("heatmap", "I/O by rank and time", "per rank")
     if timeline is None:
-        return _leave_heat_empty(names, _NO_TRACE.format("rank", record_operations(run.trace)))
+        return _leave_heat_empty(names, _NO_TRACE.format("rank", advise_tracing(run.trace)))
     moved = timeline.bytes_read + timeline.bytes_written
     if reason := explain_coarse_bins(timeline, run):
         return _leave_heat_empty(names, reason)
@@ -231,7 +231,7 @@ def draw_files_over_time(run: Run) -> Figure:
     line = run.results.filetimeline
     names = ("filemap", "I/O by file and time", "per file")
     if line is None:
-        return _leave_heat_empty(names, _NO_TRACE.format("file", record_operations(run.trace)))
+        return _leave_heat_empty(names, _NO_TRACE.format("file", advise_tracing(run.trace)))
     moved = line.bytes_read + line.bytes_written
     if not moved.any():
         return _leave_heat_empty(names, _NO_BYTES)

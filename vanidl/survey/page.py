@@ -15,8 +15,7 @@ from vanidl.figures.downsample import n_of_m
 from vanidl.figures.figure import Column, Figure, Spec, Table
 from vanidl.formatting.names import elided
 from vanidl.formatting.units import Cell, count, nbytes, percent, plural, scaled, seconds
-from vanidl.report.page import Page, render_page, write_page
-from vanidl.report.tiles import Tile
+from vanidl.report.page import Page, Tile, render_page, write_page
 from vanidl.survey.fleet import Fleet, coded
 from vanidl.survey.groups import group_figures, job_cell
 from vanidl.survey.rows import Row

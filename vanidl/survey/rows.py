@@ -26,7 +26,7 @@ from vanidl.readers.darshan.reading import LOG
 from vanidl.readers.discover import Found, guess_kind_by_name
 from vanidl.readers.names import parse_darshan_name
 from vanidl.readers.records import TracerLog
-from vanidl.report.json import summary_object
+from vanidl.report.summary import summary_object
 from vanidl.run import Run
 from vanidl.schema import Kind
 

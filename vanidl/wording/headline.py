@@ -20,21 +20,32 @@ from vanidl.formatting.names import elided
 from vanidl.formatting.units import count, nbytes, percent, plural, seconds
 from vanidl.model.trace import INFERENCE, UNSURE, Trace
 from vanidl.model.warnings import LOWER_BOUNDS, UNREAD, serious_codes
-from vanidl.wording import benchmark, ceiling, costs, memory, tracing
-from vanidl.wording.basis import hidden_words, steps_name
-from vanidl.wording.data import part_words
-from vanidl.wording.ending import ending_words
-from vanidl.wording.layers import (
-    by_counters,
-    moved_words,
-    objects_part,
-    stdio_part,
-    through_daos,
+from vanidl.wording.account import (
+    describe_device,
+    describe_storage,
+    describe_waits,
+    find_lead,
+    is_storage_known,
+    name_hidden,
+    name_steps,
 )
-from vanidl.wording.lines import sentences
-from vanidl.wording.placement import placement_bounds
-from vanidl.wording.storage import storage_sentence
-from vanidl.wording.waits import parts_words, storage_is_known
+from vanidl.wording.results import (
+    describe_benchmark,
+    describe_ceiling,
+    describe_ending,
+    describe_memory,
+    describe_placement,
+    list_costly_lines,
+)
+from vanidl.wording.tracing import (
+    begin_part,
+    describe_by_counters,
+    describe_daos,
+    describe_moved,
+    describe_objects,
+    describe_stdio,
+    name_tracer,
+)
 
 MOSTLY = 0.5
 NEARLY_ALL = 0.9  # of the steps: at this share the answer is of all of them
@@ -74,58 +85,61 @@ class Headline:
     ending: str = ""
 
     def __str__(self) -> str:
-        return " ".join(_present(self.ending, self.title, *self.support))
+        return " ".join(_keep_present(self.ending, self.title, *self.support))
 
 
-def headline(trace: Trace, results: Results, account: Breakdown) -> Headline:
+def make_headline(trace: Trace, results: Results, account: Breakdown) -> Headline:
     """One title sentence and the supporting sentences that apply."""
-    overlap, ending = account.overlap, ending_words(trace.ending)
+    overlap, ending = account.overlap, describe_ending(trace.ending)
     if overlap is None:
-        title, unseen = _without_overlap(trace, results, account), _unseen_dataset(results)
-        summed = benchmark.verdict(results.benchmarks)
+        title, unseen = (
+            _describe_without_overlap(trace, results, account),
+            _say_dataset_unseen(results),
+        )
+        summed = describe_benchmark(results.benchmarks)
         if summed and results.steps is None and not results.summary.source:
             unseen, title = summed, "Single steps and reads were not recorded: why is not known."
             summed = ""
-        support = _present(
+        support = _keep_present(
             title if unseen else "",
             summed,
-            _missing(trace, results),
-            _untraced(results),
+            _list_missing(trace, results),
+            _describe_untraced(results),
             _ceiling(trace),
-            _moved_elsewhere(title, results.summary),
-            placement_bounds(results.placement),
-            *sentences(results.lines),
-            memory.sentence(results.memory, trace.ending),
-            stdio_part(results.summary),
-            objects_part(results.summary),
+            _describe_moved_elsewhere(title, results.summary),
+            describe_placement(results.placement),
+            *list_costly_lines(results.lines),
+            describe_memory(results.memory, trace.ending),
+            describe_stdio(results.summary),
+            describe_objects(results.summary),
         )
         return Headline(unseen or title, support, ending)
-    waited = _in_scope(_waited(trace, results, overlap, account), results)
-    lead = costs.leading(account, "inference" if trace.purpose == INFERENCE else "training")
-    title = (_in_scope(lead.sentence, results) if lead.in_steps else lead.sentence) or waited
-    title = " ".join(_present(_PURPOSES.get(trace.purpose, ""), title))
-    support = _present(
+    waited = _limit_scope(_describe_waits_of_steps(trace, results, overlap, account), results)
+    lead = find_lead(account, "inference" if trace.purpose == INFERENCE else "training")
+    title = (_limit_scope(lead.sentence, results) if lead.in_steps else lead.sentence) or waited
+    title = " ".join(_keep_present(_PURPOSES.get(trace.purpose, ""), title))
+    support = _keep_present(
         waited if lead.sentence else "",
-        benchmark.verdict(results.benchmarks),
-        _missing(trace, results),
-        _untraced(results),
+        describe_benchmark(results.benchmarks),
+        _list_missing(trace, results),
+        _describe_untraced(results),
         _ceiling(trace),
-        _cached(trace),
-        _beside_training(account, lead.window),
-        _starving(overlap),
-        *sentences(results.lines),
-        memory.sentence(results.memory, trace.ending),
-        _ranks(overlap, account),
-        _through_communication(overlap),
-        _unobserved(overlap),
-        _counted(overlap, results.summary),
-        stdio_part(results.summary),
-        objects_part(results.summary),
+        _describe_cached(trace),
+        _describe_beside(account, lead.window),
+        _describe_starving(overlap),
+        *list_costly_lines(results.lines),
+        describe_memory(results.memory, trace.ending),
+        _describe_ranks(overlap, account),
+        _describe_communication(overlap),
+        _describe_unobserved(overlap),
+        _describe_counted(overlap, results.summary),
+        describe_stdio(results.summary),
+        describe_objects(results.summary),
     )
     return Headline(title, support, ending)
 
 
-def _cached(trace: Trace) -> str:
+def _describe_cached(trace: Trace) -> str:
     """Which epochs came from the page cache: they say nothing of the storage."""
     epochs = find_epoch_reads(trace)
     cached = [each for each in epochs if each.from_cache]
@@ -151,10 +165,10 @@ def _cached(trace: Trace) -> str:
 
 
 def _ceiling(trace: Trace) -> str:
-    return "" if trace.ceiling is None else ceiling.sentence(trace.ceiling)
+    return "" if trace.ceiling is None else describe_ceiling(trace.ceiling)
 
 
-def _in_scope(sentence: str, results: Results) -> str:
+def _limit_scope(sentence: str, results: Results) -> str:
     """With what limits the answer: profiled steps, where these are not nearly all."""
     steps = results.steps
     if steps is None or steps.counted is None or steps.per_rank_max >= NEARLY_ALL * steps.counted:
@@ -163,15 +177,17 @@ def _in_scope(sentence: str, results: Results) -> str:
     return f"{scope}, {sentence[0].lower()}{sentence[1:]}"
 
 
-def _missing(trace: Trace, results: Results) -> str:
+def _list_missing(trace: Trace, results: Results) -> str:
     """Said first where files or logs are missing altogether: the numbers cannot show it."""
     serious = serious_codes(results.coverage.warnings)
     reasons = [text for code, text in _MISSING.items() if code in serious]
-    reasons += [f"{unread} in the log is not read"] if (unread := _unread(trace, results)) else []
+    reasons += (
+        [f"{unread} in the log is not read"] if (unread := _name_unread(trace, results)) else []
+    )
     return f"Not all of the run is in these numbers: {', '.join(reasons)}." if reasons else ""
 
 
-def _unseen_dataset(results: Results) -> str:
+def _say_dataset_unseen(results: Results) -> str:
     """Whether what the run was for is in no log: it comes before all that was recorded."""
     codes = serious_codes(results.coverage.warnings)
     if "dataset_not_seen" not in codes:
@@ -179,44 +195,46 @@ def _unseen_dataset(results: Results) -> str:
     return "Hardly any byte of the dataset is in the log: the processes that read it left none."
 
 
-def _unread(trace: Trace, results: Results) -> str:
+def _name_unread(trace: Trace, results: Results) -> str:
     """Modules of the logs that record I/O and are not read, by name."""
     if not UNREAD & serious_codes(results.coverage.warnings):
         return ""
     return ", ".join(sorted({module for log in trace.logs for module in log.unread_modules}))
 
 
-def _present(*sentences: str) -> tuple[str, ...]:
+def _keep_present(*sentences: str) -> tuple[str, ...]:
     return tuple(sentence for sentence in sentences if sentence)
 
 
-def _waited(trace: Trace, results: Results, overlap: Overlap, account: Breakdown) -> str:
+def _describe_waits_of_steps(
+    trace: Trace, results: Results, overlap: Overlap, account: Breakdown
+) -> str:
     """How much of the training steps was waiting for input, and what the waits were."""
     mean = overlap.mean
     who = "Inference" if trace.purpose == INFERENCE else "Training"
-    average = _average(trace, overlap)
+    average = _say_average(trace, overlap)
     if not account.waits_known and overlap.basis is None and mean.io_s is not None:
-        return _within_steps(mean, average)
+        return _describe_io_in_steps(mean, average)
     if not account.waits_known:
-        return f"Input wait was not recorded; {_hidden(overlap)}."
+        return f"Input wait was not recorded; {_describe_hidden(overlap)}."
     wait_ns, steps_ns = account.length_ns(WAIT), account.steps_ns
     if not wait_ns:
-        return f"{who} did not wait for input; {_hidden(overlap)}."
+        return f"{who} did not wait for input; {_describe_hidden(overlap)}."
     times = f"{seconds(wait_ns / 1e9)} of {seconds(steps_ns / 1e9)} ({percent(wait_ns / steps_ns)})"
     whole = not _is_cut(results) and not objects_apart(results.summary)
-    parts = parts_words(account, whole=whole or storage_is_known(account))
-    if (why := _why_io_of_wait_is_unknown(results, overlap)) and not storage_is_known(account):
+    parts = describe_waits(account, whole=whole or is_storage_known(account))
+    if (why := _explain_unknown_io(results, overlap)) and not is_storage_known(account):
         unknown = f"how much of that was storage is not known: {why}"
         return f"{who} waited {times} for input{average}; {unknown}."
-    return f"{who} waited {times} for input{average}; {parts}; {_hidden(overlap)}."
+    return f"{who} waited {times} for input{average}; {parts}; {_describe_hidden(overlap)}."
 
 
-def _beside_training(account: Breakdown, led: str) -> str:
+def _describe_beside(account: Breakdown, led: str) -> str:
     """Other windows that took as much as the waits, where they took a real part of the time.
 
     `led`: the window that the title speaks of.
     """
-    long = beside_training(account, max(account.length_ns(WAIT), 1.0))
+    long = find_beside_training(account, max(account.length_ns(WAIT), 1.0))
     long.pop(_WINDOWS.get(led, ""), None)
     if not long:
         return ""
@@ -224,7 +242,7 @@ def _beside_training(account: Breakdown, led: str) -> str:
     return f"Of the {seconds(account.window_ns / 1e9)} run outside these steps: {words}."
 
 
-def beside_training(account: Breakdown, least_ns: float = 1.0) -> dict[str, float]:
+def find_beside_training(account: Breakdown, least_ns: float = 1.0) -> dict[str, float]:
     """Windows beside steps, in ns, that took that long and a tenth of the time in steps."""
     spent_ns: dict[str, float] = {
         window: account.cell(f"{MEAN}/{PHASE}/{window}").low_ns
@@ -235,7 +253,7 @@ def beside_training(account: Breakdown, least_ns: float = 1.0) -> dict[str, floa
     return {_WINDOWS[window]: ns for window, ns in spent_ns.items() if ns >= least_ns}
 
 
-def _within_steps(mean: RankOverlap, average: str) -> str:
+def _describe_io_in_steps(mean: RankOverlap, average: str) -> str:
     """What steps alone can tell: how much of the I/O fell into them."""
     io_s = mean.io_s or 0.0
     inside = seconds(io_s - (mean.unobserved_s or 0.0))
@@ -245,19 +263,19 @@ def _within_steps(mean: RankOverlap, average: str) -> str:
     )
 
 
-def _average(trace: Trace, overlap: Overlap) -> str:
+def _say_average(trace: Trace, overlap: Overlap) -> str:
     observed, ranks = overlap.ranks_observed, len(trace.ranks)
     if observed < ranks:
         return f", averaged over {count(observed)} of {plural(ranks, 'rank')}"
     return f", averaged over {count(observed)} ranks" if observed > 1 else ""
 
 
-def _why_io_of_wait_is_unknown(results: Results, overlap: Overlap) -> str:
+def _explain_unknown_io(results: Results, overlap: Overlap) -> str:
     mean = overlap.mean
     if mean.input_wait_io_s is None:
         return "no single operation was traced"
     if _is_cut(results) and mean.io_s == mean.unobserved_s:
-        steps = steps_name(overlap.basis)
+        steps = name_steps(overlap.basis)
         return f"the trace is not whole and holds no operation of the {steps}"
     return ""
 
@@ -266,7 +284,7 @@ def _is_cut(results: Results) -> bool:
     return bool(LOWER_BOUNDS & serious_codes(results.coverage.warnings))
 
 
-def _hidden(overlap: Overlap) -> str:
+def _describe_hidden(overlap: Overlap) -> str:
     mean = overlap.mean
     if mean.io_s is None or mean.unobserved_s is None:
         return "no single I/O operation was traced"
@@ -274,16 +292,16 @@ def _hidden(overlap: Overlap) -> str:
         why = "" if overlap.basis else ": the profile holds no compute"
         return f"whether I/O was hidden is not known{why}"
     if overlap.hidden_fraction is None:
-        return f"no I/O was recorded during the {steps_name(overlap.basis)}"
-    which = "I/O" if mean.unobserved_s == 0 else f"I/O in {steps_name(overlap.basis)}"
+        return f"no I/O was recorded during the {name_steps(overlap.basis)}"
+    which = "I/O" if mean.unobserved_s == 0 else f"I/O in {name_steps(overlap.basis)}"
     if overlap.hidden_fraction == 0:
-        return f"none of the {which} {hidden_words(overlap.basis)}"
+        return f"none of the {which} {name_hidden(overlap.basis)}"
     if overlap.hidden_fraction == 1:
-        return f"all of the {which} {hidden_words(overlap.basis)}"
-    return f"{percent(overlap.hidden_fraction)} of the {which} {hidden_words(overlap.basis)}"
+        return f"all of the {which} {name_hidden(overlap.basis)}"
+    return f"{percent(overlap.hidden_fraction)} of the {which} {name_hidden(overlap.basis)}"
 
 
-def _no_overlap(trace: Trace) -> str:
+def _explain_no_overlap(trace: Trace) -> str:
     if trace.step_durations and all(profile.aligned for profile in trace.profiles):
         return (
             "the step table holds durations without start times and cannot be laid over it, so no "
@@ -294,7 +312,7 @@ def _no_overlap(trace: Trace) -> str:
     return "the profile could not be laid over it" if trace.profiles else "no profiler trace"
 
 
-def _starving(overlap: Overlap) -> str:
+def _describe_starving(overlap: Overlap) -> str:
     mean = overlap.mean
     starving, wait = mean.starving_wait_s, mean.input_wait_s
     if not by_device(overlap.basis) or starving is None or not wait or starving >= 0.95 * wait:
@@ -306,7 +324,7 @@ def _starving(overlap: Overlap) -> str:
     )
 
 
-def _ranks(overlap: Overlap, account: Breakdown) -> str:
+def _describe_ranks(overlap: Overlap, account: Breakdown) -> str:
     """The slowest rank, and what all lose together; a single rank loses what it waits."""
     lost = overlap.lost_to_input_s
     loss = f"lost to input: {seconds(lost)}, summing each step's longest wait" if lost else ""
@@ -323,7 +341,7 @@ def _wait(row: RankOverlap) -> float:
     return row.input_wait_s or 0.0
 
 
-def _through_communication(overlap: Overlap) -> str:
+def _describe_communication(overlap: Overlap) -> str:
     """Ranks with little wait of their own that wait in communication instead."""
     longest = max((_wait(row) for row in overlap.per_rank), default=0.0)
     waiting = [row for row in overlap.per_rank if _waits_for_others(row, longest)]
@@ -345,11 +363,11 @@ def _waits_for_others(row: RankOverlap, longest: float) -> bool:
     return little and row.communication_s > MOSTLY * missing and missing > 0.05 * row.window_s
 
 
-def _unobserved(overlap: Overlap) -> str:
+def _describe_unobserved(overlap: Overlap) -> str:
     mean = overlap.mean
     if not mean.io_s or mean.unobserved_s is None or mean.unobserved_s <= MOSTLY * mean.io_s:
         return ""
-    outside = f"outside the {steps_name(overlap.basis)}: neither hidden nor exposed."
+    outside = f"outside the {name_steps(overlap.basis)}: neither hidden nor exposed."
     if mean.unobserved_s == mean.io_s:
         return f"All of the I/O time ({seconds(mean.io_s)}) lies {outside}"
     share = percent(mean.unobserved_s / mean.io_s)
@@ -357,91 +375,96 @@ def _unobserved(overlap: Overlap) -> str:
     return f"{share} of the I/O time ({times}) lies {outside}"
 
 
-def _untraced(results: Results) -> str:
+def _describe_untraced(results: Results) -> str:
     """What share of the operations all times rest on, where some are missing."""
     summary = results.summary
     for layer in results.coverage.layers:
         fraction = layer.traced_fraction
         if layer.layer == summary.layer and fraction is not None and 0 < fraction < COMPLETE:
             return (
-                f"{part_words(fraction)} of the {layer.layer} operations were traced: times of "
+                f"{begin_part(fraction)} of the {layer.layer} operations were traced: times of "
                 "I/O are lower bounds."
             )
     return ""
 
 
-def _counted(overlap: Overlap, summary: Summary) -> str:
+def _describe_counted(overlap: Overlap, summary: Summary) -> str:
     if overlap.mean.io_s is not None or summary.source != "counters" or not summary.ops:
         return ""
-    return f"{by_counters(summary)}."
+    return f"{describe_by_counters(summary)}."
 
 
-def _without_overlap(trace: Trace, results: Results, account: Breakdown) -> str:
+def _describe_without_overlap(trace: Trace, results: Results, account: Breakdown) -> str:
     summary = results.summary
     hidden = "whether it was hidden is not known"
-    unknown = f"{hidden}: {_no_overlap(trace)}"
+    unknown = f"{hidden}: {_explain_no_overlap(trace)}"
     counted = summary.source == "counters" and summary.ops
     has_bytes = bool(summary.storage_bytes_read or summary.storage_bytes_written)
-    has_io = bool(summary.ops) or (has_bytes and not _unread(trace, results))
-    if has_io and (spent := storage_sentence(trace, account)):
+    has_io = bool(summary.ops) or (has_bytes and not _name_unread(trace, results))
+    if has_io and (spent := describe_storage(trace, account)):
         return f"{spent}." if spent.endswith("elsewhere") else f"{spent}; {unknown}."
     if counted:
-        return f"{by_counters(summary)}; single operations were not traced, so {hidden}."
-    if unread := _unread(trace, results):
-        return f"The {_run(trace)} did I/O through {unread}, which is not read: unknown, not zero."
+        return f"{describe_by_counters(summary)}; single operations were not traced, so {hidden}."
+    if unread := _name_unread(trace, results):
+        return (
+            f"The {_name_run(trace)} did I/O through {unread}, which is not read: "
+            "unknown, not zero."
+        )
     if summary.ops == 0:
-        objects = f"; {moved}" if (moved := through_daos(summary)) else ""
-        return f"No {summary.layer} operation was recorded during the {_run(trace)}{objects}."
-    return _nothing_on_layer(trace, results, account)
+        objects = f"; {moved}" if (moved := describe_daos(summary)) else ""
+        return f"No {summary.layer} operation was recorded during the {_name_run(trace)}{objects}."
+    return _describe_nothing(trace, results, account)
 
 
-def _by_heatmaps(trace: Trace, account: Breakdown) -> str:
+def _describe_heatmaps(trace: Trace, account: Breakdown) -> str:
     """What the run moved, and at most how long, where only heat maps were recorded."""
     read, written = (
         sum(int(getattr(each, name).sum()) for each in trace.heatmaps)
         for name in ("bytes_read", "bytes_written")
     )
     layers = " and ".join(dict.fromkeys(each.layer for each in trace.heatmaps))
-    spent = storage_sentence(trace, account)
+    spent = describe_storage(trace, account)
     return (
-        f"By its heat maps, the run {moved_words(read, written)} through {layers}"
+        f"By its heat maps, the run {describe_moved(read, written)} through {layers}"
         f"{f'. {spent}' if spent else ''}."
     )
 
 
-def _moved_elsewhere(title: str, summary: Summary) -> str:
+def _describe_moved_elsewhere(title: str, summary: Summary) -> str:
     """What other layers moved where nothing went through the one that is looked at."""
     if summary.ops or not title.startswith(("Storage", "I/O can", "No time")):
         return ""
-    moved = through_daos(summary) or ", ".join(
-        f"{each.layer} {moved_words(each.bytes_read, each.bytes_written)}"
+    moved = describe_daos(summary) or ", ".join(
+        f"{each.layer} {describe_moved(each.bytes_read, each.bytes_written)}"
         for each in summary.layers
         if each.bytes_read or each.bytes_written
     )
     return f"No {summary.layer} operation was recorded; {moved}." if moved else ""
 
 
-def _nothing_on_layer(trace: Trace, results: Results, account: Breakdown) -> str:
-    summary, run = results.summary, _run(trace)
+def _describe_nothing(trace: Trace, results: Results, account: Breakdown) -> str:
+    summary, run = results.summary, _name_run(trace)
     others = [layer for layer in summary.layers if layer.bytes_read or layer.bytes_written]
     if trace.heatmaps and not trace.counters:
-        return _by_heatmaps(trace, account)
+        return _describe_heatmaps(trace, account)
     if others:
-        moved = ", ".join(f"{o.layer} {moved_words(o.bytes_read, o.bytes_written)}" for o in others)
+        moved = ", ".join(
+            f"{o.layer} {describe_moved(o.bytes_read, o.bytes_written)}" for o in others
+        )
         return f"No {summary.layer} operation was recorded during the {run}; {moved}."
     if trace.heatmaps:
-        return _heat_maps_alone(trace)
+        return _describe_heatmaps_alone(trace)
     if trace.logs and not trace.counters and results.coverage.complete:
         return (
-            f"{tracing.title(trace)} recorded the job and no I/O at all during its {run}: nothing "
-            "that it watches was used, or its modules were switched off."
+            f"{name_tracer(trace)} recorded the job and no I/O at all during its {run}: "
+            "nothing that it watches was used, or its modules were switched off."
         )
-    if device := costs.device_sentence(account):
+    if device := describe_device(account):
         return f"{device}; no I/O was recorded, which is unknown, not zero."
     return f"No I/O was recorded during the {run}; that is unknown, not zero."
 
 
-def _heat_maps_alone(trace: Trace) -> str:
+def _describe_heatmaps_alone(trace: Trace) -> str:
     """What bytes over time say where neither an operation nor a counter was recorded."""
     layers = dict.fromkeys(heat.layer for heat in trace.heatmaps)
     moved = []
@@ -449,12 +472,12 @@ def _heat_maps_alone(trace: Trace) -> str:
         maps = [heat for heat in trace.heatmaps if heat.layer == layer]
         read, written = (sum(int(b.sum()) for b in side) for side in (
             [heat.bytes_read for heat in maps], [heat.bytes_written for heat in maps]))  # fmt: skip
-        moved.append(f"{layer} {moved_words(read, written)}")
+        moved.append(f"{layer} {describe_moved(read, written)}")
     return (
-        f"Bytes over time (heat maps) are all that the logs of the {_run(trace)} hold: "
+        f"Bytes over time (heat maps) are all that the logs of the {_name_run(trace)} hold: "
         f"{', '.join(moved)}; neither operations nor counters were recorded."
     )
 
 
-def _run(trace: Trace) -> str:
+def _name_run(trace: Trace) -> str:
     return f"{seconds(trace.job.run_time_s)} run"

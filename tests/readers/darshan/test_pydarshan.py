@@ -27,7 +27,7 @@ from vanidl.readers.darshan import counters, pydarshan, reading
 from vanidl.readers.darshan.log import read_log
 from vanidl.readers.darshan.pydarshan import read_report
 from vanidl.readers.records import CounterFile, TracerLog
-from vanidl.report.json import summary_object
+from vanidl.report.summary import summary_object
 
 # Counters of versions that we do not know: read by PyDarshan where it is, else named.
 

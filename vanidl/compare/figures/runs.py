@@ -10,7 +10,7 @@ from vanidl.figures.downsample import n_of_m
 from vanidl.figures.figure import Column, Figure, Table
 from vanidl.formatting.names import elided
 from vanidl.formatting.units import Cell, plural
-from vanidl.wording.ceiling import details
+from vanidl.wording.results import explain_ceiling
 
 LIMIT = 500
 
@@ -75,7 +75,7 @@ def draw_ceiling(comparison: Comparison) -> Figure:
         return Figure("ceiling", "What changed", title, "", empty_reason=reason, applies=False)
     rows = tuple((side.letter, c.step_s, c.free_s, c.cost, c.low, c.high) for side, c in found)
     over = f" over {plural(found[0][1].pairs, 'pair')}. " if found[0][1].pairs > 1 else ". "
-    said = " ".join(f"{side.letter}: {details(c)}" for side, c in found)
+    said = " ".join(f"{side.letter}: {explain_ceiling(c)}" for side, c in found)
     return Figure(
         "ceiling",
         "What changed",

@@ -1,16 +1,28 @@
-"""The JSON contract "vanidl/1": additions are welcome, renames are not, unknown is null."""
+"""The whole summary: as text for a terminal, and as the JSON contract "vanidl/1".
+
+To the contract additions are welcome, renames are not; unknown is null.
+"""
 
 from __future__ import annotations
 
 import json
 from typing import Literal
 
+from vanidl.formatting.terminal import paragraph, printable
 from vanidl.run import Run
 from vanidl.schema import Kind
-from vanidl.sections.registry import json_kind, json_object
+from vanidl.sections.registry import json_kind, json_object, text_blocks
 from vanidl.sections.section import Object
 
 SCHEMA = "vanidl/1"
+
+
+def summary_text(run: Run) -> str:
+    """The headline, warnings, findings and tables of one run."""
+    answer = run.answer
+    said = [answer.ending, run.verdict, answer.title, *answer.support]
+    head = [paragraph(sentence) for sentence in said if sentence]
+    return printable("\n".join([*head, "", *text_blocks(run)])) + "\n"
 
 
 def summary_json(run: Run) -> str:
