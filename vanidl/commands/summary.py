@@ -8,13 +8,15 @@ import sys
 from vanidl.commands.colour import shows_blocks, width_of, write_lines
 from vanidl.commands.inputs import open_from
 from vanidl.report.brief import brief
-from vanidl.report.summary import summary_json, summary_text
 
 
 def run(options: argparse.Namespace) -> int:
     """Prints the summary, on one screen unless asked for more; exit status 0."""
     opened = open_from(options)
     if options.full or options.json:
+        # All topics, their figures and viewer are loaded: the one screen needs none of them.
+        from vanidl.report.summary import summary_json, summary_text
+
         render = summary_json if options.json else summary_text
         sys.stdout.write(render(opened).rstrip("\n") + "\n")
         return 0
