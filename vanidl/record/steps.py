@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vanidl.errors import UsageError
-from vanidl.record.processes import RANK_VARIABLES
 
 FOLDER = "steps"
 PROFILED_STEPS = 10
@@ -79,6 +78,9 @@ def make_environment(
             f"--train {wrong}: expected MODULE:NAME, a function each call of which is a step of "
             "training, for example my_project.training:train_step."
         )
+    # Not above: the arguments of every command import this module, and that one imports numpy.
+    from vanidl.record.processes import RANK_VARIABLES
+
     folder = run / FOLDER
     with suppress(OSError):  # the command runs as well; what is missing, run.json says
         folder.mkdir(parents=True, exist_ok=True)
