@@ -248,7 +248,7 @@ WORDING = (
         "mean.unobserved_s < MOSTLY * mean.io_s",
     ),
     Fault("vanidl/wording/headline.py", "row.input_wait_s < MOSTLY", "row.input_wait_s <= MOSTLY"),
-    Fault("vanidl/wording/waits.py", "part.cell.high_ns < _WORTH", "part.cell.high_ns <= _WORTH"),
+    Fault("vanidl/wording/account.py", "part.cell.high_ns < _WORTH", "part.cell.high_ns <= _WORTH"),
     Fault("vanidl/sections/overlap.py", "high - low <= _CLEAR", "high - low < _CLEAR"),
 )
 
