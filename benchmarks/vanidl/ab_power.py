@@ -98,7 +98,7 @@ def experiment(
     import vanidl
     from vanidl.compare import compare
     from vanidl.compare.ab import Plan, run_pairs
-    from vanidl.compare.ab_folder import open_recorded
+    from vanidl.compare.runs import open_recorded
     from vanidl.record import record
 
     def command(step_s: float) -> str:

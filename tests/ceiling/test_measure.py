@@ -11,8 +11,7 @@ import pytest
 
 from tests.makers.step_journals import MS, START
 from vanidl.ceiling import measure
-from vanidl.ceiling.measure import FEWEST, cost_of
-from vanidl.ceiling.replayed import kept
+from vanidl.ceiling.measure import FEWEST, cost_of, kept
 from vanidl.errors import InputError
 from vanidl.readers.steps.journal import read_journal
 from vanidl.record.injected.vanidl_steps import journal as written

@@ -11,7 +11,7 @@ import pytest
 
 from vanidl.compare import ab
 from vanidl.compare.ab import Plan, order, run_pairs
-from vanidl.compare.ab_folder import DROPPED, WARM, load
+from vanidl.compare.runs import DROPPED, WARM, load
 from vanidl.errors import UsageError, VanidlError
 from vanidl.files.names import AB_FILE
 from vanidl.model.run_facts import Ending

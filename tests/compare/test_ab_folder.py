@@ -9,7 +9,7 @@ import pytest
 import vanidl
 from tests import DATA
 from vanidl.compare import compare
-from vanidl.compare.ab_folder import (
+from vanidl.compare.runs import (
     WARM,
     Experiment,
     RecordedRun,

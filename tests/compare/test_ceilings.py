@@ -13,8 +13,10 @@ from tests.makers.comparisons import timed
 from tests.readers.test_run_folder import CEILING
 from vanidl.anonymize.pseudonyms import Pseudonyms
 from vanidl.compare import compare
-from vanidl.compare.ab_folder import CEILING as SIDE
-from vanidl.compare.ab_folder import (
+from vanidl.compare.json import make_object
+from vanidl.compare.page import render_comparison
+from vanidl.compare.runs import CEILING as SIDE
+from vanidl.compare.runs import (
     WARM,
     Experiment,
     RecordedRun,
@@ -23,8 +25,6 @@ from vanidl.compare.ab_folder import (
     open_recorded,
     save,
 )
-from vanidl.compare.json import make_object
-from vanidl.compare.page import render_comparison
 from vanidl.compare.sides import anonymous_side
 from vanidl.compare.text import render_text
 from vanidl.run import open_run

@@ -14,9 +14,8 @@ from vanidl.compare import Comparison
 from vanidl.compare.figures import changes
 from vanidl.compare.figures.changes import draw_changes, draw_metrics, draw_repeats
 from vanidl.compare.figures.operations import draw_access, draw_sizes
-from vanidl.compare.figures.overlap import draw_overlap
 from vanidl.compare.figures.registry import FIGURES
-from vanidl.compare.figures.steps import draw_steps
+from vanidl.compare.figures.steps import draw_overlap, draw_steps
 from vanidl.compare.figures.timeline import draw_timeline
 from vanidl.compare.text import render_text
 from vanidl.compare.wording import describe_from_nothing

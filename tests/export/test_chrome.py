@@ -25,9 +25,9 @@ from tests.makers.records import JOB_START_NS, Io, Span, darshan_log, profile
 from vanidl.analyses import analyse
 from vanidl.cli import main
 from vanidl.errors import UsageError
+from vanidl.export import chrome as lanes_module
 from vanidl.export import export
-from vanidl.export.chrome import lanes as lanes_module
-from vanidl.export.chrome.lanes import NestedLanes, _ManyLanes
+from vanidl.export.chrome import NestedLanes, _ManyLanes
 from vanidl.merge.jobs import Group
 from vanidl.merge.pipeline import assemble
 from vanidl.model.selection import Selection

@@ -16,7 +16,6 @@ from tests.makers.records import JOB_START_NS, Io, Span, darshan_log, profile
 from vanidl.analyses import analyse
 from vanidl.cli import main
 from vanidl.export import dlio, export
-from vanidl.export.dlio.computation import fitted, gamma_quantiles, normal_quantiles
 from vanidl.export.dlio.entries import (
     ASSUMED,
     GIVEN,
@@ -26,6 +25,7 @@ from vanidl.export.dlio.entries import (
     rendered,
     unknown,
 )
+from vanidl.export.dlio.training import fitted, gamma_quantiles, normal_quantiles
 from vanidl.merge.jobs import Group
 from vanidl.merge.pipeline import assemble
 from vanidl.model.fetches import COLUMNS, Fetches, make_fetches

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from vanidl.ceiling.replayed import kept
+from vanidl.ceiling.measure import kept
 from vanidl.readers.steps.journal import REPLAY, Journal, read_journal
 from vanidl.record.injected.vanidl_steps import (
     CEILING_VARIABLE,

@@ -22,10 +22,10 @@ from vanidl.check.text import check_object
 from vanidl.cli import main
 from vanidl.commands import demo, schema
 from vanidl.compare import compare
-from vanidl.compare.ab_folder import WARM, Experiment, RecordedRun, save
 from vanidl.compare.json import make_object
+from vanidl.compare.runs import WARM, Experiment, RecordedRun, save
 from vanidl.compare.sides import Side, sample_of
-from vanidl.export import document
+from vanidl.export import tables
 from vanidl.report.summary import summary_object
 from vanidl.run import open_run
 from vanidl.schema import fields_of, means, schema_of
@@ -76,7 +76,7 @@ def test_what_was_recorded_in_part(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["torch_pfs_workers4", "torch_fetches"])
 def test_an_export(name: str, opened, tmp_path: Path) -> None:
-    document.write(opened(DATA / name), tmp_path / "run.json")
+    tables.write(opened(DATA / name), tmp_path / "run.json")
     content = json.loads((tmp_path / "run.json").read_text())
     assert any(content["tables"].values())
     assert faults("export", content) == []

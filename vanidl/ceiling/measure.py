@@ -2,23 +2,170 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import nextafter
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.ceiling.replayed import Kept, kept
-from vanidl.ceiling.replayed_steps import RankSteps, steps_of
 from vanidl.errors import InputError
+from vanidl.formatting.names import elided
 from vanidl.formatting.units import plural
 from vanidl.model.run_facts import Ceiling
 from vanidl.model.student_t import t_above
+from vanidl.model.trace import SpanKind
 from vanidl.readers import discover
 from vanidl.readers.steps import FORMAT
-from vanidl.readers.steps.journal import Journal, read_journal
+from vanidl.readers.steps.journal import REPLAY, WAIT, Journal, read_journal
+from vanidl.readers.steps.loop import build_profile
+
+# The steps of one process, and which of them had all their batches from memory.
+
+Int64Array = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class RankSteps:
+    """One entry per step in every array.
+
+    `replayed`: with batches from memory alone; `profiled`: under the profiler of `--profile`, or
+    just after it. `begins`: which pass and which place in it its first batch has, -1 without one.
+    """
+
+    rank: int
+    length_s: NDArray[np.float64]
+    copying_s: NDArray[np.float64]
+    replayed: NDArray[np.bool_]
+    profiled: NDArray[np.bool_]
+    begins: Int64Array  # of shape (steps, 2)
+
+
+def steps_of(journal: Journal) -> RankSteps:
+    """The steps of a journal, in order; none where no loop was recorded."""
+    spans = build_profile(journal)
+    mine = spans.kind == SpanKind.STEP
+    start, end = spans.start_ns[mine], spans.end_ns[mine]
+    events = journal.events
+    handed = events.pick(events.kind == REPLAY)
+    of_step = _step_of(handed.begin, start, end)
+    copying = np.bincount(of_step + 1, handed.end - handed.begin, len(start) + 1)[1:]
+    asked_for = events.pick(events.kind == WAIT)
+    waits = _step_of(asked_for.begin, start, end)
+    many = np.bincount(of_step + 1, minlength=len(start) + 1)[1:]
+    asked = np.bincount(waits + 1, minlength=len(start) + 1)[1:]
+    return RankSteps(
+        spans.rank or 0,
+        (end - start) / 1e9,
+        copying / 1e9,
+        (many > 0) & (many >= asked),
+        _profiled(journal, len(start)),
+        _first(waits, np.column_stack((asked_for.epoch, asked_for.place)), len(start)),
+    )
+
+
+def _first(step: Int64Array, batches: Int64Array, count: int) -> Int64Array:
+    """The first batch of each step."""
+    found = np.full((count, 2), -1)
+    of_step, rows = np.unique(step, return_index=True)
+    inside = of_step >= 0
+    found[of_step[inside]] = batches[rows[inside]]
+    return found
+
+
+def _step_of(at: Int64Array, start: Int64Array, end: Int64Array) -> Int64Array:
+    """For each time its step, -1 for none."""
+    if not len(start):
+        return np.full(len(at), -1)
+    step = np.searchsorted(start, at, side="right") - 1
+    inside: Int64Array = np.where((step >= 0) & (at < end[step]), step, -1)
+    return inside
+
+
+def _profiled(journal: Journal, count: int) -> NDArray[np.bool_]:
+    found = np.zeros(count, bool)
+    for text in journal.profiled:
+        first, steps = text.get("first"), text.get("steps")
+        if type(first) is type(steps) is int and 0 <= first <= count and 0 <= steps <= count:
+            found[max(first - 1, 0) : first + steps + 2] = True
+    return found
+
+
+# What was kept in memory in a ceiling run, and which loaders stayed real.
+
+_MOST_NBYTES = 1 << 60
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """Over all processes. `remarks` name loaders whose batches stayed real, and say why."""
+
+    loaders: int
+    batches: int
+    nbytes: int
+    remarks: tuple[str, ...]
+
+
+def kept(journals: Sequence[Journal]) -> Kept:
+    """What the journals of a ceiling run say of its loaders."""
+    texts = [(text, handed) for journal in journals for text, handed in _handed_out(journal)]
+    on = [text for text, handed in texts if handed]
+    real = Counter(_remark(text) for text, handed in texts if not handed)
+    return Kept(
+        len(on),
+        sum(_number(text.get("kept")) for text in on),
+        sum(_number(text.get("nbytes")) for text in on),
+        tuple(f"{text}{f' ({count} times)' if count > 1 else ''}" for text, count in real.items()),
+    )
+
+
+def _handed_out(journal: Journal) -> Iterator[tuple[Mapping[str, Any], bool]]:
+    """What became of each loader, and whether any batch of it came from memory."""
+    events = journal.events
+    handed = set(events.number[events.kind == REPLAY].tolist())
+    yield from ((text, text["replay"] in handed) for text in journal.replayed)
+
+
+def _number(value: object) -> int:
+    return value if type(value) is int and 0 <= value < _MOST_NBYTES else 0
+
+
+def _remark(text: Mapping[str, Any]) -> str:
+    data = text.get("dataset")
+    of_data = f" ({data})" if isinstance(data, str) and data != "NoneType" else ""
+    name = elided(f"{text.get('class', 'a loader')}{of_data}", limit=80)
+    if text["state"] == "refused":
+        why = elided(str(text.get("why", "")), limit=200)
+        return f"{name} stayed real: its batches cannot be copied ({why})"
+    if text["state"] == "unsupported":
+        return f"{name} stayed real: {elided(str(text.get('why', '')), limit=200)}"
+    return f"{name} stayed real: {_why_no_more(text)}"
+
+
+def _why_no_more(text: Mapping[str, Any]) -> str:
+    """Why no batch of a loader came from memory that could be kept."""
+    length, needed = _number(text.get("length")), _number(text.get("needed"))
+    if length == 1:
+        return (
+            "its passes have one batch, and none began after one whose end was asked for, which "
+            "is when a batch is kept"
+        )
+    if length > needed + 1 or text.get("endless"):
+        return f"no pass over it got past the warm-up of {plural(needed, 'batch', 'batches')}"
+    if length:
+        return (
+            f"its one pass has {length} batches, no more than the warm-up of {needed}: where data "
+            "are made again for each pass, as Keras's predict and evaluate do in each call, each "
+            f"has a warm-up of its own (--warm-up {max(length // 2, 1)} leaves batches for memory)"
+        )
+    return (
+        "how many batches a pass has is not known before one has ended, and none began after that "
+        "(--epoch-batches N says it)"
+    )
+
 
 FEWEST = 8
 """Steps of a rank: of fewer there is no interval to speak of."""

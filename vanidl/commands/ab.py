@@ -15,7 +15,7 @@ from vanidl.commands.inputs import open_path
 from vanidl.commands.outputs import refuse_input
 from vanidl.compare import compare
 from vanidl.compare.ab import Plan, Recorded, run_pairs
-from vanidl.compare.ab_folder import open_recorded
+from vanidl.compare.runs import open_recorded
 from vanidl.readers.run_folder import NO_TRACER
 from vanidl.record import record
 from vanidl.record.steps import Replay

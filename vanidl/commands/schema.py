@@ -10,9 +10,9 @@ from typing import Any, Literal
 
 from vanidl import __version__
 from vanidl.check import text as check
-from vanidl.compare import ab_folder
 from vanidl.compare import json as compare
-from vanidl.export.document import document_kind
+from vanidl.compare import runs
+from vanidl.export.tables import document_kind
 from vanidl.frames import TABLES
 from vanidl.model.run_facts import Ceiling
 from vanidl.readers import run_folder
@@ -34,7 +34,7 @@ class Output:
 
 def outputs() -> dict[str, Output]:
     """Every JSON output by the name that `vanidl schema NAME` takes."""
-    experiment = {"schema": Literal[ab_folder.SCHEMA]} | fields_of(ab_folder.Experiment)
+    experiment = {"schema": Literal[runs.SCHEMA]} | fields_of(runs.Experiment)
     record = {"schema": Literal[run_folder.RUN_SCHEMA]} | fields_of(run_folder.RunRecord)
     ceiling = {"schema": Literal[run_folder.CEILING_SCHEMA]} | fields_of(Ceiling)
     return {

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from vanidl.compare.ab_folder import (
+from vanidl.compare.runs import (
     CEILING,
     DROPPED,
     SIDES,

@@ -36,9 +36,7 @@ FORMATS: dict[str, Format] = {
         True, "vanidl.export.tables:write_parquet", "a folder with one Parquet file a table"
     ),
     "csv": Format(True, "vanidl.export.tables:write_csv", "a folder with one CSV file a table"),
-    "json": Format(
-        False, "vanidl.export.document:write", "one file: summary --json and every table"
-    ),
+    "json": Format(False, "vanidl.export.tables:write", "one file: summary --json and every table"),
     "chrome": Format(
         False,
         "vanidl.export.chrome:write",

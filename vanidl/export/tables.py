@@ -11,9 +11,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from vanidl.files.arrow import require_arrow
+from vanidl.files.atomic import write_whole
 from vanidl.formatting.units import plural
-from vanidl.frames import FRAMES, FrameName, arrow_table, operation_frames
+from vanidl.frames import FRAMES, TABLES, FrameName, arrow_table, operation_frames, plain_frame
+from vanidl.report.summary import summary_kind, summary_object
 from vanidl.run import Run
+from vanidl.schema import Kind
 
 if TYPE_CHECKING:
     import pandas
@@ -84,3 +87,36 @@ def _cell(value: Any) -> Any:  # noqa: ANN401  (whatever a frame holds)
     if isinstance(value, (list, tuple)):
         return json.dumps(value)
     return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
+
+
+# The JSON contract with every table in it, as one file.
+
+
+def write(run: Run, path: Path) -> list[tuple[str, str]]:
+    """`summary --json` and, under `tables`, every frame but the single operations.
+
+    A table is an object of columns, each a list; what was not recorded is null.
+    """
+    tables = {name: _columns(run, name) for name in FRAMES if name != OPERATIONS}
+    content = summary_object(run) | {"tables": tables}
+    text = json.dumps(content, allow_nan=False, separators=(",", ":"))
+    write_whole(path, f"{text}\n".encode(), "the export")
+    return [
+        ("summary", "the contract of summary --json"),
+        ("tables", plural(len(tables), "table")),
+    ]
+
+
+def _columns(run: Run, name: FrameName) -> dict[str, list[Any]]:
+    frame = plain_frame(run.frame(name))
+    return {str(column): frame[column].tolist() for column in frame.columns}
+
+
+def document_kind() -> dict[str, Kind]:
+    """What `write` writes."""
+    tables = {
+        name: {column: [kind] for column, kind in TABLES[name].items()}
+        for name in FRAMES
+        if name != OPERATIONS
+    }
+    return summary_kind() | {"tables": tables}

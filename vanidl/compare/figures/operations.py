@@ -5,7 +5,7 @@ from __future__ import annotations
 from vanidl.analyses.access import AccessCounts
 from vanidl.analyses.sizes import SizeBin
 from vanidl.compare import Comparison, Side
-from vanidl.compare.figures.sides import colour, first_read, named, shown_runs
+from vanidl.compare.figures import colour, first_read, named, shown_runs
 from vanidl.figures import palette
 from vanidl.figures.bars import Stack, share_bars
 from vanidl.figures.figure import Column, Figure, Spec, Table

@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from vanidl.compare import Comparison
-from vanidl.compare.figures.changes import draw_changes, draw_metrics, draw_repeats
+from vanidl.compare.figures.changes import (
+    draw_ceiling,
+    draw_changes,
+    draw_metrics,
+    draw_repeats,
+    draw_runs,
+)
 from vanidl.compare.figures.operations import draw_access, draw_sizes
-from vanidl.compare.figures.overlap import draw_overlap
-from vanidl.compare.figures.runs import draw_ceiling, draw_runs
-from vanidl.compare.figures.steps import draw_steps
+from vanidl.compare.figures.steps import draw_overlap, draw_steps
 from vanidl.compare.figures.timeline import draw_timeline
 from vanidl.figures.figure import Figure
 

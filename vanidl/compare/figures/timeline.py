@@ -9,7 +9,7 @@ from vanidl.analyses import Results
 from vanidl.analyses.profiled_steps import StepTable
 from vanidl.analyses.timeline import Timeline
 from vanidl.compare import Comparison, Sample, Side
-from vanidl.compare.figures.sides import first_read, named, shown_runs
+from vanidl.compare.figures import first_read, named, shown_runs
 from vanidl.figures import palette
 from vanidl.figures.downsample import compute_rates, fold_bins, n_of_m, round_values
 from vanidl.figures.figure import Figure, Spec

@@ -23,8 +23,7 @@ import vanidl
 from vanidl.encoding.budget import whole_number
 from vanidl.errors import UsageError
 from vanidl.export.darshan.counters import FileCounters
-from vanidl.export.darshan.log_file import JobText, LogFile
-from vanidl.export.darshan.segments import Recorder, encode
+from vanidl.export.darshan.log_file import JobText, LogFile, Recorder, encode
 from vanidl.files import atomic
 from vanidl.formatting.names import printable
 from vanidl.formatting.units import plural

@@ -3,14 +3,67 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
+from statistics import NormalDist
 
 import numpy as np
+from numpy.typing import NDArray
 
 from vanidl.breakdown.stages import Phase
-from vanidl.export.dlio.entries import ASSUMED, MEASURED, Entry
-from vanidl.export.dlio.fetched import Fetched
-from vanidl.formatting.units import plural
+from vanidl.export.dlio.entries import ASSUMED, MEASURED, Entry, Scalar, unknown
+from vanidl.formatting.units import percent, plural
+from vanidl.model.fetches import Fetches
+from vanidl.model.trace import Trace
 from vanidl.run import Run
+
+# What recorded fetches of the training loader say: batches, samples, workers, epochs.
+
+_FOR_TRAINING = ", training)"  # the end of a loader's name, where a run has several
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """One loader, over all ranks."""
+
+    name: str
+    others: tuple[str, ...]  # loaders that these figures leave out
+    batches: int
+    batch_size: int  # samples of most batches
+    short: int  # batches of fewer samples
+    workers: int  # of one rank
+    epochs: int
+    samples_per_epoch: int | None  # over all ranks; None: epochs differ
+
+
+def fetched(trace: Trace) -> Fetched | None:
+    """The loader that training takes most samples from; None where no fetch was recorded."""
+    fetches = trace.fetches
+    if not len(fetches):
+        return None
+    names = np.unique(fetches.name).tolist()
+    own = [k for k in names if fetches.names[k].endswith(_FOR_TRAINING)] or names
+    samples = {k: int(fetches.samples[fetches.name == k].sum()) for k in own}
+    chosen = max(own, key=lambda k: samples[k])
+    others = tuple(fetches.names[k] for k in names if k != chosen)
+    return _of_loader(fetches.pick(fetches.name == chosen), fetches.names[chosen], others)
+
+
+def _of_loader(fetches: Fetches, name: str, others: tuple[str, ...]) -> Fetched:
+    sizes, counts = np.unique(fetches.samples[fetches.samples >= 0], return_counts=True)
+    size = int(sizes[np.argmax(counts)]) if len(sizes) else 0
+    numbers = np.unique(fetches.epoch)
+    in_epoch = {int(fetches.samples[fetches.epoch == e].sum()) for e in numbers.tolist()}
+    return Fetched(
+        name=name,
+        others=others,
+        batches=len(fetches),
+        batch_size=size,
+        short=int(counts[sizes < size].sum()),
+        workers=int(fetches.worker.max()) + 1,
+        epochs=len(numbers),
+        samples_per_epoch=in_epoch.pop() if len(in_epoch) == 1 and (sizes > 0).all() else None,
+    )
+
 
 _TRAIN, _SAVE, _MODEL = "train", "checkpoint", "model"
 _READ_ONCE = 1.2
@@ -79,3 +132,142 @@ def _times(run: Run, saves: tuple[Phase, ...]) -> Iterator[Entry]:
     steps = np.searchsorted(begun, [save.start_s for save in saves])
     apart = max(round(float(np.median(np.diff(steps, prepend=0)))), 1)
     yield Entry(_SAVE, "steps_between_checkpoints", apart, MEASURED, "median steps between saves")
+
+
+# What a step of a workload computes: the distribution that fits the recorded steps best.
+
+Floats = NDArray[np.float64]
+
+_SECTION, _KEY = "train", "computation_time"
+_SPREAD = 2.0
+"""A mean of so many standard deviations: DLIO draws from a normal distribution and takes the
+absolute value, which moves such a mean by less than 1 %."""
+_CLEARLY = 0.75
+"""Of the distance of the normal distribution, which every release of DLIO draws from: another one
+has to be this near."""
+_POINTS = 200_001  # at which the density of a gamma distribution is summed
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """A distribution with the mean and deviation of the steps.
+
+    Attributes:
+        parameters: As DLIO's releases after 2.0.0 have them.
+        distance_s: Mean distance of its quantiles from those of the steps.
+    """
+
+    parameters: dict[str, Scalar]
+    distance_s: float
+
+    @property
+    def name(self) -> str:
+        """The type of distribution."""
+        return str(self.parameters["type"])
+
+
+def computation(run: Run) -> Iterator[Entry]:
+    """What a step takes without its input wait, as a distribution."""
+    values = step_compute_s(run)
+    if values is None:
+        steps = run.steps
+        why = "no steps were recorded (vanidl record does that)"
+        if steps is not None:
+            why = f"a step takes {steps.mean_s:.6g} s, its input wait was not recorded"
+        yield unknown(_SECTION, _KEY, f"seconds of a step without its wait for input: {why}")
+        return
+    mean, spread = float(values.mean()), float(values.std())
+    drawn = fitted(values)
+    note = _note(values, drawn)
+    if drawn.name == "normal":
+        yield Entry(_SECTION, _KEY, mean, MEASURED, note)
+        yield Entry(_SECTION, f"{_KEY}_stdev", spread, MEASURED, "of the same, drawn as normal")
+        return
+    yield Entry(_SECTION, _KEY, drawn.parameters, MEASURED,
+                f"{note}; DLIO 2.0.0 takes single numbers only: set the mean there")  # fmt: skip
+
+
+def _note(values: Floats, drawn: Drawn) -> str:
+    p5, p50, p95 = np.percentile(values, (5, 50, 95))
+    return (
+        f"step without its wait for input, in seconds, over {plural(len(values), 'step')} (without "
+        f"the first of a rank and steps with a checkpoint): mean {values.mean():.6g}, standard "
+        f"deviation {values.std():.6g}, 5 % {p5:.6g}, median {p50:.6g}, 95 % {p95:.6g}; "
+        f"communication is in it; drawn as {drawn.name}, which is off by "
+        f"{percent(drawn.distance_s / max(values.mean(), 1e-12))} of the mean on average"
+    )
+
+
+def fitted(values: Floats) -> Drawn:
+    """The distribution that DLIO draws from: normal, unless another is clearly nearer."""
+    found = _candidates(values)
+    best = min(found, key=lambda each: each.distance_s)
+    plain = next((each for each in found if each.name == "normal"), None)
+    return plain if plain and best.distance_s >= _CLEARLY * plain.distance_s else best
+
+
+def _candidates(values: Floats) -> list[Drawn]:
+    """Those with the mean and deviation of the values that take no time below zero."""
+    mean, spread = float(values.mean()), float(values.std())
+    ordered, share = np.sort(values), (np.arange(len(values)) + 0.5) / len(values)
+
+    def drawn(parameters: dict[str, Scalar], quantiles: Floats) -> Drawn:
+        return Drawn(parameters, float(np.abs(ordered - quantiles).mean()))
+
+    found = []
+    if mean >= _SPREAD * spread:
+        normal: dict[str, Scalar] = {"type": "normal", "mean": mean, "stdev": spread}
+        found.append(drawn(normal, normal_quantiles(mean, spread, share)))
+    half = spread * 3**0.5
+    if mean >= half:
+        uniform: dict[str, Scalar] = {"type": "uniform", "min": mean - half, "max": mean + half}
+        found.append(drawn(uniform, mean + half * (2 * share - 1)))
+    if spread:
+        shape, scale = (mean / spread) ** 2, spread**2 / mean
+        gamma: dict[str, Scalar] = {"type": "gamma", "shape": shape, "scale": scale}
+        found.append(drawn(gamma, scale * gamma_quantiles(shape, share)))
+    return found
+
+
+def normal_quantiles(mean: float, spread: float, share: Floats) -> Floats:
+    """The values below which a share of a normal distribution lies."""
+    drawn = NormalDist(mean, spread).inv_cdf if spread else lambda _: mean
+    return np.array([drawn(each) for each in share.tolist()])
+
+
+def gamma_quantiles(shape: float, share: Floats) -> Floats:
+    """The values below which a share of a gamma distribution of scale 1 lies.
+
+    By the density of its logarithm, which is smooth for any shape, summed by trapezoids over all
+    but 1e-16 of it and read backwards.
+    """
+    width = 12 / np.sqrt(shape)
+    beyond = np.linspace(-width - 40 / shape, np.log1p(60 / shape + width), _POINTS)
+    density = np.exp(shape * (beyond - np.expm1(beyond)))  # at shape * exp(beyond), to a factor
+    below = np.concatenate([[0.0], np.cumsum((density[1:] + density[:-1]) / 2)])
+    quantiles: Floats = shape * np.exp(np.interp(share, below / below[-1], beyond))
+    return quantiles
+
+
+def step_compute_s(run: Run) -> Floats | None:
+    """Of each step its duration less its input wait; None where waits were not recorded.
+
+    The first step of a rank is left out, as DLIO does, and steps in which a checkpoint was saved:
+    DLIO saves between steps.
+    """
+    if run.steps is None:
+        return None
+    table = run.steps.table
+    values = table.duration_s - table.input_wait_s
+    first = np.diff(table.rank, prepend=-1) != 0
+    kept = ~np.isnan(values) & ~_with_saves(table.start_s, table.end_s, saves_of(run))
+    inner = values[kept & ~first]
+    chosen = inner if len(inner) else values[kept]
+    return np.maximum(chosen, 0.0) if len(chosen) else None
+
+
+def _with_saves(start: Floats, end: Floats, saves: tuple[Phase, ...]) -> NDArray[np.bool_]:
+    hit = np.zeros(len(start), bool)
+    for save in saves:
+        hit |= (start < save.end_s) & (end > save.start_s)
+    return hit
