@@ -13,7 +13,7 @@ from vanidl.advice.facts import Facts
 from vanidl.advice.registry import LEAST, RULES, apply
 from vanidl.breakdown.account import Column
 from vanidl.model.counter_tables import CounterTable
-from vanidl.model.trace import MPIIO, POSIX
+from vanidl.model.trace import MPIIO, POSIX, STDIO
 
 RULE = {rule.code: rule for rule in RULES}
 SECOND = 1_000_000_000
@@ -140,6 +140,33 @@ def test_a_rank_that_moves_half_of_the_bytes_is_named(most, is_said):
     results = replace(facts.results, balance=balance)
     found = RULE["job_one_rank"].find(Facts(trace, results, facts.account))
     assert (found is not None) == is_said
+
+
+@pytest.mark.parametrize(
+    ("path", "writes", "spent_s", "is_said"),
+    [
+        ("<STDOUT>", 1000, 1.01, True),
+        ("<STDERR>", 1000, 1.01, True),
+        ("<STDOUT>", 999, 50.0, False),
+        ("<STDOUT>", 1000, 0.99, False),
+        ("/data/STDOUT", 1000, 50.0, False),
+    ],
+)
+def test_what_a_program_prints_is_weighed_in_seconds(path, writes, spent_s, is_said):
+    facts = facts_of({"POSIX_WRITES": 1}, 60.0, "write")
+    base = facts.trace.counters[POSIX]
+    columns = {"STDIO_WRITES": np.array([writes]), "STDIO_BYTES_WRITTEN": np.array([40 * writes])}
+    printed = CounterTable(
+        STDIO, base.process, base.file, columns, {"STDIO_F_WRITE_TIME": np.array([spent_s])}
+    )
+    paths = list(facts.trace.files.path)
+    paths[int(base.file[0])] = path
+    files = replace(facts.trace.files, path=tuple(paths))
+    trace = replace(facts.trace, files=files, counters={STDIO: printed})
+    finding = apply(RULE["standard_streams"], Facts(trace, facts.results, facts.account))
+    assert (finding is not None) == is_said
+    if finding is not None:
+        assert finding.gain_at_most_s == pytest.approx(spent_s)
 
 
 def test_a_training_is_told_of_its_dataset_instead():

@@ -162,10 +162,6 @@ NOT_YET: dict[str, tuple[str, str]] = {
         "nodes of one run are taken for two runs",
         "reads bytes_read",
     ),
-    "pub_opened_once_an_epoch": (
-        "opened once an epoch; writes to standard output",
-        "words",
-    ),
 }
 """Case -> why it is still wrong, and which of its keys and "words"."""
 

@@ -244,6 +244,7 @@ CAUSES: tuple[Cause, ...] = (
     ),
     Cause("job_alignment", ("job_misaligned",), of_steps=False),
     Cause("job_metadata", ("job_metadata",), of_steps=False),
+    Cause("print_less", ("standard_streams",), of_steps=False),
     Cause("collective_io", ("job_independent",), of_steps=False),
     Cause("read_once", ("job_redundant",), of_steps=False),
     Cause("hide_io", ("job_blocking",), of_steps=False),

@@ -17,7 +17,7 @@ from vanidl.advice.finding import Rule, RuleResult
 from vanidl.breakdown.account import MEAN
 from vanidl.breakdown.causes import METADATA, READ, STORAGE, WRITE
 from vanidl.formatting.units import count, nbytes, percent, plural, seconds, times
-from vanidl.model.trace import MPIIO, POSIX
+from vanidl.model.trace import MPIIO, POSIX, STDIO
 
 MANY = 1000
 SMALL_SHARE = 0.10
@@ -27,6 +27,7 @@ STRAGGLER_SHARE = 0.15
 NEARLY_ALL, LARGE_MEAN = 0.99, 512 * 1024
 AGAIN_SHARE = 0.10
 HEAVY_SHARE, FEWEST_RANKS = 0.5, 4
+STREAMS = ("<STDOUT>", "<STDERR>")
 _SMALL_BINS = ("0_100", "100_1K", "1K_10K", "10K_100K", "100K_1M")
 _PART = {"READ": f"{STORAGE}.{READ}", "WRITE": f"{STORAGE}.{WRITE}"}
 _WORDS = {"READ": ("reads", "read"), "WRITE": ("writes", "written")}
@@ -276,7 +277,38 @@ def _stripes(facts: Facts) -> RuleResult | None:
     )
 
 
+def _standard_streams(facts: Facts) -> RuleResult | None:
+    table = facts.trace.counters.get(STDIO)
+    names = ("STDIO_WRITES", "STDIO_BYTES_WRITTEN")
+    if facts.results.steps is not None or table is None or not set(names) <= set(table.counters):
+        return None
+    # Darshan counts what a program prints under names that are no paths.
+    streams = [code for code, path in enumerate(facts.trace.files.path) if path in STREAMS]
+    rows = np.isin(table.file, streams)
+    writes, moved = (int(table.counters[name][rows].clip(0).sum()) for name in names)
+    time_s = table.seconds.get("STDIO_F_WRITE_TIME")
+    if writes < MANY or time_s is None:
+        return None
+    spent_s = float(time_s[rows].clip(0.0).sum()) / max(len(facts.trace.ranks), 1)
+    return RuleResult(
+        f"{count(writes)} writes to standard output and error take {seconds(spent_s)} of a rank",
+        f"{nbytes(moved / writes)} each on average. What is printed goes through the launcher to a "
+        "file or a terminal, and a full pipe blocks the program.",
+        "Print less often, and from one rank. A progress bar with mininterval=10 or "
+        "disable=rank != 0, Keras with verbose=2, a logger at WARNING; where no terminal reads it "
+        "Python collects what is printed, unless -u or PYTHONUNBUFFERED forbids it.",
+        {"operations": writes, "mean_bytes": moved / writes},
+        Claim(_PART["WRITE"], RUN, within_s=spent_s, keeps="what is still printed"),
+    )
+
+
 RULES = (
+    Rule(
+        "standard_streams", "time in writes to <STDOUT> and <STDERR>",
+        "1,000 writes, of runs without steps; 1 % of the run",
+        "a progress bar of every rank wrote 38 million times a process in a public log",
+        _standard_streams,
+    ),
     Rule(
         "job_redundant", "bytes read beyond the length of each file / bytes read",
         "10 %", "Drishti's P09 asks whether any file was read beyond its length, not how far",
