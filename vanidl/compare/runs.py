@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 
 
 # What `vanidl ab` leaves. With `--ceiling` each pair has a third run, of command A with batches
-# from memory: what the steps of both sides take without input. The steps of either side are held against
-# that of their own pair; over pairs the interval is Student's t on the logarithms of ratios.
+# from memory: what the steps of both sides take without input. The steps of either side are held
+# against that of their own pair; over pairs the interval is Student's t on logarithms of ratios.
 
 SCHEMA = "vanidl-ab/1"
 SIDES = ("a", "b")
