@@ -648,6 +648,7 @@ evidence.validation_s | s | Validation in all
 evidence.steps_s | s | All training steps
 evidence.epoch_ends_s | s | Ends and beginnings of epochs, in all
 evidence.epochs | count | Epochs
+evidence.leaves_passes | | Whether few batches of each epoch are taken
 evidence.synced_s | s | Syncs of the training thread outside its waits
 evidence.written_s | s | Writes of the training thread outside its waits and saves
 evidence.exit_status | | Of the recorded command; 128 + N: signal N ended it

@@ -143,7 +143,7 @@ EVIDENCE = Partly(
     | dict.fromkeys(_TEXTS, str | None)
     | _LISTS
     | _OBJECTS
-    | {"predicted": _PREDICTED}
+    | {"predicted": _PREDICTED, "leaves_passes": bool}
 )
 """Each finding has some of them: which depends on its code."""
 
