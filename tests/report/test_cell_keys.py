@@ -27,8 +27,8 @@ from vanidl.report.summary import summary_object
 from vanidl.run import Run
 from vanidl.sections.breakdown import account_lines, range_words
 from vanidl.sections.overlap import CELLS
-from vanidl.wording import benchmark
-from vanidl.wording.waits import wait_parts
+from vanidl.wording.account import divide_waits
+from vanidl.wording.results import describe_benchmark
 
 RECORDED = ("ddp_two_hosts", "torch_fetches", "torch_late_workers", "torch_pfs_workers0",
             "torch_pfs_workers4")  # fmt: skip
@@ -135,8 +135,8 @@ def said_of(account: Breakdown) -> set[str]:
 
 def named(run: Run) -> set[str]:
     """Durations that are of no cell, and are said to be what they are."""
-    found = {part.cell.middle_ns / 1e9 for part in wait_parts(run.breakdown) if not part.key}
-    found |= {end_s for part in wait_parts(run.breakdown) for end_s in part.cell.range_s}
+    found = {part.cell.middle_ns / 1e9 for part in divide_waits(run.breakdown) if not part.key}
+    found |= {end_s for part in divide_waits(run.breakdown) for end_s in part.cell.range_s}
     if run.overlap is not None:
         mean = run.overlap.mean
         # Over steps the longest wait of any rank; I/O of a rank, and what of it lies outside.
@@ -147,7 +147,7 @@ def named(run: Run) -> set[str]:
 @pytest.mark.parametrize("name", RUNS)
 def test_the_headline_says_no_duration_that_the_account_has_not(name):
     run = run_of(name)
-    headline = benchmark.verdict(run.benchmarks)
+    headline = describe_benchmark(run.benchmarks)
     durations = DURATION.findall(run.headline.replace(headline, "") if headline else run.headline)
     assert durations
     assert set(durations) <= said_of(run.breakdown) | named(run)
