@@ -24,7 +24,7 @@ from tests.makers.object_files import objects_of
 from tests.makers.pytorch_traces import kernel, steps, trace
 from tests.makers.states_files import StatesFile
 from tests.makers.step_journals import journal_of
-from vanidl.compare import runs
+from vanidl.compare import runs as comparing
 from vanidl.dataset import npy, tfrecord
 from vanidl.readers import dlio as kinds
 from vanidl.readers import run_folder
@@ -117,7 +117,7 @@ def _ab_record() -> bytes:
          "exit_status": 0, "tracer": "darshan"}
         for pair in (0, 1) for side in "ab"
     ]  # fmt: skip
-    head = {"schema": runs.SCHEMA, "a": "old", "b": "new", "cache_policy": runs.WARM}
+    head = {"schema": comparing.SCHEMA, "a": "old", "b": "new", "cache_policy": comparing.WARM}
     return json.dumps({**head, "runs": runs}).encode()
 
 
@@ -218,7 +218,9 @@ READERS: dict[str, Reader] = {
     "dftracer": Reader("x.pfw", _pfw(), trace_file.read_trace_file),
     "dftracer gzip": Reader("x.pfw.gz", gzip.compress(_pfw(), mtime=0), trace_file.read_trace_file),
     "run record": Reader("run.json", _run_record(), run_folder.read_record, is_json=True),
-    "ab record": Reader("ab.json", _ab_record(), lambda path: runs.load(path.parent), is_json=True),
+    "ab record": Reader(
+        "ab.json", _ab_record(), lambda path: comparing.load(path.parent), is_json=True
+    ),
     "tfrecord": Reader("x.tfrecord", _EVENTS, tfrecord.facts),
     "npy": Reader("x.npy", _npy(), npy.npy_facts),
 }
