@@ -202,7 +202,7 @@ def test_every_meaning_is_of_a_field(monkeypatch) -> None:
     assert set(meanings()) - used == set()
 
 
-OF_NO_FIELD = {"cosmoflow", "deepcam", *_PARTS, *_WAITS_FOR, *_PART} - {"lock"}
+OF_NO_FIELD = {"cosmoflow", "deepcam", *_PARTS, *_WAITS_FOR, *_PART} - {"lock", "network"}
 """Names of codecs, of parts of the step, and of what blocks."""
 
 

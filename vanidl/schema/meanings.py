@@ -648,6 +648,15 @@ evidence.validation_s | s | Validation in all
 evidence.steps_s | s | All training steps
 evidence.epoch_ends_s | s | Ends and beginnings of epochs, in all
 evidence.epochs | count | Epochs
+evidence.first_bytes | bytes | Read by the first fetch of a worker in an epoch, median
+evidence.usual_bytes | bytes | Read by one of its other fetches, median
+evidence.times_the_usual_fetch | 1 | Time of the first fetch / that of the others
+evidence.waited_s | s | Waited for first fetches beyond what another takes, over all epochs
+evidence.samples | count | Samples that were read
+evidence.share_of_fetches | 1 | Part of the fetches' time, between its bounds
+evidence.validations | count | How often it was validated
+evidence.pickled_bytes_a_worker | bytes | Data set sent to each worker at its start
+evidence.sends_objects | | Whether it is requests to object storage
 evidence.leaves_passes | | Whether few batches of each epoch are taken
 evidence.synced_s | s | Syncs of the training thread outside its waits
 evidence.written_s | s | Writes of the training thread outside its waits and saves

@@ -85,18 +85,20 @@ _NUMBERS = (
     "bytes_per_s", "bytes_read", "bytes_spread", "bytes_written", "checkpoints", "chunks_a_sample",
     "compute_s", "counter_s", "delivery_s", "different_bytes", "different_bytes_a_host",
     "empty_reads", "epoch_ends_s", "epochs", "excess_s", "excess_s_a_rank", "exit_status",
-    "exposed_s", "files", "files_that_misfit", "fixed_part", "heads", "hidden_fraction",
-    "in_waits_s", "input_wait_io_s", "input_wait_s", "input_wait_share", "jumps", "lists",
-    "longest_s", "lost_to_input_s", "mean_bytes", "mean_of_the_others_s", "mean_request_s",
+    "exposed_s", "files", "files_that_misfit", "first_bytes", "fixed_part", "heads",
+    "hidden_fraction", "in_waits_s", "input_wait_io_s", "input_wait_s", "input_wait_share", "jumps",
+    "lists", "longest_s", "lost_to_input_s", "mean_bytes", "mean_of_the_others_s", "mean_request_s",
     "mean_s", "mean_step_s", "median_bytes", "median_s", "median_step_s", "meta_s",
     "metadata_at_most_s", "metadata_s", "not_aligned", "observed_io_s", "of_it_input_wait_s",
-    "opens", "opens_per_file_and_process", "operations", "p99_s", "part_s", "posix_bytes",
-    "processes_a_rank", "ranks_on_it", "read_s", "reads", "reads_at_8_mib", "reads_at_once",
-    "requests_at_once", "reread_factor", "rest_at_least_s", "samples_a_chunk", "samples_or_reads",
-    "share", "share_of_bytes", "share_of_io", "silent_ranks", "slow_reads", "smallest_share",
-    "spent_s", "spread", "starting_s", "stats", "stdio_bytes", "steps_s", "stopped_s", "synced_s",
-    "threads_at_work", "total_s", "traced_fraction", "uncertainty_s", "validation_s", "wait_s",
-    "waiting_for_cores_s", "workers_side_by_side", "write_s", "writes", "written_s",
+    "opens", "opens_per_file_and_process", "operations", "p99_s", "part_s",
+    "pickled_bytes_a_worker", "posix_bytes", "processes_a_rank", "ranks_on_it", "read_s", "reads",
+    "reads_at_8_mib", "reads_at_once", "requests_at_once", "reread_factor", "rest_at_least_s",
+    "samples", "samples_a_chunk", "samples_or_reads", "share", "share_of_bytes", "share_of_fetches",
+    "share_of_io", "silent_ranks", "slow_reads", "smallest_share", "spent_s", "spread",
+    "starting_s", "stats", "stdio_bytes", "steps_s", "stopped_s", "synced_s", "threads_at_work",
+    "times_the_usual_fetch", "total_s", "traced_fraction", "uncertainty_s", "usual_bytes",
+    "validation_s", "validations", "wait_s", "waited_s", "waiting_for_cores_s",
+    "workers_side_by_side", "write_s", "writes", "written_s",
 )  # fmt: skip
 _TEXTS = (
     "array",
@@ -143,7 +145,7 @@ EVIDENCE = Partly(
     | dict.fromkeys(_TEXTS, str | None)
     | _LISTS
     | _OBJECTS
-    | {"predicted": _PREDICTED, "leaves_passes": bool}
+    | {"predicted": _PREDICTED, "leaves_passes": bool, "sends_objects": bool}
 )
 """Each finding has some of them: which depends on its code."""
 
