@@ -10,7 +10,7 @@ import pytest
 from tests import ROOT
 from vanidl.breakdown import Breakdown, assumptions, attribute_time, divide_rank
 from vanidl.breakdown.account import PHASE, RUN, STEP, STEP_PART, WAIT
-from vanidl.breakdown.causes import CAUSES, STORAGE, STORAGE_PARTS, settle
+from vanidl.breakdown.causes import CAUSES, STORAGE, STORAGE_PARTS, narrow_bounds
 from vanidl.breakdown.windows import Tiles, tile_rank
 from vanidl.model import intervals
 from vanidl.model.selection import select
@@ -128,7 +128,7 @@ def test_settling_leaves_no_room_that_others_take() -> None:
         length = truth.sum(axis=0)
         low = {str(k): np.maximum(t - rng.integers(0, 40, 5), 0) for k, t in enumerate(truth)}
         high = {str(k): t + rng.integers(0, 40, 5) for k, t in enumerate(truth)}
-        lows, highs = settle(length, low, high)
+        lows, highs = narrow_bounds(length, low, high)
         for k, value in enumerate(truth):
             name = str(k)
             assert (lows[name] <= value).all()

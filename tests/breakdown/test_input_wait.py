@@ -13,7 +13,7 @@ from tests.analyses.test_batches import END, random_run
 from vanidl.analyses.operations import calls_of
 from vanidl.analyses.reducing import reduce_parts
 from vanidl.breakdown.causes import DELIVERY, INPUT_CPU, STORAGE, WORKERS
-from vanidl.breakdown.input_wait import Served, divide_waits, is_complete, served
+from vanidl.breakdown.input_wait import Served, collect_storage_calls, divide_waits, is_complete
 from vanidl.model import intervals
 from vanidl.model.fetches import Fetches
 from vanidl.model.trace import SpanKind, Trace
@@ -26,7 +26,7 @@ def divided(trace: Trace, *, whole: bool = True):
     start, end = trace.fetches.wait_begin[order], trace.fetches.wait_end[order]
     calls = reduce_parts({"calls": calls_of(trace)}, trace.io, trace)["calls"]
     members = range(len(trace.processes))
-    of_process = {p: served(trace, calls, p, whole, 0) for p in members}
+    of_process = {p: collect_storage_calls(trace, calls, p, whole, 0) for p in members}
     return order, divide_waits(trace, 0, start, end, of_process, None).bounds
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from tests.makers.results import EXAMPLES
 from vanidl.breakdown import windows
-from vanidl.breakdown.sources.states import SampledBound, bound_by_states, wilson
+from vanidl.breakdown.sources.states import SampledBound, bound_by_states, compute_wilson_interval
 from vanidl.model import states
 from vanidl.model.fetches import make_fetches
 from vanidl.model.states import SampledThread, Samples, States
@@ -296,9 +296,9 @@ def test_the_interval_of_a_share_holds_it_in_98_of_100_drawings(share: float, co
     """By the binomial distribution itself, all outcomes weighted by how likely they are."""
     covered = 0.0
     for k in range(count + 1):
-        low, high = wilson(k / count, count)
+        low, high = compute_wilson_interval(k / count, count)
         if low <= share <= high:
             covered += comb(count, k) * share**k * (1 - share) ** (count - k)
     assert covered > 0.965
-    assert wilson(0.5, 550)[1] - wilson(0.5, 550)[0] < 0.1
-    assert wilson(0.3, 0) == (0.0, 1.0)
+    assert compute_wilson_interval(0.5, 550)[1] - compute_wilson_interval(0.5, 550)[0] < 0.1
+    assert compute_wilson_interval(0.3, 0) == (0.0, 1.0)

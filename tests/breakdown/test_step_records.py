@@ -16,7 +16,7 @@ from vanidl.analyses import reduce_parts, reductions_of
 from vanidl.analyses.profiled_steps import StepTable
 from vanidl.analyses.reducing import rows_of
 from vanidl.breakdown.stages import Phase, Phases
-from vanidl.breakdown.step_records import kinds_of, mean_by_kind
+from vanidl.breakdown.step_records import classify_steps, mean_by_kind
 from vanidl.merge.jobs import Group
 from vanidl.merge.pipeline import assemble
 from vanidl.model.trace import SpanKind
@@ -140,7 +140,7 @@ def timed(*, epoch_ms: float, save_ms: tuple[float, float]):
 
     epochs = (phase("epoch 1", 1, epoch_ms / 1e3), phase("epoch 2", epoch_ms / 1e3, 2))
     saved = (phase("checkpoint 1", save_ms[0] / 1e3, save_ms[1] / 1e3),)
-    return kinds_of(table, Phases((), epochs, saved, "")).tolist()
+    return classify_steps(table, Phases((), epochs, saved, "")).tolist()
 
 
 @pytest.mark.parametrize(("epoch_ms", "step"), [(1499, 5), (1500, 5), (1540, 5), (1560, 6)])

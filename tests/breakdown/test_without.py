@@ -18,7 +18,7 @@ from tests.breakdown.simulator import (
     stage_of,
     without_stage_ns,
 )
-from vanidl.breakdown.rerun import Change, Fetched, Settings, measure, play, rerun
+from vanidl.breakdown.rerun import Change, Fetched, Settings, measure, replay, rerun
 from vanidl.breakdown.without import (
     Gain,
     Share,
@@ -49,11 +49,11 @@ def test_blocks_of_batches_play_as_each_of_them_does(seed):
     slowly = replace(
         machine, chains=(replace(machine.chains[0], queues=queues), *machine.chains[1:])
     )
-    in_turn, stepwise = (play(which, [Change(), shorter]) for which in (machine, slowly))
-    in_blocks = play(machine, [Change(), shorter] * 21)
+    in_turn, stepwise = (replay(which, [Change(), shorter]) for which in (machine, slowly))
+    in_blocks = replay(machine, [Change(), shorter] * 21)
     assert in_turn == pytest.approx(stepwise)
     assert in_blocks == pytest.approx(np.tile(in_turn, 21))
-    assert play(machine, [Change()])[0] == pytest.approx(machine.recorded_ns, rel=1e-6)
+    assert replay(machine, [Change()])[0] == pytest.approx(machine.recorded_ns, rel=1e-6)
 
 
 def simple(workers: int, stages, compute: float, prefetch: int = 2, batches: int = 40) -> Case:

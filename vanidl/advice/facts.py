@@ -26,7 +26,7 @@ from vanidl.breakdown import Breakdown, attribute_time
 from vanidl.breakdown.account import MEAN, WAIT, open_gains
 from vanidl.breakdown.causes import BLOCKED, READ, STORAGE
 from vanidl.breakdown.costs import PARTS_BESIDE_THE_MODEL
-from vanidl.breakdown.overlap import by_device
+from vanidl.breakdown.overlap import has_kernels
 from vanidl.breakdown.pipelines import Gains
 from vanidl.breakdown.windows import EPOCH_END as WAIT_WITHOUT_BATCH
 from vanidl.breakdown.windows import (
@@ -327,7 +327,7 @@ class Facts:
         if overlap is None or overlap.lost_to_input_s is None:
             return None
         idle = [r.starving_wait_s for r in overlap.per_rank]
-        if not by_device(overlap.basis) or None in idle:
+        if not has_kernels(overlap.basis) or None in idle:
             return overlap.lost_to_input_s
         return min(overlap.lost_to_input_s, sum(i or 0.0 for i in idle))
 

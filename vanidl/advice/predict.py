@@ -26,7 +26,7 @@ from vanidl.breakdown import Breakdown
 from vanidl.breakdown.overlap import RankOverlap
 from vanidl.breakdown.pipelines import Pipeline, record_pipelines
 from vanidl.breakdown.rerun import Change as Lengths
-from vanidl.breakdown.rerun import Fetched, Settings, measure, play, rerun
+from vanidl.breakdown.rerun import Fetched, Settings, measure, replay, rerun
 from vanidl.errors import UsageError
 from vanidl.formatting.units import percent, plural
 from vanidl.model import intervals
@@ -273,7 +273,7 @@ def _calibrated(batch: Batches) -> Batches:
     for _ in range(_ROUNDS):
         guesses = low + (high - low) * _GUESSES
         changes = [Lengths({"fetch": [(batch.io_s + guess) * 1e9]}) for guess in guesses]
-        short = int((play(machine, changes) <= waited_ns).sum())
+        short = int((replay(machine, changes) <= waited_ns).sum())
         edges = np.concatenate([[low], guesses, [high]])
         low, high = float(edges[short]), float(edges[short + 1])
     return replace(batch, decode_s=np.full(len(batch.io_s), low))

@@ -12,7 +12,7 @@ from vanidl.advice.finding import Rule, RuleResult
 from vanidl.analyses.durations import DATA_READS, SLOW_FACTOR
 from vanidl.analyses.profiled_steps import StepTable
 from vanidl.breakdown.causes import STORAGE, WORKERS
-from vanidl.breakdown.step_records import first_within
+from vanidl.breakdown.step_records import find_first_steps
 from vanidl.formatting.units import count, nbytes, seconds, times
 from vanidl.model import intervals
 from vanidl.model.fetches import Fetches
@@ -46,7 +46,7 @@ def _first_of_epochs(facts: Facts, table: StepTable) -> NDArray[np.bool_]:
     if facts.trace.fetches.name.size and facts.fetched_epochs < len(epochs):
         return first  # what looks like an epoch's begin is none: the loader was not begun anew
     for epoch in epochs:
-        first[first_within(table, epoch)] = True
+        first[find_first_steps(table, epoch)] = True
     return first
 
 

@@ -54,7 +54,7 @@ from vanidl.breakdown.causes import (
     WORKERS_PARTS,
     WRITE,
     Cell,
-    settle,
+    narrow_bounds,
 )
 from vanidl.breakdown.input_wait import Served
 from vanidl.breakdown.overlap import FatesByRank, Overlap, RankFates, RankOverlap
@@ -184,7 +184,7 @@ class Breakdown:
             return float(self.window_ns)
         if window in (WAIT, EPOCH_END):
             total = self.columns.get(f"{window}/")
-            return 0.0 if total is None else _one(total, who)
+            return 0.0 if total is None else _get_total_ns(total, who)
         total = self.columns.get(f"{STEP}/")
         if total is None:
             return 0.0
@@ -214,7 +214,7 @@ class Breakdown:
         return tuple(cause for cause in CAUSES if f"{window}/{cause}" in self.columns)
 
 
-def _one(column: Column, who: str) -> float:
+def _get_total_ns(column: Column, who: str) -> float:
     return column.mean_low if who == MEAN else float(column.low[int(who)])
 
 
@@ -237,7 +237,7 @@ def attribute_time(
 
     # Rank by rank, some at a time: of each only sums are kept, and what is said of single steps.
     def account_rank(rank: tuple[int, Spans]) -> tuple[_RankAccount | None, _Seen | None]:
-        found = _account_rank(sources, *rank)
+        found = _attribute_rank(sources, *rank)
         return found, beside.measure(*rank, None if found is None else found.cells)
 
     by_rank = enumerate(trace.spans_by_rank()) if len(trace.spans) else ()
@@ -251,9 +251,9 @@ def attribute_time(
         if seen is not None:
             beside.add(position, seen)
     table.observed = steps > 0
-    _account_runs(table, sources)
+    _attribute_runs(table, sources)
     for position in np.flatnonzero(~table.observed).tolist() if len(trace.spans) else ():
-        _account_device(table, trace, position, trace.spans_of(position))
+        _attribute_device_time(table, trace, position, trace.spans_of(position))
     bounds = sources.bounds
     processes = [trace.processes[p] for p in trace.ranks]
     account = Breakdown(
@@ -278,15 +278,15 @@ class _RankAccount:
     is_threaded: bool
 
 
-def _account_rank(sources: _Sources, position: int, spans: Spans) -> _RankAccount | None:
+def _attribute_rank(sources: _Sources, position: int, spans: Spans) -> _RankAccount | None:
     """The account of one rank; None where no step of it was recorded."""
-    found = _cells_of_rank(sources, position, spans)
+    found = _compute_rank_cells(sources, position, spans)
     if found is None:
         return None
     cells, sampled, known = found
     table = _Table(1, sources.window_ns)
     _add_up(table, 0, cells)
-    _lay_samples(table, 0, sampled)
+    _narrow_by_samples(table, 0, sampled)
     trainer = known.of_process[sources.trace.ranks[position]]
     return _RankAccount(cells, known, table, trainer.is_threaded)
 
@@ -328,15 +328,15 @@ class _Beside:
         if cells is None or self._times is None:
             return _Seen(phases)
         split = overlap.split_rank(trace, reduced, position, spans, seen, self._basis)
-        waited, in_storage = _waits_of_steps(cells)
-        row = overlap.overlap_of_rank(trace, reduced, position, split, self._basis)
+        waited, in_storage = _sum_waits_by_step(cells)
+        row = overlap.measure_rank_overlap(trace, reduced, position, split, self._basis)
         waited_ns = float(waited.sum()) if seen.waits_known else None
         return _Seen(
             phases,
             cells.tiles.number,
             waited,
             step_records.measure_steps(split, in_storage),
-            partial(_with_waits, row, position, waited_ns, split.in_wait is not None),
+            partial(_add_input_waits, row, position, waited_ns, split.in_wait is not None),
         )
 
     def add(self, position: int, seen: _Seen) -> None:
@@ -372,7 +372,7 @@ class _Beside:
         )
 
 
-def _waits_of_steps(cells: RankCells) -> tuple[Int64Array, Int64Array]:
+def _sum_waits_by_step(cells: RankCells) -> tuple[Int64Array, Int64Array]:
     """The input wait of each training step of one rank, and how much of it storage had at least."""
     tiles = cells.tiles
     mine = np.flatnonzero((tiles.step >= 0) & (tiles.part == windows.INPUT_WAIT))
@@ -384,7 +384,7 @@ def _waits_of_steps(cells: RankCells) -> tuple[Int64Array, Int64Array]:
     return waited, stored
 
 
-def _with_waits(
+def _add_input_waits(
     row: RankOverlap, position: int, waited_ns: float | None, traced: bool, account: Breakdown
 ) -> RankOverlap:
     """The row with its input waits, and with what they went to where single calls were traced."""
@@ -421,7 +421,7 @@ def divide_rank(
         assume: what may be assumed.
     """
     spans = trace.spans_of(position)
-    found = _cells_of_rank(_Sources(trace, results, assume), position, spans)
+    found = _compute_rank_cells(_Sources(trace, results, assume), position, spans)
     return None if found is None else gather_windows(found[0])
 
 
@@ -444,7 +444,7 @@ class _Sources:
 
     def slack_ns(self, position: int) -> int:
         """How long the processes of a rank were in calls that were counted and not traced."""
-        return _slack_ns(self.bounds, self.trace, position)
+        return _bound_untraced_ns(self.bounds, self.trace, position)
 
     def of_rank(self, position: int, spans: Spans, *, faults: bool = False) -> Evidence:
         """What is known of the processes of one rank, with what profilers saw of it.
@@ -456,7 +456,7 @@ class _Sources:
         mine = np.flatnonzero(spans.kind == SpanKind.INPUT_WAIT)
         waits = intervals.union(spans.start[mine], spans.end[mine])
         of_process = {
-            process: input_wait.served(
+            process: input_wait.collect_storage_calls(
                 trace,
                 self.results.calls,
                 process,
@@ -470,7 +470,7 @@ class _Sources:
         return Evidence(of_process, whole, slack_ns, self.maps_unseen, self.assume)
 
 
-def _cells_of_rank(
+def _compute_rank_cells(
     sources: _Sources, position: int, spans: Spans
 ) -> tuple[RankCells, Mapping[str, SampledBound], Evidence] | None:
     """The cells of every tile of one rank, what samples say of its windows, and what is known."""
@@ -568,7 +568,7 @@ class _Table:
         low = {name: self._low[name] for name in names}
         high = {name: self._high[name] for name in names}
         if exactly:
-            low, high = settle(length, low, high)
+            low, high = narrow_bounds(length, low, high)
             # What a cell may be is tightened by all others, and by what these rest on.
             of_window = {what: None for name in names for what in self._assumed[name]}
             for name in names:
@@ -625,7 +625,7 @@ def find_serial_processes(trace: Trace, results: Results) -> NDArray[np.bool_]:
     return serial
 
 
-def _slack_ns(bounds: StorageBounds | None, trace: Trace, position: int) -> int:
+def _bound_untraced_ns(bounds: StorageBounds | None, trace: Trace, position: int) -> int:
     """How long the processes of a rank were in calls that were counted and not traced, at most."""
     if bounds is None:
         # A tracer that times every call leaves nothing to counters; of others nobody knows.
@@ -695,7 +695,7 @@ def _add_up(table: _Table, position: int, cells: RankCells) -> None:
         for name, least, most in zip(cells.low, lowest, highest, strict=True):
             if most or window == RUN:
                 table.add(
-                    f"{window}/{name}", position, least, most, (_evidence_of(name),), rests_on
+                    f"{window}/{name}", position, least, most, (_pick_evidence(name),), rests_on
                 )
     _add_parts(table, position, tiles.waits_known, lengths * within, part)
     _add_loader_parts(table, position, cells, sums, part == windows.EPOCH_END)
@@ -744,11 +744,11 @@ def _add_epochs(table: _Table, position: int, cells: RankCells) -> None:
             for cause in causes:
                 if most := int(sums[id(cells.high[cause])][kind, place]):
                     least = int(sums[id(cells.low[cause])][kind, place])
-                    evidence = (_evidence_of(cause),)
+                    evidence = (_pick_evidence(cause),)
                     table.add(f"{window}/{cause}", position, least, most, evidence, rests_on)
 
 
-def _lay_samples(table: _Table, position: int, sampled: Mapping[str, SampledBound]) -> None:
+def _narrow_by_samples(table: _Table, position: int, sampled: Mapping[str, SampledBound]) -> None:
     """Narrows the cells of a rank by what samples say; where both cannot be, samples give way.
 
     A call lasts until its thread has a core again: where cores were short, what samples saw of that
@@ -813,7 +813,7 @@ def _add_parts(
         table.add(name, position, low_ns, high_ns, evidence)
 
 
-def _evidence_of(name: str) -> str:
+def _pick_evidence(name: str) -> str:
     """The source that a cell of a rank with steps mostly rests on."""
     cause = name.partition(".")[0]
     if cause == STORAGE:
@@ -823,7 +823,7 @@ def _evidence_of(name: str) -> str:
     return FETCHED if cause in (INPUT_CPU, DELIVERY, WORKERS) else MARKED
 
 
-def _account_runs(table: _Table, sources: _Sources) -> None:
+def _attribute_runs(table: _Table, sources: _Sources) -> None:
     """What counters and traces say of the storage of whole runs, of every rank."""
     trace, bounds, busy = sources.trace, sources.bounds, sources.results.busy
     ranks, window_ns = table.ranks, table.window_ns
@@ -835,8 +835,8 @@ def _account_runs(table: _Table, sources: _Sources) -> None:
     evidence: list[str] = []
     if bounds is not None:
         assumed = bounds.assumed
-        low = _clipped_ns(bounds.low[ALL], window_ns)
-        high = np.maximum(_clipped_ns(bounds.high[ALL], window_ns), low)
+        low = _clip_to_window_ns(bounds.low[ALL], window_ns)
+        high = np.maximum(_clip_to_window_ns(bounds.high[ALL], window_ns), low)
         evidence = [counters.EVIDENCE]
     binned = None
     if bounds is None and not busy and BINS_HOLD_ALL in sources.assume:
@@ -864,7 +864,7 @@ def _account_runs(table: _Table, sources: _Sources) -> None:
     new_high = np.maximum(np.minimum(had_high, high), new_low)
     table.add(f"{RUN}/{STORAGE}", slice(None), new_low, new_high, evidence, assumed)
     if bounds is not None:
-        _account_parts(table, sources, bounds, assumed, stepless)
+        _bound_storage_parts(table, sources, bounds, assumed, stepless)
     # Of runs without steps any cause may have had what storage left, but for what devices did.
     rest = np.where(stepless, window_ns - new_low, 0)
     for cause in (COMPUTE, COMMUNICATION, HOST_CPU, TOO_FEW_CORES, BLOCKED):
@@ -874,7 +874,7 @@ def _account_runs(table: _Table, sources: _Sources) -> None:
             table.add(name, slice(None), had_low, np.where(stepless, rest, had_high))
 
 
-def _account_device(table: _Table, trace: Trace, position: int, spans: Spans) -> None:
+def _attribute_device_time(table: _Table, trace: Trace, position: int, spans: Spans) -> None:
     """What the devices of a rank without steps did, where a profile recorded any work of them."""
     nothing = Intervals(np.empty(0, np.int64), np.empty(0, np.int64))
     did = find_activity(spans, None, nothing)
@@ -895,7 +895,7 @@ def _account_device(table: _Table, trace: Trace, position: int, spans: Spans) ->
     table.add(f"{RUN}/{DEVICE_IDLE}", position, 0, table.window_ns - busy, (PROFILED,))
 
 
-def _account_parts(
+def _bound_storage_parts(
     table: _Table,
     sources: _Sources,
     bounds: StorageBounds,
@@ -906,9 +906,9 @@ def _account_parts(
     whole_window = np.full(table.ranks, table.window_ns, np.int64)
     for part in _PARTS:
         name = f"{RUN}/{STORAGE}.{part}"
-        least = _clipped_ns(bounds.low[part], table.window_ns)
+        least = _clip_to_window_ns(bounds.low[part], table.window_ns)
         least[[p for p in sources.threaded if not stepless[p]]] = 0
-        most = np.maximum(_clipped_ns(bounds.high[part], table.window_ns), least)
+        most = np.maximum(_clip_to_window_ns(bounds.high[part], table.window_ns), least)
         had_low, had_high = table.of(name)
         counted_only = part in (SYNC, OBJECT, EXCHANGE)
         had_high = whole_window if counted_only else np.where(stepless, whole_window, had_high)
@@ -918,7 +918,7 @@ def _account_parts(
             table.add(name, slice(None), lowest, most, (counters.EVIDENCE,), assumed)
 
 
-def _clipped_ns(seconds: NDArray[np.float64], window_ns: int) -> Int64Array:
+def _clip_to_window_ns(seconds: NDArray[np.float64], window_ns: int) -> Int64Array:
     """Whole ns of seconds, not more than a window."""
     return np.rint(np.minimum(seconds, window_ns / 1e9) * 1e9).astype(np.int64)
 

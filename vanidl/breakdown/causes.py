@@ -112,7 +112,7 @@ class Cell:
 NOTHING = Cell(0, 0)
 
 
-def settle(
+def narrow_bounds(
     length: Int64Array, low: Mapping[str, Int64Array], high: Mapping[str, Int64Array]
 ) -> tuple[dict[str, Int64Array], dict[str, Int64Array]]:
     """The tightest intervals of causes that fill windows, with what is known of each.

@@ -75,18 +75,18 @@ def rank_costs(account: Breakdown) -> tuple[Cost, ...]:
         cell = account.cell(f"{MEAN}/{PHASE}/{phase}/{STORAGE}")
         key = f"{MEAN}/{PHASE}/{phase}/{STORAGE}"
         costs.append(Cost(phase, STORAGE, cell.low_ns, cell.high_ns, key))
-    costs += _costs_of_steps(account)
+    costs += _list_step_costs(account)
     return tuple(sorted((c for c in costs if c.low_ns > 0), key=lambda c: -c.low_ns))
 
 
-def _told_as(account: Breakdown, cause: str) -> str:
+def _name_cause(account: Breakdown, cause: str) -> str:
     """The cause, or the part of storage that is most of it, where that is syncs."""
     synced = account.cell(f"{MEAN}/{STEP}/{STORAGE_SYNC}").low_ns
     of_storage = account.cell(f"{MEAN}/{STEP}/{STORAGE}").high_ns
     return STORAGE_SYNC if cause == STORAGE and 2 * synced > of_storage else cause
 
 
-def _costs_of_steps(account: Breakdown) -> list[Cost]:
+def _list_step_costs(account: Breakdown) -> list[Cost]:
     """What steps lose outside of their input waits."""
     observed = account.observed
     steps = float(account.steps[observed].mean()) if observed.any() else 0.0
@@ -99,7 +99,9 @@ def _costs_of_steps(account: Breakdown) -> list[Cost]:
         cell = account.cell(key)
         low_ns, high_ns = (cell.low_ns - stored) * steps, (cell.high_ns - stored) * steps
         costs.append(Cost(part, "", low_ns, high_ns, key))
-    outside = {cause: _outside_waits(account, cause, steps) for cause in (*_OF_STEPS, COMPUTE)}
+    outside = {
+        cause: _bound_outside_waits(account, cause, steps) for cause in (*_OF_STEPS, COMPUTE)
+    }
     if account.cell(f"{MEAN}/{STEP}/{DEVICE_IDLE}").high_ns:
         # No device work is known of the device, whatever the host was at: storage apart.
         collectives = max(outside[COMMUNICATION][1], outside[WAITING_FOR_PEERS][1])
@@ -111,12 +113,12 @@ def _costs_of_steps(account: Breakdown) -> list[Cost]:
         # What the loop itself does in its own parts of the step is told there.
         if cause == HOST_CPU and apart:
             continue
-        told_as = _told_as(account, cause)
+        told_as = _name_cause(account, cause)
         costs.append(Cost(STEP, told_as, *outside[cause], f"{MEAN}/{STEP}/{cause}"))
     return costs
 
 
-def _outside_waits(account: Breakdown, cause: str, steps: float) -> tuple[float, float]:
+def _bound_outside_waits(account: Breakdown, cause: str, steps: float) -> tuple[float, float]:
     """At least and at most of a cause in all steps, without their input waits."""
     of_step = account.cell(f"{MEAN}/{STEP}/{cause}")
     of_wait = account.cell(f"{MEAN}/{WAIT}/{cause}")

@@ -63,7 +63,7 @@ class Borders:
 NO_BORDERS = Borders(())
 
 
-def epoch_starts(trace: Trace, data: Dataset | None) -> EpochStarts:
+def find_epoch_starts(trace: Trace, data: Dataset | None) -> EpochStarts:
     """All starts that the evidence shows, and which evidence shows all or some of them.
 
     Inside a profile those of the profile count, unless the rest of the run shows more there: then
@@ -74,9 +74,9 @@ def epoch_starts(trace: Trace, data: Dataset | None) -> EpochStarts:
     named = next(((name, found) for name, found in seen if found.borders), None)
     starts = whole[0][1] if whole else ()
     if named is not None:
-        starts = _joined(named[1], starts)
+        starts = _join_borders(named[1], starts)
     if len(starts) < 2:
-        return EpochStarts((), _unnumbered(seen, data))
+        return EpochStarts((), _explain_missing_epochs(seen, data))
     shown = [(name, len(found.borders)) for name, found in seen if found.borders]
     shown += [(name, len(found) - 1) for name, found in whole]
     borders = len(starts) - 1
@@ -85,7 +85,7 @@ def epoch_starts(trace: Trace, data: Dataset | None) -> EpochStarts:
     return EpochStarts(starts, "; also ".join([*full, *part]))
 
 
-def _joined(seen: Borders, whole: tuple[int, ...]) -> tuple[int, ...]:
+def _join_borders(seen: Borders, whole: tuple[int, ...]) -> tuple[int, ...]:
     """Borders that a profile shows, and those of the whole run where it does not look."""
     low, high = seen.window
     inside = [start for start in whole[1:] if low <= start < high]
@@ -99,7 +99,7 @@ def _joined(seen: Borders, whole: tuple[int, ...]) -> tuple[int, ...]:
     return (first, *sorted({*seen.borders, *outside} - {first}))
 
 
-def _unnumbered(seen: Sequence[tuple[str, Borders]], data: Dataset | None) -> str:
+def _explain_missing_epochs(seen: Sequence[tuple[str, Borders]], data: Dataset | None) -> str:
     """Why no epochs are shown."""
     for name, found in seen:
         if found.borders:
@@ -114,24 +114,24 @@ def _unnumbered(seen: Sequence[tuple[str, Borders]], data: Dataset | None) -> st
     return "nothing in the run marks the border between two epochs"
 
 
-def first_read_ns(trace: Trace, data: Dataset | None) -> int | None:
+def find_first_read_ns(trace: Trace, data: Dataset | None) -> int | None:
     """When the first dataset file was first read, None where no such read was traced."""
-    return _extreme(trace, [f.first_s for f in data.files] if data else [], min)
+    return _pick_extreme_ns(trace, [f.first_s for f in data.files] if data else [], min)
 
 
-def last_read_ns(trace: Trace, data: Dataset | None) -> int | None:
+def find_last_read_ns(trace: Trace, data: Dataset | None) -> int | None:
     """When the last read of a dataset file ended, None where no such read was traced."""
-    return _extreme(trace, [f.last_s for f in data.files] if data else [], max)
+    return _pick_extreme_ns(trace, [f.last_s for f in data.files] if data else [], max)
 
 
-def _extreme(
+def _pick_extreme_ns(
     trace: Trace, values: Sequence[float | None], pick: Callable[[list[float]], float]
 ) -> int | None:
     known = [v for v in values if v is not None]
     return trace.job.start_ns + round(pick(known) * 1e9) if known else None
 
 
-def _by_annotation(trace: Trace, data: Dataset | None) -> Borders:
+def _find_annotated_epochs(trace: Trace, data: Dataset | None) -> Borders:
     del data
     spans = trace.spans.pick(trace.spans.kind == SpanKind.EPOCH)
     first: dict[int, int] = {}
@@ -146,7 +146,7 @@ def _by_annotation(trace: Trace, data: Dataset | None) -> Borders:
     return Borders(tuple(starts[1:]), window, starts[0], complete=True)
 
 
-def _by_loader(trace: Trace, data: Dataset | None) -> Borders:
+def _find_loader_epochs(trace: Trace, data: Dataset | None) -> Borders:
     """Steps with more waits than the others: the first of them ended the epoch before."""
     found, begin, end = list[list[int]](), [], []
     for position, own in rank_spans(trace).items():
@@ -156,8 +156,8 @@ def _by_loader(trace: Trace, data: Dataset | None) -> Borders:
         waits = mine.pick(mine.kind == SpanKind.INPUT_WAIT)
         order = np.argsort(own.steps.start, kind="stable")
         steps = own.steps.pick(order)
-        until = np.append(steps.start[1:], _last_end(trace, steps))
-        found.append(_extra_waits(waits.start, waits.end, steps.start, until))
+        until = np.append(steps.start[1:], _find_last_step_end(trace, steps))
+        found.append(_find_extra_waits(waits.start, waits.end, steps.start, until))
         if not found[0] or len(found[-1]) != len(found[0]):
             return NO_BORDERS
         begin.append(int(own.windows.start[0]))
@@ -166,12 +166,12 @@ def _by_loader(trace: Trace, data: Dataset | None) -> Borders:
         return NO_BORDERS
     window = (min(begin), max(end))
     borders = tuple(min(column) for column in zip(*found, strict=True))
-    return Borders(borders, window, _first_ns(trace, data, window))
+    return Borders(borders, window, _find_first_epoch_ns(trace, data, window))
 
 
-def _first_ns(trace: Trace, data: Dataset | None, window: tuple[int, int]) -> int | None:
+def _find_first_epoch_ns(trace: Trace, data: Dataset | None, window: tuple[int, int]) -> int | None:
     """The beginning of the first epoch, where a profile saw (nearly) all of the run's reads."""
-    first, last = _samples_read(trace, data)
+    first, last = _bound_sample_reads(trace, data)
     low, high = window
     if first is None or last is None:
         return low
@@ -179,18 +179,18 @@ def _first_ns(trace: Trace, data: Dataset | None, window: tuple[int, int]) -> in
     return min(first, low) if covered >= _WHOLE_WINDOW * (last - first) else None
 
 
-def _samples_read(trace: Trace, data: Dataset | None) -> tuple[int | None, int | None]:
+def _bound_sample_reads(trace: Trace, data: Dataset | None) -> tuple[int | None, int | None]:
     """First and last read of samples: what describes them may be read long before training."""
     files = data.files if data else ()
     most = max((f.bytes_read for f in files), default=0)
     files = tuple(f for f in files if f.bytes_read >= _LITTLE * most)
     return (
-        _extreme(trace, [f.first_s for f in files], min),
-        _extreme(trace, [f.last_s for f in files], max),
+        _pick_extreme_ns(trace, [f.first_s for f in files], min),
+        _pick_extreme_ns(trace, [f.last_s for f in files], max),
     )
 
 
-def _last_end(trace: Trace, steps: Spans) -> int:
+def _find_last_step_end(trace: Trace, steps: Spans) -> int:
     """Until when waits belong to the last step.
 
     A step that was found by waits may hold those of a validation after training: only another
@@ -200,7 +200,7 @@ def _last_end(trace: Trace, steps: Spans) -> int:
     return int(steps.start[-1] if derived else steps.end[-1])
 
 
-def _extra_waits(
+def _find_extra_waits(
     wait_start: Int64Array, wait_end: Int64Array, start: Int64Array, until: Int64Array
 ) -> list[int]:
     """Ends of the first wait wherever there are several until the next step, and usually one.
@@ -215,7 +215,7 @@ def _extra_waits(
     return [int(wait_end[low[i]]) for i in np.flatnonzero(counts > 1)]
 
 
-def _by_workers(trace: Trace, data: Dataset | None) -> tuple[int, ...]:
+def _find_worker_generations(trace: Trace, data: Dataset | None) -> tuple[int, ...]:
     """Generations of worker processes that read the dataset, over all ranks that have workers."""
     if data is None or data.visits is None or all(p.role != "worker" for p in trace.processes):
         return ()
@@ -228,10 +228,12 @@ def _by_workers(trace: Trace, data: Dataset | None) -> tuple[int, ...]:
     generations = [groups[trainer] for trainer in trace.ranks if trainer in groups]
     if not generations or len({len(each) for each in generations}) > 1:
         return ()
-    return _epochs_of([list(side) for side in zip(*generations, strict=True)], files)
+    return _find_generation_starts([list(side) for side in zip(*generations, strict=True)], files)
 
 
-def _epochs_of(generations: list[list[list[WorkerLife]]], files: Files) -> tuple[int, ...]:
+def _find_generation_starts(
+    generations: list[list[list[WorkerLife]]], files: Files
+) -> tuple[int, ...]:
     """Starts of generations of workers, each of all trainers: ranks may share files out again.
 
     Those that read other files than the largest (validation) are no epochs.
@@ -248,11 +250,11 @@ def _epochs_of(generations: list[list[list[WorkerLife]]], files: Files) -> tuple
     )
 
 
-def _by_visits(trace: Trace, data: Dataset | None) -> tuple[int, ...]:
-    """The dataset read again, as `passes` finds."""
+def _find_dataset_passes(trace: Trace, data: Dataset | None) -> tuple[int, ...]:
+    """The dataset read again, as `find_pass_starts` finds."""
     if data is None or not data.files:
         return ()
-    starts = pass_starts(trace)
+    starts = find_pass_starts(trace)
     since = tuple(start - trace.job.start_ns for start in starts)
     return starts if len(starts) > 1 and _is_pass_each(since, data) else ()
 
@@ -266,12 +268,12 @@ def _is_pass_each(starts: tuple[int, ...], data: Dataset) -> bool:
 
 
 IN_PROFILES: tuple[tuple[str, Callable[[Trace, Dataset | None], Borders]], ...] = (
-    ("epochs named in the profile", _by_annotation),
-    ("the loader was created again (one more wait per border)", _by_loader),
+    ("epochs named in the profile", _find_annotated_epochs),
+    ("the loader was created again (one more wait per border)", _find_loader_epochs),
 )
 IN_RUN: tuple[tuple[str, Callable[[Trace, Dataset | None], tuple[int, ...]]], ...] = (
-    ("worker processes were started again", _by_workers),
-    ("the dataset was read again", _by_visits),
+    ("worker processes were started again", _find_worker_generations),
+    ("the dataset was read again", _find_dataset_passes),
 )
 
 
@@ -314,7 +316,7 @@ class _Passes:
 _NO_PASSES = _Passes((), 0.0)
 
 
-def pass_starts(trace: Trace) -> tuple[int, ...]:
+def find_pass_starts(trace: Trace) -> tuple[int, ...]:
     """Starts of the passes in ns, ascending; empty where fewer than two show.
 
     An *item* is a place in a file where a read of a sample begins; a whole file where offsets were
@@ -330,7 +332,9 @@ def pass_starts(trace: Trace) -> tuple[int, ...]:
     family = trace.family[reads.process].astype(np.int64)
     alike = np.array_equal(family, reads.process)  # no process has children: one scope, not two
     scopes = (family, *(() if alike else (reads.process,)), np.zeros_like(family))
-    return max((_in_scope(reads, member) for member in scopes), key=lambda p: p.whole).starts
+    return max(
+        (_find_common_passes(reads, member) for member in scopes), key=lambda p: p.whole
+    ).starts
 
 
 def _sample_reads(trace: Trace) -> _Reads | None:
@@ -338,8 +342,8 @@ def _sample_reads(trace: Trace) -> _Reads | None:
 
     Goes through the parts twice, holding none: of many operations they lie in a file.
     """
-    layer = _busiest_layer(trace)
-    wanted, count = _some_files(trace.files.is_data, layer)
+    layer = _find_busiest_layer(trace)
+    wanted, count = _sample_files(trace.files.is_data, layer)
     if not count:
         return None
     every = -(-count // _MOST_READS)
@@ -347,7 +351,7 @@ def _sample_reads(trace: Trace) -> _Reads | None:
     def reads_of(parts: list[Part]) -> tuple[Int64Array, _Block]:
         some = _Some(parts)
         rows = np.flatnonzero(_is_read(some, wanted))
-        return some.nbytes[rows], _sampled(some, rows, every)
+        return some.nbytes[rows], _pick_sample(some, rows, every)
 
     blocks, sizes, before = [], [], 0
     chosen = (part for part in trace.io if part.layer == layer.name)
@@ -356,7 +360,7 @@ def _sample_reads(trace: Trace) -> _Reads | None:
         before += len(sizes_of_all)
         blocks.append(block)
     start, process, place, nbytes = map(np.concatenate, zip(*blocks, strict=True))
-    rows = np.flatnonzero(nbytes >= _SMALL * _usual_nbytes(np.concatenate(sizes)))
+    rows = np.flatnonzero(nbytes >= _SMALL * _compute_usual_nbytes(np.concatenate(sizes)))
     rows = rows[stable_order(start[rows])]
     item = np.unique(place[rows], return_inverse=True)[1].reshape(-1).astype(np.int64)
     return _Reads(start[rows], process[rows], item) if len(rows) else None
@@ -383,26 +387,26 @@ class _Some:
 
     @cached_property
     def start(self) -> Int64Array:
-        return _column(self.parts, "start")
+        return _join_column(self.parts, "start")
 
     @cached_property
     def offset(self) -> Int64Array:
-        return _column(self.parts, "offset")
+        return _join_column(self.parts, "offset")
 
     @cached_property
     def nbytes(self) -> Int64Array:
-        return _column(self.parts, "nbytes")
+        return _join_column(self.parts, "nbytes")
 
     @cached_property
     def file(self) -> NDArray[np.int32]:
-        return _column(self.parts, "file")
+        return _join_column(self.parts, "file")
 
     @cached_property
     def op(self) -> NDArray[np.uint8]:
-        return _column(self.parts, "op")
+        return _join_column(self.parts, "op")
 
 
-def _column(parts: Sequence[Part], name: str) -> NDArray[Any]:
+def _join_column(parts: Sequence[Part], name: str) -> NDArray[Any]:
     columns: list[NDArray[Any]] = [getattr(part, name) for part in parts]
     return columns[0] if len(columns) == 1 else np.concatenate(columns)
 
@@ -423,7 +427,7 @@ class _Layer:
         return _Layer(self.name, self.reads + other.reads, parts, rows, without_offsets)
 
 
-def _busiest_layer(trace: Trace) -> _Layer:
+def _find_busiest_layer(trace: Trace) -> _Layer:
     """The layer with most parts."""
     found: dict[str, _Layer] = {}
     every = np.ones(len(trace.files), bool)
@@ -450,18 +454,18 @@ def _is_read(some: _Some, wanted: NDArray[np.bool_]) -> NDArray[np.bool_]:
 _Block = tuple[Int64Array, Int64Array, NDArray[np.uint64], Int64Array]
 
 
-def _sampled(some: _Some, rows: Int64Array, every: int) -> _Block:
+def _pick_sample(some: _Some, rows: Int64Array, every: int) -> _Block:
     """Start, process, place and bytes of the reads of every n-th item."""
     file, offset = some.file[rows].astype(np.int64), some.offset[rows]
-    place = _mixed(file, offset)
+    place = _hash_pairs(file, offset)
     kept = place % np.uint64(every) == 0
     if (offset < 0).any():
-        kept &= ~_goes_on(some.number[rows], some.start[rows], file, offset)
+        kept &= ~_is_continuation(some.number[rows], some.start[rows], file, offset)
     chosen = rows[kept]
     return some.start[chosen], some.process[chosen], place[kept], some.nbytes[chosen]
 
 
-def _mixed(file: Int64Array, offset: Int64Array) -> NDArray[np.uint64]:
+def _hash_pairs(file: Int64Array, offset: Int64Array) -> NDArray[np.uint64]:
     """A number for each pair, the same for equal ones; the low bits are as good as random."""
     with np.errstate(over="ignore"):
         mixed = file.astype(np.uint64) * _ODD + np.maximum(offset, -1).astype(np.uint64)
@@ -470,14 +474,14 @@ def _mixed(file: Int64Array, offset: Int64Array) -> NDArray[np.uint64]:
         return mixed ^ (mixed >> np.uint64(29))
 
 
-def _usual_nbytes(nbytes: Int64Array) -> int:
+def _compute_usual_nbytes(nbytes: Int64Array) -> int:
     """The size that reads of half the bytes do not reach."""
     some = np.sort(nbytes)
     moved = np.cumsum(some.astype(float))
     return int(some[min(int(np.searchsorted(moved, moved[-1] / 2)), len(some) - 1)])
 
 
-def _some_files(is_data: NDArray[np.bool_], layer: _Layer) -> tuple[NDArray[np.bool_], int]:
+def _sample_files(is_data: NDArray[np.bool_], layer: _Layer) -> tuple[NDArray[np.bool_], int]:
     """The dataset's files, or every n-th of many where there are more reads than are needed.
 
     Beside them the number of reads of them.
@@ -491,7 +495,7 @@ def _some_files(is_data: NDArray[np.bool_], layer: _Layer) -> tuple[NDArray[np.b
     return some, int(layer.reads[some].sum())
 
 
-def _goes_on(
+def _is_continuation(
     number: Int64Array, start: Int64Array, file: Int64Array, offset: Int64Array
 ) -> NDArray[np.bool_]:
     """Reads without an offset that follow another of the same file, in one part."""
@@ -501,7 +505,7 @@ def _goes_on(
     return same & (offset < 0)
 
 
-def _in_scope(reads: _Reads, member: Int64Array) -> _Passes:
+def _find_common_passes(reads: _Reads, member: Int64Array) -> _Passes:
     """The passes that every member of a scope shows; each begins where the first of any does.
 
     Of thousands of members mostly a few are looked at: one that differs is enough.
@@ -514,7 +518,7 @@ def _in_scope(reads: _Reads, member: Int64Array) -> _Passes:
     for group in groups:
         if len(group) < _SMALL_PART * most:
             continue
-        found.append(_passes(reads.start[group], reads.item[group]))
+        found.append(_find_passes(reads.start[group], reads.item[group]))
         if not len(found[-1].starts) == len(found[0].starts) > 0:
             return _NO_PASSES
     starts = np.array([passes.starts for passes in found])
@@ -524,19 +528,19 @@ def _in_scope(reads: _Reads, member: Int64Array) -> _Passes:
     return _Passes(tuple(starts.min(axis=0).tolist()), min(passes.whole for passes in found))
 
 
-def _passes(start: Int64Array, item: Int64Array) -> _Passes:
+def _find_passes(start: Int64Array, item: Int64Array) -> _Passes:
     """The passes of one member."""
     items = len(np.unique(item))
     if items <= _FEWEST:  # the same again and again is no pass
         return _NO_PASSES
-    fresh = _without_repeats(item, items)
+    fresh = _drop_repeats(item, items)
     start, item = start[fresh], item[fresh]
-    borders = _borders(item, items)
+    borders = _find_borders(item, items)
     # By slices: numpy's split takes fifty times as long for each of thousands of parts.
     parts = [item[low:high] for low, high in pairwise([0, *borders, len(item)])]
     if borders and _is_of_its_own(np.unique(parts[0]), np.unique(parts[-1]), items):
         others = ~np.isin(item, parts[-1])
-        return _passes(start[others], item[others]) if others.any() else _NO_PASSES
+        return _find_passes(start[others], item[others]) if others.any() else _NO_PASSES
     least = _WHOLE_OF_FEW if items < _FEW_ITEMS else _WHOLE
     if min(map(len, parts[:-1]), default=0) / items < least:  # no need to look at the items
         return _NO_PASSES
@@ -545,7 +549,7 @@ def _passes(start: Int64Array, item: Int64Array) -> _Passes:
     once = min(size / len(part) for size, part in zip(sizes, parts, strict=True))
     if whole < least or once < _ONCE:
         return _NO_PASSES
-    begun = (start[0], *(start[_after_pause(start, border, items)] for border in borders))
+    begun = (start[0], *(start[_snap_to_pause(start, border, items)] for border in borders))
     return _Passes(tuple(map(int, begun)), whole)
 
 
@@ -559,7 +563,7 @@ def _is_of_its_own(first: Int64Array, last: Int64Array, items: int) -> bool:
     return len(last) < _WHOLE * items and bool(lacked > max(_LACKED, 2 * lacked_in_all))
 
 
-def _without_repeats(item: Int64Array, items: int) -> Int64Array:
+def _drop_repeats(item: Int64Array, items: int) -> Int64Array:
     """Reads of items that were not read just before."""
     order = stable_order(item)
     near = np.zeros(len(item), bool)
@@ -567,7 +571,7 @@ def _without_repeats(item: Int64Array, items: int) -> Int64Array:
     return np.flatnonzero(~near)
 
 
-def _borders(item: Int64Array, items: int) -> list[int]:
+def _find_borders(item: Int64Array, items: int) -> list[int]:
     """Where most of the reads of a window were made before in the pass: its first such read.
 
     A loop: of random draws over few items borders come by thousands, each worth several calls
@@ -605,7 +609,7 @@ def _read_before(item: Int64Array) -> Int64Array:
     return before
 
 
-def _after_pause(start: Int64Array, border: int, items: int) -> int:
+def _snap_to_pause(start: Int64Array, border: int, items: int) -> int:
     """The border, or the end of the last long pause shortly before it.
 
     What was left out of the pass before may be read first in the next one.

@@ -118,7 +118,7 @@ class Served:
         return tuple((f"{STORAGE}.{part}", times) for part, times in kinds)
 
 
-def served(
+def collect_storage_calls(
     trace: Trace,
     calls: Calls,
     process: int,
@@ -147,14 +147,16 @@ def served(
             unsure = set()
         return replace(found, unsure=frozenset(unsure), beside=beside, one_thread=not whole)
     margin = max(_EDGE_NS, -early_ns, late_ns)
-    several = len(calls.threads.get(process, ())) > 1 or _crosses(_united(found), waits, margin)
+    several = len(calls.threads.get(process, ())) > 1 or _has_calls_across_waits(
+        _unite_calls(found), waits, margin
+    )
     several |= any(p.source in _THREADED for p in trace.profiles_of.get(process, ()))
     if several or ONE_THREAD not in assume:
         return replace(found, unsure=frozenset(name for name, _ in found.parts))
     return replace(found, one_thread=len(calls.threads.get(process, ())) != 1)
 
 
-def _united(found: Served) -> Intervals:
+def _unite_calls(found: Served) -> Intervals:
     """All calls of a process."""
     every = [times for _, times in found.parts if len(times.start)]
     if len(every) < 2:
@@ -163,7 +165,7 @@ def _united(found: Served) -> Intervals:
     return intervals.union(start, end)
 
 
-def _crosses(calls: Intervals, waits: Intervals, margin: int) -> bool:
+def _has_calls_across_waits(calls: Intervals, waits: Intervals, margin: int) -> bool:
     """Whether calls go on while waits begin or end: no thread calls and waits at once."""
     edges = np.concatenate([waits.start, waits.end])
     if not len(edges) or not len(calls.start):
@@ -203,7 +205,7 @@ def has_open_clock(trace: Trace, position: int) -> bool:
     return any(_find_shift(trace, process, as_one=False) != (0, 0) for process in members)
 
 
-def outside(of: Served, covered: Intervals) -> Served:
+def subtract_covered(of: Served, covered: Intervals) -> Served:
     """The calls as far as nothing else covers them."""
     if not len(covered.start):
         return of
@@ -273,7 +275,7 @@ def divide_waits(
     fetches = trace.fetches.pick(trace.fetches.trainer == trainer)
     taken = fetches.pick(fetches.wait_end > fetches.wait_begin)
     row = fetch_of_waits(taken, start, end)
-    length = _felt_within(felt, start, end)
+    length = _measure_felt_ns(felt, start, end)
     known = row >= 0
     own = np.zeros(len(start), bool)
     own[known] = taken.worker[row[known]] < 0
@@ -282,7 +284,7 @@ def divide_waits(
     # Waits whose fetch ran in the training thread; most runs have no others.
     mine: slice | NDArray[np.bool_] = slice(None) if own.all() else own
     times = start[mine], end[mine], length[mine]
-    bounds = _within_the_process(*times, ~known[mine], of_process[trainer])
+    bounds = _divide_own_fetches(*times, ~known[mine], of_process[trainer])
     if not own.all():
         within, nothing = bounds, np.zeros_like(length)
         bounds = {cause: (nothing.copy(), nothing.copy()) for cause in within}
@@ -296,10 +298,12 @@ def divide_waits(
         if step is not None:
             marked &= bool(np.isin(step[step >= 0], step[known]).all())
         waits = Waits(of_workers, row, start, end, felt, marked)
-        _by_workers(divided, waits, taken, fetches, of_process, trace, assume)
+        _divide_waits_by_worker(divided, waits, taken, fetches, of_process, trace, assume)
     lost = ~known & ~own
     if lost.any():
-        _by_some_worker(divided, lost, start, end, length, of_process, trace, trainer, assume)
+        _divide_waits_for_unknown_worker(
+            divided, lost, start, end, length, of_process, trace, trainer, assume
+        )
     # Which of these a fetch was at takes an account of its time: each may be all that is open.
     opened = bounds.pop(_OPEN)
     bounds |= dict.fromkeys(_OF_FETCHES, opened)
@@ -311,7 +315,7 @@ def divide_waits(
     return divided
 
 
-def _felt_within(felt: Intervals | None, start: Int64Array, end: Int64Array) -> Int64Array:
+def _measure_felt_ns(felt: Intervals | None, start: Int64Array, end: Int64Array) -> Int64Array:
     return end - start if felt is None else intervals.covered_within(felt, start, end)
 
 
@@ -336,7 +340,7 @@ def has_workers(trace: Trace, trainer: int, fetches: Fetches) -> bool:
     return trainer in trace.workers_of
 
 
-def _within_the_process(
+def _divide_own_fetches(
     start: Int64Array,
     end: Int64Array,
     length: Int64Array,
@@ -361,7 +365,7 @@ def _within_the_process(
     most = np.minimum(most, length) if most is not zeros else zeros
     if own.is_threaded:
         since = np.append(start[:1] - (end[:1] - start[:1]), end[:-1])
-        every = intervals.merge(_united(own), own.beside)
+        every = intervals.merge(_unite_calls(own), own.beside)
         ahead = np.minimum(own.within(every, np.minimum(since, start), end)[1], length)
         ahead = np.where(is_unmarked, ahead, 0)  # of any kind
         delivery = np.where(is_unmarked, length - least, 0)
@@ -383,7 +387,7 @@ def _within_the_process(
     }
 
 
-def _by_some_worker(
+def _divide_waits_for_unknown_worker(
     divided: Divided,
     lost: NDArray[np.bool_],
     start: Int64Array,
@@ -436,7 +440,7 @@ def _by_some_worker(
         bounds[cause][1][lost] = free - least
 
 
-def _by_workers(
+def _divide_waits_by_worker(
     divided: Divided,
     these: Waits,
     taken: Fetches,
@@ -448,15 +452,15 @@ def _by_workers(
     """Waits for batches of workers, worker by worker."""
     bounds, mine, row = divided.bounds, these.mine, these.row
     start, end, felt = these.start, these.end, these.felt
-    asked, is_known = asked_ns(taken, start, row, complete=these.marked)
+    asked, is_known = find_request_times(taken, start, row, complete=these.marked)
     divided.assume(ASKED_AS_IT_WAITED, mine & ~is_known & (ASKED_AS_IT_WAITED in assume))
     process = np.where(row >= 0, taken.process[np.maximum(row, 0)], -1) if len(taken) else row
     for each in np.unique(process[mine]).tolist():
         waits = np.flatnonzero(mine & (process == each))
         low, high = start[waits], end[waits]
         ready = np.clip(taken.end[row[waits]], low, high)
-        late, delivered = _felt_within(felt, low, ready), _felt_within(felt, ready, high)
-        at_work = _fetching(fetches, each)
+        late, delivered = _measure_felt_ns(felt, low, ready), _measure_felt_ns(felt, ready, high)
+        at_work = _unite_fetches(fetches, each)
         since = np.minimum(asked[waits], low)
         until = np.maximum(taken.end[row[waits]], since)
 
@@ -481,9 +485,11 @@ def _by_workers(
             _leave_open(bounds, waits[unknown], late[unknown])
             late = np.where(unknown, 0, late)
         did = Did(late, starting, worked, unmarked, parts, calls)
-        _share(bounds, waits, did)
-        idle_ns = _idle_ns(at_work, ready, high, delivered) if these.marked else 0 * delivered
-        _deliver(bounds, waits, delivered, idle_ns, ready, high, calls)
+        _divide_late_time(bounds, waits, did)
+        idle_ns = (
+            _measure_idle_ns(at_work, ready, high, delivered) if these.marked else 0 * delivered
+        )
+        _attribute_delivery(bounds, waits, delivered, idle_ns, ready, high, calls)
 
 
 @dataclass(frozen=True, slots=True)
@@ -506,7 +512,7 @@ def _leave_open(bounds: Bounds, waits: Int64Array, late: Int64Array) -> None:
         bounds[f"{STORAGE}.{part}"][1][waits] += late
 
 
-def _share(bounds: Bounds, waits: Int64Array, did: Did) -> None:
+def _divide_late_time(bounds: Bounds, waits: Int64Array, did: Did) -> None:
     """Divides the part of waits before a fetch ended in the proportions of what its worker did."""
     late, unmarked = did.late, did.unmarked
     is_open = unmarked > 0
@@ -548,7 +554,7 @@ def _share(bounds: Bounds, waits: Int64Array, did: Did) -> None:
     bounds[_OPEN][1][waits] += open_ns
 
 
-def _idle_ns(
+def _measure_idle_ns(
     at_work: Intervals, ready: Int64Array, high: Int64Array, delivered: Int64Array
 ) -> Int64Array:
     """How long a worker was idle while its batch was on its way."""
@@ -556,7 +562,7 @@ def _idle_ns(
     return idle
 
 
-def _deliver(
+def _attribute_delivery(
     bounds: Bounds,
     waits: Int64Array,
     delivered: Int64Array,
@@ -585,12 +591,12 @@ def _deliver(
     bounds[_OPEN][1][waits] += busy
 
 
-def _fetching(fetches: Fetches, process: int) -> Intervals:
+def _unite_fetches(fetches: Fetches, process: int) -> Intervals:
     mine = fetches.process == process
     return intervals.union(fetches.begin[mine], fetches.end[mine])
 
 
-def asked_ns(
+def find_request_times(
     taken: Fetches, start: Int64Array, row: Int64Array, *, complete: bool
 ) -> tuple[Int64Array, NDArray[np.bool_]]:
     """When the batch of each wait was asked of its worker, and whether that is known.

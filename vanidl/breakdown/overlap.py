@@ -130,14 +130,14 @@ def summarize_overlap(
     """The overlap of a run from that of each rank with profiled steps; None where there is none.
 
     Args:
-        rows: of `overlap_of_rank`.
+        rows: of `measure_rank_overlap`.
         basis: what was known of compute.
         lost_s: the longest input waits of all steps.
         steps_ns: the training steps of all ranks together.
     """
     if not rows:
         return None
-    observed = _sum([_minus(r.io_s, r.unobserved_s) for r in rows])
+    observed = _sum([_subtract_or_none(r.io_s, r.unobserved_s) for r in rows])
     window = sum(r.window_s for r in rows)
     waited = _sum([r.input_wait_s for r in rows])
     return Overlap(
@@ -145,15 +145,17 @@ def summarize_overlap(
         len(rows),
         _mean(rows),
         tuple(rows),
-        _ratio(_sum([r.hidden_s for r in rows]), observed),
+        _divide_or_none(_sum([r.hidden_s for r in rows]), observed),
         None if waited is None else lost_s,
-        _ratio(waited, steps_ns / 1e9),
-        None if by_loop(basis) else _ratio(_sum([r.compute_s for r in rows]), window),
+        _divide_or_none(waited, steps_ns / 1e9),
+        None
+        if rests_on_loop(basis)
+        else _divide_or_none(_sum([r.compute_s for r in rows]), window),
         None,  # profiles hold preprocessing of profiled steps only, and this is of the run
     )
 
 
-def overlap_of_rank(
+def measure_rank_overlap(
     trace: Trace,
     reduced: Operations,
     position: int,
@@ -161,7 +163,9 @@ def overlap_of_rank(
     basis: str | None,
 ) -> RankOverlap:
     """The split of one rank, as a row; its waits are not in it yet."""
-    return _with_range(_row(position, split, trace, reduced, basis), trace, position, split)
+    return _add_clock_range(
+        _build_row(position, split, trace, reduced, basis), trace, position, split
+    )
 
 
 DEVICE, OPS, LOOP = "device", "ops", "loop"
@@ -176,12 +180,12 @@ def find_basis(trace: Trace) -> str | None:
     return computed
 
 
-def by_device(basis: str | None) -> bool:
+def has_kernels(basis: str | None) -> bool:
     """Whether kernels were recorded: a device may compute while training waits for input."""
     return basis in (DEVICE, f"{DEVICE}+{LOOP}")
 
 
-def by_loop(basis: str | None) -> bool:
+def rests_on_loop(basis: str | None) -> bool:
     """Whether what was hidden rests on the marked loop, all of it or in part."""
     return basis is not None and basis.endswith(LOOP)
 
@@ -195,14 +199,14 @@ class Activity:
     communication: Intervals
 
 
-def _activity(
+def _find_rank_activity(
     mine: Spans, spans: RankSpans, trace: Trace, basis: str | None, own_io: Intervals
 ) -> Activity:
     def within(kind: SpanKind) -> Intervals:
         picked = mine.of_kind(kind)
         return intersect(intervals.union(picked.start, picked.end), spans.windows)
 
-    if by_device(basis):
+    if has_kernels(basis):
         compute = within(SpanKind.KERNEL)
         starving = subtract(spans.waits, compute)
     else:
@@ -211,11 +215,11 @@ def _activity(
     communication = subtract(within(SpanKind.COMMUNICATION), compute)
     if spans.marks_loop and spans.waits_known:
         going_on = subtract(subtract(spans.windows, spans.waits), own_io)
-        compute = intervals.merge(compute, subtract(going_on, _profiled(mine, trace)))
+        compute = intervals.merge(compute, subtract(going_on, _find_profiled_windows(mine, trace)))
     return Activity(compute, starving, communication)
 
 
-def _profiled(spans: Spans, trace: Trace) -> Intervals:
+def _find_profiled_windows(spans: Spans, trace: Trace) -> Intervals:
     """The windows in which a profiler recorded compute, beside the marks of the loop."""
     computed = spans.of_kind(SpanKind.KERNEL, SpanKind.OP)
     bounds = [
@@ -264,7 +268,7 @@ def split_rank(
         basis: of `find_basis`.
     """
     own_io = reduced.own_busy.get(position, intervals.EMPTY)
-    did = _activity(mine, spans, trace, basis, own_io)
+    did = _find_rank_activity(mine, spans, trace, basis, own_io)
     if not reduced.totals:
         return Split(spans, did, None, None, None, None, None)
     observed = intersect(reduced.busy.get(position, intervals.EMPTY), spans.windows)
@@ -284,7 +288,7 @@ def split_rank(
     )
 
 
-def _row(
+def _build_row(
     position: int, split: Split, trace: Trace, reduced: Operations, basis: str | None
 ) -> RankOverlap:
     process = trace.processes[trace.ranks[position]]
@@ -297,11 +301,11 @@ def _row(
         spans.windows.length / 1e9,
         busy.length / 1e9 if traced else None,
         None if split.observed is None else (busy.length - split.observed.length) / 1e9,
-        _seconds(split.in_wait),
-        _seconds(split.hidden),
-        _seconds(split.behind_communication),
-        _seconds(split.other),
-        _exposed_s(split),
+        _convert_to_s(split.in_wait),
+        _convert_to_s(split.hidden),
+        _convert_to_s(split.behind_communication),
+        _convert_to_s(split.other),
+        _compute_exposed_s(split),
         did.compute.length / 1e9 if basis and (known or not spans.marks_loop) else None,
         did.communication.length / 1e9,
         None,
@@ -310,7 +314,7 @@ def _row(
     )
 
 
-def _with_range(row: RankOverlap, trace: Trace, position: int, split: Split) -> RankOverlap:
+def _add_clock_range(row: RankOverlap, trace: Trace, position: int, split: Split) -> RankOverlap:
     """The row with the I/O that was in waits, and may have been, by its clocks."""
     if split.observed is None or split.in_wait is None:
         return row
@@ -318,11 +322,11 @@ def _with_range(row: RankOverlap, trace: Trace, position: int, split: Split) -> 
     return replace(row, in_wait_at_least_s=least_s, in_wait_at_most_s=most_s)
 
 
-def _seconds(part: Intervals | None) -> float | None:
+def _convert_to_s(part: Intervals | None) -> float | None:
     return None if part is None else part.length / 1e9
 
 
-def _exposed_s(split: Split) -> float | None:
+def _compute_exposed_s(split: Split) -> float | None:
     if split.observed is None or split.hidden is None:
         return None
     return (split.observed.length - split.hidden.length) / 1e9
@@ -331,7 +335,7 @@ def _exposed_s(split: Split) -> float | None:
 def _mean(rows: Sequence[RankOverlap]) -> RankOverlap:
     names = [f.name for f in fields(RankOverlap)][2:]
     totals = [_sum([getattr(row, name) for row in rows]) for name in names]
-    return RankOverlap("mean", None, *(_ratio(t, len(rows)) for t in totals))  # type: ignore[arg-type]
+    return RankOverlap("mean", None, *(_divide_or_none(t, len(rows)) for t in totals))  # type: ignore[arg-type]
 
 
 def _sum(values: Sequence[float | None]) -> float | None:
@@ -339,11 +343,11 @@ def _sum(values: Sequence[float | None]) -> float | None:
     return sum(known) if known and len(known) == len(values) else None
 
 
-def _minus(a: float | None, b: float | None) -> float | None:
+def _subtract_or_none(a: float | None, b: float | None) -> float | None:
     return None if a is None or b is None else a - b
 
 
-def _ratio(a: float | None, b: float | None) -> float | None:
+def _divide_or_none(a: float | None, b: float | None) -> float | None:
     return None if a is None or not b else a / b
 
 
@@ -362,8 +366,8 @@ def bound_by_clocks(
         starving: its input waits.
     """
     earlier, later = _open_ns(trace, position)
-    sure = _grown(starving, -earlier, -later)
-    possible = _grown(starving, later, earlier)
+    sure = _widen_spans(starving, -earlier, -later)
+    possible = _widen_spans(starving, later, earlier)
     at_most = min(intersect(observed, possible).length, starving.length)
     return intersect(observed, sure).length / 1e9, at_most / 1e9
 
@@ -374,8 +378,10 @@ def _open_ns(trace: Trace, position: int) -> tuple[int, int]:
     logs = [p for p in trace.processes if p.trainer == trainer and p.clock_evidence]
     spans = trace.spans_of(position)
     with_steps = distinct(spans.source[spans.kind == SpanKind.STEP]).tolist()
-    own = [_sides(p) for i in with_steps if (p := trace.profiles[i]).process == trainer]
-    workers = [_sides(p) for p in logs]
+    own = [
+        _bound_clock_offset(p) for i in with_steps if (p := trace.profiles[i]).process == trainer
+    ]
+    workers = [_bound_clock_offset(p) for p in logs]
     # Adding to a log's times moves its operations later, adding to a profile's the waits.
     return (
         max((low for low, _ in workers), default=0) + max((high for _, high in own), default=0),
@@ -383,13 +389,13 @@ def _open_ns(trace: Trace, position: int) -> tuple[int, int]:
     )
 
 
-def _sides(clock: Process | Profile) -> tuple[int, int]:
+def _bound_clock_offset(clock: Process | Profile) -> tuple[int, int]:
     """How far the true offset may lie below and above the one that is used."""
     used = clock.clock_offset_ns
     return max(used - clock.clock_low_ns, 0), max(clock.clock_high_ns - used, 0)
 
 
-def _grown(spans: Intervals, before: int, after: int) -> Intervals:
+def _widen_spans(spans: Intervals, before: int, after: int) -> Intervals:
     """Each span longer by so much at its start and its end, or shorter; none where none is left."""
     start, end = spans.start - before, spans.end + after
     kept = start < end
@@ -441,7 +447,7 @@ class FatesByRank(Mapping[int, RankFates]):
         if position not in self._fates:
             spans, mine = self._ranks[position], self._trace.spans_of(position)
             split = split_rank(self._trace, self._reduced, position, mine, spans, self._basis)
-            self._fates[position] = _fates_of(split)
+            self._fates[position] = _build_fates(split)
         return self._fates[position]
 
     def __iter__(self) -> Iterator[int]:
@@ -451,7 +457,7 @@ class FatesByRank(Mapping[int, RankFates]):
         return len(self._ranks)
 
 
-def _fates_of(split: Split) -> RankFates:
+def _build_fates(split: Split) -> RankFates:
     windows, did = split.spans.windows, split.did
     unknown = split.other is None
     layers: list[tuple[Intervals, Fate]] = [
@@ -467,14 +473,14 @@ def _fates_of(split: Split) -> RankFates:
     start = distinct(np.concatenate([np.array([_EVER], np.int64), *edges]))
     fate = np.full(len(start), Fate.UNOBSERVED, np.uint8)
     for spans, code in layers:
-        fate[_covered(spans, start)] = code
-    outside = ~_covered(windows, start)
+        fate[_is_covered(spans, start)] = code
+    outside = ~_is_covered(windows, start)
     fate[outside] = Fate.UNOBSERVED
     changes = np.append(True, fate[1:] != fate[:-1])
     return RankFates(start[changes], fate[changes])
 
 
-def _covered(spans: Intervals, at: Int64Array) -> NDArray[np.bool_]:
+def _is_covered(spans: Intervals, at: Int64Array) -> NDArray[np.bool_]:
     """Which of the times are covered."""
     if not len(spans.start):
         return np.zeros(len(at), bool)
@@ -483,7 +489,7 @@ def _covered(spans: Intervals, at: Int64Array) -> NDArray[np.bool_]:
     return inside
 
 
-def busy_by_fate(busy: Intervals, fates: RankFates) -> dict[Fate, Intervals]:
+def split_busy_by_fate(busy: Intervals, fates: RankFates) -> dict[Fate, Intervals]:
     """The parts of a busy time by what became of them; those that are empty are left out."""
     found = {}
     for fate in Fate:

@@ -58,7 +58,7 @@ def find_epoch_reads(trace: Trace) -> tuple[EpochReads, ...]:
             if thread.is_first and len(thread.moved)
         ]
         read, device = (
-            sum(_moved(thread, what, begin, end) for thread in counted)
+            sum(_count_moved(thread, what, begin, end) for thread in counted)
             for what in (RCHAR, READ_BYTES)
         )
         if read >= _LEAST_NBYTES and end - begin >= _LEAST_NS:
@@ -66,7 +66,7 @@ def find_epoch_reads(trace: Trace) -> tuple[EpochReads, ...]:
     return tuple(found)
 
 
-def _moved(thread: SampledThread, what: int, begin: int, end: int) -> int:
+def _count_moved(thread: SampledThread, what: int, begin: int, end: int) -> int:
     """What a process moved between two times, by the last counts until then."""
     rows: NDArray[np.int64] = thread.moved[thread.moved[:, 1] == what]
     values = np.concatenate([[0], rows[:, 2]])

@@ -58,17 +58,17 @@ def record_pipelines(trace: Trace) -> list[Pipeline]:
         spans = trace.spans_of(position)
         tiles = tile_rank(trace, position, spans)
         if tiles is not None and tiles.waits_known:
-            pipelines += _of_rank(trace, position, tiles)
+            pipelines += _gather_rank_pipelines(trace, position, tiles)
             if len(trace.ranks) > 1:
                 meetings.append(_find_meetings(spans, tiles))
-    return _with_peers(pipelines, meetings)
+    return _add_peer_waits(pipelines, meetings)
 
 
-def _of_rank(trace: Trace, position: int, tiles: Tiles) -> list[Pipeline]:
+def _gather_rank_pipelines(trace: Trace, position: int, tiles: Tiles) -> list[Pipeline]:
     """The loaders of one rank; of several waits in a step the last one ends with it."""
     trainer = trace.ranks[position]
     rows = np.flatnonzero(trace.fetches.trainer == trainer)
-    took = _taken_one_by_one(trace.fetches, rows, tiles)
+    took = _select_taken_fetches(trace.fetches, rows, tiles)
     fetches = trace.fetches.pick(took)
     if len(took):
         # A wait that took no batch made the first one late that was taken without a pause after
@@ -88,14 +88,14 @@ def _of_rank(trace: Trace, position: int, tiles: Tiles) -> list[Pipeline]:
     tile = np.searchsorted(tiles.start, np.maximum(end - 1, start), side="right") - 1
     step = np.where(tiles.part[tile] == INPUT_WAIT, tiles.step[tile], -1)
     last = step != np.append(step[1:], -1)
-    number = np.where((step >= 0) & last, tiles.number[step] if _ascend(tiles) else step, -1)
+    number = np.where((step >= 0) & last, tiles.number[step] if _is_ascending(tiles) else step, -1)
     end_ns = int(tiles.end[tiles.step >= 0].max())
     pipelines = []
     for name in distinct(loader).tolist():
         chosen = loader == name
         of_loader = fetches.pick(chosen) if len(took) else fetches
         fetched = replace(
-            _fetched(of_loader, start[chosen], end[chosen], name),
+            _build_fetched(of_loader, start[chosen], end[chosen], name),
             rank=position,
             step=number[chosen],
             last_end_ns=end_ns,
@@ -106,7 +106,7 @@ def _of_rank(trace: Trace, position: int, tiles: Tiles) -> list[Pipeline]:
     return pipelines
 
 
-def _taken_one_by_one(fetches: Fetches, rows: Int64Array, tiles: Tiles) -> Int64Array:
+def _select_taken_fetches(fetches: Fetches, rows: Int64Array, tiles: Tiles) -> Int64Array:
     """Of these fetches those that waits inside the run took, by wait; of one wait the last."""
     begin, end = fetches.wait_begin[rows], fetches.wait_end[rows]
     rows = rows[(end > begin) & (end > tiles.start[0]) & (begin < tiles.end[-1])]
@@ -116,11 +116,11 @@ def _taken_one_by_one(fetches: Fetches, rows: Int64Array, tiles: Tiles) -> Int64
     return taken
 
 
-def _ascend(tiles: Tiles) -> bool:
+def _is_ascending(tiles: Tiles) -> bool:
     return bool((np.diff(tiles.number) > 0).all() and (tiles.number >= 0).all())
 
 
-def _fetched(fetches: Fetches, start: Int64Array, end: Int64Array, name: int) -> Fetched:
+def _build_fetched(fetches: Fetches, start: Int64Array, end: Int64Array, name: int) -> Fetched:
     """Batches of one loader, by the waits that took them."""
     unknown = np.broadcast_to(np.int64(-1), len(start))
     if name < 0:
@@ -172,10 +172,10 @@ def _find_meetings(spans: Spans, tiles: Tiles) -> _Meetings:
     in_step = tiles.step >= 0
     covered = intervals.covered_within(alone, tiles.start[in_step], tiles.end[in_step])
     bare = np.bincount(tiles.step[in_step], covered, minlength=len(tiles.number))
-    return _Meetings(tiles.number, bare.astype(np.int64), _ascend(tiles))
+    return _Meetings(tiles.number, bare.astype(np.int64), _is_ascending(tiles))
 
 
-def _with_peers(pipelines: list[Pipeline], meetings: Sequence[_Meetings]) -> list[Pipeline]:
+def _add_peer_waits(pipelines: list[Pipeline], meetings: Sequence[_Meetings]) -> list[Pipeline]:
     """With how long each step waited for slower ranks: in collectives beyond the shortest.
 
     As they are where collectives were not recorded, or ranks have other steps.
@@ -202,7 +202,7 @@ def _with_peers(pipelines: list[Pipeline], meetings: Sequence[_Meetings]) -> lis
     return found
 
 
-def share_causes(
+def bound_shares(
     pipelines: Sequence[Pipeline], of_process: Mapping[int, Served]
 ) -> list[dict[str, Share]]:
     """For each pipeline what causes take of its batches, at least and at most.
@@ -211,10 +211,12 @@ def share_causes(
         pipelines: of the run.
         of_process: the calls of storage of each process that trains or fetches.
     """
-    return [_shares(pipeline, of_process) for pipeline in pipelines]
+    return [_bound_pipeline_shares(pipeline, of_process) for pipeline in pipelines]
 
 
-def _shares(pipeline: Pipeline, of_process: Mapping[int, Served]) -> dict[str, Share]:
+def _bound_pipeline_shares(
+    pipeline: Pipeline, of_process: Mapping[int, Served]
+) -> dict[str, Share]:
     f = pipeline.fetched
     length = f.end_ns - f.begin_ns
     least = {STORAGE: np.zeros(len(f), np.int64)}
@@ -362,5 +364,5 @@ def open_gains(trace: Trace, of_process: Mapping[int, Served]) -> Gains | None:
     pipelines = record_pipelines(trace)
     if not pipelines:
         return None
-    shares = share_causes(pipelines, of_process)
+    shares = bound_shares(pipelines, of_process)
     return Gains(tuple(pipelines), tuple(shares), Without([p.fetched for p in pipelines]))

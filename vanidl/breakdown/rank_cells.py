@@ -32,7 +32,7 @@ from vanidl.breakdown.causes import (
     TOO_FEW_CORES,
     WAITING_FOR_PEERS,
     WORKERS,
-    settle,
+    narrow_bounds,
 )
 from vanidl.breakdown.input_wait import FREE, FREE_PARTS, Bounds, Served
 from vanidl.breakdown.windows import PART_NAMES, PHASE_NAMES, Tiles
@@ -107,13 +107,13 @@ def divide_tiles(
     felt = None
     if did.by_device:
         busy = intervals.merge(did.compute, did.copy)
-        of_process[trainer] = input_wait.outside(of_process[trainer], busy)
+        of_process[trainer] = input_wait.subtract_covered(of_process[trainer], busy)
         felt = intervals.subtract(waits, busy)
     own = of_process[trainer]
 
     # Outside of input waits: by calls and work, tile by tile.
     fetches = trace.fetches.pick(trace.fetches.trainer == trainer)
-    cells = _tile_cells(
+    cells = _compute_tile_cells(
         tiles,
         own,
         did,
@@ -133,7 +133,7 @@ def divide_tiles(
         divided = input_wait.divide_waits(
             trace, position, *waits, of_process, felt, known.assume, step
         )
-        _lay_waits(cells, divided.bounds, tiles)
+        _place_waits(cells, divided.bounds, tiles)
         waiting = tiles.wait >= 0
         assumed = {
             what: waiting & rows[tiles.wait] for what, rows in divided.assumed.items()
@@ -144,7 +144,7 @@ def divide_tiles(
     none = np.zeros(len(tiles.start), np.int64)
     free, free_parts = (cells.pop(key, (none, none))[1] for key in (FREE, FREE_PARTS))
     causes = [cause for cause in CAUSES if cause in cells]
-    low, high = settle(
+    low, high = narrow_bounds(
         tiles.length, {c: cells[c][0] for c in causes}, {c: cells[c][1] for c in causes}
     )
     bounded: dict[tuple[int, int], tuple[Int64Array, Int64Array]] = {}
@@ -156,7 +156,7 @@ def divide_tiles(
                 bounded[pair] = least, np.minimum(np.maximum(above, least), high[STORAGE])
             low[name], high[name] = bounded[pair]
     if trainer in trace.queued and DEVICE_IDLE in low:
-        _part_idle(low, high, tiles, trace.queued[trainer])
+        _split_idle(low, high, tiles, trace.queued[trainer])
     slack_ns = known.slack_ns if known.whole else None
     return RankCells(tiles, low, high, free, free_parts, slack_ns, assumed)
 
@@ -179,7 +179,7 @@ def _find_assumed(
     return assumed | ({FOLLOWS: tiles.follows} if tiles.follows.any() else {})
 
 
-def _part_idle(
+def _split_idle(
     low: dict[str, Int64Array], high: dict[str, Int64Array], tiles: Tiles, queued: Intervals
 ) -> None:
     """Idle time in which work was in the queue is a part of idle time, as far as that is open."""
@@ -265,7 +265,7 @@ class _Laid:
         return np.where(waiting, 0, rest).clip(0)
 
 
-def _lay_calls_and_work(
+def _measure_calls_and_work(
     tiles: Tiles, own: Served, did: Activity, *, computing: bool, felt: bool
 ) -> _Laid:
     """The time in calls and of what profilers saw.
@@ -309,7 +309,7 @@ def _lay_calls_and_work(
     return _Laid(zeros, calls, storage, moved, compute, most_compute, communication, copy)
 
 
-def _tile_cells(
+def _compute_tile_cells(
     tiles: Tiles,
     own: Served,
     did: Activity,
@@ -325,7 +325,7 @@ def _tile_cells(
     `computing`: operators call no storage.
     """
     felt = tiles.waits_known or not of_others
-    laid = _lay_calls_and_work(tiles, own, did, computing=computing, felt=felt)
+    laid = _measure_calls_and_work(tiles, own, did, computing=computing, felt=felt)
     zeros, moved, communication = laid.zeros, laid.moved, laid.communication
     open_ns = laid.rest_of(tiles.length, tiles.wait >= 0)
     cells: Bounds = {}
@@ -336,9 +336,9 @@ def _tile_cells(
         unmarked = (tiles.phase == windows.UNOBSERVED) | (not tiles.waits_known)
         slack = np.where(unmarked, open_ns, slack)
         cells[FREE] = cells[FREE_PARTS] = zeros, np.where(unmarked, open_ns, moved)
-    cells[STORAGE] = laid.storage, _above(laid.storage, slack, zeros)
+    cells[STORAGE] = laid.storage, _add_slack(laid.storage, slack, zeros)
     for name, (least, highest) in laid.calls.items():
-        most = _above(least, slack, zeros)
+        most = _add_slack(least, slack, zeros)
         cells[name] = least, most if highest is zeros else np.maximum(most, highest)
     profiled = _find_profiled(tiles, did, laid, in_part=in_part)
     if len(did.copy.start):
@@ -358,8 +358,8 @@ def _tile_cells(
         # A profiler that saw collectives of the rank saw all of them: no other time is in one.
         seen = profiled & bool(len(did.communication.start))
         others = np.where(seen, 0, open_ns) if seen.any() else open_ns
-        cells[WAITING_FOR_PEERS] = zeros, _above(communication, others, zeros)
-        cells[COMMUNICATION] = zeros, _above(communication, may_compute, zeros)
+        cells[WAITING_FOR_PEERS] = zeros, _add_slack(communication, others, zeros)
+        cells[COMMUNICATION] = zeros, _add_slack(communication, may_compute, zeros)
     if did.by_device:
         cells[DEVICE_IDLE] = zeros, np.where(profiled, open_ns, 0)
         open_ns = np.where(profiled, 0, open_ns)
@@ -374,7 +374,7 @@ def _tile_cells(
     return cells
 
 
-def _above(least: Int64Array, slack: Int64Array, zeros: Int64Array) -> Int64Array:
+def _add_slack(least: Int64Array, slack: Int64Array, zeros: Int64Array) -> Int64Array:
     """So much more; of what is nowhere the rest itself, so that it stays one array."""
     return slack if least is zeros else least + slack
 
@@ -393,7 +393,7 @@ def _find_profiled(tiles: Tiles, did: Activity, laid: _Laid, *, in_part: bool) -
     return profiled
 
 
-def _lay_waits(cells: Bounds, divided: Bounds, tiles: Tiles) -> None:
+def _place_waits(cells: Bounds, divided: Bounds, tiles: Tiles) -> None:
     """Puts the cells of waits into their tiles; of a wait that is cut only the upper ends hold."""
     mine = np.flatnonzero(tiles.wait >= 0)
     wait, length = tiles.wait[mine], tiles.length[mine]

@@ -90,7 +90,7 @@ class Settings:
         return any(each is not None for each in (self.workers, self.prefetch, self.in_order))
 
 
-def _of_pipeline(each: int | Sequence[int | None] | None, pipeline: int, as_it_was: int) -> int:
+def _get_setting(each: int | Sequence[int | None] | None, pipeline: int, as_it_was: int) -> int:
     """A setting of one pipeline."""
     own = each if each is None or isinstance(each, int) else each[pipeline]
     return as_it_was if own is None else own
@@ -231,7 +231,7 @@ def rerun(pipelines: Sequence[Fetched], settings: Settings) -> Rerun:
         change = Change({"fetch": machine.by_column(settings.fetch_ns)})
     shape = len(machine.meets), len(machine.chains)
     times = Times(np.zeros(shape), np.zeros(shape))
-    total = play(machine, [change], times)[0]
+    total = replay(machine, [change], times)[0]
     places = list(zip(machine.columns_of, machine.chain_of, strict=True))
     began = tuple(times.began[columns, chain] for columns, chain in places)
     took = tuple(times.took[columns, chain] for columns, chain in places)
@@ -278,18 +278,18 @@ def measure(pipelines: Sequence[Fetched], settings: Settings | None = None) -> M
     columns, meets = _align(runs)
     start_ns = min(int(run.fetched.wait_begin_ns[0]) for run in runs)
     precision = np.float32 if len(meets) * len(runs) > _MANY else np.float64
-    common = _common_steps(runs, columns, meets)
+    common = _measure_common_steps(runs, columns, meets)
 
     chains, recorded_ns = [], 0.0
     iterators = _Iterators.of(runs[0].fetched.epoch)
     for run, column, rows in zip(runs, columns, mine, strict=True):
         if not np.array_equal(iterators.epoch, run.fetched.epoch):
             iterators = _Iterators.of(run.fetched.epoch)
-        chain = _durations(run, _link(run, iterators), start_ns)
-        chain = _with_meetings(chain, run, meets, common, column)
+        chain = _measure_durations(run, _link(run, iterators), start_ns)
+        chain = _subtract_peer_waits(chain, run, meets, common, column)
         if settings.queues_change:
-            chain = _relink(chain, run.source, iterators, settings, rows)
-        chains.append(_laid(chain, column, meets, precision))
+            chain = _apply_settings(chain, run.source, iterators, settings, rows)
+        chains.append(_place_in_columns(chain, column, meets, precision))
         recorded_ns = max(recorded_ns, _end_ns(run.fetched) - start_ns)
 
     rows_of = {
@@ -305,7 +305,7 @@ def measure(pipelines: Sequence[Fetched], settings: Settings | None = None) -> M
         columns_of=tuple(rows_of[i] for i in count),
         chain_of=tuple(chain_of[i] for i in count),
         recorded_ns=recorded_ns,
-        blocks=_blocks(chains, meets),
+        blocks=_find_blocks(chains, meets),
         agree=all(
             np.array_equal(getattr(chain, name), getattr(chains[0], name))
             for name in ("previous", "after", "at_begin", "has_worker")
@@ -444,23 +444,23 @@ def _link(run: _Run, iterators: _Iterators) -> _Links:
         return _Links(nobody, nobody, none, nobody + 1, iterators.number, tuple(queues))
     previous, after = iterators.back(run.workers), iterators.back(run.places)
     if ((f.worker[previous] != f.worker) & (previous >= 0)).any() or not run.in_order.all():
-        previous = _same_worker_before(f, iterators.number)
+        previous = _find_previous_fetch(f, iterators.number)
     queues = []
     for head, begin, size in zip(heads.tolist(), iterators.begins, iterators.sizes, strict=True):
         queue = Queue(int(run.workers[head]), int(run.places[head]), bool(run.in_order[head]))
         if not queue.in_order and queue.workers:
             rows = iterators.order[begin : begin + size]
-            queue = replace(queue, asked=_asking_order(f, rows, queue))
+            queue = replace(queue, asked=_order_requests(f, rows, queue))
             by_asking, ahead = np.array(queue.asked, np.intp), min(queue.places, size)
             after[by_asking[:ahead]] = -1
             after[by_asking[ahead:]] = rows[: size - ahead]
         queues.append(queue)
     after[f.worker < 0] = -1
-    after, at_begin, ask = _asking(f, after, iterators)
+    after, at_begin, ask = _find_requests(f, after, iterators)
     return _Links(previous, after, at_begin, ask, iterators.number, tuple(queues))
 
 
-def _same_worker_before(f: Fetched, queue_of: Rows) -> Rows:
+def _find_previous_fetch(f: Fetched, queue_of: Rows) -> Rows:
     order = np.lexsort((f.begin_ns, f.worker, queue_of))
     same = (np.diff(queue_of[order]) == 0) & (np.diff(f.worker[order]) == 0)
     previous = np.full(len(f), -1, np.intp)
@@ -468,7 +468,7 @@ def _same_worker_before(f: Fetched, queue_of: Rows) -> Rows:
     return previous
 
 
-def _asking_order(f: Fetched, rows: Rows, queue: Queue) -> tuple[int, ...]:
+def _order_requests(f: Fetched, rows: Rows, queue: Queue) -> tuple[int, ...]:
     """Rows as they were asked for, where they were not taken in that order.
 
     At first workers get theirs in turn; then taking a batch gives its worker the next one.
@@ -483,7 +483,7 @@ def _asking_order(f: Fetched, rows: Rows, queue: Queue) -> tuple[int, ...]:
     return (*asked, *(row for left in own.values() for row in left[::-1]))
 
 
-def _asking(f: Fetched, after: Rows, iterators: _Iterators) -> tuple[Rows, Mask, Int64Array]:
+def _find_requests(f: Fetched, after: Rows, iterators: _Iterators) -> tuple[Rows, Mask, Int64Array]:
     """When each batch was asked for: (row of a wait, by its beginning or end, ns from there)."""
     has_worker, asked = f.worker >= 0, f.asked_ns.copy()
     unknown = has_worker & (after < 0) & (asked < 0)
@@ -502,7 +502,7 @@ def _asking(f: Fetched, after: Rows, iterators: _Iterators) -> tuple[Rows, Mask,
     return after, at_begin, ask
 
 
-def _durations(run: _Run, links: _Links, start_ns: int) -> Chain:
+def _measure_durations(run: _Run, links: _Links, start_ns: int) -> Chain:
     """What each part of a run took, by its own rows; `before` and `until` as if it met no one."""
     f = run.fetched
     wait = f.wait_end_ns - f.wait_begin_ns
@@ -575,7 +575,7 @@ class _Common:
     last_ns: Int64Array
 
 
-def _common_steps(runs: Sequence[_Run], columns: Sequence[Rows], meets: Mask) -> _Common:
+def _measure_common_steps(runs: Sequence[_Run], columns: Sequence[Rows], meets: Mask) -> _Common:
     least, last = np.full(len(meets), -_LONG_AGO), np.full(len(meets), _LONG_AGO)
     if meets.any() and any(run.fetched.peers_ns is None for run in runs):
         for run, column in zip(runs, columns, strict=True):
@@ -586,7 +586,9 @@ def _common_steps(runs: Sequence[_Run], columns: Sequence[Rows], meets: Mask) ->
     return _Common(least, last)
 
 
-def _with_meetings(chain: Chain, run: _Run, meets: Mask, common: _Common, column: Rows) -> Chain:
+def _subtract_peer_waits(
+    chain: Chain, run: _Run, meets: Mask, common: _Common, column: Rows
+) -> Chain:
     """With what a rank waited for others left out: `until` ends, and `before` begins, as they met.
 
     Where it is not known, the step took each rank as long as the one that waited least.
@@ -607,7 +609,7 @@ def _with_meetings(chain: Chain, run: _Run, meets: Mask, common: _Common, column
     return replace(chain, before=before, until=alone, rest=float(afterwards[-1]))
 
 
-def _relink(
+def _apply_settings(
     chain: Chain, source: Rows, iterators: _Iterators, settings: Settings, pipelines: list[int]
 ) -> Chain:
     """With other workers, places or order; what is asked for then is begun and handed over at once.
@@ -619,8 +621,8 @@ def _relink(
     first_rows = iterators.order[iterators.begins]
     for queue, which in zip(chain.queues, source[first_rows].tolist(), strict=True):
         ahead = queue.places // queue.workers if queue.workers else PREFETCH_FACTOR
-        workers = _of_pipeline(settings.workers, pipelines[which], queue.workers)
-        ahead = _of_pipeline(settings.prefetch, pipelines[which], ahead)
+        workers = _get_setting(settings.workers, pipelines[which], queue.workers)
+        ahead = _get_setting(settings.prefetch, pipelines[which], ahead)
         in_order = queue.in_order if settings.in_order is None else settings.in_order
         queues.append(Queue(workers, workers * ahead, in_order, queue.asked if workers else ()))
     number = iterators.number
@@ -645,7 +647,7 @@ def _relink(
     )
 
 
-def _laid(chain: Chain, column: Rows, meets: Mask, precision: type) -> Chain:
+def _place_in_columns(chain: Chain, column: Rows, meets: Mask, precision: type) -> Chain:
     """The chain with its rows in the columns of the machine; in others nothing happens."""
     length = len(meets)
     if len(column) == length:
@@ -684,7 +686,7 @@ def _laid(chain: Chain, column: Rows, meets: Mask, precision: type) -> Chain:
     )
 
 
-def _blocks(chains: Sequence[Chain], meets: Mask) -> tuple[int, ...]:
+def _find_blocks(chains: Sequence[Chain], meets: Mask) -> tuple[int, ...]:
     """Where blocks of columns begin that wait for no other column of their own."""
     latest = np.full(len(meets), -1, np.int64)
     for chain in chains:
@@ -702,7 +704,7 @@ def _blocks(chains: Sequence[Chain], meets: Mask) -> tuple[int, ...]:
 # --- Playing ----------------------------------------------------------------------------------
 
 
-def play(machine: Machine, changes: Sequence[Change], times: Times | None = None) -> Array:
+def replay(machine: Machine, changes: Sequence[Change], times: Times | None = None) -> Array:
     """How long the run takes under each change, in ns, shape (changes,).
 
     Args:
@@ -712,18 +714,18 @@ def play(machine: Machine, changes: Sequence[Change], times: Times | None = None
     """
     if any(q.asked or not q.in_order for chain in machine.chains for q in chain.queues):
         each = ((c, None if i else times) for i, c in enumerate(changes))
-        return np.array([_play_in_steps(machine, *one) for one in each])
+        return np.array([_replay_in_steps(machine, *one) for one in each])
     alike = len(machine.chains) == 1 or bool(machine.meets.all())
     if times is None and alike and not any(c.has_worker.any() for c in machine.chains):
-        return np.array([_play_without_queues(machine, change) for change in changes])
+        return np.array([_replay_without_queues(machine, change) for change in changes])
     durations = len(machine.meets) * len(machine.chains) * len(changes)
     if durations <= _AT_ONCE * len(machine.blocks):
         each = ((c, None if i else times) for i, c in enumerate(changes))
-        return np.array([_play_in_turn(machine, *one) for one in each])
-    return _play_in_blocks(machine, changes, times)
+        return np.array([_replay_in_turn(machine, *one) for one in each])
+    return _replay_in_blocks(machine, changes, times)
 
 
-def _play_without_queues(machine: Machine, change: Change) -> float:
+def _replay_without_queues(machine: Machine, change: Change) -> float:
     """Where every fetch is in its wait, each step is as long as that of the slowest rank."""
     steps = np.full(len(machine.meets), -np.inf)
     for i, chain in enumerate(machine.chains):
@@ -740,7 +742,7 @@ def _play_without_queues(machine: Machine, change: Change) -> float:
     return float(steps.sum()) + max(chain.rest for chain in machine.chains)
 
 
-def _play_in_turn(machine: Machine, change: Change, times: Times | None) -> float:
+def _replay_in_turn(machine: Machine, change: Change, times: Times | None) -> float:
     """Batch by batch with plain numbers: of few ranks faster than arrays of few elements."""
     ranks = []
     for i, chain in enumerate(machine.chains):
@@ -788,11 +790,11 @@ def _play_in_turn(machine: Machine, change: Change, times: Times | None) -> floa
     return max(n + chain.rest for n, chain in zip(now, machine.chains, strict=True))
 
 
-def _play_in_blocks(machine: Machine, changes: Sequence[Change], times: Times | None) -> Array:
+def _replay_in_blocks(machine: Machine, changes: Sequence[Change], times: Times | None) -> Array:
     count = len(changes), len(machine.chains)
     history = _History.of(machine, count)
     now: Array = np.zeros((count[0], 1))
-    for begins in _chunks(machine.blocks, max(_CELLS // (count[0] * count[1]), 1)):
+    for begins in _group_blocks(machine.blocks, max(_CELLS // (count[0] * count[1]), 1)):
         chunk = _Chunk.of(machine, changes, slice(begins[0], begins[-1]), history.size)
         for begin, end in pairwise(begins):
             now = _advance(chunk, slice(begin - begins[0], end - begins[0]), history, begin, now)
@@ -805,7 +807,7 @@ def _play_in_blocks(machine: Machine, changes: Sequence[Change], times: Times | 
     return total
 
 
-def _chunks(blocks: Sequence[int], most: int) -> Iterator[list[int]]:
+def _group_blocks(blocks: Sequence[int], most: int) -> Iterator[list[int]]:
     """The bounds of blocks, as many at a time as have about so many columns."""
     chunk = [blocks[0]]
     for end in blocks[1:]:
@@ -876,14 +878,16 @@ class _Chunk:
             before=before,
             alone=alone,
             then=delivery + step,
-            previous=_agreed(np.where(previous >= 0, previous % size, size)),
-            after=_agreed(np.where(after >= 0, after % size + at_begin * size, 2 * size)),
+            previous=_merge_equal_columns(np.where(previous >= 0, previous % size, size)),
+            after=_merge_equal_columns(
+                np.where(after >= 0, after % size + at_begin * size, 2 * size)
+            ),
             meets=meets,
             has_worker=bool((after >= 0).any()),
         )
 
 
-def _agreed(rows: Rows) -> Rows:
+def _merge_equal_columns(rows: Rows) -> Rows:
     return rows[:, 0] if rows.shape[1] == 1 or (rows == rows[:, :1]).all() else rows
 
 
@@ -926,18 +930,18 @@ def _advance(chunk: _Chunk, rows: slice, history: _History, column: int, now: Ar
     """
     length, size = rows.stop - rows.start, history.size
     ring = np.arange(column, column + length) % size
-    before = _rows_of(chunk.before, rows)
+    before = _slice_rows(chunk.before, rows)
     history.times[size + ring[0]] = now + before[0]  # some are asked for by then
-    alone = _rows_of(chunk.alone, rows)
+    alone = _slice_rows(chunk.alone, rows)
     ready: Array | float = -np.inf
     if chunk.has_worker:
         asked = history.at(history.times, chunk.after[rows])
-        asked += _rows_of(chunk.ask, rows)
+        asked += _slice_rows(chunk.ask, rows)
         ready = np.maximum(asked, history.at(history.ends, chunk.previous[rows]), out=asked)
         ready += chunk.work[rows]
         history.ends[ring] = ready
-        late = ready + _rows_of(chunk.then, rows)
-        ready += _rows_of(chunk.delivery, rows)
+        late = ready + _slice_rows(chunk.then, rows)
+        ready += _slice_rows(chunk.delivery, rows)
     else:
         late = np.full((length, *history.times.shape[1:]), -np.inf)
     late[0] = np.maximum(late[0], now + alone[0])
@@ -960,7 +964,7 @@ def _advance(chunk: _Chunk, rows: slice, history: _History, column: int, now: Ar
     return over
 
 
-def _rows_of(values: Values, rows: slice) -> Values:
+def _slice_rows(values: Values, rows: slice) -> Values:
     """Some rows, or the single one that is all of them."""
     return (
         values[rows]
@@ -969,7 +973,7 @@ def _rows_of(values: Values, rows: slice) -> Values:
     )
 
 
-def _play_in_steps(machine: Machine, change: Change, times: Times | None) -> float:
+def _replay_in_steps(machine: Machine, change: Change, times: Times | None) -> float:
     """The same batch by batch, for loaders that hand over whatever comes first."""
     chains = [_Stepper(machine, i, change) for i in range(len(machine.chains))]
     now = [0.0] * len(chains)

@@ -105,14 +105,14 @@ class Measured:
 def find_borders(trace: Trace, results: Results) -> Borders | None:
     """Where phases begin; None where neither a dataset read nor a profiled step was recorded."""
     data = results.dataset
-    first, last = epochs.first_read_ns(trace, data), epochs.last_read_ns(trace, data)
-    steps = _steps_by_rank(trace, results.steps)
+    first, last = epochs.find_first_read_ns(trace, data), epochs.find_last_read_ns(trace, data)
+    steps = _split_steps_by_rank(trace, results.steps)
     if first is None and not steps:
         return None
-    stages = tuple(_stages(trace, steps, first, last))
-    found = epochs.epoch_starts(trace, data)
+    stages = tuple(_list_stages(trace, steps, first, last))
+    found = epochs.find_epoch_starts(trace, data)
     end = next((low for name, low, _, _ in stages if name == "tail"), trace.job.end_ns)
-    epoch_bounds = tuple(_epochs(found, end))
+    epoch_bounds = tuple(_list_epochs(found, end))
     saves = tuple((b.name, b.start_ns, b.end_ns, b.evidence) for b in results.saves)
     return Borders(stages, epoch_bounds, saves, "" if epoch_bounds else found.evidence)
 
@@ -133,9 +133,9 @@ def summarize_phases(
 ) -> Phases:
     """The phases, from what each rank with steps was measured to do in them."""
     reduced, saved = results.operations, results.saves
-    rows = _measured(borders, reduced, trace, ranks)
+    rows = _measure_phases(borders, reduced, trace, ranks)
     split = len(borders.stages), len(borders.stages) + len(borders.epochs)
-    busiest = _busiest_s(reduced, borders.checkpoints)
+    busiest = _find_busiest_s(reduced, borders.checkpoints)
     written = tuple(
         replace(row, bytes_written=burst.nbytes, busiest_s=None if row.busy_s is None else most)
         if burst.traced
@@ -145,7 +145,7 @@ def summarize_phases(
     return Phases(rows[: split[0]], rows[split[0] : split[1]], written, borders.why_no_epochs)
 
 
-def _steps_by_rank(trace: Trace, steps: Steps | None) -> list[tuple[Int64Array, Int64Array]]:
+def _split_steps_by_rank(trace: Trace, steps: Steps | None) -> list[tuple[Int64Array, Int64Array]]:
     """Starts and ends of the steps of each rank, ns; empty where none has a place in time."""
     if steps is None or steps.table.undated_s is not None:
         return []
@@ -159,7 +159,7 @@ def _steps_by_rank(trace: Trace, steps: Steps | None) -> list[tuple[Int64Array, 
     return [(since_epoch(a), since_epoch(b)) for a, b in zip(starts, ends, strict=True)]
 
 
-def _stages(
+def _list_stages(
     trace: Trace,
     steps: Sequence[tuple[Int64Array, Int64Array]],
     first: int | None,
@@ -173,7 +173,7 @@ def _stages(
     begin, end = (min(max(t, job.start_ns), job.end_ns) for t in (begin, end))
     what = "the first dataset read" if begin == first else "the first profiled step"
     yield "start-up", job.start_ns, begin, f"until {what}"
-    steady = _steady_ns(steps)
+    steady = _find_steady_ns(steps)
     steady = begin if steady is None else min(max(steady, begin), end)
     if steady > begin:
         yield "warm-up", begin, steady, "until steps were profiled and kept the usual length"
@@ -181,7 +181,7 @@ def _stages(
     yield "tail", end, job.end_ns, "after it"
 
 
-def _steady_ns(steps: Sequence[tuple[Int64Array, Int64Array]]) -> int | None:
+def _find_steady_ns(steps: Sequence[tuple[Int64Array, Int64Array]]) -> int | None:
     """The start of the first step of usual length that every rank was in; None without steps.
 
     Ranks begin the same step milliseconds apart: it counts whole from the start of the first.
@@ -196,20 +196,20 @@ def _steady_ns(steps: Sequence[tuple[Int64Array, Int64Array]]) -> int | None:
     )
 
 
-def _epochs(found: EpochStarts, end: int) -> Iterator[_Bounds]:
+def _list_epochs(found: EpochStarts, end: int) -> Iterator[_Bounds]:
     ends = [*found.starts[1:], end]
     for i, (low, high) in enumerate(zip(found.starts, ends[: len(found.starts)], strict=True)):
         yield f"epoch {i + 1}", low, max(low, high), found.evidence
 
 
-def _measured(
+def _measure_phases(
     borders: Borders, reduced: Operations, trace: Trace, ranks: Sequence[Measured]
 ) -> tuple[Phase, ...]:
     low, high = borders.edges
     traced = bool(reduced.totals)
-    whole = high <= _traced_until_ns(reduced, trace)
-    nbytes = _bytes_within(trace, low, high) if traced else None
-    busy = _busy_s(reduced, trace, low, high) if traced else None
+    whole = high <= _find_trace_end_ns(reduced, trace)
+    nbytes = _sum_bytes_within(trace, low, high) if traced else None
+    busy = _measure_busy_s(reduced, trace, low, high) if traced else None
     known = bool(ranks) and all(one.waits_known for one in ranks)
     nothing = np.zeros(len(low), np.int64)
     observed = sum((one.seen_ns for one in ranks), nothing)
@@ -231,7 +231,7 @@ def _measured(
     )
 
 
-def _traced_until_ns(reduced: Operations, trace: Trace) -> int:
+def _find_trace_end_ns(reduced: Operations, trace: Trace) -> int:
     """Until when no operation is missing from the trace, as far as counters tell."""
     layer = next((part.layer for part in trace.io), None)
     table = trace.counters.get(layer) if layer is not None else None
@@ -252,14 +252,14 @@ def _traced_until_ns(reduced: Operations, trace: Trace) -> int:
     return int(last[cut].min() if cut.any() else last.max())
 
 
-def _bytes_within(trace: Trace, low: Int64Array, high: Int64Array) -> Int64Array:
+def _sum_bytes_within(trace: Trace, low: Int64Array, high: Int64Array) -> Int64Array:
     """Bytes read from dataset files, and bytes written to any, shape (2, phases)."""
     is_data = trace.files.is_data
     edges = np.unique(np.concatenate([low, high]))
     done = np.zeros((2, len(edges)), np.int64)  # of operations that start before each edge
     for parts in small_parts_together(trace.io):
-        start, nbytes, op, file = _columns(parts)
-        sums = _sums_in_order if len(parts) == 1 else _sums_in_any_order
+        start, nbytes, op, file = _join_columns(parts)
+        sums = _sum_sorted if len(parts) == 1 else _sum_unsorted
         written = op == WRITE
         for row, mask in enumerate((is_data[file] & ~written, written)):
             if mask.any():
@@ -267,14 +267,14 @@ def _bytes_within(trace: Trace, low: Int64Array, high: Int64Array) -> Int64Array
     return done[:, np.searchsorted(edges, high)] - done[:, np.searchsorted(edges, low)]
 
 
-def _columns(parts: Sequence[Part]) -> list[NDArray[Any]]:
+def _join_columns(parts: Sequence[Part]) -> list[NDArray[Any]]:
     names = ("start", "nbytes", "op", "file")
     if len(parts) == 1:
         return [getattr(parts[0], name) for name in names]
     return [np.concatenate([getattr(part, name) for part in parts]) for name in names]
 
 
-def _sums_in_any_order(
+def _sum_unsorted(
     start: Int64Array, values: Int64Array, mask: NDArray[np.bool_], edges: Int64Array
 ) -> Int64Array:
     """For each edge the sum of the masked values that start before it."""
@@ -282,7 +282,7 @@ def _sums_in_any_order(
     return np.cumsum(sum_by_group(before, values[mask], len(edges) + 1))[:-1]
 
 
-def _sums_in_order(
+def _sum_sorted(
     start: Int64Array, values: Int64Array, mask: NDArray[np.bool_], edges: Int64Array
 ) -> Int64Array:
     """The same of ascending starts, faster."""
@@ -292,7 +292,7 @@ def _sums_in_order(
     return np.cumsum(pieces)
 
 
-def _busy_s(
+def _measure_busy_s(
     reduced: Operations, trace: Trace, low: Int64Array, high: Int64Array
 ) -> NDArray[np.float64]:
     of_ranks = (busy for position, busy in reduced.busy.items() if position >= 0)
@@ -300,7 +300,7 @@ def _busy_s(
     return total / max(len(trace.ranks), 1) / 1e9
 
 
-def _busiest_s(reduced: Operations, bounds: Sequence[_Bounds]) -> list[float]:
+def _find_busiest_s(reduced: Operations, bounds: Sequence[_Bounds]) -> list[float]:
     """Within each of the bounds, the busy time of the rank with most."""
     low, high = (np.array([b[i] for b in bounds], np.int64) for i in (1, 2))
     most = np.zeros(len(bounds), np.int64)

@@ -125,7 +125,7 @@ def divide_step(account: Breakdown) -> StepParts | None:
         width_ns = (in_storage.high_ns - in_storage.low_ns) * share_of_wait
         code = INPUT_WAIT if width_ns > _WIDE * (wait_ns - busy_ns) else OTHER_WAIT
         found.append((code, open_ns, f"{MEAN}/step_part/{PART_NAMES[WAIT_PART]}"))
-    found += _between_waits(account, waited(STORAGE).low_ns * share_of_wait)
+    found += _list_parts_outside_waits(account, waited(STORAGE).low_ns * share_of_wait)
     left_ns = mean_ns
     for i, (code, part_ns, key) in enumerate(found):
         part_ns = min(max(part_ns, 0.0), left_ns)
@@ -136,7 +136,7 @@ def divide_step(account: Breakdown) -> StepParts | None:
     if rest_ns > 0:
         found.append((REST, rest_ns, f"{MEAN}/{STEP}/"))
     parts = tuple(
-        StepPart(code, ns / 1e9, ns / mean_ns, key if shows_cell(account, key, ns) else "")
+        StepPart(code, ns / 1e9, ns / mean_ns, key if is_least_of_cell(account, key, ns) else "")
         for code, ns, key in found
     )
     computed, idle = spent(COMPUTE), spent(DEVICE_IDLE)
@@ -144,12 +144,12 @@ def divide_step(account: Breakdown) -> StepParts | None:
     return StepParts(mean_ns / 1e9, int(steps.min()), len(steps), waits_known, device_known, parts)
 
 
-def shows_cell(account: Breakdown, key: str, shown_ns: float) -> bool:
+def is_least_of_cell(account: Breakdown, key: str, shown_ns: float) -> bool:
     """Whether what is shown is the least of a cell, and not what is left of others."""
     return abs(account.cell(key).low_ns - shown_ns) <= _ROUNDED_NS
 
 
-def _between_waits(account: Breakdown, waited_ns: float) -> list[tuple[str, float, str]]:
+def _list_parts_outside_waits(account: Breakdown, waited_ns: float) -> list[tuple[str, float, str]]:
     """The parts outside of input waits, with the keys of their cells; ns of the mean step.
 
     Args:

@@ -121,7 +121,7 @@ def record_steps(
         amounts[:, sums.row] = sums.amounts.T
         reads, writes, read, written = amounts
     return StepRecords(
-        kind=kinds_of(table, phases),
+        kind=classify_steps(table, phases),
         reads=reads,
         writes=writes,
         bytes_read=read,
@@ -157,41 +157,41 @@ def _mean(values: NDArray[np.number] | None, rows: NDArray[np.intp]) -> float | 
     return float(values[rows].mean())
 
 
-def kinds_of(table: StepTable, phases: Phases | None) -> NDArray[np.object_]:
+def classify_steps(table: StepTable, phases: Phases | None) -> NDArray[np.object_]:
     """ORDINARY, FIRST or CHECKPOINT of each row of the table."""
     kind = np.full(len(table.step), ORDINARY, object)
     if phases is None:
         return kind
     for epoch in phases.epochs:
-        kind[first_within(table, epoch)] = FIRST
+        kind[find_first_steps(table, epoch)] = FIRST
     for saved in phases.checkpoints:
-        kind[_during(table, saved.start_s, saved.end_s)] = CHECKPOINT
+        kind[_find_steps_during(table, saved.start_s, saved.end_s)] = CHECKPOINT
     return kind
 
 
-def first_within(table: StepTable, epoch: Phase) -> Sequence[int]:
+def find_first_steps(table: StepTable, epoch: Phase) -> Sequence[int]:
     """Of each rank the step that fills most of the time of one step from the epoch's start on.
 
     A border that lies shortly before the end of a step is so of the next one. A profile that
     begins later in the epoch holds no first step of it.
     """
     usual = float(np.median(table.duration_s))
-    found = _most(table, epoch.start_s, min(epoch.start_s + usual, epoch.end_s))
+    found = _find_longest_overlap(table, epoch.start_s, min(epoch.start_s + usual, epoch.end_s))
     late = table.start_s - epoch.start_s > _AT_ONCE * usual
     inside = (table.end_s > epoch.start_s) & (table.start_s < epoch.end_s)
     first = np.flatnonzero(inside & (table.step == 0)).tolist()  # however late the loop got there
     return sorted({*(i for i in found if not late[i]), *first})
 
 
-def _during(table: StepTable, start_s: float, end_s: float) -> NDArray[np.bool_]:
+def _find_steps_during(table: StepTable, start_s: float, end_s: float) -> NDArray[np.bool_]:
     """Of each rank the step with the largest share of a time, and all that it fills mostly."""
     filled = np.minimum(table.end_s, end_s) - np.maximum(table.start_s, start_s)
     rows = filled > _MOSTLY * table.duration_s
-    rows[_most(table, start_s, end_s)] = True
+    rows[_find_longest_overlap(table, start_s, end_s)] = True
     return rows
 
 
-def _most(table: StepTable, start_s: float, end_s: float) -> list[int]:
+def _find_longest_overlap(table: StepTable, start_s: float, end_s: float) -> list[int]:
     """Of each rank the step with the largest part of a time, the earlier of two."""
     part = np.minimum(table.end_s, end_s) - np.maximum(table.start_s, start_s)
     rows = np.flatnonzero(part > 0)

@@ -100,11 +100,11 @@ def tile_rank(
     # Where steps begin and end, and with what else windows do.
     if (steps.start[1:] < steps.start[:-1]).any():  # spans are in order, but where made by hand
         steps = steps.pick(np.argsort(steps.start, kind="stable"))
-    begin, end = _lay_in_turn(steps.start, steps.end, low, high)
+    begin, end = _clip_in_turn(steps.start, steps.end, low, high)
     waits = _pick_disjoint(spans, SpanKind.INPUT_WAIT, low, high)
     marked = _cut_out(spans, low, high)
     model = _find_model(trace, spans, low, high)
-    edges = _edges((low, high), begin, end, model, waits, *(times for _, times in marked))
+    edges = _collect_edges((low, high), begin, end, model, waits, *(times for _, times in marked))
 
     # The step and the wait that each tile lies in.
     start, stop = edges[:-1], edges[1:]
@@ -128,7 +128,7 @@ def tile_rank(
     ends_epoch = ~inside & ~given & waiting
 
     # Phases: before the first step, behind the last, and between steps that do not follow at once.
-    phase = np.full(len(start), own := _phase_of_steps(trace, sources))
+    phase = np.full(len(start), own := _get_step_phase(trace, sources))
     if whole:
         phase[before] = START_UP
         # Where waits are not marked, the end of an epoch may lie there.
@@ -144,7 +144,7 @@ def tile_rank(
     part = np.where(ends_epoch, EPOCH_END, np.where(inside | given, part, NO_PART))
     if len(model.start):
         work = (part == WORK) & (step >= 0)
-        part[work] = _part_of_model(model, waits, start[work], step[work], begin, end)
+        part[work] = _find_model_parts(model, waits, start[work], step[work], begin, end)
     for to, times in marked:
         _cut(phase, part, step, start, times, to)
     wait = np.where(waiting, wait, -1)
@@ -164,7 +164,7 @@ class _Model:
     part: Int64Array  # FORWARD, BACKWARD, OPTIMIZER
 
 
-def _edges(
+def _collect_edges(
     run: tuple[int, int], begin: Int64Array, end: Int64Array, *others: Intervals | _Model
 ) -> Int64Array:
     """Every instant at which a tile begins or ends."""
@@ -194,7 +194,7 @@ def _find_model(trace: Trace, spans: Spans, low: int, high: int) -> _Model:
     return _Model(start[order], end[order], part[order].astype(np.int64))
 
 
-def _part_of_model(
+def _find_model_parts(
     model: _Model,
     waits: Intervals,
     at: Int64Array,
@@ -253,7 +253,7 @@ def _part_of_model(
     return part
 
 
-def _phase_of_steps(trace: Trace, sources: list[int]) -> int:
+def _get_step_phase(trace: Trace, sources: list[int]) -> int:
     """What the steps of these profiles are for."""
     for_inference = all(trace.profiles[k].purpose == FOR_INFERENCE for k in sources)
     return INFERENCE if for_inference else TRAINING
@@ -355,12 +355,12 @@ def _pick_disjoint(spans: Spans, kind: SpanKind, low: int, high: int) -> Interva
     if (start[1:] < start[:-1]).any():  # spans are in order, but where made by hand
         order = np.argsort(start, kind="stable")
         start, end = start[order], end[order]
-    start, end = _lay_in_turn(start, end, low, high)
+    start, end = _clip_in_turn(start, end, low, high)
     kept = start < end
     return Intervals(start, end) if kept.all() else Intervals(start[kept], end[kept])
 
 
-def _lay_in_turn(
+def _clip_in_turn(
     start: Int64Array, end: Int64Array, low: int, high: int
 ) -> tuple[Int64Array, Int64Array]:
     """Spans by start, each within the run and behind those before it; some may be empty."""

@@ -24,7 +24,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.breakdown.rerun import Change, Columns, Fetched, Shortened, measure, play
+from vanidl.breakdown.rerun import Change, Columns, Fetched, Shortened, measure, replay
 
 Array = NDArray[np.float64]
 Durations = NDArray[np.float64] | NDArray[np.int64]
@@ -135,7 +135,7 @@ class Without:
         self._pipelines = pipelines
         self._machine = machine = measure(pipelines)
         ready = machine.by_column([np.broadcast_to(True, len(p)) for p in pipelines])
-        unchanged_ns, waitless_ns = play(machine, [Change(), Change(unwaited=ready)]).tolist()
+        unchanged_ns, waitless_ns = replay(machine, [Change(), Change(unwaited=ready)]).tolist()
         self._unchanged_ns = unchanged_ns
         self._missed_ns = abs(unchanged_ns - machine.recorded_ns)
         self._assumed = len(machine.chains) > 1 and any(p.peers_ns is None for p in pipelines)
@@ -145,7 +145,7 @@ class Without:
         """What the run gains without a cause that takes so much of each pipeline."""
         pipelines, machine = self._pipelines, self._machine
         removals = [
-            _removal(p, share, mask, where.slowest)
+            _bound_removal(p, share, mask, where.slowest)
             for p, share, mask in zip(pipelines, shares, where.batches(pipelines), strict=True)
         ]
         touched = [_from_the_first_on(p, r.rows) for p, r in zip(pipelines, removals, strict=True)]
@@ -165,7 +165,7 @@ class Without:
         ]
         if not machine.in_order:
             changes += self._trials(removals)
-        gains_ns = (self._unchanged_ns - play(machine, changes)).tolist()
+        gains_ns = (self._unchanged_ns - replay(machine, changes)).tolist()
         waited_ns = self._waited_ns(touched, removals)
         if not self._trusted:
             return Gain(0.0, waited_ns, waited_ns, self._missed_ns, False, self._assumed)
@@ -214,7 +214,7 @@ class Without:
             )
             for share in (low_share, high_share)
         ]
-        low_ns, high_ns = (self._unchanged_ns - play(machine, changes)).tolist()
+        low_ns, high_ns = (self._unchanged_ns - replay(machine, changes)).tolist()
         whole_ns = max((float(own.sum()) for own in less), default=0.0) + outside_ns
         low_ns = max(low_ns - self._missed_ns, 0.0) + low_share * outside_ns
         high_ns = min(high_ns + self._missed_ns + high_share * outside_ns, high_share * whole_ns)
@@ -299,7 +299,9 @@ class _Removal:
         return taken
 
 
-def _removal(fetched: Fetched, share: Share | None, rows: Mask, slowest: float | None) -> _Removal:
+def _bound_removal(
+    fetched: Fetched, share: Share | None, rows: Mask, slowest: float | None
+) -> _Removal:
     """What is taken away at least and at most, each end as tight as sums allow."""
     nothing, none = (np.broadcast_to(value, len(fetched)) for value in (0.0, False))
     if share is None or not rows.any():

@@ -13,7 +13,7 @@ from vanidl.analyses.lines import Line, Lines, PartLines
 from vanidl.breakdown import step_bar as parts
 from vanidl.breakdown.account import MEAN, RUN
 from vanidl.breakdown.causes import METADATA, READ, STORAGE, WRITE
-from vanidl.breakdown.step_bar import StepParts, shows_cell
+from vanidl.breakdown.step_bar import StepParts, is_least_of_cell
 from vanidl.formatting.units import change, percent, plural, seconds
 from vanidl.model.run_facts import Ceiling
 from vanidl.model.warnings import LOWER_BOUNDS, serious_codes
@@ -309,7 +309,7 @@ def _draw_run_bar(run: Run) -> Bar | None:
     found = tuple(
         BarPart(
             style, name, seconds(spent / 1e9), percent(spent / run_ns), 100 * spent / run_ns,
-            meaning, "#summary", key if shows_cell(account, key, spent) else "",
+            meaning, "#summary", key if is_least_of_cell(account, key, spent) else "",
         )
         for style, name, spent, meaning, key in rows
         if spent > _SHOWN * run_ns

@@ -15,7 +15,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.breakdown.overlap import RankFates, busy_by_fate
+from vanidl.breakdown.overlap import RankFates, split_busy_by_fate
 from vanidl.encoding.budget import read_whole
 from vanidl.errors import InputError
 from vanidl.files.checked_json import checked_fields
@@ -106,7 +106,7 @@ def _write_block(block: Block, columns: Writer, fates: RankFates) -> Segment:
     for row in np.unique(block.row).tolist():
         of_row = block.row == row
         covered = intervals.union(block.start[of_row], block.end[of_row])
-        for fate, part in busy_by_fate(covered, fates).items():
+        for fate, part in split_busy_by_fate(covered, fates).items():
             first, last = columns.add("busy_start", part.start)
             columns.add("busy_end", part.end)
             columns.add("busy_before", np.cumsum(part.end - part.start) - (part.end - part.start))

@@ -13,7 +13,7 @@ from heapq import heappop, heappush
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.breakdown.overlap import NEVER_OBSERVED, Fate, RankFates, busy_by_fate
+from vanidl.breakdown.overlap import NEVER_OBSERVED, Fate, RankFates, split_busy_by_fate
 from vanidl.model import intervals
 from vanidl.model.intervals import Intervals
 from vanidl.model.selection import SelectedParts
@@ -354,4 +354,4 @@ def _divide_by_fate(
         if (end > start).any():
             yield Fate(fates.fate[0]), Intervals(start, end)
         return
-    yield from busy_by_fate(intervals.union(start, end), fates).items()
+    yield from split_busy_by_fate(intervals.union(start, end), fates).items()

@@ -26,7 +26,7 @@ from vanidl.breakdown.causes import (
     WORKERS,
 )
 from vanidl.breakdown.costs import PARTS_BESIDE_THE_MODEL, STORAGE_SYNC, Cost, rank_costs
-from vanidl.breakdown.overlap import by_loop
+from vanidl.breakdown.overlap import rests_on_loop
 from vanidl.formatting.units import percent, seconds
 from vanidl.model.counter_totals import prefix_of
 from vanidl.model.states import SAMPLED
@@ -345,9 +345,9 @@ def name_compute(basis: str | None) -> str:
 
 def name_hidden(basis: str | None) -> str:
     """How to say that I/O was hidden, without claiming more than the basis supports."""
-    return "overlapped with training" if by_loop(basis) else "was hidden behind compute"
+    return "overlapped with training" if rests_on_loop(basis) else "was hidden behind compute"
 
 
 def name_steps(basis: str | None) -> str:
     """What the steps are called: a profiler rarely sees all of them."""
-    return "steps" if by_loop(basis) else "profiled steps"
+    return "steps" if rests_on_loop(basis) else "profiled steps"

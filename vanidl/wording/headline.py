@@ -14,7 +14,7 @@ from vanidl.analyses import Results
 from vanidl.analyses.summary import Summary, objects_apart
 from vanidl.breakdown import Breakdown
 from vanidl.breakdown.account import EPOCH_END, MEAN, PHASE, WAIT
-from vanidl.breakdown.overlap import Overlap, RankOverlap, by_device
+from vanidl.breakdown.overlap import Overlap, RankOverlap, has_kernels
 from vanidl.breakdown.page_cache import find_epoch_reads
 from vanidl.formatting.names import elided
 from vanidl.formatting.units import count, nbytes, percent, plural, seconds
@@ -315,7 +315,7 @@ def _explain_no_overlap(trace: Trace) -> str:
 def _describe_starving(overlap: Overlap) -> str:
     mean = overlap.mean
     starving, wait = mean.starving_wait_s, mean.input_wait_s
-    if not by_device(overlap.basis) or starving is None or not wait or starving >= 0.95 * wait:
+    if not has_kernels(overlap.basis) or starving is None or not wait or starving >= 0.95 * wait:
         return ""
     part = f", {percent(starving / mean.window_s)} of the time" if mean.window_s > 0 else ""
     return (

@@ -147,11 +147,13 @@ def bound_storage(
         return None
     records = _gather(tables, trace)
     outermost = _is_outermost(records)
-    uses = _uses(records, outermost, assume)
+    uses = _sum_usage(records, outermost, assume)
     of_mpi = is_mpi(trace) and BLOCKING in assume
     divisor = np.ones(len(trace.processes) + 1)
     if not of_mpi:
-        divisor[:-1] = np.where(one_at_a_time, 1.0, np.maximum(_most_at_once(tables, trace), 1.0))
+        divisor[:-1] = np.where(
+            one_at_a_time, 1.0, np.maximum(_count_concurrent_spans(tables, trace), 1.0)
+        )
     ranks = _Ranks(trace, uses.process)
 
     # Of each use of a file at least and at most, and what other parts and layers beneath took.
@@ -185,7 +187,7 @@ def bound_storage(
     if not of_mpi and len(tables) > 1:
         # Calls of one layer may come one at a time where those of all of them may not.
         for code, table in enumerate(tables):
-            depth = np.maximum(_most_at_once([table], trace), 1.0)
+            depth = np.maximum(_count_concurrent_spans([table], trace), 1.0)
             low[ALL] = np.maximum(low[ALL], ranks.alone(records, outermost, code, depth))
 
     uncounted = not complete or _is_exhausted(trace, records.names)
@@ -197,7 +199,7 @@ def bound_storage(
     assumed: tuple[str, ...] = (BLOCKING,) if of_mpi and bool(outer_all.any()) else ()
     if NESTED in assume and bool(spent[~outermost].any()):
         assumed += (NESTED,)
-    layers = _layer_means(records, ranks.count)
+    layers = _compute_layer_means(records, ranks.count)
     named = frozenset(records.names[k] for k in counting)
     untraced = ranks.untraced(records, frozenset(trace.layers_traced))
     if uncounted:
@@ -263,7 +265,9 @@ def _gather(tables: Sequence[CounterTable], trace: Trace) -> _Records:
         prefix, records = prefix_of(table.layer), len(table.file)
         none = np.zeros(records)
         of_variables = table.layer in _OF_VARIABLES
-        file = _data_files(table.file, trace.files.path, codes) if of_variables else table.file
+        file = (
+            _resolve_variables(table.file, trace.files.path, codes) if of_variables else table.file
+        )
         times = [table.seconds.get(f"{prefix}_F_{w}_TIME", none) for w in ("READ", "WRITE", "META")]
         seconds = np.stack(times).astype(np.float64)
         longest = [table.seconds.get(f"{prefix}_F_MAX_{w}_TIME", none) for w in ("READ", "WRITE")]
@@ -292,7 +296,7 @@ def _gather(tables: Sequence[CounterTable], trace: Trace) -> _Records:
     return _Records(names, **{n: np.concatenate(c, axis=-1) for n, c in columns.items()})
 
 
-def _data_files(
+def _resolve_variables(
     variables: NDArray[np.int32], paths: Sequence[str], codes: Mapping[str, int]
 ) -> Codes:
     """Of each variable of a file that file, where it has a name of its own, else the variable."""
@@ -323,7 +327,7 @@ def _is_outermost(records: _Records) -> Mask:
     return np.asarray(~covered & counts)
 
 
-def _uses(records: _Records, outermost: Mask, assume: frozenset[str]) -> _Usage:
+def _sum_usage(records: _Records, outermost: Mask, assume: frozenset[str]) -> _Usage:
     """Each file as each process used it, with the time in its outermost layer and beneath."""
     step = int(records.process.max(initial=0)) + 2
     keys, place = np.unique(records.file * step + records.process + 1, return_inverse=True)
@@ -370,7 +374,7 @@ def _is_called_from_above(records: _Records, outermost: Mask) -> Mask:
     return called
 
 
-def _most_at_once(tables: Sequence[CounterTable], trace: Trace) -> Floats:
+def _count_concurrent_spans(tables: Sequence[CounterTable], trace: Trace) -> Floats:
     """Of each process how many spans from a first to a last operation overlap at most.
 
     A span is of one file and one kind of operation; within it the counter leaves overlap out.
@@ -403,7 +407,7 @@ def _is_exhausted(trace: Trace, layers: Sequence[str]) -> bool:
     return any(layer in layers for log in trace.logs for layer in log.partial_layers)
 
 
-def _layer_means(records: _Records, ranks: int) -> dict[str, tuple[float, float, float]]:
+def _compute_layer_means(records: _Records, ranks: int) -> dict[str, tuple[float, float, float]]:
     means = {}
     for k, name in enumerate(records.names):
         of_layer = records.seconds[:, records.layer == k].sum(axis=1) / ranks

@@ -39,7 +39,7 @@ from vanidl.breakdown.causes import (
     WORKERS,
     WRITE,
 )
-from vanidl.breakdown.input_wait import asked_ns, fetch_of_waits, has_workers, is_complete
+from vanidl.breakdown.input_wait import fetch_of_waits, find_request_times, has_workers, is_complete
 from vanidl.breakdown.windows import Tiles
 from vanidl.model import intervals, states
 from vanidl.model.fetches import Fetches
@@ -146,7 +146,7 @@ def bound_by_states(
         ]
     for window in dict.fromkeys(name for names, _ in strata for name in names):
         mine = [stratum for names, stratum in strata if window in names]
-        for cause, bound in _pooled(mine).items():
+        for cause, bound in _combine_strata(mine).items():
             found[f"{window}/{cause}"] = bound
     return found
 
@@ -198,7 +198,7 @@ def _own_strata(
     main = look.main
     if main is None:
         return
-    rows = _waits_of_workers(trace, position, tiles)
+    rows = _match_worker_fetches(trace, position, tiles)
     of_worker = (tiles.wait >= 0) & (rows[np.maximum(tiles.wait, 0)] >= 0) if len(rows) else (
         np.zeros(len(tiles.start), bool)
     )  # fmt: skip
@@ -209,7 +209,7 @@ def _own_strata(
     tile = np.searchsorted(tiles.start, main.samples.time, side="right") - 1
     inside = (tile >= 0) & (main.samples.time < tiles.end[np.maximum(tile, 0)])
     waited = Intervals(tiles.wait_start, tiles.wait_end)
-    cached = _cached_share(main, None if with_workers else waited, assume=look.assume)
+    cached = _bound_cached_share(main, None if with_workers else waited, assume=look.assume)
     key = (tiles.phase * len(windows.PART_NAMES) + tiles.part) * 2 + (tiles.step >= 0)
     for code in np.unique(key[~of_worker]).tolist():
         mine = (key == code) & ~of_worker
@@ -217,7 +217,7 @@ def _own_strata(
         chosen = np.flatnonzero(inside & mine[np.maximum(tile, 0)])
         first = int(np.flatnonzero(mine)[0])
         waiting = tiles.part[first] == windows.INPUT_WAIT
-        stratum = _Stratum(length_ns, _even(length_ns, len(chosen)))
+        stratum = _Stratum(length_ns, _spread_evenly(length_ns, len(chosen)))
         if waiting and not with_workers:
             _tell_fetch(stratum, look, main, chosen, cached, on_objects)
         elif waiting or tiles.part[first] == windows.EPOCH_END:
@@ -228,11 +228,11 @@ def _own_strata(
                 stratum, look, main, chosen, on_objects,
                 blocks=not open_blocks, piped=with_workers,
             )  # fmt: skip
-            _leave_running(stratum, main, chosen, cached, (COMPUTE, HOST_CPU, INPUT_CPU))
-        yield _names(tiles, first), stratum
+            _attribute_running(stratum, main, chosen, cached, (COMPUTE, HOST_CPU, INPUT_CPU))
+        yield _name_windows(tiles, first), stratum
 
 
-def _names(tiles: Tiles, tile: int) -> tuple[str, ...]:
+def _name_windows(tiles: Tiles, tile: int) -> tuple[str, ...]:
     """The windows that a tile is part of, as keys of cells name them."""
     names = ["run"]
     if tiles.step[tile] >= 0:
@@ -243,20 +243,20 @@ def _names(tiles: Tiles, tile: int) -> tuple[str, ...]:
     return (*names, f"phase/{phase}") if phase else tuple(names)
 
 
-def _even(length_ns: float, count: int) -> Floats:
+def _spread_evenly(length_ns: float, count: int) -> Floats:
     return np.full(count, length_ns / max(count, 1))
 
 
-def _waits_of_workers(trace: Trace, position: int, tiles: Tiles) -> Int64Array:
-    """Of each wait the row of the fetch of a worker that it took, among `_taken`; -1 for none."""
-    taken = _taken(trace, position)
+def _match_worker_fetches(trace: Trace, position: int, tiles: Tiles) -> Int64Array:
+    """Of each wait the row of the worker fetch it took, in `_select_taken`; -1 for none."""
+    taken = _select_taken(trace, position)
     row = fetch_of_waits(taken, tiles.wait_start, tiles.wait_end)
     if len(taken):
         row = np.where((row >= 0) & (taken.worker[np.maximum(row, 0)] >= 0), row, -1)
     return row
 
 
-def _taken(trace: Trace, position: int) -> Fetches:
+def _select_taken(trace: Trace, position: int) -> Fetches:
     fetches = trace.fetches
     mine = (fetches.trainer == trace.ranks[position]) & (fetches.wait_end > fetches.wait_begin)
     return fetches.pick(mine)
@@ -266,29 +266,29 @@ def _wait_strata(
     trace: Trace, position: int, tiles: Tiles, look: _Look, on_objects: bool
 ) -> Iterator[tuple[tuple[str, ...], _Stratum]]:
     """Waits for batches of workers: until the fetch ended, and from then on."""
-    main, row = look.main, _waits_of_workers(trace, position, tiles)
+    main, row = look.main, _match_worker_fetches(trace, position, tiles)
     if main is None or not (row >= 0).any():
         return
-    taken = _taken(trace, position)
+    taken = _select_taken(trace, position)
     fetches = trace.fetches.pick(trace.fetches.trainer == trace.ranks[position])
-    asked, is_known = asked_ns(taken, tiles.wait_start, row, complete=True)
+    asked, is_known = find_request_times(taken, tiles.wait_start, row, complete=True)
     told = is_complete(fetches) & (is_known | (ASKED_AS_IT_WAITED in look.assume))
     first_tile = np.full(len(row), -1)
     held = np.flatnonzero(tiles.wait >= 0)[::-1]
     first_tile[tiles.wait[held]] = held
     ready = np.clip(taken.end[np.maximum(row, 0)], tiles.wait_start, tiles.wait_end)
     known = np.flatnonzero((row >= 0) & (first_tile >= 0))
-    kind = np.array([hash(_names(tiles, int(t))) for t in first_tile[known]])
+    kind = np.array([hash(_name_windows(tiles, int(t))) for t in first_tile[known]])
     for one in np.unique(kind).tolist():
         waits = known[kind == one]
-        names = _names(tiles, int(first_tile[waits[0]]))
+        names = _name_windows(tiles, int(first_tile[waits[0]]))
         untold = (ready - tiles.wait_start)[waits[~told[waits]]].sum()
         if untold:
             yield names, _Stratum(float(untold), np.empty(0))
         for pid in np.unique(taken.pid[row[waits]]).tolist():
             mine = waits[(taken.pid[row[waits]] == pid) & told[waits]]
             late = (ready - tiles.wait_start)[mine]
-            yield from _late_stratum(
+            yield from _build_late_strata(
                 names, look.of_worker(pid), fetches, pid, late,
                 np.minimum(asked[mine], tiles.wait_start[mine]), taken.end[row[mine]], on_objects,
             )  # fmt: skip
@@ -296,7 +296,7 @@ def _wait_strata(
         length_ns = float((tiles.wait_end - ready)[waits].sum())
         if length_ns:
             chosen = np.flatnonzero(_is_inside(delivered, main.samples.time))
-            stratum = _Stratum(length_ns, _even(length_ns, len(chosen)))
+            stratum = _Stratum(length_ns, _spread_evenly(length_ns, len(chosen)))
             running = main.samples.kind[chosen] == states.RUNNING
             _add(stratum, DELIVERY, running.astype(float), np.ones(len(chosen)))
             for cause in _ANYTHING:
@@ -305,7 +305,7 @@ def _wait_strata(
             yield names, stratum
 
 
-def _late_stratum(
+def _build_late_strata(
     names: tuple[str, ...],
     look: _Look,
     fetches: Fetches,
@@ -346,7 +346,7 @@ def _late_stratum(
     kept = weight > 1e-12
     chosen, weight = chosen[kept], weight[kept]
     stratum = _Stratum(length_ns, weight * (length_ns / max(float(weight.sum()), 1e-12)))
-    cached = _cached_share(thread, at_work, assume=look.assume)
+    cached = _bound_cached_share(thread, at_work, assume=look.assume)
     _tell_fetch(stratum, look, thread, chosen, cached, on_objects)
     yield names, stratum
 
@@ -449,10 +449,10 @@ def _tell_fetch(
 ) -> None:
     """What samples inside of fetches are: who runs decodes, waits for a core, or copies."""
     _tell(stratum, look, thread, chosen, on_objects, blocks=True, piped=False)
-    _leave_running(stratum, thread, chosen, cached, (INPUT_CPU,))
+    _attribute_running(stratum, thread, chosen, cached, (INPUT_CPU,))
 
 
-def _leave_running(
+def _attribute_running(
     stratum: _Stratum,
     thread: SampledThread,
     chosen: Int64Array,
@@ -461,7 +461,7 @@ def _leave_running(
 ) -> None:
     """What running time is: waiting for a core, the cache that serves calls, one of some causes."""
     running = (thread.samples.kind[chosen] == states.RUNNING) & ~thread.samples.late[chosen]
-    queued = _queued_share(thread)[chosen]
+    queued = _measure_queued_share(thread)[chosen]
     on_cpu = running - queued
     share, assumed = cached
     _add(stratum, TOO_FEW_CORES, queued)
@@ -480,7 +480,7 @@ def _leave_open(stratum: _Stratum, chosen: Int64Array, thread: SampledThread) ->
         _add(stratum, cause, None, running)
 
 
-def _queued_share(thread: SampledThread) -> Floats:
+def _measure_queued_share(thread: SampledThread) -> Floats:
     """Of the time before each sample the share in which its thread waited for a core."""
     samples = thread.samples
     if len(samples) < 2:
@@ -490,7 +490,7 @@ def _queued_share(thread: SampledThread) -> Floats:
     return np.concatenate([[0.0], np.clip(waited / passed, 0.0, 1.0)])
 
 
-def _cached_share(
+def _bound_cached_share(
     thread: SampledThread, at_work: Intervals | None, *, assume: frozenset[str]
 ) -> tuple[float, tuple[str, ...]]:
     """At most which share of a thread's running time were calls that the page cache served."""
@@ -498,7 +498,7 @@ def _cached_share(
     first, last = (0, 1 << 62) if at_work is None or not len(at_work.start) else (
         int(at_work.start[0]), int(at_work.end[-1])
     )  # fmt: skip
-    ticks = _around(thread.ticks, first, last)
+    ticks = _select_around(thread.ticks, first, last)
     cpu_ns = 0.0
     if len(ticks) > 1:
         user, kernel = (ticks[-1, 1:] - ticks[0, 1:]).tolist()
@@ -511,20 +511,20 @@ def _cached_share(
             (states.RCHAR, _CACHED_NS_A_BYTE), (states.WCHAR, _CACHED_NS_A_BYTE),
             (states.SYSCR, _CACHED_NS_A_CALL), (states.SYSCW, _CACHED_NS_A_CALL),
         ):  # fmt: skip
-            counted = _around(thread.moved[thread.moved[:, 1] == what], first, last)
+            counted = _select_around(thread.moved[thread.moved[:, 1] == what], first, last)
             spent_ns += each_ns * float(counted[-1, 2] - counted[0, 2]) if len(counted) else 0.0
         if spent_ns < share * cpu_ns:
             share, assumed = spent_ns / cpu_ns, (CACHE_SERVES,)
     return share, assumed
 
 
-def _around(table: Int64Array, first: int, last: int) -> Int64Array:
+def _select_around(table: Int64Array, first: int, last: int) -> Int64Array:
     """The rows of a time that hold all between two times: one before and one behind, if there."""
     begun = max(int(np.searchsorted(table[:, 0], first, side="right")) - 1, 0)
     return table[begun : int(np.searchsorted(table[:, 0], last)) + 1]
 
 
-def _pooled(strata: Sequence[_Stratum]) -> Mapping[str, SampledBound]:
+def _combine_strata(strata: Sequence[_Stratum]) -> Mapping[str, SampledBound]:
     """Cells of a window that these strata fill."""
     sampled = [each for each in strata if len(each.weight)]
     unknown_ns = sum(each.length_ns for each in strata if not len(each.weight))
@@ -541,8 +541,8 @@ def _pooled(strata: Sequence[_Stratum]) -> Mapping[str, SampledBound]:
                 if cause in side(each)) / length_ns
             for side in (_sure, _perhaps)
         )  # fmt: skip
-        low = wilson(min(max(least, 0.0), 1.0), count)[0] * length_ns
-        high = wilson(min(max(most, 0.0), 1.0), count)[1] * length_ns + unknown_ns
+        low = compute_wilson_interval(min(max(least, 0.0), 1.0), count)[0] * length_ns
+        high = compute_wilson_interval(min(max(most, 0.0), 1.0), count)[1] * length_ns + unknown_ns
         used = tuple(
             text
             for text in assumed
@@ -560,7 +560,7 @@ def _perhaps(stratum: _Stratum) -> dict[str, Floats]:
     return stratum.perhaps
 
 
-def wilson(share: float, count: float) -> tuple[float, float]:
+def compute_wilson_interval(share: float, count: float) -> tuple[float, float]:
     """The interval of 98 % of a share that was found in so many samples (Wilson 1927)."""
     if count <= 0:
         return 0.0, 1.0
