@@ -22,10 +22,14 @@ from vanidl.export.dlio.entries import (
     MEASURED,
     UNKNOWN,
     Entry,
-    rendered,
-    unknown,
+    mark_unknown,
+    render_entries,
 )
-from vanidl.export.dlio.training import fitted, gamma_quantiles, normal_quantiles
+from vanidl.export.dlio.training import (
+    compute_gamma_quantiles,
+    compute_normal_quantiles,
+    fit_distribution,
+)
 from vanidl.merge.jobs import Group
 from vanidl.merge.pipeline import assemble
 from vanidl.model.fetches import COLUMNS, Fetches, make_fetches
@@ -115,11 +119,11 @@ def run_of(trace: Trace) -> Run:
 
 
 def values(run: Run) -> dict[str, Any]:
-    return {f"{e.section}.{e.key}": e.value for e in dlio.workload(run)}
+    return {f"{e.section}.{e.key}": e.value for e in dlio.build_workload(run)}
 
 
 def sources(run: Run) -> dict[str, str]:
-    return {f"{e.section}.{e.key}": e.source for e in dlio.workload(run)}
+    return {f"{e.section}.{e.key}": e.source for e in dlio.build_workload(run)}
 
 
 JOBS = (
@@ -223,7 +227,7 @@ def test_the_distribution_has_the_moments_of_the_steps(compute):
     ],
 )
 def test_the_distribution_is_the_one_that_fits(name, draw):
-    assert fitted(draw(np.random.default_rng(3))).name == name
+    assert fit_distribution(draw(np.random.default_rng(3))).name == name
 
 
 @pytest.mark.parametrize(("decoding_ms", "left_ms"), [(2, 0.0), (30, 28.8)])
@@ -305,7 +309,7 @@ scalars = st.one_of(
 @given(st.dictionaries(st.sampled_from("abcdef"), scalars), st.text())
 def test_yaml_reads_what_was_written(pairs, note):
     entries = [Entry("section", k, v, MEASURED, note) for k, v in pairs.items()]
-    text = rendered([note], [*entries, unknown("other", "size", note)], [note])
+    text = render_entries([note], [*entries, mark_unknown("other", "size", note)], [note])
     loaded = yaml.safe_load(text)
     assert loaded.get("section", {}) == {
         k: round(v, 9) if isinstance(v, float) else v for k, v in pairs.items()
@@ -317,6 +321,8 @@ def test_yaml_reads_what_was_written(pairs, note):
 def test_quantiles_of_distributions_are_scipys(shape):
     special = pytest.importorskip("scipy.special", reason="SciPy is the oracle")
     share = (np.arange(2_000) + 0.5) / 2_000
-    gamma, expected = gamma_quantiles(shape, share), special.gammaincinv(shape, share)
+    gamma, expected = compute_gamma_quantiles(shape, share), special.gammaincinv(shape, share)
     assert float(np.abs(gamma - expected).mean()) <= 1e-4 * shape**0.5
-    assert normal_quantiles(3.0, shape, share) == pytest.approx(3 + shape * special.ndtri(share))
+    assert compute_normal_quantiles(3.0, shape, share) == pytest.approx(
+        3 + shape * special.ndtri(share)
+    )

@@ -17,7 +17,7 @@ from vanidl.analyses import analyse
 from vanidl.cli import main
 from vanidl.errors import UsageError
 from vanidl.export import export
-from vanidl.export.scalars import _folder_name
+from vanidl.export.scalars import _make_folder_name
 from vanidl.merge.jobs import Group
 from vanidl.merge.pipeline import assemble
 from vanidl.run import Run
@@ -68,5 +68,5 @@ def test_a_run_without_steps_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["..", "../../etc", "a/b", "", "x\0y", "node01:10322", "日本"])
 def test_the_name_of_a_rank_is_one_folder(name: str, tmp_path: Path) -> None:
-    (tmp_path / _folder_name(name)).mkdir()
+    (tmp_path / _make_folder_name(name)).mkdir()
     assert len(list(tmp_path.iterdir())) == 1

@@ -17,19 +17,19 @@ from tests.makers.accessibility import violations
 from vanidl.report.html import write_html
 from vanidl.survey.fleet import Fleet
 from vanidl.survey.page import write_survey_page
-from vanidl.survey.rows import Job, missing
-from vanidl.survey.store import table_of
+from vanidl.survey.rows import Job, build_unread_row
+from vanidl.survey.store import build_table
 
 pytestmark = pytest.mark.browser
 LOG = "day-35/me_train_images_id1035-10035_1-2-3-4_1.darshan"
-JOB = missing(Job("1", (LOG,), "", "key"), "") | {
+JOB = build_unread_row(Job("1", (LOG,), "", "key"), "") | {
     "problem": None, "ranks": 4, "run_time_s": 60.0, "io_share": 0.2, "io_per_rank_mean_s": 12.0,
     "start": "2026-01-01T00:00:00Z", "bytes_read": 1 << 30, "bytes_written": 0, "findings": 2,
     "warnings": "partial", "size_median": 4096.0, "command": "python train.py --epochs 90",
 }  # fmt: skip
 JOBS = [JOB | {"job": str(i), "io_per_rank_mean_s": 1.0 + i} for i in range(45)]
 JOBS += [JOB | {"io_per_rank_mean_s": None, "io_share": None}]
-JOBS += [missing(Job(None, ("b",), "", "key"), "no log")]
+JOBS += [build_unread_row(Job(None, ("b",), "", "key"), "no log")]
 TAB = """<!doctype html><body><script type=module>
 window.fetch = async (address) => ({
   ok: address === "./runs", status: 200, json: async () => ["a", "b"], text: async () => "damaged",
@@ -51,7 +51,7 @@ def test_a_narrow_page_with_actions_breaks_no_rule(driver, tmp_path):
 
 def test_a_survey_breaks_no_rule(driver, tmp_path):
     page = tmp_path / "page.html"
-    write_survey_page(Fleet(table_of(JOBS)), "logs", page, {0: "reports/001-1.html"})
+    write_survey_page(Fleet(build_table(JOBS)), "logs", page, {0: "reports/001-1.html"})
     assert looked_at(driver, page, width=1024) == []
     assert browser.tables_cut_on_paper(driver) == 0
     assert browser.tallest_row_on_paper(driver) < 60  # pixels: a log's name in three lines

@@ -32,7 +32,7 @@ from vanidl.schema import fields_of, means, schema_of
 from vanidl.schema import schema as making
 from vanidl.schema.meanings import LINES, line_of, meaning_of, meanings
 from vanidl.sections.actions import EVIDENCE
-from vanidl.survey.rows import Job, missing
+from vanidl.survey.rows import Job, build_unread_row
 
 jsonschema = pytest.importorskip("jsonschema", reason="outputs are validated by jsonschema")
 RUNS = [*sorted(path.parent for path in DATA.glob("*/tb")), DATA / "torch_fetches", demo.RUN]
@@ -104,10 +104,10 @@ def test_verdicts_on_logs(tmp_path: Path) -> None:
 
 
 def test_rows_of_a_survey_that_could_and_could_not_be_read(opened) -> None:
-    from vanidl.survey.rows import COLUMNS, MORE, _at
+    from vanidl.survey.rows import COLUMNS, MORE, _look_up
 
     content = summary_object(opened(DATA / "torch_pfs_workers0"))
-    row = {name: _at(content, place) for name, _, place in COLUMNS}
+    row = {name: _look_up(content, place) for name, _, place in COLUMNS}
     more = {"traced_fraction": 1.0, "warnings": "", "findings": 2, "workload": None,
             "utilization_percent": None, "accelerators": None, "samples_per_s": None,
             "io_bytes_per_s": None, "largest_wait": None, "largest_wait_percent": None,
@@ -118,7 +118,7 @@ def test_rows_of_a_survey_that_could_and_could_not_be_read(opened) -> None:
             "problem": None}  # fmt: skip
     assert set(more) == {name for name, _ in MORE}
     assert faults("survey", row | more) == []
-    assert faults("survey", missing(Job(None, ("/x/a",), "", "key"), "gone")) == []
+    assert faults("survey", build_unread_row(Job(None, ("/x/a",), "", "key"), "gone")) == []
 
 
 def test_files_that_runs_leave(tmp_path: Path) -> None:

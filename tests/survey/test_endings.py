@@ -15,7 +15,7 @@ from vanidl.readers.run_folder import write_record
 
 pytest.importorskip("pyarrow", reason="the table of jobs is Parquet")
 
-from vanidl.survey.rows import anonymous_rows
+from vanidl.survey.rows import anonymize_rows
 from vanidl.survey.survey import survey
 
 
@@ -40,5 +40,5 @@ def test_a_job_that_failed_is_told_from_the_others(tmp_path: Path) -> None:
     page = done.page.read_text()
     assert "1 of 2 recorded programs failed." in page
     assert "failed, exit status 137" in page
-    public = anonymous_rows(done.rows, logs, Pseudonyms())
+    public = anonymize_rows(done.rows, logs, Pseudonyms())
     assert {row["last_error"] for row in public} == {None}

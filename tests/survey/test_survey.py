@@ -37,14 +37,21 @@ from vanidl.report.summary import summary_object
 from vanidl.run import open_run
 from vanidl.survey import Survey, store, survey
 from vanidl.survey import rows as survey_rows
-from vanidl.survey.fleet import Fleet, program_of
+from vanidl.survey.fleet import Fleet, extract_program
 from vanidl.survey.groups import GROUPS, group_figures
-from vanidl.survey.logs import Grouped, KnownLogs, Listing, relate
+from vanidl.survey.logs import Grouped, KnownLogs, Listing, link_logs
 from vanidl.survey.page import TERMS, page
-from vanidl.survey.rows import COLUMNS, MORE, Job, Row, missing
-from vanidl.survey.store import RowCache, Rows, StoredTable, table_of, unread_schema, write_jobs
+from vanidl.survey.rows import COLUMNS, MORE, Job, Row, build_unread_row
+from vanidl.survey.store import (
+    RowCache,
+    Rows,
+    StoredTable,
+    build_table,
+    build_unread_schema,
+    write_jobs,
+)
 from vanidl.survey.survey import LIMITS, place_of
-from vanidl.survey.trend import changes_figure, input_by_day
+from vanidl.survey.trend import draw_changes, draw_input_by_day
 
 survey_module = importlib.import_module("vanidl.survey.survey")
 pyarrow = pytest.importorskip("pyarrow", reason="the table of jobs is Parquet")
@@ -55,7 +62,7 @@ JOBS = 5
 
 def fleet(rows: Sequence[Row]) -> Fleet:
     """The rows as the page takes them."""
-    return Fleet(table_of(rows))
+    return Fleet(build_table(rows))
 
 
 @pytest.fixture(scope="module")
@@ -115,7 +122,7 @@ def test_a_row_does_not_depend_on_the_process_that_reads_the_log(folder: Path, d
     read = [row for row in done.rows if row["problem"] is None]
     logs = [str(folder / row["first_log"]) for row in read]
     jobs = [Job("", (log,), "", log) for log in logs]
-    here = survey_rows.rows(jobs, LIMITS)
+    here = survey_rows.read_rows(jobs, LIMITS)
     names = [name for name, *_ in COLUMNS] + ["warnings", "findings", "problem"]
     assert [[row[n] for n in names] for row in here] == [[row[n] for n in names] for row in read]
 
@@ -140,9 +147,9 @@ def test_the_table_of_many_jobs_has_the_cleaned_text_of_one_column_at_a_time(
     row = {name: text if type(value) is str else value for name, value in done.rows[-1].items()}
     many = 300
     texts = sum(value is text for value in row.values())
-    write_jobs([table_of([row])], tmp_path / "first.parquet")  # which imports what writes it
+    write_jobs([build_table([row])], tmp_path / "first.parquet")  # which imports what writes it
     tracemalloc.start()
-    write_jobs([table_of([row] * many)], tmp_path / "many.parquet")
+    write_jobs([build_table([row] * many)], tmp_path / "many.parquet")
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert texts >= 4
@@ -184,7 +191,7 @@ def known(folder: Path, paths: Sequence[str], read) -> Grouped:
 
 def read_logs(paths: Sequence[str]) -> list[TracerLog]:
     """Who wrote the logs of which that can be said."""
-    return [log for _, log, _ in survey_rows.identities(paths) if log is not None]
+    return [log for _, log, _ in survey_rows.identify_logs(paths) if log is not None]
 
 
 def test_only_new_and_changed_logs_are_opened_again(folder: Path, tmp_path: Path) -> None:
@@ -311,7 +318,7 @@ def test_logs_are_related_as_a_search_among_all_pairs_relates_them(seed: int) ->
     )
     for _ in range(many):
         near = near @ near
-    found = relate(run, user, lifetimes)
+    found = link_logs(run, user, lifetimes)
     assert np.array_equal(found[:, None] == found, near)
 
 
@@ -331,7 +338,7 @@ def kept_rows(output: Path, keys: Iterable[str]) -> dict[str, Row]:
 
 def rows_of(cache: RowCache, keys: Sequence[str]) -> list[Row]:
     """The rows of some jobs, in the order of the keys."""
-    ordered = cache.by_start(keys, Rows(unread_schema()))
+    ordered = cache.by_start(keys, Rows(build_unread_schema()))
     by_start = [row for table in ordered.tables() for row in table.to_pylist()]
     assert [starts(row) for row in by_start] == sorted(map(starts, by_start))
     return [by_start[place] for place in np.argsort(ordered.order).tolist()]
@@ -417,12 +424,12 @@ def test_jobs_that_could_not_be_read_stand_in_turn_with_the_others(
 ) -> None:
     monkeypatch.setattr(store, "MOST_ROWS", 3)
     monkeypatch.setattr(store, "_ROW_GROUP", 4)
-    cache, unread = RowCache(tmp_path), Rows(unread_schema())
+    cache, unread = RowCache(tmp_path), Rows(build_unread_schema())
     read = {f"{i}": row | {"first_log": f"{i}"} for i, row in enumerate(done.rows)}
     read |= {
         f"{i}+": row | {"start": None, "first_log": f"{i}+"} for i, row in enumerate(done.rows)
     }
-    lost = [missing(Job(None, (name,), "", ""), "gone") for name in "b6d1c2e"]
+    lost = [build_unread_row(Job(None, (name,), "", ""), "gone") for name in "b6d1c2e"]
     cache.add(read)
     for row in lost:
         unread.add(row)
@@ -440,10 +447,10 @@ def test_jobs_that_could_not_be_read_stand_in_turn_with_the_others(
 
 def test_of_many_jobs_that_could_not_be_read_few_are_objects(monkeypatch) -> None:
     monkeypatch.setattr(store, "MOST_ROWS", 50)
-    row = missing(Job(None, ("a",), "", ""), "gone")
+    row = build_unread_row(Job(None, ("a",), "", ""), "gone")
     peaks = []
     for many in (100, 2000):
-        unread = Rows(unread_schema())
+        unread = Rows(build_unread_schema())
         tracemalloc.start()
         for i in range(many):
             unread.add(row | {"first_log": f"{i}"})
@@ -456,14 +463,14 @@ def test_of_many_jobs_that_could_not_be_read_few_are_objects(monkeypatch) -> Non
 def test_a_damaged_file_of_what_is_done_is_redone(tmp_path: Path) -> None:
     kept = RowCache(tmp_path)
     job = Job("1", ("a",), "", "key")
-    kept.add({"key": missing(job, "why")})
+    kept.add({"key": build_unread_row(job, "why")})
     (tmp_path / "done" / "broken.json").write_text("{")
     (tmp_path / "done" / "old.json").write_text('{"version": 0, "rows": {"k": {}}}')
-    assert kept_rows(tmp_path, ["key", "k"]) == {"key": missing(job, "why")}
+    assert kept_rows(tmp_path, ["key", "k"]) == {"key": build_unread_row(job, "why")}
 
 
 def test_what_is_done_is_believed_only_where_every_value_is_of_its_column(tmp_path: Path) -> None:
-    whole = missing(Job("1", ("a",), "", "key"), "why")
+    whole = build_unread_row(Job("1", ("a",), "", "key"), "why")
     wrong = {"ops": 2**63, "ranks": "8", "io_share": True, "first_log": None, "complete": 1}
     rows = {name: whole | {name: value} for name, value in wrong.items()}
     rows |= {"column": whole | {"more": 1}, "list": [], "whole": whole}
@@ -480,7 +487,7 @@ def test_any_error_while_a_job_is_read_is_its_row(monkeypatch, error: Exception)
         raise error
 
     monkeypatch.setattr(survey_rows, "build_trace", fail)
-    row = survey_rows.row(Job("1", ("a",), "", "key"), LIMITS)
+    row = survey_rows.read_row(Job("1", ("a",), "", "key"), LIMITS)
     assert row["job"] == "1"
     assert row["problem"].startswith("a: expected a file")
 
@@ -493,7 +500,7 @@ def test_a_job_that_takes_too_long_is_given_up_and_tried_again(tmp_path, monkeyp
     monkeypatch.setattr(survey_rows, "build_trace", forever)
     job = Job("1", ("a",), "", "key")
     limits = Limits(seconds=0.05, nbytes=1 << 40)
-    row = survey_rows.row(job, limits)
+    row = survey_rows.read_row(job, limits)
     assert row["problem"].endswith(survey_rows.LIMITED)
     cache = RowCache(tmp_path)
     cache.add({"key": row})
@@ -634,7 +641,7 @@ def test_a_name_of_a_report_is_a_name_of_a_file() -> None:
 
 def test_nothing_read_gives_a_page_too() -> None:
     job = Job(None, ("a",), "", "key")
-    assert "not known" in page(fleet([missing(job, "why")]), "x").headline.title
+    assert "not known" in page(fleet([build_unread_row(job, "why")]), "x").headline.title
 
 
 def test_without_pyarrow_one_line_says_how_to_install_it(
@@ -713,7 +720,7 @@ def test_the_groups_of_each_kind_sum_to_all_input(done) -> None:
     assert table is not None
     assert table.columns[1].title == "input (rank h)"
     assert {"node h", "rank h"} <= {name for term, _ in TERMS for name in term.split(", ")}
-    days = input_by_day(fleet(rows)).table
+    days = draw_input_by_day(fleet(rows)).table
     assert days is not None
     assert sum(row[1] for row in days.rows) == pytest.approx(total)
 
@@ -721,7 +728,7 @@ def test_the_groups_of_each_kind_sum_to_all_input(done) -> None:
 def drawn_rows(many: int) -> list[Row]:
     """Jobs of some users, programs and file systems, some without one or the other."""
     draw = random.Random(5)
-    empty = missing(Job("", ("x",), "", "key"), "")
+    empty = build_unread_row(Job("", ("x",), "", "key"), "")
     rows = []
     for i in range(many):
         systems = draw.sample(["nfs", "lustre", ""], draw.randrange(4))
@@ -860,9 +867,9 @@ def test_findings_say_what_they_save_over_all_jobs(done) -> None:
 
 def test_a_week_is_compared_with_the_one_before(done) -> None:
     read = [row for row in done.rows if row["problem"] is None]
-    assert changes_figure(fleet(read)).empty_reason
+    assert draw_changes(fleet(read)).empty_reason
     later = [row | {"start": "2023-11-24T00:00:00Z", "user": "new"} for row in read[:2]]
-    table = changes_figure(fleet([*read, *later])).table
+    table = draw_changes(fleet([*read, *later])).table
     assert table is not None
     lines = {(line[0], line[1]): line[2:] for line in table.rows}
     jobs = lines["jobs", "all jobs"]
@@ -877,7 +884,7 @@ def test_a_week_is_compared_with_the_one_before(done) -> None:
      ("", "not recorded"), (None, "not recorded"), ("python", "python")],
 )  # fmt: skip
 def test_a_program_is_named_without_folders_and_options(command, program) -> None:
-    assert program_of(command) == program
+    assert extract_program(command) == program
 
 
 def test_the_table_opens_in_pandas_with_units_of_its_columns(done) -> None:

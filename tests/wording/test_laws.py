@@ -22,8 +22,8 @@ from vanidl.report.overview import make_overview
 from vanidl.sections.registry import figures
 from vanidl.survey.fleet import Fleet
 from vanidl.survey.page import page
-from vanidl.survey.rows import Job, missing
-from vanidl.survey.store import table_of
+from vanidl.survey.rows import Job, build_unread_row
+from vanidl.survey.store import build_table
 from vanidl.wording.headline import make_headline
 
 EXTREMES = (0.0, 1.0, None, 1e9)
@@ -158,11 +158,11 @@ def test_comparisons_read_well(name):
 @pytest.mark.parametrize("extreme", EXTREMES)
 @pytest.mark.parametrize("jobs", [1, 2, 30])
 def test_surveys_read_well(extreme, jobs):
-    row = missing(Job("1", ("a",), "", "key"), "why")
+    row = build_unread_row(Job("1", ("a",), "", "key"), "why")
     known = dict.fromkeys(("io_share", "io_per_rank_mean_s", "size_median"), extreme)
     known |= {"problem": None, "ranks": 1, "run_time_s": 1e9, "bytes_read": 1, "bytes_written": 0}
     rows = [row | known | {"start": "2026-01-01T00:00:00Z"}] * jobs + [row]
-    made = page(Fleet(table_of(rows)), "logs")
+    made = page(Fleet(build_table(rows)), "logs")
     assert faults(str(made.headline)) == []
     for tile in made.tiles:
         assert not QUANTITY.search(tile.value) or digits(tile.value.split()[0]) <= 3

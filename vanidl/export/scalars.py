@@ -32,7 +32,7 @@ def write(run: Run, folder: Path) -> list[tuple[str, str]]:
     Raises:
         UsageError: no step has a place in time, or TensorBoard is not installed.
     """
-    board = _tensorboard()
+    board = _import_tensorboard()
     steps = run.frame("steps")
     if steps.empty or "start_s" not in steps or steps["start_s"].isna().all():
         raise UsageError(
@@ -41,22 +41,22 @@ def write(run: Run, folder: Path) -> list[tuple[str, str]]:
         )
     written = []
     for process, rows in steps.dropna(subset=["end_s"]).groupby("process", sort=False):
-        name = _folder_name(str(process))
+        name = _make_folder_name(str(process))
         writer = board.writer(str(folder / name))
-        for tag, values in _curves(rows):
-            for event in _events(board, run, rows, tag, values):
+        for tag, values in _compute_curves(rows):
+            for event in _make_events(board, run, rows, tag, values):
                 writer.add_event(event)
         writer.close()
         written.append((name, f"{len(rows):,} steps"))
     return written
 
 
-def _folder_name(process: str) -> str:
+def _make_folder_name(process: str) -> str:
     """A name that is one folder, whatever its host is called."""
     return "".join(c if c.isalnum() or c in "-_" else "_" for c in process) or "run"
 
 
-def _curves(rows: pandas.DataFrame) -> Iterator[tuple[str, Floats]]:
+def _compute_curves(rows: pandas.DataFrame) -> Iterator[tuple[str, Floats]]:
     """(tag, a value for each step; nan: not recorded)."""
     column = {
         name: rows[name].to_numpy(np.float64, na_value=np.nan)
@@ -65,19 +65,19 @@ def _curves(rows: pandas.DataFrame) -> Iterator[tuple[str, Floats]]:
         for name in ("input_wait_s", "duration_s", "hidden_s", "busy_s", "bytes_read",
                      "bytes_written")
     }  # fmt: skip
-    yield "io/input wait share", _ratio(column["input_wait_s"], column["duration_s"])
-    yield "io/hidden share", _ratio(column["hidden_s"], column["busy_s"])
+    yield "io/input wait share", _divide(column["input_wait_s"], column["duration_s"])
+    yield "io/hidden share", _divide(column["hidden_s"], column["busy_s"])
     moved = column["bytes_read"] + column["bytes_written"]
-    yield "io/bandwidth while busy (MiB per s)", _ratio(moved / _MIB, column["busy_s"])
+    yield "io/bandwidth while busy (MiB per s)", _divide(moved / _MIB, column["busy_s"])
     yield "io/read (MiB)", column["bytes_read"] / _MIB
 
 
-def _ratio(part: Floats, whole: Floats) -> Floats:
+def _divide(part: Floats, whole: Floats) -> Floats:
     shares: Floats = np.divide(part, whole, out=np.full(len(part), np.nan), where=whole > 0)
     return shares
 
 
-def _events(
+def _make_events(
     board: _TensorBoard, run: Run, rows: pandas.DataFrame, tag: str, values: Floats
 ) -> Iterator[Any]:
     start_s = run.trace.job.start_ns / 1e9
@@ -95,7 +95,7 @@ class _TensorBoard(NamedTuple):
     writer: Any
 
 
-def _tensorboard() -> _TensorBoard:
+def _import_tensorboard() -> _TensorBoard:
     try:
         from tensorboard.compat.proto.event_pb2 import Event
         from tensorboard.compat.proto.summary_pb2 import Summary

@@ -42,7 +42,7 @@ def write_parquet(run: Run, folder: Path) -> Written:
     written = []
     for name in FRAMES:
         path, rows = folder / f"{name}.parquet", 0
-        blocks = (arrow_table(name, frame) for frame in _blocks(run, name))
+        blocks = (arrow_table(name, frame) for frame in _iterate_blocks(run, name))
         first = next(blocks)  # of no operations there is one, too
         with parquet.ParquetWriter(str(path), first.schema) as file:
             for table in chain([first], blocks):
@@ -61,27 +61,30 @@ def write_csv(run: Run, folder: Path) -> Written:
     for name in FRAMES:
         path, rows = folder / f"{name}.csv", 0
         with path.open("w", encoding="utf-8", newline="") as file:
-            for frame in _blocks(run, name):
-                _flat(frame).to_csv(file, index=False, header=not rows)
+            for frame in _iterate_blocks(run, name):
+                _flatten_frame(frame).to_csv(file, index=False, header=not rows)
                 rows += len(frame)
         written.append((path.name, plural(rows, "row")))
     return written
 
 
-def _blocks(run: Run, name: FrameName) -> Iterator[pandas.DataFrame]:
+def _iterate_blocks(run: Run, name: FrameName) -> Iterator[pandas.DataFrame]:
     """The frame, that of operations in blocks of at most BATCH_ROWS."""
     return operation_frames(run, BATCH_ROWS) if name == OPERATIONS else iter([run.frame(name)])
 
 
-def _flat(frame: pandas.DataFrame) -> pandas.DataFrame:
+def _flatten_frame(frame: pandas.DataFrame) -> pandas.DataFrame:
     """The frame with nothing that a line of CSV cannot hold, or that a spreadsheet would run."""
     texts = [name for name in frame.columns if frame[name].dtype.kind not in "iufM"]
     return frame.assign(
-        **{name: frame[name].astype(object).map(_cell, na_action="ignore") for name in texts}
+        **{
+            name: frame[name].astype(object).map(_convert_cell, na_action="ignore")
+            for name in texts
+        }
     )
 
 
-def _cell(value: Any) -> Any:  # noqa: ANN401  (whatever a frame holds)
+def _convert_cell(value: Any) -> Any:  # noqa: ANN401  (whatever a frame holds)
     if isinstance(value, (bool, np.bool_)):
         return "true" if value else "false"
     if isinstance(value, (list, tuple)):
@@ -97,7 +100,7 @@ def write(run: Run, path: Path) -> list[tuple[str, str]]:
 
     A table is an object of columns, each a list; what was not recorded is null.
     """
-    tables = {name: _columns(run, name) for name in FRAMES if name != OPERATIONS}
+    tables = {name: _read_columns(run, name) for name in FRAMES if name != OPERATIONS}
     content = summary_object(run) | {"tables": tables}
     text = json.dumps(content, allow_nan=False, separators=(",", ":"))
     write_whole(path, f"{text}\n".encode(), "the export")
@@ -107,7 +110,7 @@ def write(run: Run, path: Path) -> list[tuple[str, str]]:
     ]
 
 
-def _columns(run: Run, name: FrameName) -> dict[str, list[Any]]:
+def _read_columns(run: Run, name: FrameName) -> dict[str, list[Any]]:
     frame = plain_frame(run.frame(name))
     return {str(column): frame[column].tolist() for column in frame.columns}
 

@@ -24,7 +24,7 @@ from vanidl.readers.darshan.pydarshan import read_report
 from vanidl.readers.format import Progress
 from vanidl.report.html import render_html
 from vanidl.report.summary import summary_json, summary_object
-from vanidl.survey.rows import COLUMNS, MORE, Job, missing, row_of_run
+from vanidl.survey.rows import COLUMNS, MORE, Job, build_row, build_unread_row
 
 if TYPE_CHECKING:
     import pandas
@@ -94,9 +94,9 @@ def table(runs: Iterable[plain.Run | str | PathLike[str]]) -> pandas.DataFrame:
             try:
                 run = plain.open_run(run)
             except VanidlError as error:
-                rows.append(missing(Job(None, (str(given),), ".", ""), str(error)))
+                rows.append(build_unread_row(Job(None, (str(given),), ".", ""), str(error)))
                 continue
-        rows.append(row_of_run(run))
+        rows.append(build_row(run))
     types = {"string": "string", "int64": "Int64", "double": "float64", "bool": "boolean"}
     kinds = [(name, kind) for name, kind, _ in COLUMNS] + list(MORE)
     columns = {

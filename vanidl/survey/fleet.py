@@ -72,7 +72,7 @@ class Fleet:
 
     def numbers(self, name: str) -> NDArray[np.float64]:
         """A number of each job, NaN where it was not recorded."""
-        return _numbers(self.column(name))
+        return _read_numbers(self.column(name))
 
     def amounts(self, name: str) -> NDArray[np.float64]:
         """The same, 0 where it was not recorded."""
@@ -86,8 +86,8 @@ class Fleet:
 
     def days(self) -> NDArray[np.int64]:
         """The day on which each job started, in UTC, or NO_DAY."""
-        codes, starts = coded(self.column("start"))
-        return np.array([_day(start) for start in starts], np.int64)[codes]
+        codes, starts = encode_texts(self.column("start"))
+        return np.array([_get_start_day(start) for start in starts], np.int64)[codes]
 
     def only(self, chosen: NDArray[np.bool_]) -> Fleet:
         """The jobs that are chosen."""
@@ -101,7 +101,7 @@ class Fleet:
 
     def parts(self, name: str, label: Callable[[str | None], str]) -> Parts:
         """Every job in the one group that its text is labelled with."""
-        group, names = labelled(self.column(name), label)
+        group, names = label_texts(self.column(name), label)
         return Parts(np.arange(len(self)), group, np.ones(len(self)), names)
 
     def items(self, name: str) -> tuple[NDArray[np.intp], Any]:
@@ -113,25 +113,25 @@ class Fleet:
 
     def item_numbers(self, name: str) -> NDArray[np.float64]:
         """The items of a column of lists of numbers, NaN where one was not recorded."""
-        return _numbers(self.items(name)[1])
+        return _read_numbers(self.items(name)[1])
 
 
-def coded(texts: Any) -> tuple[NDArray[np.intp], list[str | None]]:  # noqa: ANN401
+def encode_texts(texts: Any) -> tuple[NDArray[np.intp], list[str | None]]:  # noqa: ANN401
     """(index of the value of each, the values as they come) of a pyarrow.Array of texts."""
     found = texts.dictionary_encode(null_encoding="encode")
     return found.indices.to_numpy().astype(np.intp), found.dictionary.to_pylist()
 
 
-def labelled(
+def label_texts(
     texts: Any,  # noqa: ANN401 - pyarrow has no types
     label: Callable[[str | None], str],
 ) -> tuple[NDArray[np.intp], tuple[str, ...]]:
     """(index of the label of each, the labels as they come): one call for each distinct text."""
-    codes, values = coded(texts)
-    return renumbered(codes, map(label, values))
+    codes, values = encode_texts(texts)
+    return merge_labels(codes, map(label, values))
 
 
-def renumbered(
+def merge_labels(
     codes: NDArray[np.intp], labels: Iterable[str]
 ) -> tuple[NDArray[np.intp], tuple[str, ...]]:
     """The same where several values have one label."""
@@ -140,21 +140,21 @@ def renumbered(
     return np.array(places, np.intp)[codes], tuple(ids)
 
 
-def _numbers(column: Any) -> NDArray[np.float64]:  # noqa: ANN401
+def _read_numbers(column: Any) -> NDArray[np.float64]:  # noqa: ANN401
     found: NDArray[np.float64] = column.cast("float64", safe=False).to_numpy(zero_copy_only=False)
     return found
 
 
 @lru_cache(1024)
-def _day_of(text: str) -> int:
+def _parse_day(text: str) -> int:
     try:
         return date.fromisoformat(text).toordinal()
     except ValueError:
         return NO_DAY
 
 
-def _day(start: str | None) -> int:
-    return NO_DAY if start is None else _day_of(start[:10])
+def _get_start_day(start: str | None) -> int:
+    return NO_DAY if start is None else _parse_day(start[:10])
 
 
 UNKNOWN = "not known"
@@ -184,18 +184,18 @@ class HoursOf:
         return jobs.amounts("nodes" if self.noun == "node" else "ranks")
 
 
-def hours_of(jobs: Fleet) -> HoursOf:
+def pick_hours(jobs: Fleet) -> HoursOf:
     """Those of nodes where they are known of all jobs that counted their reads."""
-    nodes = with_input(jobs).known("input_node_hours").all()
+    nodes = select_with_input(jobs).known("input_node_hours").all()
     return HoursOf("node" if nodes else "rank")
 
 
-def with_input(jobs: Fleet) -> Fleet:
+def select_with_input(jobs: Fleet) -> Fleet:
     """Jobs of which the time in reads was counted."""
     return jobs.only(jobs.known("input_rank_hours"))
 
 
-def program_of(command: str | None) -> str:
+def extract_program(command: str | None) -> str:
     """The program without folders and options, with the script that an interpreter runs."""
     words = (command or "").split()
     if not words:
@@ -215,26 +215,26 @@ def program_of(command: str | None) -> str:
 _INTERPRETERS = ("python", "bash", "sh", "perl", "julia", "Rscript", "java", "node")
 
 
-def known_name(name: str | None) -> str:
+def get_known_name(name: str | None) -> str:
     """The name, where there is one."""
     return name or UNKNOWN
 
 
-def by_user(jobs: Fleet) -> Parts:
+def split_by_user(jobs: Fleet) -> Parts:
     """The one user, with all of the job's time."""
-    return jobs.parts("user", known_name)
+    return jobs.parts("user", get_known_name)
 
 
-def by_program(jobs: Fleet) -> Parts:
+def split_by_program(jobs: Fleet) -> Parts:
     """The one program, with all of the job's time."""
-    return jobs.parts("command", program_of)
+    return jobs.parts("command", extract_program)
 
 
-def by_file_system(jobs: Fleet) -> Parts:
+def split_by_file_system(jobs: Fleet) -> Parts:
     """Types of file systems, with their shares of the job's time in reads of the dataset."""
     is_timed = jobs.amounts("input_s") != 0
     timed = jobs.only(is_timed)
     job, kinds = timed.items("input_file_systems")
-    group, names = labelled(kinds, known_name)
+    group, names = label_texts(kinds, get_known_name)
     share = timed.item_numbers("input_file_system_s") / timed.numbers("input_s")[job]
     return Parts(np.flatnonzero(is_timed)[job], group, share, names)

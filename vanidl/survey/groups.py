@@ -15,12 +15,12 @@ from vanidl.survey.fleet import (
     Fleet,
     HoursOf,
     Parts,
-    by_file_system,
-    by_program,
-    by_user,
-    hours_of,
-    labelled,
-    with_input,
+    label_texts,
+    pick_hours,
+    select_with_input,
+    split_by_file_system,
+    split_by_program,
+    split_by_user,
 )
 from vanidl.survey.rows import Row
 
@@ -30,27 +30,27 @@ _LONGEST = 60
 _NO_COUNTERS = "No job has counters of the time in reads."
 
 GROUPS: tuple[tuple[str, str, Callable[[Fleet], Parts]], ...] = (
-    ("users", "user", by_user),
-    ("commands", "command", by_program),
-    ("file-systems", "file system", by_file_system),
+    ("users", "user", split_by_user),
+    ("commands", "command", split_by_program),
+    ("file-systems", "file system", split_by_file_system),
 )
 """Id of the figure, what a group is, and in which groups jobs are with which shares."""
 
 
 def group_figures(jobs: Fleet, reports: Mapping[int, str]) -> tuple[Figure, ...]:
     """A table for each of GROUPS, and one of the findings."""
-    hours = hours_of(jobs)
-    counted = with_input(jobs)
+    hours = pick_hours(jobs)
+    counted = select_with_input(jobs)
     made = []
     for key, noun, parts in GROUPS:
-        table = _table(counted, parts(counted), reports, hours, noun)
-        said = _caption(counted, hours) if table else ""
+        table = _build_table(counted, parts(counted), reports, hours, noun)
+        said = _write_caption(counted, hours) if table else ""
         empty = "" if table else _NO_COUNTERS
         made.append(Figure(key, SECTION, f"Input by {noun}", said, table=table, empty_reason=empty))
-    return (*made, findings_figure(jobs, reports))
+    return (*made, draw_findings(jobs, reports))
 
 
-def _table(
+def _build_table(
     jobs: Fleet, parts: Parts, reports: Mapping[int, str], hours: HoursOf, noun: str
 ) -> Table | None:
     """None where there is no group."""
@@ -59,18 +59,18 @@ def _table(
     lost = parts.sums(hours.input(jobs)).tolist()
     order = sorted(range(len(lost)), key=lambda group: (-lost[group], parts.names[group]))
     shown = order[:MOST_GROUPS]
-    lines = _lines(jobs, parts, hours, shown, with_users=noun != "user")
-    worst = jobs.index[parts.job[_worst(parts, hours.input(jobs))[shown]]]
-    cells = job_cells(jobs, reports, worst)
+    lines = _build_lines(jobs, parts, hours, shown, with_users=noun != "user")
+    worst = jobs.index[parts.job[_find_worst(parts, hours.input(jobs))[shown]]]
+    cells = make_job_cells(jobs, reports, worst)
     return Table(
-        _columns(noun, hours),
+        _build_columns(noun, hours),
         tuple((*line, job) for line, job in zip(lines, cells, strict=True)),
         n_of_m(len(shown), len(order), f"{noun}s"),
         sorted_by=1,
     )
 
 
-def _columns(noun: str, hours: HoursOf) -> tuple[Column, ...]:
+def _build_columns(noun: str, hours: HoursOf) -> tuple[Column, ...]:
     return (
         Column(noun), Column(f"input ({hours.noun} h)", "number"), Column("of all input", "share"),
         Column("of its jobs' time", "share"), Column("jobs", "count"),
@@ -79,14 +79,14 @@ def _columns(noun: str, hours: HoursOf) -> tuple[Column, ...]:
     )  # fmt: skip
 
 
-def _lines(
+def _build_lines(
     jobs: Fleet, parts: Parts, hours: HoursOf, shown: list[int], *, with_users: bool
 ) -> list[tuple[Cell, ...]]:
     """What the groups that are shown come to, but for the job with most."""
     lost = parts.sums(hours.input(jobs)).tolist()
     had = np.bincount(parts.group, hours.all(jobs)[parts.job], len(parts.names)).tolist()
     many = np.bincount(parts.group, minlength=len(parts.names)).tolist()
-    users = _users(jobs, parts).tolist()
+    users = _count_users(jobs, parts).tolist()
     total = sum(lost)
     return [
         (elided(parts.names[group], limit=_LONGEST), lost[group],
@@ -96,19 +96,19 @@ def _lines(
     ]  # fmt: skip
 
 
-def _users(jobs: Fleet, parts: Parts) -> NDArray[np.int64]:
+def _count_users(jobs: Fleet, parts: Parts) -> NDArray[np.int64]:
     """How many users each group has."""
-    user = by_user(jobs)
+    user = split_by_user(jobs)
     pairs = np.unique(parts.group * len(user.names) + user.group[parts.job])
     return np.bincount(pairs // len(user.names), minlength=len(parts.names))
 
 
-def _worst(parts: Parts, lost: NDArray[np.float64]) -> NDArray[np.intp]:
+def _find_worst(parts: Parts, lost: NDArray[np.float64]) -> NDArray[np.intp]:
     """Of each group the index of the entry with most of it, the first of equal ones."""
-    return _first_of_most(parts.group, parts.job, parts.share * lost[parts.job])
+    return _find_first_of_most(parts.group, parts.job, parts.share * lost[parts.job])
 
 
-def _first_of_most(
+def _find_first_of_most(
     group: NDArray[np.intp], job: NDArray[np.intp], most: NDArray[np.float64]
 ) -> NDArray[np.intp]:
     order = np.lexsort((job, -most, group))
@@ -116,7 +116,7 @@ def _first_of_most(
     return order[firsts]
 
 
-def _caption(jobs: Fleet, hours: HoursOf) -> str:
+def _write_caption(jobs: Fleet, hours: HoursOf) -> str:
     """`jobs`: those with input."""
     said = [
         f"Hours of {hours.noun}s in which reads of the dataset went on, hidden or not: no more "
@@ -135,19 +135,21 @@ def _caption(jobs: Fleet, hours: HoursOf) -> str:
     return " ".join(said)
 
 
-def job_cells(jobs: Fleet, reports: Mapping[int, str], places: NDArray[np.intp]) -> list[Cell]:
+def make_job_cells(jobs: Fleet, reports: Mapping[int, str], places: NDArray[np.intp]) -> list[Cell]:
     """The names of jobs by their places in the table, which lead to their reports."""
     found = jobs.rows(places.tolist())
-    return [job_cell(row, reports.get(at)) for row, at in zip(found, places.tolist(), strict=True)]
+    return [
+        make_job_cell(row, reports.get(at)) for row, at in zip(found, places.tolist(), strict=True)
+    ]
 
 
-def job_cell(row: Row, report: str | None) -> Cell:
+def make_job_cell(row: Row, report: str | None) -> Cell:
     """The name of a job, which leads to its report where there is one."""
     name = elided(row["job"] or row["first_log"], limit=22)
     return name if report is None else Link(name, report)
 
 
-def findings_figure(jobs: Fleet, reports: Mapping[int, str]) -> Figure:
+def draw_findings(jobs: Fleet, reports: Mapping[int, str]) -> Figure:
     """The findings, most hours that following them can save first."""
     title = "Findings of all jobs"
     read = jobs.only(jobs.known("finding_codes"))
@@ -156,10 +158,10 @@ def findings_figure(jobs: Fleet, reports: Mapping[int, str]) -> Figure:
         return Figure("findings", SECTION, title, "", empty_reason="No job has a finding.")
     hours = HoursOf("node" if read.known("nodes").all() else "rank")
     gains = hours.gains(read, job, read.item_numbers("finding_gains_s"))
-    code, names = labelled(found, str)
+    code, names = label_texts(found, str)
     bound = np.where(np.isnan(gains), -np.inf, gains)
-    most = read.index[job[_first_of_most(code, job, bound)]]
-    lines = _finding_lines(code, names, gains, len(read), job_cells(jobs, reports, most))
+    most = read.index[job[_find_first_of_most(code, job, bound)]]
+    lines = _build_finding_lines(code, names, gains, len(read), make_job_cells(jobs, reports, most))
     columns = (
         Column("finding"), Column(f"saves at most ({hours.noun} h)", "number"),
         Column("jobs", "count"), Column("of all jobs", "share"),
@@ -173,7 +175,7 @@ def findings_figure(jobs: Fleet, reports: Mapping[int, str]) -> Figure:
     return Figure("findings", SECTION, title, caption, table=Table(columns, lines, sorted_by=1))
 
 
-def _finding_lines(
+def _build_finding_lines(
     code: NDArray[np.intp],
     names: tuple[str, ...],
     gains: NDArray[np.float64],

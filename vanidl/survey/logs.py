@@ -68,7 +68,7 @@ class Listing:
                 found = os.stat(path)  # noqa: PTH116 - a Path of each of many logs takes longer
             except OSError:  # gone since it was listed: reading will say so
                 continue
-            seen[:, i] = found.st_size, _within(found.st_mtime_ns)
+            seen[:, i] = found.st_size, _clip_to_int64(found.st_mtime_ns)
         return cls(names, *seen)
 
     def state(self, path: str) -> bytes:
@@ -113,7 +113,11 @@ class KnownLogs:
 
     def __init__(self, folder: Path, root: str, listing: Listing, *, kept: bool) -> None:
         self._file, self._root, self._listing, self._kept = folder / FILE, root, listing, kept
-        self._table = read_table(self._file, _HEAD, _schema()) if kept else _schema().empty_table()
+        self._table = (
+            read_table(self._file, _HEAD, _build_schema())
+            if kept
+            else _build_schema().empty_table()
+        )
 
     def grouped(self, read: Callable[[Sequence[str]], Iterable[TracerLog]]) -> Grouped:
         """All jobs; `read` is asked for logs that are new or changed: of some nothing is known.
@@ -133,13 +137,13 @@ class KnownLogs:
         opened = iter(read([self._listing.paths[i] for i in np.flatnonzero(is_new).tolist()]))
         tables = [self._table]
         while some := list(islice(opened, MOST_ROWS)):
-            tables.append(_lines(some, self._listing))
+            tables.append(_build_log_table(some, self._listing))
         lines = pyarrow.concat_tables(tables).combine_chunks()
 
         # Which can belong together, and which of those met something new or lost something.
-        run, user = (_codes(lines.column(name)) for name in ("run", "user"))
+        run, user = (_encode_texts(lines.column(name)) for name in ("run", "user"))
         lifetimes_ns = np.stack([lines.column(name).to_numpy() for name in ("begin_ns", "end_ns")])
-        related = relate(run, user, lifetimes_ns)
+        related = link_logs(run, user, lifetimes_ns)
         many = len(lines) - len(is_there)
         is_changed = np.concatenate([~is_there, np.ones(many, bool)])
         is_touched = np.isin(related, related[is_changed])
@@ -154,7 +158,7 @@ class KnownLogs:
         again, related = again.take(order), related[order]
         again = again.set_column(
             again.schema.get_field_index("job"),
-            _schema().field("job"),
+            _build_schema().field("job"),
             self._jobs_of(again, related),
         )
         self._table = pyarrow.concat_tables([kept, again]).combine_chunks()
@@ -188,7 +192,7 @@ class KnownLogs:
 
         wanted = pyarrow.array(keys, "string")
         lines = self._table.filter(compute.is_in(self._table.column("job"), wanted))
-        codes = _codes(lines.column("job"))
+        codes = _encode_texts(lines.column("job"))
         order = np.argsort(codes, kind="stable")
         held: list[TracerLog] = []
         code = -1
@@ -229,7 +233,7 @@ class KnownLogs:
         return found
 
 
-def _schema() -> Any:  # noqa: ANN401 - pyarrow has no types
+def _build_schema() -> Any:  # noqa: ANN401 - pyarrow has no types
     import pyarrow
 
     kinds = {"state": "binary", "user": "binary", "run": "binary", "begin_ns": "int64",
@@ -242,7 +246,7 @@ def _schema() -> Any:  # noqa: ANN401 - pyarrow has no types
     )
 
 
-def _lines(logs: Sequence[TracerLog], listing: Listing) -> Any:  # noqa: ANN401
+def _build_log_table(logs: Sequence[TracerLog], listing: Listing) -> Any:  # noqa: ANN401
     """What is kept of logs, a line each, of no job yet."""
     import pyarrow
 
@@ -250,32 +254,32 @@ def _lines(logs: Sequence[TracerLog], listing: Listing) -> Any:  # noqa: ANN401
         "state": (listing.state(log.path) for log in logs),
         "user": (b"%d" % log.user_id for log in logs),
         "run": (os.fsencode(f"{log.user_id}\0{run_of(log)}") for log in logs),
-        "begin_ns": (_within(min(log.start_ns, log.end_ns)) for log in logs),
-        "end_ns": (_within(max(log.start_ns, log.end_ns)) for log in logs),
-        "fields": map(_fields, logs),
+        "begin_ns": (_clip_to_int64(min(log.start_ns, log.end_ns)) for log in logs),
+        "end_ns": (_clip_to_int64(max(log.start_ns, log.end_ns)) for log in logs),
+        "fields": map(_serialize_fields, logs),
         "job": ("" for _ in logs),
     }
-    schema = _schema()
+    schema = _build_schema()
     # One column after the other: lines as objects take more than the table itself.
     return pyarrow.table([pyarrow.array(columns[f.name], f.type) for f in schema], schema=schema)
 
 
-def _fields(log: TracerLog) -> str:
+def _serialize_fields(log: TracerLog) -> str:
     fields = checked_fields(TracerLog, {name: getattr(log, name) for name in log.__slots__})
     return json.dumps({name: value for name, value in fields.items() if name != "path"})
 
 
-def _within(time_ns: int) -> int:
+def _clip_to_int64(time_ns: int) -> int:
     """The time, or the nearest that 64 bits hold: logs may say anything."""
     return max(min(time_ns, _LATEST_NS), -_LATEST_NS)
 
 
-def _codes(texts: Any) -> NDArray[np.intp]:  # noqa: ANN401 - pyarrow has no types
+def _encode_texts(texts: Any) -> NDArray[np.intp]:  # noqa: ANN401 - pyarrow has no types
     indices = texts.combine_chunks().dictionary_encode().indices
     return np.asarray(indices.to_numpy(), np.intp)
 
 
-def relate(
+def link_logs(
     run: NDArray[np.intp], user: NDArray[np.intp], lifetimes_ns: NDArray[np.int64]
 ) -> NDArray[np.intp]:
     """The same number for logs that can be linked, directly or by others.
@@ -303,19 +307,19 @@ def relate(
     return roots[span]
 
 
-def results_of(
+def gather_results(
     root: str, results: Iterable[str], logs: Sequence[str]
 ) -> tuple[list[Job], Sequence[str]]:
     """(a job for each folder with a result of a benchmark, the logs that lie in none of them)."""
     folders: dict[str, list[str]] = {}
     for path in results:
-        folders.setdefault(_parent(path), []).append(path)
+        folders.setdefault(_get_parent(path), []).append(path)
     if not folders:
         return [], logs
-    holder = cache(partial(_holder, folders=folders.keys()))
+    holder = cache(partial(_find_holder, folders=folders.keys()))
     rest: list[str] = []
     for path in logs:
-        above = holder(_parent(path))
+        above = holder(_get_parent(path))
         (rest if above is None else folders[above]).append(path)
     jobs = []
     for _, paths in sorted(folders.items()):
@@ -324,21 +328,21 @@ def results_of(
     return jobs, rest
 
 
-def _holder(folder: str, folders: Collection[str]) -> str | None:
+def _find_holder(folder: str, folders: Collection[str]) -> str | None:
     """The folder itself or the nearest one above it that is among the folders."""
     while folder not in folders:
-        above = _parent(folder)
+        above = _get_parent(folder)
         if above == folder:
             return None
         folder = above
     return folder
 
 
-def _parent(path: str) -> str:
+def _get_parent(path: str) -> str:
     return os.path.dirname(path)  # noqa: PTH120 - as in `Listing.of`
 
 
-def batches(jobs: Iterable[Job], logs: int) -> Iterator[list[Job]]:
+def split_into_batches(jobs: Iterable[Job], logs: int) -> Iterator[list[Job]]:
     """Jobs in turn, so many together that they have about that number of logs."""
     batch: list[Job] = []
     for job in jobs:

@@ -16,10 +16,10 @@ from vanidl.figures.figure import Column, Figure, Spec, Table
 from vanidl.formatting.names import elided
 from vanidl.formatting.units import Cell, count, nbytes, percent, plural, scaled, seconds
 from vanidl.report.page import Page, Tile, render_page, write_page
-from vanidl.survey.fleet import Fleet, coded
-from vanidl.survey.groups import group_figures, job_cell
+from vanidl.survey.fleet import Fleet, encode_texts
+from vanidl.survey.groups import group_figures, make_job_cell
 from vanidl.survey.rows import Row
-from vanidl.survey.trend import changes_figure, input_by_day, share_by_day
+from vanidl.survey.trend import draw_changes, draw_input_by_day, draw_share_by_day
 from vanidl.wording.headline import Headline
 
 _MOST_PROBLEMS = 20
@@ -53,32 +53,32 @@ def write_survey_page(
 def page(jobs: Fleet, folder: str, reports: Mapping[int, str] | None = None) -> Page:
     """The page of all jobs."""
     read = jobs.only(~jobs.known("problem"))
-    warnings = tuple(_problems(jobs) + _common(read))
+    warnings = tuple(_list_problems(jobs) + _list_common_warnings(read))
     return Page(
         title=f"I/O of {plural(len(jobs), 'job')}",
         kind="I/O survey",
-        headline=_headline(jobs, read),
-        facts=_facts(jobs, folder),
-        tiles=_tiles(read),
+        headline=_write_headline(jobs, read),
+        facts=_list_facts(jobs, folder),
+        tiles=_build_tiles(read),
         warnings=warnings,
         warned_section="Jobs" if warnings else "",
         figures=(
-            jobs_figure(jobs, reports or {}),
-            *benchmarks_figure(read),
+            draw_jobs(jobs, reports or {}),
+            *draw_benchmarks(read),
             *group_figures(jobs, reports or {}),
-            _share(read),
-            _moved(read),
-            _sizes(read),
-            changes_figure(jobs),
-            input_by_day(read),
-            share_by_day(read),
+            _draw_io_share(read),
+            _draw_moved_bytes(read),
+            _draw_sizes(read),
+            draw_changes(jobs),
+            draw_input_by_day(read),
+            draw_share_by_day(read),
         ),
         terms=TERMS,
         commands=(),
     )
 
 
-def _headline(jobs: Fleet, read: Fleet) -> Headline:
+def _write_headline(jobs: Fleet, read: Fleet) -> Headline:
     shares = read.values("io_share")
     heavy = sum(share >= 0.1 for share in shares)
     title = (
@@ -101,16 +101,16 @@ def _headline(jobs: Fleet, read: Fleet) -> Headline:
     return Headline(title, support, ending if failed else "")
 
 
-def _common(read: Fleet) -> list[tuple[str, str, str]]:
+def _list_common_warnings(read: Fleet) -> list[tuple[str, str, str]]:
     """Warnings that nearly all jobs have, said once: the table leaves them out."""
     return [
         (code, f"{count(jobs)} of {plural(len(read), 'job')} have this warning: it is left out "
          "of the table, and their reports say what it means.", "info")
-        for code, jobs in shared_codes(read).items()
+        for code, jobs in count_shared_codes(read).items()
     ]  # fmt: skip
 
 
-def _facts(jobs: Fleet, folder: str) -> tuple[tuple[str, str], ...]:
+def _list_facts(jobs: Fleet, folder: str) -> tuple[tuple[str, str], ...]:
     starts = [start for start in jobs.values("start") if start]
     span = f"{min(starts)[:10]} to {max(starts)[:10]}" if starts else "not recorded"
     return (
@@ -121,7 +121,7 @@ def _facts(jobs: Fleet, folder: str) -> tuple[tuple[str, str], ...]:
     )
 
 
-def _tiles(read: Fleet) -> tuple[Tile, ...]:
+def _build_tiles(read: Fleet) -> tuple[Tile, ...]:
     timed = read.only(read.known("io_share"))
     ranks = timed.numbers("ranks")
     cost_s = sum((ranks * timed.numbers("run_time_s")).tolist())
@@ -133,55 +133,56 @@ def _tiles(read: Fleet) -> tuple[Tile, ...]:
         Tile("Median job", percent(median), "its share of I/O"),
         Tile("I/O, all ranks", seconds(lost_s) if len(timed) else "not recorded",
              "hidden or not, summed over the jobs with a trace"),
-        Tile("Read", nbytes(sum(_totals(read, "read").tolist())), "POSIX and STDIO, all jobs"),
-        Tile("Written", nbytes(sum(_totals(read, "written").tolist())),
+        Tile("Read", nbytes(sum(_get_moved_bytes(read, "read").tolist())),
+             "POSIX and STDIO, all jobs"),
+        Tile("Written", nbytes(sum(_get_moved_bytes(read, "written").tolist())),
              "POSIX and STDIO, all jobs"),
     )  # fmt: skip
 
 
-def _totals(read: Fleet, what: str) -> NDArray[np.float64]:
+def _get_moved_bytes(read: Fleet, what: str) -> NDArray[np.float64]:
     stored = read.numbers(f"storage_bytes_{what}")
     return np.where(np.isnan(stored), read.amounts(f"bytes_{what}"), stored)
 
 
-def _problems(jobs: Fleet) -> list[tuple[str, str, str]]:
+def _list_problems(jobs: Fleet) -> list[tuple[str, str, str]]:
     found = jobs.only(jobs.known("problem"))
     rows = jobs.rows(found.index[:_MOST_PROBLEMS].tolist())
-    shown = [("unreadable", elided(_problem(row), limit=400), "warning") for row in rows]
+    shown = [("unreadable", elided(_describe_problem(row), limit=400), "warning") for row in rows]
     if len(found) > len(shown):
         more = f"{plural(len(found) - len(shown), 'more job')} with a problem: see jobs.parquet."
         shown.append(("unreadable", more, "warning"))
     return shown
 
 
-def _problem(row: Row) -> str:
+def _describe_problem(row: Row) -> str:
     """What is wrong, with the log that it is wrong with."""
     problem = str(row["problem"])
     return problem if row["first_log"] in problem else f"{row['first_log']}: {problem}"
 
 
-def _share(read: Fleet) -> Figure:
+def _draw_io_share(read: Fleet) -> Figure:
     bins = [_Bin(f"{low} to {low + 5} %", low / 100, f"{low} %") for low in range(0, 100, 5)]
     caption = "How many jobs spent which share of their run time in I/O, mean over ranks."
     names = ("share", "Share of time in I/O", caption)
-    return _histogram(names, _known(read, "io_share"), bins, 4)
+    return _draw_histogram(names, _select_known(read, "io_share"), bins, 4)
 
 
-def _moved(read: Fleet) -> Figure:
+def _draw_moved_bytes(read: Fleet) -> Figure:
     caption = "How many jobs read and wrote how much together, through POSIX and STDIO."
-    values = _totals(read, "read") + _totals(read, "written")
-    return _powers(("moved", "Bytes of a job", caption), values)
+    values = _get_moved_bytes(read, "read") + _get_moved_bytes(read, "written")
+    return _draw_powers(("moved", "Bytes of a job", caption), values)
 
 
-def _sizes(read: Fleet) -> Figure:
+def _draw_sizes(read: Fleet) -> Figure:
     caption = (
         "The median size of a job's operations: in small ones, latency counts more than bandwidth."
     )
     names = ("sizes", "Median size of an operation", caption)
-    return _powers(names, _known(read, "size_median"))
+    return _draw_powers(names, _select_known(read, "size_median"))
 
 
-def _known(read: Fleet, name: str) -> NDArray[np.float64]:
+def _select_known(read: Fleet, name: str) -> NDArray[np.float64]:
     return read.only(read.known(name)).numbers(name)
 
 
@@ -197,25 +198,27 @@ class _Bin:
     border: str
 
 
-def _powers(names: _Names, values: NDArray[np.float64]) -> Figure:
+def _draw_powers(names: _Names, values: NDArray[np.float64]) -> Figure:
     """A histogram over powers of four from the least value on, nothing moved apart."""
     moved = values[values >= 1]
-    first, last = (_power(edge) for edge in ((moved.min(), moved.max()) if len(moved) else (1, 1)))
+    first, last = (
+        _compute_power(edge) for edge in ((moved.min(), moved.max()) if len(moved) else (1, 1))
+    )
     bins = [
         _Bin(f"{nbytes(4**n)} to {nbytes(4 ** (n + 1))}", float(4**n), nbytes(4**n))
         for n in range(first, last + 1)
     ]
     if len(moved) < len(values):
         bins.insert(0, _Bin("nothing", 0.0, "0 B"))
-    return _histogram(names, values, bins, -(-len(bins) // 6))
+    return _draw_histogram(names, values, bins, -(-len(bins) // 6))
 
 
-def _power(value: float) -> int:
+def _compute_power(value: float) -> int:
     """The largest n with 4**n <= value."""
     return (int(value).bit_length() - 1) // 2
 
 
-def _histogram(
+def _draw_histogram(
     names: _Names, values: NDArray[np.float64], bins: Sequence[_Bin], every: int
 ) -> Figure:
     """Jobs by bin; the axis names the border of every so many bins."""
@@ -230,11 +233,11 @@ def _histogram(
     most = bins[int(np.argmax(numbers))].label
     found = f"{count(max(numbers))} of {plural(len(values), 'job')}"
     alt_text = f"Most often {most}: {found}."
-    spec = _bars(bins, numbers, every)
+    spec = _draw_bars(bins, numbers, every)
     return Figure(key, "Distributions", title, caption, spec, table, alt_text=alt_text)
 
 
-def _bars(bins: Sequence[_Bin], numbers: Sequence[int], every: int) -> Spec:
+def _draw_bars(bins: Sequence[_Bin], numbers: Sequence[int], every: int) -> Spec:
     borders = range(0, len(bins), every)
     return {
         "data": [
@@ -271,13 +274,13 @@ _NEARLY_ALL = 0.9  # of the jobs: what so many have is said once, above the tabl
 _Value = Callable[[Row], float | None]
 
 
-def io_of_all_ranks_s(row: Row) -> float | None:
+def sum_io_over_ranks_s(row: Row) -> float | None:
     """Time in I/O, summed over the ranks; None where no operation was traced."""
     mean = row["io_per_rank_mean_s"]
     return None if mean is None else float(row["ranks"] * mean)
 
 
-def worst_first(jobs: Fleet) -> NDArray[np.intp]:
+def order_by_io(jobs: Fleet) -> NDArray[np.intp]:
     """Places of the jobs that were read: most time in I/O first, untraced ones by bytes moved."""
     import pyarrow
     from pyarrow import compute
@@ -297,9 +300,9 @@ def worst_first(jobs: Fleet) -> NDArray[np.intp]:
     return places
 
 
-def shared_codes(read: Fleet) -> dict[str, int]:
+def count_shared_codes(read: Fleet) -> dict[str, int]:
     """Codes of the warnings that nearly all of several jobs have, and how many have each."""
-    which, values = coded(read.column("warnings"))
+    which, values = encode_texts(read.column("warnings"))
     jobs: Counter[str] = Counter()
     for value, many in zip(values, np.bincount(which, minlength=len(values)).tolist(), strict=True):
         for code in set((value or "").split()):
@@ -307,41 +310,41 @@ def shared_codes(read: Fleet) -> dict[str, int]:
     return {c: n for c, n in sorted(jobs.items()) if n >= _NEARLY_ALL * len(read) and n > 1}
 
 
-def _of(name: str) -> _Value:
+def _make_getter(name: str) -> _Value:
     return lambda row: row[name]
 
 
 _NUMBERS: tuple[tuple[str, str, _Value], ...] = (
-    ("I/O, all ranks", "s", io_of_all_ranks_s),
-    ("I/O per rank", "s", _of("io_per_rank_mean_s")),
-    ("I/O share", "share", _of("io_share")),
-    ("run time", "s", _of("run_time_s")),
-    ("ranks", "count", _of("ranks")),
-    ("read", "bytes", _of("bytes_read")),
-    ("written", "bytes", _of("bytes_written")),
-    ("median size", "bytes", _of("size_median")),
-    ("traced", "share", _of("traced_fraction")),
-    ("findings", "count", _of("findings")),
+    ("I/O, all ranks", "s", sum_io_over_ranks_s),
+    ("I/O per rank", "s", _make_getter("io_per_rank_mean_s")),
+    ("I/O share", "share", _make_getter("io_share")),
+    ("run time", "s", _make_getter("run_time_s")),
+    ("ranks", "count", _make_getter("ranks")),
+    ("read", "bytes", _make_getter("bytes_read")),
+    ("written", "bytes", _make_getter("bytes_written")),
+    ("median size", "bytes", _make_getter("size_median")),
+    ("traced", "share", _make_getter("traced_fraction")),
+    ("findings", "count", _make_getter("findings")),
 )
 """Title, quantity and value of the columns of numbers, the one first by which rows are sorted."""
 
 
-def jobs_figure(jobs: Fleet, reports: Mapping[int, str]) -> Figure:
+def draw_jobs(jobs: Fleet, reports: Mapping[int, str]) -> Figure:
     """The jobs that were read; `reports` are addresses by place of the job."""
-    order = worst_first(jobs)
+    order = order_by_io(jobs)
     if not len(order):
         reason = "No job could be read: see the column problem of jobs.parquet."
         return Figure("worst", "Jobs", "Jobs by time in I/O", "", empty_reason=reason)
     shown = order[:_MOST_SHOWN].tolist()
     rows = jobs.rows(shown)
-    numbers = [_column([value(row) for row in rows], *named) for *named, value in _NUMBERS]
+    numbers = [_build_column([value(row) for row in rows], *named) for *named, value in _NUMBERS]
     read = jobs.only(~jobs.known("problem"))
-    common = shared_codes(read)
+    common = count_shared_codes(read)
     lines = tuple(
         (
-            job_cell(row, reports.get(place)),
+            make_job_cell(row, reports.get(place)),
             *(cells[at] for _, cells in numbers),
-            *_words(row, common),
+            *_describe_job(row, common),
         )
         for at, (place, row) in enumerate(zip(shown, rows, strict=True))
     )
@@ -351,11 +354,11 @@ def jobs_figure(jobs: Fleet, reports: Mapping[int, str]) -> Figure:
         *map(Column, ("start (UTC)", "warnings", "command", "first log")),
     )
     table = Table(columns, lines, n_of_m(len(shown), len(order), "jobs"), sorted_by=1)
-    caption = _caption(read, reports)
+    caption = _write_caption(read, reports)
     return Figure("worst", "Jobs", "Jobs by time in I/O", caption, None, table)
 
 
-def _caption(read: Fleet, reports: Mapping[int, str]) -> str:
+def _write_caption(read: Fleet, reports: Mapping[int, str]) -> str:
     said = ["Sorted by I/O, all ranks (I/O per rank x ranks)."]
     if not read.known("io_per_rank_mean_s").all():
         said.append("Jobs without a trace of their operations come last, by bytes moved.")
@@ -364,7 +367,9 @@ def _caption(read: Fleet, reports: Mapping[int, str]) -> str:
     return " ".join(said)
 
 
-def _column(values: Sequence[float | None], title: str, unit: str) -> tuple[Column, list[Cell]]:
+def _build_column(
+    values: Sequence[float | None], title: str, unit: str
+) -> tuple[Column, list[Cell]]:
     """The column in one unit, which its title names."""
     if unit == "count":
         return Column(title, "count"), list(values)
@@ -372,7 +377,7 @@ def _column(values: Sequence[float | None], title: str, unit: str) -> tuple[Colu
     return Column(f"{title} ({name})", "number"), list(cells)
 
 
-def _words(row: Row, common: Collection[str]) -> tuple[str | None, ...]:
+def _describe_job(row: Row, common: Collection[str]) -> tuple[str | None, ...]:
     own = [code for code in (row["warnings"] or "").split() if code not in common]
     if row["exit_status"]:
         own.insert(0, f"failed, exit status {row['exit_status']}")
@@ -385,7 +390,7 @@ def _words(row: Row, common: Collection[str]) -> tuple[str | None, ...]:
     )
 
 
-def benchmarks_figure(read: Fleet) -> tuple[Figure, ...]:
+def draw_benchmarks(read: Fleet) -> tuple[Figure, ...]:
     """A line for each result of a storage benchmark; nothing where there is none."""
     rows = sorted(
         read.only(read.known("utilization_percent")).rows(),

@@ -132,12 +132,12 @@ def row_kind() -> dict[str, Kind]:
     }
 
 
-def identities(paths: Sequence[str]) -> list[tuple[str, TracerLog | None, str]]:
+def identify_logs(paths: Sequence[str]) -> list[tuple[str, TracerLog | None, str]]:
     """(path, who wrote the log, why that cannot be said); exactly one of the last two is set."""
-    return [_identity(path) for path in paths]
+    return [_identify_log(path) for path in paths]
 
 
-def _identity(path: str) -> tuple[str, TracerLog | None, str]:
+def _identify_log(path: str) -> tuple[str, TracerLog | None, str]:
     try:
         return path, read_one(read_identity, path), ""
     except VanidlError as error:
@@ -150,25 +150,27 @@ LIMITED = "Survey again with more for each job: --job-seconds, --job-memory."
 _LARGEST = 2**63
 
 
-def rows(jobs: Sequence[Job], limits: Limits) -> list[Row]:
+def read_rows(jobs: Sequence[Job], limits: Limits) -> list[Row]:
     """A row for each job, in turn."""
-    return [row(job, limits) for job in jobs]
+    return [read_row(job, limits) for job in jobs]
 
 
-def row(job: Job, limits: Limits) -> Row:
+def read_row(job: Job, limits: Limits) -> Row:
     """What one job did; one that cannot be read has only its logs and the problem."""
     try:
         with limited(limits):
-            return read_one(lambda _: checked(_read(job)), job.first)
+            return read_one(lambda _: check_row(_read(job)), job.first)
     except TimeLimit:
-        return missing(job, f"its {limits.seconds:,.0f} s were over before it was read. {LIMITED}")
+        return build_unread_row(
+            job, f"its {limits.seconds:,.0f} s were over before it was read. {LIMITED}"
+        )
     except VanidlError as error:
         out_of_memory = isinstance(error.__cause__, MemoryError)
         more = f" within {nbytes(limits.nbytes)}. {LIMITED}" if out_of_memory else ""
-        return missing(job, f"{error}{more}")
+        return build_unread_row(job, f"{error}{more}")
 
 
-def checked(row: object) -> Row:
+def check_row(row: object) -> Row:
     """The row, where every value is of its column's type.
 
     Raises:
@@ -204,13 +206,13 @@ PLACE = ("job", "user", *ALWAYS, "problem")
 """What is known of a job that could not be read."""
 
 
-def missing(job: Job, problem: str) -> Row:
+def build_unread_row(job: Job, problem: str) -> Row:
     """The row of a job that could not be read."""
     empty = dict.fromkeys([name for name, _, _ in COLUMNS] + [name for name, _ in MORE])
     return empty | _place(job) | {"job": job.id, "problem": " ".join(problem.split())}
 
 
-def found_of(job: Job) -> Found:
+def gather_job_files(job: Job) -> Found:
     """The job's logs, as if they had been looked for, with the recorder's record above them."""
     files: dict[str, list[Path]] = {}
     for path in map(Path, job.paths):
@@ -226,19 +228,19 @@ def found_of(job: Job) -> Found:
 
 
 def _read(job: Job) -> Row:
-    found = found_of(job)
+    found = gather_job_files(job)
     trace = build_trace(found, Inputs())
     once, _ = copies.drop_copies(found)
-    read = row_of_run(Run(trace, analyse(trace)))
+    read = build_row(Run(trace, analyse(trace)))
     return read | _place(job) | {"logs": sum(map(len, once.files.values()))}
 
 
-def row_of_run(run: Run) -> Row:
+def build_row(run: Run) -> Row:
     """The row of a run in hand; its name stands for the first log, and no user is named."""
     content = summary_object(run)
-    values = {name: _at(content, place) for name, _, place in COLUMNS}
+    values = {name: _look_up(content, place) for name, _, place in COLUMNS}
     covered = content["coverage"]["layers"].get(values["layer"], {})
-    more = _of_benchmark(content["benchmarks"]) | _of_input(run)
+    more = _describe_benchmark(content["benchmarks"]) | _summarize_input(run)
     return values | more | {
         "logs": len(run.trace.logs),
         "first_log": run.name,
@@ -252,7 +254,7 @@ def row_of_run(run: Run) -> Row:
     }  # fmt: skip
 
 
-def _of_benchmark(results: Sequence[Mapping[str, Any]]) -> Row:
+def _describe_benchmark(results: Sequence[Mapping[str, Any]]) -> Row:
     """What a result of a storage benchmark says; all null for other jobs."""
     names = (
         "workload", "utilization_percent", "accelerators", "samples_per_s", "io_bytes_per_s",
@@ -269,7 +271,7 @@ def _of_benchmark(results: Sequence[Mapping[str, Any]]) -> Row:
     }
 
 
-def _of_input(run: Run) -> Row:
+def _summarize_input(run: Run) -> Row:
     """What reads of the data took; null where no counters say."""
     most = run.breakdown.cell(f"{MEAN}/{RUN}/{STORAGE}")
     found = sum_data_reads(run.trace, most.high_ns / 1e9)
@@ -292,7 +294,7 @@ def _place(job: Job) -> Row:
     }
 
 
-def _at(content: Mapping[str, Any], place: Sequence[str]) -> Any:  # noqa: ANN401
+def _look_up(content: Mapping[str, Any], place: Sequence[str]) -> Any:  # noqa: ANN401
     value: Any = content
     for name in place:
         if value is None:
@@ -301,19 +303,19 @@ def _at(content: Mapping[str, Any], place: Sequence[str]) -> Any:  # noqa: ANN40
     return value
 
 
-def anonymous_rows(rows: Sequence[Row], root: Path, names: Pseudonyms) -> list[Row]:
+def anonymize_rows(rows: Sequence[Row], root: Path, names: Pseudonyms) -> list[Row]:
     """The rows, in the same order and with the same numbers, with pseudonyms for names."""
-    return [_anonymous(row, root, names) for row in rows]
+    return [_anonymize_row(row, root, names) for row in rows]
 
 
-def _anonymous(row: Row, root: Path, names: Pseudonyms) -> Row:
+def _anonymize_row(row: Row, root: Path, names: Pseudonyms) -> Row:
     names.path(str(root / row["first_log"]), "log")  # which the problem names
     problem, command, workload = row["problem"], row["command"], row["workload"]
     return row | {
         "job": names.job(row["job"]),
         "command": command and names.command(command),
         "user": row["user"] and names.user(row["user"]),
-        "input_file_systems": _file_systems(row["input_file_systems"], names),
+        "input_file_systems": _rename_file_systems(row["input_file_systems"], names),
         "first_log": names.path(row["first_log"], "log"),
         "workload": workload and names.text(workload),
         "problem": problem and names.text(problem),
@@ -321,5 +323,5 @@ def _anonymous(row: Row, root: Path, names: Pseudonyms) -> Row:
     }
 
 
-def _file_systems(kinds: Sequence[str] | None, names: Pseudonyms) -> list[str] | None:
+def _rename_file_systems(kinds: Sequence[str] | None, names: Pseudonyms) -> list[str] | None:
     return None if kinds is None else [names.file_system(kind) for kind in kinds]

@@ -23,7 +23,7 @@ from vanidl.encoding.budget import read_whole
 from vanidl.errors import InputError, VanidlError
 from vanidl.files.atomic import streamed_file, write_whole
 from vanidl.schema.meanings import meaning_of
-from vanidl.survey.rows import ALWAYS, COLUMNS, LIMITED, MORE, PLACE, Row, checked
+from vanidl.survey.rows import ALWAYS, COLUMNS, LIMITED, MORE, PLACE, Row, check_row
 
 FOLDER = "done"
 FILE = "jobs.known"
@@ -53,13 +53,13 @@ class RowCache:
             raise VanidlError(
                 f"cannot write {output}: {error.strerror or error}; choose another place with -o"
             ) from error
-        stored = read_table(self._folder / FILE, _HEAD, _stored_schema())
+        stored = read_table(self._folder / FILE, _HEAD, _build_stored_schema())
         keys = stored.column(_KEY).to_pylist()
-        self._rows = Rows(schema(), stored.drop_columns([_KEY]).cast(schema()))
+        self._rows = Rows(build_schema(), stored.drop_columns([_KEY]).cast(build_schema()))
         self._place = {key: place for place, key in enumerate(keys)}
         self._batches = sorted(self._folder.glob("*.json"))
         for path in self._batches:
-            self._take(_rows_of_batch(path))
+            self._take(_read_batch(path))
 
     def __contains__(self, key: str) -> bool:
         return key in self._place
@@ -93,7 +93,7 @@ class RowCache:
             return
         rows = self._rows.table()
         rows = rows.append_column(_KEY, [list(self._place)]).filter(_is_settled(rows))
-        write_table(rows.cast(_stored_schema()), self._folder / FILE, _HEAD, "what is done")
+        write_table(rows.cast(_build_stored_schema()), self._folder / FILE, _HEAD, "what is done")
         for path in self._batches:
             path.unlink(missing_ok=True)
         self._batches = []
@@ -138,7 +138,7 @@ class Rows:
 
     def _fold(self) -> None:
         if self._new:
-            self._tables.append(table_of(self._new, self._schema))
+            self._tables.append(build_table(self._new, self._schema))
             self._new = []
 
 
@@ -185,7 +185,7 @@ class Ordered:
             is_read = some < self.many_read
             read = self._done.take(self._places[some[is_read]])
             unread = self._unread.take(some[~is_read] - self.many_read)
-            both = pyarrow.concat_tables([read, _widened(unread)])
+            both = pyarrow.concat_tables([read, _add_missing_columns(unread)])
             back = np.empty(len(some), np.int64)
             back[np.concatenate([np.flatnonzero(is_read), np.flatnonzero(~is_read)])] = np.arange(
                 len(some)
@@ -223,7 +223,7 @@ class StoredTable:
         return pyarrow.concat_tables(tables).take(np.argsort(np.concatenate(found)))
 
 
-def schema() -> Any:  # noqa: ANN401 - pyarrow has no types
+def build_schema() -> Any:  # noqa: ANN401 - pyarrow has no types
     """A pyarrow.Schema: the columns of a row, what they mean and in which units."""
     import pyarrow
 
@@ -237,21 +237,21 @@ def schema() -> Any:  # noqa: ANN401 - pyarrow has no types
     return pyarrow.schema(fields)
 
 
-def unread_schema() -> Any:  # noqa: ANN401 - pyarrow has no types
+def build_unread_schema() -> Any:  # noqa: ANN401 - pyarrow has no types
     """The columns that say something of a job that could not be read."""
     import pyarrow
 
-    return pyarrow.schema([field for field in schema() if field.name in PLACE])
+    return pyarrow.schema([field for field in build_schema() if field.name in PLACE])
 
 
 _FACTORY = {"string": "string", "double": "float64", "int64": "int64", "bool": "bool_"}
 
 
-def table_of(rows: Sequence[Row], columns: Any = None) -> Any:  # noqa: ANN401
+def build_table(rows: Sequence[Row], columns: Any = None) -> Any:  # noqa: ANN401
     """A pyarrow.Table with one row per job; what was not recorded is null."""
     import pyarrow
 
-    columns = schema() if columns is None else columns
+    columns = build_schema() if columns is None else columns
     # One column after the other: cleaned values of all at once take more than the table itself.
     arrays = [pyarrow.array((_clean(row[f.name]) for row in rows), f.type) for f in columns]
     return pyarrow.table(arrays, schema=columns)
@@ -274,13 +274,13 @@ def write_jobs(
     """
     from pyarrow import parquet
 
-    with streamed_file(path) as file, parquet.ParquetWriter(file, schema()) as writer:
+    with streamed_file(path) as file, parquet.ParquetWriter(file, build_schema()) as writer:
         for table in tables:
             if shown is None:
                 writer.write_table(table)
                 continue
             for first in range(0, len(table), MOST_ROWS):
-                writer.write_table(table_of(shown(table.slice(first, MOST_ROWS).to_pylist())))
+                writer.write_table(build_table(shown(table.slice(first, MOST_ROWS).to_pylist())))
 
 
 def write_table(table: Any, path: Path, head: bytes, what: str) -> None:  # noqa: ANN401
@@ -314,11 +314,11 @@ def read_table(path: Path, head: bytes, columns: Any) -> Any:  # noqa: ANN401
         if nbytes > 0 and whole.slice(0, len(head)).to_pybytes() == head:
             content = whole.slice(len(head), nbytes)
             if whole.slice(len(head) + nbytes).to_pybytes() == _sum(content):
-                return _checked(pyarrow.ipc.open_file(content).read_all(), columns)
+                return _check_table(pyarrow.ipc.open_file(content).read_all(), columns)
     return columns.empty_table()
 
 
-def _checked(table: Any, columns: Any) -> Any:  # noqa: ANN401
+def _check_table(table: Any, columns: Any) -> Any:  # noqa: ANN401
     """Raises ValueError where it is no table of these columns."""
     table.validate(full=True)
     if not table.schema.equals(columns):
@@ -333,15 +333,15 @@ def _sum(content: Any) -> bytes:  # noqa: ANN401 - pyarrow has no types
     return value.to_bytes(_SUM_NBYTES, "little")
 
 
-def _widened(rows: Any) -> Any:  # noqa: ANN401
+def _add_missing_columns(rows: Any) -> Any:  # noqa: ANN401
     """Rows with all columns, null where these have none."""
     import pyarrow
 
     columns = [
         rows.column(f.name) if f.name in rows.column_names else pyarrow.nulls(len(rows), f.type)
-        for f in schema()
+        for f in build_schema()
     ]
-    return pyarrow.table(columns, schema=schema())
+    return pyarrow.table(columns, schema=build_schema())
 
 
 def _clean(value: object) -> object:
@@ -351,11 +351,11 @@ def _clean(value: object) -> object:
     return [_clean(item) for item in value] if isinstance(value, list) else value
 
 
-def _stored_schema() -> Any:  # noqa: ANN401 - pyarrow has no types
+def _build_stored_schema() -> Any:  # noqa: ANN401 - pyarrow has no types
     """Columns of the file of all rows, which says what is never null."""
     import pyarrow
 
-    fields = [field.with_nullable(field.name not in ALWAYS) for field in schema()]
+    fields = [field.with_nullable(field.name not in ALWAYS) for field in build_schema()]
     return pyarrow.schema([*fields, pyarrow.field(_KEY, "string", nullable=False)])
 
 
@@ -367,7 +367,7 @@ def _is_settled(rows: Any) -> Any:  # noqa: ANN401
     return compute.invert(compute.ends_with(problem, LIMITED))
 
 
-def _rows_of_batch(path: Path) -> dict[str, Row]:
+def _read_batch(path: Path) -> dict[str, Row]:
     """The rows of one batch, none where they are of another version or damaged: redone then."""
     found: dict[str, Row] = {}
     with suppress(OSError, ValueError, TypeError, KeyError, InputError, RecursionError):
@@ -375,6 +375,6 @@ def _rows_of_batch(path: Path) -> dict[str, Row]:
         if content["version"] == _VERSION:
             for key, row in dict(content["rows"]).items():
                 with suppress(TypeError, ValueError):
-                    found[key] = checked(row)
+                    found[key] = check_row(row)
     # One that was given up because of limits may be read within other ones.
     return {k: row for k, row in found.items() if not (row["problem"] or "").endswith(LIMITED)}

@@ -32,16 +32,24 @@ from vanidl.report.html import render_html
 from vanidl.report.page import write_page
 from vanidl.run import Run
 from vanidl.survey.fleet import Fleet
-from vanidl.survey.logs import KnownLogs, Listing, batches, results_of
-from vanidl.survey.page import worst_first, write_survey_page
-from vanidl.survey.rows import Job, Row, anonymous_rows, found_of, identities, missing, rows
+from vanidl.survey.logs import KnownLogs, Listing, gather_results, split_into_batches
+from vanidl.survey.page import order_by_io, write_survey_page
+from vanidl.survey.rows import (
+    Job,
+    Row,
+    anonymize_rows,
+    build_unread_row,
+    gather_job_files,
+    identify_logs,
+    read_rows,
+)
 from vanidl.survey.store import (
     FOLDER,
     Ordered,
     RowCache,
     Rows,
     StoredTable,
-    unread_schema,
+    build_unread_schema,
     write_jobs,
 )
 
@@ -119,20 +127,20 @@ def survey(
             "one with rows that hold names; choose another."
         )
     with open_executor(executor_options or ExecutorOptions()) as executor:
-        work = _Work(limits, names, executor, progress or _silent)
+        work = _Work(limits, names, executor, progress or _ignore_progress)
         ordered, read = _read(base, target, results, listing, work)
         kept, jobs_at = read.kept, read.jobs if reports > 0 else None
         del listing, read  # the names of a million logs, which only reports need again
 
         # The table first: the page is made of its columns, one at a time.
         parquet, page = target / "jobs.parquet", target / "fleet.html"
-        shown = None if names is None else partial(anonymous_rows, root=base, names=names)
+        shown = None if names is None else partial(anonymize_rows, root=base, names=names)
         write_jobs(ordered.tables(), parquet, shown)
         del ordered
         fleet = Fleet(StoredTable(parquet))
         links = {}
         if jobs_at is not None:
-            worst = worst_first(fleet)[:reports].tolist()
+            worst = order_by_io(fleet)[:reports].tolist()
             links = _write_reports(worst, jobs_at(worst), fleet, target, work)
     place = str(root) if names is None else names.folder(str(root))
     write_survey_page(fleet, place, page, links)
@@ -181,7 +189,7 @@ def _list_below(root: Path, base: Path) -> tuple[list[Job], Listing]:
             f"{root}: expected Darshan logs of jobs or results of DLIO, found none; name their "
             "folder."
         )
-    jobs, rest = results_of(str(base), results, logs)
+    jobs, rest = gather_results(str(base), results, logs)
     return jobs, Listing.of(rest)
 
 
@@ -192,15 +200,15 @@ def _read(
     known = KnownLogs(target / FOLDER, str(root), listing, kept=work.names is None)
 
     # Which logs are one job; of what cannot be opened there is no more than why.
-    unread = Rows(unread_schema())
+    unread = Rows(build_unread_schema())
 
     def opened(paths: Sequence[str]) -> Iterator[TracerLog]:
         size, done = 4 * LOGS_A_BATCH, 0
         groups = (list(paths[i : i + size]) for i in range(0, len(paths), size))
-        for _, found in run_batches(identities, groups, work.executor, _lost_identity):
+        for _, found in run_batches(identify_logs, groups, work.executor, _report_killed):
             for path, log, why in found:
                 if log is None:
-                    unread.add(missing(known.unread(path), why))
+                    unread.add(build_unread_row(known.unread(path), why))
                 else:
                     yield log
             done += len(found)
@@ -213,9 +221,9 @@ def _read(
     new = {key for key in keys if key not in cache}
     jobs = (*known.jobs(new), *(job for job in results if job.key in new))
     done = 0
-    within = partial(rows, limits=work.limits)
-    lost_row = partial(missing, problem=_KILLED)
-    parts = batches(jobs, LOGS_A_BATCH)
+    within = partial(read_rows, limits=work.limits)
+    lost_row = partial(build_unread_row, problem=_KILLED)
+    parts = split_into_batches(jobs, LOGS_A_BATCH)
     for some, read in run_batches(within, parts, work.executor, lost_row):
         cache.add({job.key: row for job, row in zip(some, read, strict=True)})
         done += len(some)
@@ -226,7 +234,7 @@ def _read(
     return ordered, _Read(ordered.order, keys, len(keys) - len(new), known, by_key)
 
 
-def _lost_identity(path: str) -> tuple[str, None, str]:
+def _report_killed(path: str) -> tuple[str, None, str]:
     return path, None, _KILLED
 
 
@@ -263,12 +271,12 @@ def report_texts(
     jobs: Sequence[tuple[int, Job]], limits: Limits, names: Pseudonyms | None
 ) -> list[str]:
     """The pages of jobs, "" of one that cannot be read within its limits."""
-    return [_text(job, limits, names) for _, job in jobs]
+    return [_render_report(job, limits, names) for _, job in jobs]
 
 
-def _text(job: Job, limits: Limits, names: Pseudonyms | None) -> str:
+def _render_report(job: Job, limits: Limits, names: Pseudonyms | None) -> str:
     def rendered(_: str) -> str:
-        trace = build_trace(found_of(job), Inputs())
+        trace = build_trace(gather_job_files(job), Inputs())
         trace = trace if names is None else anonymous(trace, names)
         name = "" if names is not None else Path(job.paths[0]).name
         return render_html(Run(trace, analyse(trace), name=name))
@@ -280,5 +288,5 @@ def _text(job: Job, limits: Limits, names: Pseudonyms | None) -> str:
         return ""
 
 
-def _silent(what: str, done: int, total: int) -> None:
+def _ignore_progress(what: str, done: int, total: int) -> None:
     """The library is silent unless asked."""

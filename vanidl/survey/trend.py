@@ -12,7 +12,7 @@ from vanidl.figures import palette
 from vanidl.figures.figure import Column, Figure, Spec, Table
 from vanidl.formatting.names import elided
 from vanidl.formatting.units import Amount, Cell, number, percent, plural
-from vanidl.survey.fleet import NO_DAY, Fleet, HoursOf, hours_of, labelled, with_input
+from vanidl.survey.fleet import NO_DAY, Fleet, HoursOf, label_texts, pick_hours, select_with_input
 from vanidl.survey.groups import GROUPS
 
 SECTION = "Over time"
@@ -20,7 +20,7 @@ MOST_DAYS = 400
 MOST_POINTS = 5000
 
 
-def _by_day(jobs: Fleet) -> tuple[Fleet, list[str], NDArray[np.intp]]:
+def _split_by_day(jobs: Fleet) -> tuple[Fleet, list[str], NDArray[np.intp]]:
     """(jobs of a known day, the days in order, index of the day of each job)."""
     days = jobs.days()
     found, day = np.unique(days[days != NO_DAY], return_inverse=True)
@@ -28,12 +28,12 @@ def _by_day(jobs: Fleet) -> tuple[Fleet, list[str], NDArray[np.intp]]:
     return jobs.only(days != NO_DAY), names, day
 
 
-def input_by_day(jobs: Fleet) -> Figure:
+def draw_input_by_day(jobs: Fleet) -> Figure:
     """Hours of input by the day on which jobs started."""
     title = "Input by day"
-    known = with_input(jobs)
-    hours = hours_of(known)
-    dated, names, day = _by_day(known)
+    known = select_with_input(jobs)
+    hours = pick_hours(known)
+    dated, names, day = _split_by_day(known)
     if not names:
         return Figure("input-trend", SECTION, title, "", empty_reason="No job counted its reads.")
     sums = np.bincount(day, hours.input(dated)).tolist()
@@ -42,13 +42,13 @@ def input_by_day(jobs: Fleet) -> Figure:
     caption = f"Hours of {hours.noun}s in reads of the dataset, by the day on which jobs started."
     most = max(lines, key=lambda line: line[1])
     alt_text = f"Most on {most[0]}: {number(most[1])} {hours.noun} h of {plural(most[2], 'job')}."
-    spec = _bars(lines, f"{hours.noun} h")
+    spec = _draw_bars(lines, f"{hours.noun} h")
     return Figure(
         "input-trend", SECTION, title, caption, spec, Table(columns, lines), alt_text=alt_text
     )
 
 
-def _bars(lines: Sequence[tuple[str, float, int]], unit: str) -> Spec:
+def _draw_bars(lines: Sequence[tuple[str, float, int]], unit: str) -> Spec:
     return {
         "data": [
             {
@@ -67,19 +67,19 @@ def _bars(lines: Sequence[tuple[str, float, int]], unit: str) -> Spec:
     }  # fmt: skip
 
 
-def share_by_day(jobs: Fleet) -> Figure:
+def draw_share_by_day(jobs: Fleet) -> Figure:
     """A point per day: medians do not move with the number of jobs."""
     title = "Share of I/O by day"
-    dated, names, day = _by_day(jobs.only(jobs.known("io_share")))
+    dated, names, day = _split_by_day(jobs.only(jobs.known("io_share")))
     if not names:
         reason = "No job has a trace of its operations."
         return Figure("trend", SECTION, title, "", empty_reason=reason)
-    shares = _medians(dated.numbers("io_share"), day)
+    shares = _compute_medians(dated.numbers("io_share"), day)
     many = np.bincount(day).tolist()
     rank_time_s = np.bincount(day, dated.numbers("ranks") * dated.numbers("io_per_rank_mean_s"))
     caption = "Median over the jobs that started that day (UTC) of the share of time in I/O."
     spec: Spec = {
-        "data": [_line(names, shares, [plural(jobs, "job") for jobs in many])],
+        "data": [_draw_line(names, shares, [plural(jobs, "job") for jobs in many])],
         "layout": palette.layout(
             260, xaxis=palette.axis(type="date"), yaxis=palette.axis("share", tickformat=".0%")
         ),
@@ -93,7 +93,7 @@ def share_by_day(jobs: Fleet) -> Figure:
     return Figure("trend", SECTION, title, caption, spec, table, alt_text=alt_text)
 
 
-def _line(x: list[str], y: list[float], jobs: list[str]) -> Spec:
+def _draw_line(x: list[str], y: list[float], jobs: list[str]) -> Spec:
     return {
         "type": "scatter",
         "mode": "lines+markers",
@@ -105,7 +105,7 @@ def _line(x: list[str], y: list[float], jobs: list[str]) -> Spec:
     }
 
 
-def _medians(values: NDArray[np.float64], day: NDArray[np.intp]) -> list[float]:
+def _compute_medians(values: NDArray[np.float64], day: NDArray[np.intp]) -> list[float]:
     """The median of each day's values."""
     order = np.argsort(day, kind="stable")
     borders = np.flatnonzero(np.diff(day[order])) + 1
@@ -119,21 +119,26 @@ _Lines = list[tuple[str, str, float | None, float | None, str]]
 """What, whose, in the last week, in the one before, unit."""
 
 
-def changes_figure(jobs: Fleet) -> Figure:
+def draw_changes(jobs: Fleet) -> Figure:
     """The last seven days that jobs started on beside the seven before."""
     title = "The last week and the one before"
     days = jobs.days()
     last = int(days.max(initial=NO_DAY))
-    now, before = (jobs.only(_in_week(days, last - DAYS * weeks)) for weeks in (0, 1))
+    now, before = (jobs.only(_is_in_week(days, last - DAYS * weeks)) for weeks in (0, 1))
     if not len(before):
         reason = "No job started in the week before the last one."
         return Figure("changes", SECTION, title, "", empty_reason=reason)
-    hours = hours_of(jobs.only(_in_week(days, last) | _in_week(days, last - DAYS)))
-    lines = _totals(now, before, hours) + _movers(now, before, hours) + _findings(now, before)
+    hours = pick_hours(jobs.only(_is_in_week(days, last) | _is_in_week(days, last - DAYS)))
+    lines = (
+        _compare_totals(now, before, hours)
+        + _compare_parts(now, before, hours)
+        + _compare_findings(now, before)
+    )
     table = Table(
         (Column("what"), Column("of"), Column("last week"), Column("week before"),
          Column("change")),
-        tuple((what, elided(whose, limit=60), Amount(a, unit), Amount(b, unit), _change(a, b))
+        tuple((what, elided(whose, limit=60), Amount(a, unit), Amount(b, unit),
+               _compute_change(a, b))
               for what, whose, a, b, unit in lines),
     )  # fmt: skip
     day = date.fromordinal(last)
@@ -145,51 +150,51 @@ def changes_figure(jobs: Fleet) -> Figure:
     return Figure("changes", SECTION, title, caption, table=table)
 
 
-def _in_week(days: NDArray[np.int64], last: int) -> NDArray[np.bool_]:
+def _is_in_week(days: NDArray[np.int64], last: int) -> NDArray[np.bool_]:
     """Whether a day is known and one of the week that ends with the last one."""
     found: NDArray[np.bool_] = (days != NO_DAY) & (days > last - DAYS) & (days <= last)
     return found
 
 
-def _totals(now: Fleet, before: Fleet, hours: HoursOf) -> _Lines:
+def _compare_totals(now: Fleet, before: Fleet, hours: HoursOf) -> _Lines:
     values: tuple[tuple[str, Callable[[Fleet], float | None], str], ...] = (
         ("jobs", len, "count"),
         ("jobs not read", lambda jobs: int(jobs.known("problem").sum()), "count"),
         (f"run time ({hours.noun} h)", lambda jobs: sum(hours.all(jobs).tolist()), "number"),
         (f"input ({hours.noun} h)",
-         lambda jobs: sum(hours.input(with_input(jobs)).tolist()), "number"),
-        ("median share of I/O", _median_share, "share"),
+         lambda jobs: sum(hours.input(select_with_input(jobs)).tolist()), "number"),
+        ("median share of I/O", _compute_median_share, "share"),
         ("read", lambda jobs: sum(jobs.values("storage_bytes_read")), "bytes"),
     )  # fmt: skip
     return [(name, "all jobs", of(now), of(before), unit) for name, of, unit in values]
 
 
-def _median_share(jobs: Fleet) -> float | None:
+def _compute_median_share(jobs: Fleet) -> float | None:
     known = jobs.values("io_share")
     return float(np.median(known)) if known else None
 
 
-def _movers(now: Fleet, before: Fleet, hours: HoursOf) -> _Lines:
+def _compare_parts(now: Fleet, before: Fleet, hours: HoursOf) -> _Lines:
     lines: _Lines = []
-    weeks = [with_input(week) for week in (now, before)]
+    weeks = [select_with_input(week) for week in (now, before)]
     for _, noun, parts in GROUPS:
         sums = [parts(week).by_name(hours.input(week)) for week in weeks]
         what = f"input by {noun} ({hours.noun} h)"
-        lines += [(what, *line, "number") for line in _most_changed(*sums)]
+        lines += [(what, *line, "number") for line in _find_most_changed(*sums)]
     return lines
 
 
-def _findings(now: Fleet, before: Fleet) -> _Lines:
-    sums = [_jobs_by_finding(week) for week in (now, before)]
-    return [("jobs with finding", *line, "count") for line in _most_changed(*sums)]
+def _compare_findings(now: Fleet, before: Fleet) -> _Lines:
+    sums = [_count_jobs_by_finding(week) for week in (now, before)]
+    return [("jobs with finding", *line, "count") for line in _find_most_changed(*sums)]
 
 
-def _jobs_by_finding(jobs: Fleet) -> dict[str, int]:
-    code, names = labelled(jobs.items("finding_codes")[1], str)
+def _count_jobs_by_finding(jobs: Fleet) -> dict[str, int]:
+    code, names = label_texts(jobs.items("finding_codes")[1], str)
     return dict(zip(names, np.bincount(code, minlength=len(names)).tolist(), strict=True))
 
 
-def _most_changed(
+def _find_most_changed(
     now: Mapping[str, float], before: Mapping[str, float]
 ) -> list[tuple[str, float, float]]:
     both = [(name, now.get(name, 0), before.get(name, 0)) for name in {*now, *before}]
@@ -197,7 +202,7 @@ def _most_changed(
     return sorted(moved, key=lambda line: (-abs(line[1] - line[2]), line[0]))[:MOST_CHANGES]
 
 
-def _change(now: float | None, before: float | None) -> Cell:
+def _compute_change(now: float | None, before: float | None) -> Cell:
     """The difference; as a ratio where both weeks have some."""
     if now is None or before is None:
         return None

@@ -146,25 +146,27 @@ class Tracks:
         """Events that name all tracks so far and say in which order they are shown."""
         ranked = sorted(self._numbers, key=lambda t: (t.process, t.group, t.thread, t.lane))
         for place, track in enumerate(ranked):
-            pid, tid = number_of(track.process), self._numbers[track]
+            pid, tid = get_process_number(track.process), self._numbers[track]
             name = track.name if not track.lane else f"{track.name} ({track.lane + 1})"
-            yield _metadata("thread_name", pid, tid, name=name)
-            yield _metadata("thread_sort_index", pid, tid, sort_index=place)
+            yield _encode_metadata("thread_name", pid, tid, name=name)
+            yield _encode_metadata("thread_sort_index", pid, tid, sort_index=place)
 
 
-def number_of(process: int) -> int:
+def get_process_number(process: int) -> int:
     """The process number of Trace.processes[process]; 0 is the whole job."""
     return process + 1
 
 
 def name_processes(trace: Trace) -> Iterator[str]:
     """Events that name the processes, a rank's trainer before its workers."""
-    yield _metadata("process_name", 0, 0, name="job")
-    yield _metadata("process_sort_index", 0, 0, sort_index=-1)
+    yield _encode_metadata("process_name", 0, 0, name="job")
+    yield _encode_metadata("process_sort_index", 0, 0, sort_index=-1)
     order = sorted(range(len(trace.processes)), key=lambda i: _place(trace, i))
     for place, i in enumerate(order):
-        yield _metadata("process_name", number_of(i), 0, name=_title(trace, trace.processes[i]))
-        yield _metadata("process_sort_index", number_of(i), 0, sort_index=place)
+        yield _encode_metadata(
+            "process_name", get_process_number(i), 0, name=_name_process(trace, trace.processes[i])
+        )
+        yield _encode_metadata("process_sort_index", get_process_number(i), 0, sort_index=place)
 
 
 def _place(trace: Trace, i: int) -> tuple[int, bool, int]:
@@ -172,7 +174,7 @@ def _place(trace: Trace, i: int) -> tuple[int, bool, int]:
     return (family if family >= 0 else len(trace.ranks), trace.processes[i].role != "trainer", i)
 
 
-def _title(trace: Trace, process: Process) -> str:
+def _name_process(trace: Trace, process: Process) -> str:
     """Host, rank and process: `node01, rank 3, process 4711`."""
     trainer = None if process.trainer is None else trace.processes[process.trainer]
     rank = trainer.rank if trainer else process.rank
@@ -183,7 +185,7 @@ def _title(trace: Trace, process: Process) -> str:
     return ", ".join(parts)
 
 
-def _metadata(what: str, pid: int, tid: int, **arguments: str | int) -> str:
+def _encode_metadata(what: str, pid: int, tid: int, **arguments: str | int) -> str:
     known = {k: storable(v) if isinstance(v, str) else v for k, v in arguments.items()}
     event = {"ph": "M", "name": what, "pid": pid, "tid": tid, "args": known}
     return json.dumps(event, separators=(",", ":"))
@@ -205,15 +207,15 @@ def encode_bandwidth(trace: Trace, timeline: Timeline | None, zero_ns: int) -> I
         return
     shift_us = (trace.job.start_ns - zero_ns) / 1000
     job = timeline.job
-    yield from _row(0, job.edges_s, (job.bytes_read, job.bytes_written), shift_us)
+    yield from _encode_rates(0, job.edges_s, (job.bytes_read, job.bytes_written), shift_us)
     if timeline.ranks != len(timeline.row_labels) - ("no rank" in timeline.row_labels):
         return
     for row, process in enumerate(trace.ranks):
         moved = (timeline.bytes_read[row], timeline.bytes_written[row])
-        yield from _row(number_of(process), timeline.edges_s, moved, shift_us)
+        yield from _encode_rates(get_process_number(process), timeline.edges_s, moved, shift_us)
 
 
-def _row(
+def _encode_rates(
     pid: int,
     edges_s: NDArray[np.float64],
     moved: tuple[NDArray[np.int64], NDArray[np.int64]],
@@ -244,7 +246,7 @@ class Flows:
 
     def __init__(self, whole: Trace, seen: Trace, zero_ns: int) -> None:
         self._zero_ns = zero_ns
-        self._ends = [_within_steps(each, seen) for each in deliveries(whole)]
+        self._ends = [_select_within_steps(each, seen) for each in deliveries(whole)]
         self._found: list[tuple[int, int, int, int, int]] = []  # worker, tid, read, trainer, taken
 
     def meet(self, part: Part, track: Int64Array) -> None:
@@ -269,20 +271,25 @@ class Flows:
         for number, (worker, tid, read_ns, trainer, taken_ns) in enumerate(self._found, 1):
             if read_ns <= taken_ns:
                 step = tracks.number(Track(trainer, STEPS, "steps"))
-                yield _ARROW % ("s", number, number_of(worker), tid, *self._time(read_ns), "")
-                end = (number_of(trainer), step, *self._time(taken_ns), ',"bp":"e"')
+                yield _ARROW % (
+                    "s",
+                    number,
+                    get_process_number(worker),
+                    tid,
+                    *self._time(read_ns),
+                    "",
+                )
+                end = (get_process_number(trainer), step, *self._time(taken_ns), ',"bp":"e"')
                 yield _ARROW % ("f", number, *end)
 
     def _time(self, ns: int) -> tuple[int, int]:
         return divmod(ns - self._zero_ns, 1000)
 
 
-def _within_steps(each: Deliveries, seen: Trace) -> Deliveries:
+def _select_within_steps(each: Deliveries, seen: Trace) -> Deliveries:
     """Those that a step which is exported took."""
-    encode_spans = seen.spans
-    steps = encode_spans.pick(
-        (encode_spans.kind == SpanKind.STEP) & (encode_spans.process == each.trainer)
-    )
+    spans = seen.spans
+    steps = spans.pick((spans.kind == SpanKind.STEP) & (spans.process == each.trainer))
     if not len(steps):
         return each.pick(np.zeros(len(each), bool))
     step = np.searchsorted(steps.start, each.taken_ns, side="right") - 1
@@ -353,7 +360,7 @@ class Operations:
 
     def text(self, part: Part, rows: Rows) -> list[str]:
         """One event an operation: what, where, when, and file, offset, size."""
-        pid = number_of(part.process)
+        pid = get_process_number(part.process)
         head = f'{{"ph":"X","pid":{pid},"tid":%d,"cat":"{part.layer}","name":"%s"'
         heads = {
             (track, op): head % (track, _OPERATIONS[op])
@@ -366,8 +373,8 @@ class Operations:
             offsets = ["null" if offset < 0 else offset for offset in part.offset.tolist()]
         keys = zip(rows.track.tolist(), part.op.tolist(), strict=True)
         columns = zip(
-            [heads[key] for key in keys], *_times(rows), [files[f] for f in part.file.tolist()],
-            offsets, part.nbytes.tolist(), strict=True,
+            [heads[key] for key in keys], *_split_times(rows),
+            [files[f] for f in part.file.tolist()], offsets, part.nbytes.tolist(), strict=True,
         )  # fmt: skip
         return [_OPERATION % row for row in columns]
 
@@ -379,7 +386,7 @@ class Operations:
             lanes = self._lanes.setdefault(key, FlatLanes())
             name = f"{part.layer} I/O" + ("" if thread < 0 else f", thread {thread}")
             found = lanes.place(part.start[mine], part.end[mine])
-            numbers[mine] = _of_lanes(
+            numbers[mine] = _assign_lane_numbers(
                 self._tracks, Track(part.process, TRANSFERS, name, thread), found
             )
         return numbers
@@ -392,59 +399,59 @@ def encode_spans(trace: Trace, tracks: Tracks, zero_ns: int) -> Iterator[list[st
     bounds = np.flatnonzero(np.diff(trace.spans.process[order], prepend=-1, append=-1))
     for low, high in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
         mine = trace.spans.pick(order[low:high])
-        for track, rows in _tracks_of(mine):
-            yield from _span_text(mine.pick(rows), track, names, (tracks, zero_ns))
+        for track, rows in _split_into_tracks(mine):
+            yield from _encode_track(mine.pick(rows), track, names, (tracks, zero_ns))
 
 
-def _tracks_of(mine: Spans) -> Iterator[tuple[Track, Int64Array]]:
+def _split_into_tracks(mine: Spans) -> Iterator[tuple[Track, Int64Array]]:
     """The tracks of one process, and which of its spans each holds."""
     process = int(mine.process[0])
     rest = np.ones(len(mine), bool)
     for group, name, kind in _OF_KINDS:
-        yield from _some(Track(process, group, name), mine.kind == kind)
+        yield from _yield_track(Track(process, group, name), mine.kind == kind)
         rest &= mine.kind != kind
     for thread in np.unique(mine.thread[rest]).tolist():
         rows = rest & (mine.thread == thread)
-        group, what = _what(set(np.unique(mine.kind[rows]).tolist()))
-        yield from _some(Track(process, group, f"{what} {thread}", thread), rows)
+        group, what = _classify_thread(set(np.unique(mine.kind[rows]).tolist()))
+        yield from _yield_track(Track(process, group, f"{what} {thread}", thread), rows)
 
 
-def _some(track: Track, mask: NDArray[np.bool_]) -> Iterator[tuple[Track, Int64Array]]:
+def _yield_track(track: Track, mask: NDArray[np.bool_]) -> Iterator[tuple[Track, Int64Array]]:
     if mask.any():
         yield track, np.flatnonzero(mask)
 
 
-def _what(kinds: set[int]) -> tuple[int, str]:
+def _classify_thread(kinds: set[int]) -> tuple[int, str]:
     if kinds & {SpanKind.KERNEL, SpanKind.COPY}:
         return DEVICE, "device stream"
     return (DEVICE, "collectives") if kinds == {SpanKind.COMMUNICATION} else (HOST, "thread")
 
 
-def _span_text(
+def _encode_track(
     mine: Spans, track: Track, names: Sequence[str], place: tuple[Tracks, int]
 ) -> Iterator[list[str]]:
     tracks, zero_ns = place
     lanes = NestedLanes()
     for low in range(0, len(mine), BLOCK_ROWS):
         block = mine.pick(np.arange(low, min(low + BLOCK_ROWS, len(mine))))
-        numbers = _of_lanes(tracks, track, lanes.place(block.start, block.end))
+        numbers = _assign_lane_numbers(tracks, track, lanes.place(block.start, block.end))
         rows = Rows(block.start - zero_ns, block.end - block.start, numbers)
-        head = f'{{"ph":"X","pid":{number_of(track.process)},"tid":%d,"cat":"%s","name":%s'
+        head = f'{{"ph":"X","pid":{get_process_number(track.process)},"tid":%d,"cat":"%s","name":%s'
         kinds = [_CATEGORIES[SpanKind(kind)] for kind in block.kind.tolist()]
         texts = [names[name] for name in block.name.tolist()]
         heads = map(head.__mod__, zip(numbers.tolist(), kinds, texts, strict=True))
         steps = [f',"args":{{"number":{n}}}' if n >= 0 else "" for n in block.step.tolist()]
-        yield [_SPAN % row for row in zip(heads, *_times(rows), steps, strict=True)]
+        yield [_SPAN % row for row in zip(heads, *_split_times(rows), steps, strict=True)]
 
 
-def _of_lanes(tracks: Tracks, track: Track, lanes: Int64Array) -> Int64Array:
+def _assign_lane_numbers(tracks: Tracks, track: Track, lanes: Int64Array) -> Int64Array:
     """The thread number of each lane of a track."""
     used, which = np.unique(lanes, return_inverse=True)
     numbers = [tracks.number(replace(track, lane=lane)) for lane in used.tolist()]
     return np.array(numbers, np.int64)[which]
 
 
-def _times(rows: Rows) -> tuple[list[int], list[int], list[int], list[int]]:
+def _split_times(rows: Rows) -> tuple[list[int], list[int], list[int], list[int]]:
     """Start and duration, each as whole microseconds and the nanoseconds beside them."""
     start, start_ns = np.divmod(rows.start, 1000)
     duration, duration_ns = np.divmod(rows.duration, 1000)
@@ -466,7 +473,7 @@ def write(run: Run, path: Path) -> list[tuple[str, str]]:
             "to put on a timeline."
         )
     with atomic.streamed_file(path) as file:
-        head = json.dumps(_about(trace, events.zero_ns), separators=(",", ":"))
+        head = json.dumps(_describe_export(trace, events.zero_ns), separators=(",", ":"))
         file.write(f'{{"displayTimeUnit":"ms","otherData":{head},"traceEvents":[\n'.encode())
         _write_lines(file, events.blocks())
         file.write(b"\n]}\n")
@@ -490,9 +497,11 @@ class _Events:
         yield from self._counted("process names", [list(name_processes(trace))])
         yield from self._counted("spans", encode_spans(trace, named, zero_ns))
         yield from self._counted("operations", self._operations(arrows))
-        yield from self._counted("arrows", _blocks(arrows.text(named)))
-        yield from self._counted("bandwidth", _blocks(encode_bandwidth(trace, timeline, zero_ns)))
-        yield from self._counted("track names", _blocks(named.metadata()))
+        yield from self._counted("arrows", _group_events(arrows.text(named)))
+        yield from self._counted(
+            "bandwidth", _group_events(encode_bandwidth(trace, timeline, zero_ns))
+        )
+        yield from self._counted("track names", _group_events(named.metadata()))
 
     def _operations(self, arrows: Flows) -> Iterator[list[str]]:
         writer = Operations(self._trace, self._tracks, self.zero_ns)
@@ -507,7 +516,7 @@ class _Events:
             yield block
 
 
-def _blocks(events: Iterator[str]) -> Iterator[list[str]]:
+def _group_events(events: Iterator[str]) -> Iterator[list[str]]:
     while block := list(islice(events, BLOCK_ROWS)):
         yield block
 
@@ -527,7 +536,7 @@ def find_zero_ns(trace: Trace) -> int:
     return min([trace.job.start_ns, *starts])
 
 
-def _about(trace: Trace, zero_ns: int) -> dict[str, object]:
+def _describe_export(trace: Trace, zero_ns: int) -> dict[str, object]:
     zero = datetime.fromtimestamp(zero_ns // 10**9, timezone.utc)
     return {
         "command": storable(trace.job.command),

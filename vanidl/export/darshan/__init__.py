@@ -65,7 +65,7 @@ def write(run: Run, path: Path) -> Written:
         chosen = {layer: select(trace, replace(run.selection, layer=layer)) for layer in layers}
         writer = _Writer(log, trace, chosen)
         written = [line for layer in layers for line in writer.layer(layer)]
-        log.write(target, _job(writer), writer.names(), _partial(trace, log))
+        log.write(target, _describe_job(writer), writer.names(), _list_partial_modules(trace, log))
     others = sorted(recorded - {*layers})
     others += ["single operations of STDIO"] if STDIO in trace.layers_traced else []
     others += ["threads"] if any((part.thread >= 0).any() for part in trace.io[:1]) else []
@@ -77,7 +77,7 @@ class _Writer:
 
     def __init__(self, log: LogFile, trace: Trace, chosen: dict[str, Trace]) -> None:
         self._log, self._trace, self._chosen = log, trace, chosen
-        self.zero_ns = min([trace.job.start_ns, *_starts(chosen)])
+        self.zero_ns = min([trace.job.start_ns, *_iterate_starts(chosen)])
         self.end_ns = max(trace.job.end_ns, self.zero_ns)
         self.processes = max(1, len(trace.processes))
         self._ids = np.array([_record_id(i, name) for i, name in enumerate(trace.files.path)])
@@ -275,7 +275,7 @@ _OF_MPIIO = {"INDEP_READS": "READS", "INDEP_WRITES": "WRITES"}
 """Operations of which nothing says that they were collective count as independent."""
 
 
-def _job(writer: _Writer) -> JobText:
+def _describe_job(writer: _Writer) -> JobText:
     trace, job = writer.trace, writer.trace.job
     pids = [process.pid for process in trace.processes if process.pid is not None]
     named = zip(trace.files.mount, trace.files.file_system, strict=True)
@@ -292,7 +292,7 @@ def _job(writer: _Writer) -> JobText:
     )
 
 
-def _partial(trace: Trace, log: LogFile) -> list[str]:
+def _list_partial_modules(trace: Trace, log: LogFile) -> list[str]:
     """Modules that are flagged incomplete, as the run's own logs are."""
     if any(not one.whole for one in trace.logs):
         return list(log.modules)
@@ -306,7 +306,7 @@ def _record_id(code: int, name: str) -> np.uint64:
     return np.uint64(int.from_bytes(digest.digest(), "little") or code + 1)
 
 
-def _starts(chosen: dict[str, Trace]) -> Iterator[int]:
+def _iterate_starts(chosen: dict[str, Trace]) -> Iterator[int]:
     for trace in chosen.values():
         for part in trace.io:
             yield int(part.start[0])

@@ -81,7 +81,7 @@ class FileCounters:
         order = stable_order(slot)
         slot, op = slot[order], part.op[order]
         # Between reading and writing: each operation beside the one before it on its file.
-        first = _first_of_each(slot)
+        first = _find_first_of_each(slot)
         before = np.append(op[:1], op[:-1])
         before[first] = self._last_op[slot[first]]
         switches = (before != op) & (before != _NO_OP)
@@ -92,7 +92,7 @@ class FileCounters:
             rows = order[op == kind]
             if len(rows):
                 mine = slot[op == kind]
-                begins = _first_of_each(mine)
+                begins = _find_first_of_each(mine)
                 self._add_kind(
                     kind,
                     _Rows(
@@ -126,8 +126,8 @@ class FileCounters:
         size_class = np.searchsorted(_LARGEST_OF_CLASS, rows.nbytes)
         for i, size in enumerate(SIZES):
             self._count(f"SIZE_{word}_{size}", rows.slot[size_class == i])
-        self._common["ACCESS"].append(_frequencies(rows.slot, rows.nbytes))
-        self._common["STRIDE"].append(_frequencies(rows.slot, stride))
+        self._common["ACCESS"].append(_count_frequencies(rows.slot, rows.nbytes))
+        self._common["STRIDE"].append(_count_frequencies(rows.slot, stride))
         self._add_times(kind, word, rows)
 
     def _add_times(self, kind: int, word: str, rows: _Rows) -> None:
@@ -137,7 +137,7 @@ class FileCounters:
         latest = np.maximum.reduceat(rows.end, rows.first)
         np.maximum.at(self._times(f"{word}_END_TIMESTAMP"), rows.files, latest / 1e9)
         # Time in which several overlap counts once.
-        before = _latest_before(rows, self._busy_until[kind, rows.files])
+        before = _find_latest_before(rows, self._busy_until[kind, rows.files])
         np.maximum.at(self._busy_until[kind], rows.files, latest)
         alone = np.maximum(rows.end - np.maximum(rows.start, before), 0)
         self._times(f"{word}_TIME")[rows.files] += np.add.reduceat(alone, rows.first) / 1e9
@@ -145,7 +145,7 @@ class FileCounters:
         took = rows.end - rows.start
         longest = np.maximum.reduceat(took, rows.first)
         which = np.flatnonzero(took == np.repeat(longest, np.diff(rows.first, append=len(took))))
-        which = which[_first_of_each(rows.slot[which])]
+        which = which[_find_first_of_each(rows.slot[which])]
         known = self._times(f"MAX_{word}_TIME")
         more = took[which] / 1e9 > known[rows.files]
         files, which = rows.files[more], which[more]
@@ -156,7 +156,7 @@ class FileCounters:
         """Puts the most frequent sizes and strides in their places, and hides what is unknown."""
         for what, some in self._common.items():
             value_of = "ACCESS" if what == "ACCESS" else "STRIDE"
-            slot, value, count, place = _most_frequent(np.concatenate(some, axis=1))
+            slot, value, count, place = _find_most_frequent(np.concatenate(some, axis=1))
             for i in range(_FREQUENT):
                 at = place == i
                 self._sums(f"{what}{i + 1}_{value_of}")[slot[at]] = value[at]
@@ -181,12 +181,12 @@ _OF_PLACES = ("SEQ_", "CONSEC_", "STRIDE", "MAX_BYTE_")
 """What cannot be told of operations whose place in the file was not recorded."""
 
 
-def _first_of_each(slot: Int64Array) -> Int64Array:
+def _find_first_of_each(slot: Int64Array) -> Int64Array:
     """The first row of each of the runs of equal numbers."""
     return np.flatnonzero(np.append(True, slot[1:] != slot[:-1])[: len(slot)])
 
 
-def _latest_before(rows: _Rows, carried: Int64Array) -> Int64Array:
+def _find_latest_before(rows: _Rows, carried: Int64Array) -> Int64Array:
     """For each operation the latest end of those before it on its file."""
     low = int(rows.end.min())
     span = int(rows.end.max()) - low + 1
@@ -195,7 +195,7 @@ def _latest_before(rows: _Rows, carried: Int64Array) -> Int64Array:
     # A running maximum over files at once: ends of each file above all those of the one before.
     at_once = max(1, (1 << _KEY_BITS) // span)
     borders = np.append(rows.first, len(since))
-    for files in _slices(len(rows.first), at_once):
+    for files in _iterate_slices(len(rows.first), at_once):
         some = slice(borders[files.start], borders[files.stop])
         lengths = np.diff(borders[files.start : files.stop + 1])
         lift = span * np.repeat(np.arange(len(lengths)), lengths)
@@ -205,18 +205,18 @@ def _latest_before(rows: _Rows, carried: Int64Array) -> Int64Array:
     return np.maximum(before, np.repeat(carried, np.diff(borders)))
 
 
-def _slices(count: int, most: int) -> Iterator[slice]:
+def _iterate_slices(count: int, most: int) -> Iterator[slice]:
     return (slice(low, min(low + most, count)) for low in range(0, count, most))
 
 
-def _frequencies(slot: Int64Array, value: Int64Array) -> Int64Array:
+def _count_frequencies(slot: Int64Array, value: Int64Array) -> Int64Array:
     """File, value and how often it occurs there, shape (3, pairs)."""
     values, code = np.unique(value, return_inverse=True)
     pairs, count = np.unique(slot * len(values) + code, return_counts=True)
     return np.stack([pairs // len(values), values[pairs % len(values)], count])
 
 
-def _most_frequent(pairs: Int64Array) -> tuple[Int64Array, Int64Array, Int64Array, Int64Array]:
+def _find_most_frequent(pairs: Int64Array) -> tuple[Int64Array, Int64Array, Int64Array, Int64Array]:
     """(file, value, how often, its place among those of the file), the most frequent first.
 
     Of values that are equally frequent the larger ones come first; 0 never counts.
@@ -232,7 +232,7 @@ def _most_frequent(pairs: Int64Array) -> tuple[Int64Array, Int64Array, Int64Arra
     slot, value, count = slot[first], value[first], np.add.reduceat(count, first)
     order = np.lexsort((-value, -count, slot))
     slot, value, count = slot[order], value[order], count[order]
-    begins = _first_of_each(slot)
+    begins = _find_first_of_each(slot)
     place = np.arange(len(slot)) - np.repeat(begins, np.diff(begins, append=len(slot)))
     kept = place < _FREQUENT
     return slot[kept], value[kept], count[kept], place[kept]

@@ -159,7 +159,7 @@ class LogFile:
             partial: modules whose records are flagged incomplete.
         """
         # The table of contents: what lies where, module by module in the order of their numbers.
-        head = zlib.compress(_job_record(job)), zlib.compress(_name_records(names), _LEVEL)
+        head = zlib.compress(_pack_job_record(job)), zlib.compress(_name_records(names), _LEVEL)
         table, versions = [0] * (2 + 2 * _LAYOUT.slots), [0] * _LAYOUT.slots
         position = _HEADER.size + len(head[0])
         table[:2] = position, len(head[1])
@@ -181,31 +181,31 @@ class LogFile:
             shutil.copyfileobj(self._regions[module].file, target)
 
 
-def text_bytes(text: str, most: int) -> bytes:
+def encode_text(text: str, most: int) -> bytes:
     """A name or command as a log holds it: no control characters, UTF-8, at most so many bytes."""
     raw = printable(text).encode("utf-8", "backslashreplace")
     return raw if len(raw) <= most else raw[:most].decode("utf-8", "ignore").encode()
 
 
-def _job_record(job: JobText) -> bytes:
+def _pack_job_record(job: JobText) -> bytes:
     times = (*divmod(job.start_ns, _SECOND_NS), *divmod(job.end_ns, _SECOND_NS))
     fixed = _JOB.pack(job.user_id, *times, job.nprocs, job.job_id)
-    metadata = b"lib_ver=%s\n" % text_bytes(job.writer, METADATA_BYTES - 16)
+    metadata = b"lib_ver=%s\n" % encode_text(job.writer, METADATA_BYTES - 16)
     record = fixed + metadata.ljust(METADATA_BYTES, b"\0")
-    record += text_bytes(job.command, _LONGEST_COMMAND_BYTES)
+    record += encode_text(job.command, _LONGEST_COMMAND_BYTES)
     # Darshan's reader takes a log without any mount for one without a command.
     for point, kind in job.mounts or (("/", "unknown"),):
-        line = b"\n%s\t%s" % tuple(_field(text) for text in (kind, point))
+        line = b"\n%s\t%s" % tuple(_escape_field(text) for text in (kind, point))
         if len(record) + len(line) < _JOB_RECORD_BYTES:
             record += line
     return record + b"\0"
 
 
-def _field(text: str) -> bytes:
+def _escape_field(text: str) -> bytes:
     """A mount point or type as /proc/mounts writes it: blanks would end the field."""
-    return text_bytes("".join("\\040" if c.isspace() else c for c in text) or "unknown", 1024)
+    return encode_text("".join("\\040" if c.isspace() else c for c in text) or "unknown", 1024)
 
 
 def _name_records(names: Iterable[tuple[int, str]]) -> bytes:
     key = struct.Struct("<Q")
-    return b"".join(key.pack(i) + text_bytes(name, 4096) + b"\0" for i, name in names)
+    return b"".join(key.pack(i) + encode_text(name, 4096) + b"\0" for i, name in names)

@@ -15,14 +15,20 @@ from pathlib import Path
 from vanidl import __version__
 from vanidl.export.dlio.dataset import (
     DataFacts,
-    batch_size,
-    data_facts,
     describe_dataset,
     describe_reader,
-    framework,
+    find_batch_size,
+    gather_data_facts,
+    identify_framework,
 )
-from vanidl.export.dlio.entries import ASSUMED, GIVEN, MEASURED, UNKNOWN, Entry, rendered
-from vanidl.export.dlio.training import Fetched, checkpoints, computation, epochs, fetched
+from vanidl.export.dlio.entries import ASSUMED, GIVEN, MEASURED, UNKNOWN, Entry, render_entries
+from vanidl.export.dlio.training import (
+    Fetched,
+    count_epochs,
+    describe_checkpoints,
+    describe_computation,
+    find_loader,
+)
 from vanidl.files.atomic import write_whole
 from vanidl.formatting.units import plural
 from vanidl.run import Run
@@ -30,11 +36,11 @@ from vanidl.run import Run
 
 def write(run: Run, path: Path) -> list[tuple[str, str]]:
     """Writes the workload; how many values are of which source."""
-    loader = fetched(run.trace)
-    facts = data_facts(run, loader)
-    found = _entries(run, loader, facts)
+    loader = find_loader(run.trace)
+    facts = gather_data_facts(run, loader)
+    found = _list_entries(run, loader, facts)
     unset = [f"{e.section}.{e.key}" for e in found if e.source == UNKNOWN]
-    text = rendered(_write_head(run, loader, facts, unset), found, _footer(run))
+    text = render_entries(_write_head(run, loader, facts, unset), found, _write_footer(run))
     write_whole(path, text.encode(), "the workload")
     count = Counter(entry.source for entry in found)
     rows = [(MEASURED, plural(count[MEASURED], "value"))]
@@ -42,15 +48,15 @@ def write(run: Run, path: Path) -> list[tuple[str, str]]:
     return [*rows, ("to be set", ", ".join(unset))] if unset else rows
 
 
-def workload(run: Run) -> tuple[Entry, ...]:
+def build_workload(run: Run) -> tuple[Entry, ...]:
     """Every key, section by section, with its value and where that is from."""
-    loader = fetched(run.trace)
-    return _entries(run, loader, data_facts(run, loader))
+    loader = find_loader(run.trace)
+    return _list_entries(run, loader, gather_data_facts(run, loader))
 
 
-def _entries(run: Run, loader: Fetched | None, facts: DataFacts) -> tuple[Entry, ...]:
-    platform, data_loader = framework(run, loader)
-    saves = list(checkpoints(run))
+def _list_entries(run: Run, loader: Fetched | None, facts: DataFacts) -> tuple[Entry, ...]:
+    platform, data_loader = identify_framework(run, loader)
+    saves = list(describe_checkpoints(run))
     rows = [
         Entry("model", "name", "recorded", ASSUMED, "a name, nothing more"),
         *(entry for entry in saves if entry.section == "model"),
@@ -61,14 +67,14 @@ def _entries(run: Run, loader: Fetched | None, facts: DataFacts) -> tuple[Entry,
         *describe_dataset(run, facts),
         data_loader,
         *describe_reader(run, loader, facts),
-        epochs(run, loader),
-        *computation(run),
+        count_epochs(run, loader),
+        *describe_computation(run),
         *(entry for entry in saves if entry.section == "checkpoint"),
     ]
     return tuple(rows)
 
 
-def _footer(run: Run) -> Iterator[str]:
+def _write_footer(run: Run) -> Iterator[str]:
     yield (
         "Not recorded, and left at DLIO's defaults: pin_memory, odirect, seeds, compression, sizes "
         "of samples once decoded (record_length_bytes_resize), fsync of checkpoints, evaluation."
@@ -94,13 +100,13 @@ def _write_head(
         f"default), or {UNKNOWN}: set those first."
     )
     yield f"To be set: {', '.join(unset) or 'nothing'}."
-    yield from _commands(start)
+    yield from _list_commands(start)
     yield from _name_own_files(run, facts, start)
-    yield from _left_out(run, loader, facts, ranks)
-    yield from _otherwise(loader, facts)
+    yield from _explain_left_out(run, loader, facts, ranks)
+    yield from _explain_differences(loader, facts)
 
 
-def _commands(start: str) -> Iterator[str]:
+def _list_commands(start: str) -> Iterator[str]:
     yield ""
     yield "  mkdir -p configs/workload; cp THIS_FILE configs/workload/recorded.yaml"
     yield f"{start} \\"
@@ -110,9 +116,11 @@ def _commands(start: str) -> Iterator[str]:
     yield ""
 
 
-def _left_out(run: Run, loader: Fetched | None, facts: DataFacts, ranks: int) -> Iterator[str]:
+def _explain_left_out(
+    run: Run, loader: Fetched | None, facts: DataFacts, ranks: int
+) -> Iterator[str]:
     """Files that DLIO will not read, as far as its keys tell."""
-    _, batch = batch_size(run, loader)
+    _, batch = find_batch_size(run, loader)
     if not (facts.samples and batch and facts.files):
         return
     unit = facts.samples * batch * ranks
@@ -124,7 +132,7 @@ def _left_out(run: Run, loader: Fetched | None, facts: DataFacts, ranks: int) ->
         )
 
 
-def _otherwise(loader: Fetched | None, facts: DataFacts) -> Iterator[str]:
+def _explain_differences(loader: Fetched | None, facts: DataFacts) -> Iterator[str]:
     """How it will read what the run read otherwise."""
     if facts.samples and facts.samples > 1 and facts.format in _WHOLE_FILE:
         yield (
@@ -165,11 +173,11 @@ def _name_own_files(run: Run, facts: DataFacts, start: str) -> Iterator[str]:
         return
     yield "To have DLIO read the run's own files, where they lie here, instead of generated ones:"
     yield ""
-    yield from _links(paths, facts)
+    yield from _list_link_commands(paths, facts)
     words = [f"dataset.data_folder={_FOLDER}", "dataset.num_subfolders_train=0"]
     named = facts.format in _NAMED
     if named:
-        yield f"  export VANIDL_DLIO_ARRAY={shlex.quote(_array(run, paths) or 'NAME')}"
+        yield f"  export VANIDL_DLIO_ARRAY={shlex.quote(_find_largest_array(run, paths) or 'NAME')}"
         words.append(f"reader.reader_classname={_READER}")
     *first, last = (f"    ++workload.{word}" for word in words)
     yield from (f"{line} \\" for line in [start, *first])
@@ -184,20 +192,20 @@ def _name_own_files(run: Run, facts: DataFacts, start: str) -> Iterator[str]:
         yield ""
 
 
-def _links(paths: list[str], facts: DataFacts) -> Iterator[str]:
+def _list_link_commands(paths: list[str], facts: DataFacts) -> Iterator[str]:
     """Commands that name the files as DLIO lists them."""
     yield f"  mkdir -p {_FOLDER}/train {_FOLDER}/valid"
-    found = f"find {shlex.quote(_above(paths))} -iname '*{facts.suffix}' -type f"
+    found = f"find {shlex.quote(_find_common_folder(paths))} -iname '*{facts.suffix}' -type f"
     yield f"  {found} | sort | (n=0; while read -r file; do"
     target = f"{_FOLDER}/train/$(printf %09d $n).{facts.format}"
     yield f'    n=$((n + 1)); ln -s "$file" {target}; done)'
 
 
-def _above(paths: list[str]) -> str:
+def _find_common_folder(paths: list[str]) -> str:
     return os.path.commonpath([os.path.dirname(path) for path in paths])  # noqa: PTH120
 
 
-def _array(run: Run, paths: list[str]) -> str | None:
+def _find_largest_array(run: Run, paths: list[str]) -> str | None:
     """The array with most bytes of a file that was opened here."""
     facts = run.trace.user_data.facts
     arrays = next((facts[path].arrays for path in paths if path in facts), ())

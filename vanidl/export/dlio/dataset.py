@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from vanidl.analyses.datafiles import NO_RANK, DataFile
 from vanidl.analyses.dataloader_batches import PREFETCH_FACTOR
-from vanidl.export.dlio.entries import ASSUMED, GIVEN, MEASURED, Entry, unknown
+from vanidl.export.dlio.entries import ASSUMED, GIVEN, MEASURED, Entry, mark_unknown
 from vanidl.export.dlio.training import Fetched
 from vanidl.formatting.units import nbytes, percent, plural
 from vanidl.run import Run
@@ -59,35 +59,36 @@ class DataFacts:
         """Bytes of one sample in its file, without what the format adds to each file."""
         if not self.samples or not len(self.sizes.each):
             return None
-        inside = self.sizes.mean - _added(self.format, self.samples)
+        inside = self.sizes.mean - _measure_format_bytes(self.format, self.samples)
         return max(inside, 1.0) / self.samples
 
 
-def data_facts(run: Run, fetched: Fetched | None) -> DataFacts:
+def gather_data_facts(run: Run, fetched: Fetched | None) -> DataFacts:
     """The files of the suffix that carries most bytes, and what is known of them."""
     read = [f for f in run.dataset.files if f.bytes_read] if run.dataset is not None else []
     traffic: Counter[str] = Counter()
     for file in read:
-        traffic[_suffix(file)] += file.bytes_read
+        traffic[_get_suffix(file)] += file.bytes_read
     suffix = max(traffic, key=lambda s: (traffic[s], s), default="")
-    files = tuple(f for f in read if _suffix(f) == suffix)
-    others = tuple(f for f in read if _suffix(f) != suffix)
+    files = tuple(f for f in read if _get_suffix(f) == suffix)
+    others = tuple(f for f in read if _get_suffix(f) != suffix)
     form = _FORMATS.get(suffix)
-    samples = _samples(run, files, form, fetched)
-    return DataFacts(files, others, form, suffix, _sizes(run, files), *samples)
+    samples = _count_samples(run, files, form, fetched)
+    return DataFacts(files, others, form, suffix, _pick_sizes(run, files), *samples)
 
 
-def _suffix(file: DataFile) -> str:
+def _get_suffix(file: DataFile) -> str:
     return PurePosixPath(file.path).suffix.lower()
 
 
-def _sizes(run: Run, files: tuple[DataFile, ...]) -> Sizes:
+def _pick_sizes(run: Run, files: tuple[DataFile, ...]) -> Sizes:
     """The best kind of size that every file has."""
     passes = len(run.phases.epochs) if run.phases is not None else 0
     kinds = (
         ([f.size for f in files], "sizes on disk"),
         ([f.extent for f in files], "highest byte read of each file"),
-        ([f.bytes_read / f.opens if f.opens and _known(f.opens, passes) else None for f in files],
+        ([f.bytes_read / f.opens if f.opens and 0 < f.opens <= (passes or f.opens) else None
+          for f in files],
          "bytes read of each file and time that it was opened; --data FOLDER gives sizes on disk"),
         ([f.bytes_read / passes if passes else None for f in files],
          "bytes read of each file and epoch; --data FOLDER gives sizes on disk"),
@@ -98,11 +99,7 @@ def _sizes(run: Run, files: tuple[DataFile, ...]) -> Sizes:
     return Sizes(np.empty(0), "")
 
 
-def _known(opens: int, passes: int) -> bool:
-    return opens > 0 and (not passes or opens <= passes)
-
-
-def _samples(
+def _count_samples(
     run: Run, files: tuple[DataFile, ...], form: str | None, fetched: Fetched | None
 ) -> tuple[int | None, str, str]:
     """Samples in a file, where that is from, and how."""
@@ -127,7 +124,7 @@ def _samples(
     return None, "", "samples in a file: --record-size or --inspect would tell"
 
 
-def _added(form: str | None, samples: int) -> int:
+def _measure_format_bytes(form: str | None, samples: int) -> int:
     """Bytes that DLIO's generator adds to each file of this format, beside the samples."""
     file = io.BytesIO()
     if form == "npz":
@@ -141,17 +138,17 @@ def describe_dataset(run: Run, facts: DataFacts) -> Iterator[Entry]:
     """The section, key by key."""
     yield Entry(_SECTION, "data_folder", "data/recorded", ASSUMED, _place(run, facts))
     yield _format(facts)
-    yield _files(run, facts)
+    yield _describe_files(run, facts)
     folders = len({PurePosixPath(f.path).parent for f in facts.files})
     if folders > 1:
         note = "folders that hold these files"
         yield Entry(_SECTION, "num_subfolders_train", folders, MEASURED, note)
     if facts.samples is None:
-        yield unknown(_SECTION, "num_samples_per_file", facts.samples_note)
+        yield mark_unknown(_SECTION, "num_samples_per_file", facts.samples_note)
     else:
         yield Entry(_SECTION, "num_samples_per_file", facts.samples, facts.samples_source,
                     facts.samples_note)  # fmt: skip
-    yield from _records(facts)
+    yield from _describe_records(facts)
 
 
 def _place(run: Run, facts: DataFacts) -> str:
@@ -170,7 +167,7 @@ def _format(facts: DataFacts) -> Entry:
         name = facts.suffix or "without suffix"
         what = f"files {name}" if facts.files else "no read of a dataset file was recorded"
         note = f"{what}; DLIO has npz, npy, hdf5, tfrecord, jpeg, png, csv, indexed_binary"
-        return unknown(_SECTION, "format", note)
+        return mark_unknown(_SECTION, "format", note)
     share = sum(f.bytes_read for f in facts.files) / sum(
         f.bytes_read for f in (*facts.files, *facts.others)
     )
@@ -178,12 +175,12 @@ def _format(facts: DataFacts) -> Entry:
     return Entry(_SECTION, "format", facts.format, MEASURED, note)
 
 
-def _files(run: Run, facts: DataFacts) -> Entry:
+def _describe_files(run: Run, facts: DataFacts) -> Entry:
     if not facts.files:
-        return unknown(_SECTION, "num_files_train", "no read of a dataset file was recorded")
+        return mark_unknown(_SECTION, "num_files_train", "no read of a dataset file was recorded")
     notes = ["dataset files that were read; code, system files, logs and checkpoints are not"]
     if facts.others:
-        suffixes = ", ".join(sorted({_suffix(f) or "no suffix" for f in facts.others})[:5])
+        suffixes = ", ".join(sorted({_get_suffix(f) or "no suffix" for f in facts.others})[:5])
         amount = nbytes(sum(f.bytes_read for f in facts.others))
         notes.append(f"{plural(len(facts.others), 'file')} of another kind ({suffixes}; {amount})")
     unopened = run.trace.user_data.on_disk
@@ -193,16 +190,16 @@ def _files(run: Run, facts: DataFacts) -> Entry:
         [notes[0], "; ".join(notes[1:])] if notes[1:] else notes))  # fmt: skip
 
 
-def _records(facts: DataFacts) -> Iterator[Entry]:
+def _describe_records(facts: DataFacts) -> Iterator[Entry]:
     """Bytes of a sample: one size for all, or a mean and a spread."""
     record = facts.record_nbytes
     key = "record_length_bytes"
     if record is None or not facts.samples:
         size = f"a file has {facts.sizes.mean:,.0f} bytes" if len(facts.sizes.each) else "no size"
-        yield unknown(_SECTION, key, f"bytes of a sample ({size}; {facts.samples_note})")
+        yield mark_unknown(_SECTION, key, f"bytes of a sample ({size}; {facts.samples_note})")
         return
     spread = float(facts.sizes.each.std()) / facts.samples
-    added = _added(facts.format, facts.samples)
+    added = _measure_format_bytes(facts.format, facts.samples)
     note = f"mean bytes of a file / samples in it, by {facts.sizes.how}"
     note += f"; less the {added} bytes that the format adds to a file" if added else ""
     if spread <= _EQUAL * record:
@@ -226,7 +223,7 @@ core without a tracer: NumPy and h5py 0.05 to 0.2 ms and 0.4 ns; Pillow 4 to 13 
 _TENSORFLOW = ("tensorflow", "keras", "tf.data", "xplane", "xprof")
 
 
-def framework(run: Run, fetched: Fetched | None) -> tuple[Entry, Entry]:
+def identify_framework(run: Run, fetched: Fetched | None) -> tuple[Entry, Entry]:
     """The framework, and its loader in DLIO."""
     sources = {profile.source for profile in run.trace.profiles}
     if fetched is not None and fetched.name.startswith("DataLoader"):
@@ -245,19 +242,19 @@ def framework(run: Run, fetched: Fetched | None) -> tuple[Entry, Entry]:
 
 def describe_reader(run: Run, fetched: Fetched | None, facts: DataFacts) -> Iterator[Entry]:
     """The section without its loader, key by key."""
-    size, _ = batch_size(run, fetched)
+    size, _ = find_batch_size(run, fetched)
     yield size
-    workers = _workers(run, fetched)
+    workers = _describe_workers(run, fetched)
     yield workers
     if isinstance(workers.value, int):
         ahead = max(PREFETCH_FACTOR * workers.value, PREFETCH_FACTOR)
         note = f"{PREFETCH_FACTOR} batches for each worker, PyTorch's default; it is not recorded"
         yield Entry(_READER_SECTION, "prefetch_size", ahead, ASSUMED, note)
     yield from _order(run)
-    yield from _decoding(run, fetched, facts)
+    yield from _describe_decoding(run, fetched, facts)
 
 
-def batch_size(run: Run, fetched: Fetched | None) -> tuple[Entry, int | None]:
+def find_batch_size(run: Run, fetched: Fetched | None) -> tuple[Entry, int | None]:
     """Samples in a batch of one rank, and the number where it is known."""
     stated = run.trace.user_data.samples_per_step
     key = "batch_size"
@@ -268,14 +265,14 @@ def batch_size(run: Run, fetched: Fetched | None) -> tuple[Entry, int | None]:
             "samples of a batch of one rank: fetches were not recorded (vanidl record does that); "
             "--samples-per-step N states it"
         )
-        return unknown(_READER_SECTION, key, note), None
+        return mark_unknown(_READER_SECTION, key, note), None
     note = f"samples of most of the {plural(fetched.batches, 'recorded fetch', 'recorded fetches')}"
     if fetched.short:
         note += f"; {fetched.short:,} had fewer, which DLIO leaves out"
     return Entry(_READER_SECTION, key, fetched.batch_size, MEASURED, note), fetched.batch_size
 
 
-def _workers(run: Run, fetched: Fetched | None) -> Entry:
+def _describe_workers(run: Run, fetched: Fetched | None) -> Entry:
     key = "read_threads"
     if fetched is not None:
         return Entry(
@@ -288,7 +285,7 @@ def _workers(run: Run, fetched: Fetched | None) -> Entry:
     if _read_by_trainers(run):
         note = "training processes read the data themselves; their threads are not counted"
         return Entry(_READER_SECTION, key, 0, MEASURED, note)
-    return unknown(
+    return mark_unknown(
         _READER_SECTION, key, "workers of a loader: it was not recorded who read the data"
     )
 
@@ -314,9 +311,9 @@ def _order(run: Run) -> Iterator[Entry]:
     yield Entry(_READER_SECTION, "file_shuffle", "seed", source, "the same")
 
 
-def _decoding(run: Run, fetched: Fetched | None, facts: DataFacts) -> Iterator[Entry]:
+def _describe_decoding(run: Run, fetched: Fetched | None, facts: DataFacts) -> Iterator[Entry]:
     """Time per sample beyond what DLIO's own reader, which decodes as well, is taken to need."""
-    each = _decoding_s(run, fetched)
+    each = _compute_decoding_s(run, fetched)
     if each is None:
         return
     rate = _IMAGE_S_PER_BYTE if facts.format in IMAGES else _RAW_S_PER_BYTE
@@ -335,7 +332,7 @@ def _decoding(run: Run, fetched: Fetched | None, facts: DataFacts) -> Iterator[E
     yield Entry(_READER_SECTION, "preprocess_time", more, ASSUMED, note)
 
 
-def _decoding_s(run: Run, fetched: Fetched | None) -> float | None:
+def _compute_decoding_s(run: Run, fetched: Fetched | None) -> float | None:
     """Seconds of a sample, median over batches; None where not recorded."""
     if run.fetching is None or fetched is None or not fetched.batch_size:
         return None

@@ -27,7 +27,7 @@ class Entry:
     note: str
 
 
-def unknown(section: str, key: str, note: str) -> Entry:
+def mark_unknown(section: str, key: str, note: str) -> Entry:
     """A number that the user must set: DLIO stops and names the variable until it is there.
 
     A key that is left out, or `???`, would silently become DLIO's own default.
@@ -37,24 +37,24 @@ def unknown(section: str, key: str, note: str) -> Entry:
     return Entry(section, key, value, UNKNOWN, f"{note}; set it here or as {variable}")
 
 
-def rendered(header: Iterable[str], entries: Iterable[Entry], footer: Iterable[str]) -> str:
+def render_entries(header: Iterable[str], entries: Iterable[Entry], footer: Iterable[str]) -> str:
     """The file: comments, sections in the order of their first key, comments."""
     sections: dict[str, list[Entry]] = {}
     for entry in entries:
         sections.setdefault(entry.section, []).append(entry)
-    lines = [line for text in header for line in _comment(text, "")]
+    lines = [line for text in header for line in _format_comment(text, "")]
     for section, members in sections.items():
         lines.append("")
         indent = "  " if section else ""
         lines += [f"{section}:"] if section else []
         for entry in members:
-            lines += _comment(f"{entry.source}: {entry.note}", indent)
-            lines.append(f"{indent}{entry.key}: {_literal(entry.value)}")
-    lines += ["", *(line for text in footer for line in _comment(text, ""))]
+            lines += _format_comment(f"{entry.source}: {entry.note}", indent)
+            lines.append(f"{indent}{entry.key}: {_format_literal(entry.value)}")
+    lines += ["", *(line for text in footer for line in _format_comment(text, ""))]
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _comment(text: str, indent: str) -> list[str]:
+def _format_comment(text: str, indent: str) -> list[str]:
     """Comment lines; what is indented, as a command, stays as it is."""
     safe = "".join(c if c.isprintable() else "?" for c in text)
     if not safe.strip():
@@ -64,7 +64,7 @@ def _comment(text: str, indent: str) -> list[str]:
     return [f"{indent}# {line}" for line in textwrap.wrap(safe, _WIDTH - len(indent))]
 
 
-def _literal(value: Value) -> str:
+def _format_literal(value: Value) -> str:
     """YAML that every reader takes for the same: no exponents, words always quoted."""
     if isinstance(value, bool):
         return str(value)
@@ -77,4 +77,4 @@ def _literal(value: Value) -> str:
         return json.dumps(value)
     if isinstance(value, tuple):
         return f"[{', '.join(map(str, value))}]"
-    return f"{{{', '.join(f'{key}: {_literal(each)}' for key, each in value.items())}}}"
+    return f"{{{', '.join(f'{key}: {_format_literal(each)}' for key, each in value.items())}}}"

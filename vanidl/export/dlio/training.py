@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vanidl.breakdown.stages import Phase
-from vanidl.export.dlio.entries import ASSUMED, MEASURED, Entry, Scalar, unknown
+from vanidl.export.dlio.entries import ASSUMED, MEASURED, Entry, Scalar, mark_unknown
 from vanidl.formatting.units import percent, plural
 from vanidl.model.fetches import Fetches
 from vanidl.model.trace import Trace
@@ -35,7 +35,7 @@ class Fetched:
     samples_per_epoch: int | None  # over all ranks; None: epochs differ
 
 
-def fetched(trace: Trace) -> Fetched | None:
+def find_loader(trace: Trace) -> Fetched | None:
     """The loader that training takes most samples from; None where no fetch was recorded."""
     fetches = trace.fetches
     if not len(fetches):
@@ -45,10 +45,10 @@ def fetched(trace: Trace) -> Fetched | None:
     samples = {k: int(fetches.samples[fetches.name == k].sum()) for k in own}
     chosen = max(own, key=lambda k: samples[k])
     others = tuple(fetches.names[k] for k in names if k != chosen)
-    return _of_loader(fetches.pick(fetches.name == chosen), fetches.names[chosen], others)
+    return _summarize_loader(fetches.pick(fetches.name == chosen), fetches.names[chosen], others)
 
 
-def _of_loader(fetches: Fetches, name: str, others: tuple[str, ...]) -> Fetched:
+def _summarize_loader(fetches: Fetches, name: str, others: tuple[str, ...]) -> Fetched:
     sizes, counts = np.unique(fetches.samples[fetches.samples >= 0], return_counts=True)
     size = int(sizes[np.argmax(counts)]) if len(sizes) else 0
     numbers = np.unique(fetches.epoch)
@@ -70,7 +70,7 @@ _READ_ONCE = 1.2
 _WRITES_NOT_SEEN = "writes_not_seen"  # a warning of the recording
 
 
-def epochs(run: Run, fetched: Fetched | None) -> Entry:
+def count_epochs(run: Run, fetched: Fetched | None) -> Entry:
     """How often training goes through the dataset."""
     if fetched is not None:
         note = f"the loader {fetched.name} was gone through so often"
@@ -86,14 +86,14 @@ def epochs(run: Run, fetched: Fetched | None) -> Entry:
     return Entry(_TRAIN, "epochs", 1, ASSUMED, f"one, as {why or 'epochs are not known'}")
 
 
-def saves_of(run: Run) -> tuple[Phase, ...]:
+def get_saves(run: Run) -> tuple[Phase, ...]:
     """The checkpoints that were seen."""
     return run.phases.checkpoints if run.phases is not None else ()
 
 
-def checkpoints(run: Run) -> Iterator[Entry]:
+def describe_checkpoints(run: Run) -> Iterator[Entry]:
     """Whether, when and how much is saved."""
-    saves = saves_of(run)
+    saves = get_saves(run)
     if not saves:
         unseen = any(notice.code == _WRITES_NOT_SEEN for notice in run.coverage.warnings)
         why = ", but not every write was: see below" if unseen else ""
@@ -108,10 +108,10 @@ def checkpoints(run: Run) -> Iterator[Entry]:
     yield Entry(_MODEL, "model_size_bytes", size, MEASURED, note)
     yield Entry(_SAVE, "checkpoint_folder", "checkpoints/recorded", ASSUMED,
                 "put it on the file system that the run wrote to")  # fmt: skip
-    yield from _times(run, saves)
+    yield from _describe_save_times(run, saves)
 
 
-def _times(run: Run, saves: tuple[Phase, ...]) -> Iterator[Entry]:
+def _describe_save_times(run: Run, saves: tuple[Phase, ...]) -> Iterator[Entry]:
     """Every so many epochs; or every so many steps, where an epoch has several."""
     found = run.phases.epochs if run.phases is not None else ()
     starts = np.array([epoch.start_s for epoch in found])
@@ -166,7 +166,7 @@ class Drawn:
         return str(self.parameters["type"])
 
 
-def computation(run: Run) -> Iterator[Entry]:
+def describe_computation(run: Run) -> Iterator[Entry]:
     """What a step takes without its input wait, as a distribution."""
     values = step_compute_s(run)
     if values is None:
@@ -174,10 +174,10 @@ def computation(run: Run) -> Iterator[Entry]:
         why = "no steps were recorded (vanidl record does that)"
         if steps is not None:
             why = f"a step takes {steps.mean_s:.6g} s, its input wait was not recorded"
-        yield unknown(_SECTION, _KEY, f"seconds of a step without its wait for input: {why}")
+        yield mark_unknown(_SECTION, _KEY, f"seconds of a step without its wait for input: {why}")
         return
     mean, spread = float(values.mean()), float(values.std())
-    drawn = fitted(values)
+    drawn = fit_distribution(values)
     note = _note(values, drawn)
     if drawn.name == "normal":
         yield Entry(_SECTION, _KEY, mean, MEASURED, note)
@@ -198,15 +198,15 @@ def _note(values: Floats, drawn: Drawn) -> str:
     )
 
 
-def fitted(values: Floats) -> Drawn:
+def fit_distribution(values: Floats) -> Drawn:
     """The distribution that DLIO draws from: normal, unless another is clearly nearer."""
-    found = _candidates(values)
+    found = _list_candidates(values)
     best = min(found, key=lambda each: each.distance_s)
     plain = next((each for each in found if each.name == "normal"), None)
     return plain if plain and best.distance_s >= _CLEARLY * plain.distance_s else best
 
 
-def _candidates(values: Floats) -> list[Drawn]:
+def _list_candidates(values: Floats) -> list[Drawn]:
     """Those with the mean and deviation of the values that take no time below zero."""
     mean, spread = float(values.mean()), float(values.std())
     ordered, share = np.sort(values), (np.arange(len(values)) + 0.5) / len(values)
@@ -217,7 +217,7 @@ def _candidates(values: Floats) -> list[Drawn]:
     found = []
     if mean >= _SPREAD * spread:
         normal: dict[str, Scalar] = {"type": "normal", "mean": mean, "stdev": spread}
-        found.append(drawn(normal, normal_quantiles(mean, spread, share)))
+        found.append(drawn(normal, compute_normal_quantiles(mean, spread, share)))
     half = spread * 3**0.5
     if mean >= half:
         uniform: dict[str, Scalar] = {"type": "uniform", "min": mean - half, "max": mean + half}
@@ -225,17 +225,17 @@ def _candidates(values: Floats) -> list[Drawn]:
     if spread:
         shape, scale = (mean / spread) ** 2, spread**2 / mean
         gamma: dict[str, Scalar] = {"type": "gamma", "shape": shape, "scale": scale}
-        found.append(drawn(gamma, scale * gamma_quantiles(shape, share)))
+        found.append(drawn(gamma, scale * compute_gamma_quantiles(shape, share)))
     return found
 
 
-def normal_quantiles(mean: float, spread: float, share: Floats) -> Floats:
+def compute_normal_quantiles(mean: float, spread: float, share: Floats) -> Floats:
     """The values below which a share of a normal distribution lies."""
     drawn = NormalDist(mean, spread).inv_cdf if spread else lambda _: mean
     return np.array([drawn(each) for each in share.tolist()])
 
 
-def gamma_quantiles(shape: float, share: Floats) -> Floats:
+def compute_gamma_quantiles(shape: float, share: Floats) -> Floats:
     """The values below which a share of a gamma distribution of scale 1 lies.
 
     By the density of its logarithm, which is smooth for any shape, summed by trapezoids over all
@@ -260,13 +260,13 @@ def step_compute_s(run: Run) -> Floats | None:
     table = run.steps.table
     values = table.duration_s - table.input_wait_s
     first = np.diff(table.rank, prepend=-1) != 0
-    kept = ~np.isnan(values) & ~_with_saves(table.start_s, table.end_s, saves_of(run))
+    kept = ~np.isnan(values) & ~_has_saves(table.start_s, table.end_s, get_saves(run))
     inner = values[kept & ~first]
     chosen = inner if len(inner) else values[kept]
     return np.maximum(chosen, 0.0) if len(chosen) else None
 
 
-def _with_saves(start: Floats, end: Floats, saves: tuple[Phase, ...]) -> NDArray[np.bool_]:
+def _has_saves(start: Floats, end: Floats, saves: tuple[Phase, ...]) -> NDArray[np.bool_]:
     hit = np.zeros(len(start), bool)
     for save in saves:
         hit |= (start < save.end_s) & (end > save.start_s)
