@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, overload
 
 from vanidl import frames
-from vanidl.advice.actions import diagnose, verdict
+from vanidl.advice.actions import decide_verdict, diagnose
 from vanidl.advice.finding import Diagnosis, Finding
-from vanidl.advice.levers import Change, Predicted, WhatIf, bounded, bounded_row
+from vanidl.advice.levers import Change, Predicted, WhatIf, limit_prediction, limit_predictions
 from vanidl.advice.predict import predict, what_if
 from vanidl.advice.registry import find
 from vanidl.analyses import Results, analyse
@@ -208,7 +208,7 @@ class Run:
         None where steps, input waits or single reads were not recorded. None goes below the
         ceiling, where that was measured.
         """
-        return bounded(what_if(self.trace, self.results, self.breakdown), self.ceiling)
+        return limit_predictions(what_if(self.trace, self.results, self.breakdown), self.ceiling)
 
     @cached_property
     def diagnoses(self) -> tuple[Diagnosis, ...]:
@@ -224,7 +224,7 @@ class Run:
         elsewhere = find_beside_training(self.breakdown).keys() - {START_UP}
         if elsewhere or find_lead(self.breakdown).sentence:
             return ""
-        return verdict(self.results, self.breakdown, self.diagnoses)
+        return decide_verdict(self.results, self.breakdown, self.diagnoses)
 
     def predict(self, change: Change) -> Predicted:
         """The step time under one change of the input.
@@ -232,7 +232,9 @@ class Run:
         Raises:
             UsageError: steps, input waits or single reads were not recorded.
         """
-        return bounded_row(predict(self.trace, self.results, self.breakdown, change), self.ceiling)
+        return limit_prediction(
+            predict(self.trace, self.results, self.breakdown, change), self.ceiling
+        )
 
     def select(self, selection: Selection) -> Run:
         """The same run through another filter.

@@ -16,10 +16,10 @@ import pytest
 
 from tests.advice.labeled import RECIPES, made
 from tests.makers.results import EXAMPLES
-from vanidl.advice.actions import CAUSES, folded
+from vanidl.advice.actions import CAUSES, group_by_cause
 from vanidl.advice.finding import Finding, Remedy
 from vanidl.advice.levers import Predicted
-from vanidl.advice.proof import UNKNOWN, _with_copy, ab_line, own_command
+from vanidl.advice.proof import UNKNOWN, _copy_program, format_ab_line, get_own_command
 from vanidl.advice.registry import RULES
 from vanidl.commands.parser import parser
 from vanidl.compare.ab import Plan, order, run_pairs
@@ -69,7 +69,7 @@ def test_every_rule_belongs_to_one_cause():
 
 def test_a_finding_of_no_cause_is_a_diagnosis_of_its_own():
     finding = Finding("new_rule", "low", "A title", "A detail.", "An advice.", {})
-    assert dict(folded((finding,))) == {"new_rule": (finding,)}
+    assert dict(group_by_cause((finding,))) == {"new_rule": (finding,)}
 
 
 def remedies() -> list[Remedy]:
@@ -128,7 +128,7 @@ def test_the_second_command_has_the_change(command, changed):
     trace = made("healthy").trace
     trace = replace(trace, job=replace(trace.job, command=command))
     best = Predicted("4 workers", 0.1, 0.5, 1.0, "workers", 4)
-    line = ab_line(trace, best, (Remedy("PyTorch", "x = 1"),))
+    line = format_ab_line(trace, best, (Remedy("PyTorch", "x = 1"),))
     assert shlex.split(line.splitlines()[-1])[-1] == changed
 
 
@@ -139,7 +139,7 @@ def test_the_second_command_has_the_change(command, changed):
 def test_no_command_is_made_up_for_what_cannot_be_copied(command):
     trace = made("healthy").trace
     trace = replace(trace, job=replace(trace.job, command=command))
-    assert ab_line(trace, None, (Remedy("PyTorch", "x = 1"),)) == ""
+    assert format_ab_line(trace, None, (Remedy("PyTorch", "x = 1"),)) == ""
 
 
 STARTED = {
@@ -185,7 +185,7 @@ def test_what_is_printed_runs_as_printed(kind, tmp_path, monkeypatch):
     trace = made("healthy").trace
     trace = replace(trace, job=replace(trace.job, command=STARTED[kind]))
     best = Predicted("4 workers", 0.1, 0.5, 1.0, "workers", 4)
-    *before, line = ab_line(trace, best, (Remedy("PyTorch", "x = 1"),)).splitlines()
+    *before, line = format_ab_line(trace, best, (Remedy("PyTorch", "x = 1"),)).splitlines()
     for number, each in enumerate(before):
         if each.startswith("# export VANIDL_SECRET_"):
             monkeypatch.setenv(each.split()[2].partition("=")[0], f"s$cret {number}")
@@ -225,13 +225,13 @@ def test_a_hash_in_place_of_a_command_is_no_command(command):
     run = made("in_process_slow_storage")
     trace = replace(run.trace, job=replace(run.trace.job, command=command))
     remedy = Remedy("PyTorch", "code", "why")
-    assert ab_line(trace, None, (remedy,)) == ""
+    assert format_ab_line(trace, None, (remedy,)) == ""
 
 
 def ab_of(command, best=None):
     trace = made("healthy").trace
     trace = replace(trace, job=replace(trace.job, command=clean_command(command)))
-    return ab_line(trace, best, (Remedy("PyTorch", "x = 1"),))
+    return format_ab_line(trace, best, (Remedy("PyTorch", "x = 1"),))
 
 
 def test_a_masked_word_is_a_variable_that_a_line_names():
@@ -265,7 +265,7 @@ def test_a_shell_puts_the_secrets_in():
 
 def own_command_of(command):
     trace = made("healthy").trace
-    return own_command(replace(trace, job=replace(trace.job, command=clean_command(command))))
+    return get_own_command(replace(trace, job=replace(trace.job, command=clean_command(command))))
 
 
 def test_a_command_that_was_cut_is_not_run_again():
@@ -277,5 +277,5 @@ def test_a_command_that_was_cut_is_not_run_again():
     [("/" * 170_000, ""), ("./" * 85_000 + "t.py", "_changed"), ("a.py/" * 34_000, "")],
 )
 def test_long_words_of_a_command_take_their_length(word, changed):
-    then = _with_copy(f"python {word}")
+    then = _copy_program(f"python {word}")
     assert (then and then[0]) == (f"python {word[:-3]}_changed.py" if changed else None)

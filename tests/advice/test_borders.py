@@ -13,7 +13,7 @@ from tests.makers.training_jobs import Recipe, trace_of
 from vanidl.advice.facts import Facts
 from vanidl.advice.finding import Finding
 from vanidl.advice.registry import RULES, find
-from vanidl.advice.requests import _misfit
+from vanidl.advice.requests import _measure_chunk_misfit
 from vanidl.analyses import analyse
 from vanidl.breakdown.account import STEP, WAIT, attribute_time
 from vanidl.model.file_facts import ArrayFacts
@@ -124,12 +124,14 @@ def test_files_are_tiny_below_256_kib(nbytes, tiny):
 @pytest.mark.parametrize(("samples", "fits"), [(3, True), (4, False)])
 def test_chunks_of_few_samples_fit(samples, fits):
     array = ArrayFacts("images", (samples, 64), "uint8", (4, 64))
-    assert (_misfit(array, shuffled=True) is None) == fits
-    assert _misfit(replace(array, shape=(9, 64), chunk=(3, 64)), shuffled=True) is None
-    assert _misfit(replace(array, shape=(9, 64)), shuffled=False) is None
+    assert (_measure_chunk_misfit(array, shuffled=True) is None) == fits
+    assert (
+        _measure_chunk_misfit(replace(array, shape=(9, 64), chunk=(3, 64)), shuffled=True) is None
+    )
+    assert _measure_chunk_misfit(replace(array, shape=(9, 64)), shuffled=False) is None
     spread = replace(array, shape=(9, 64), chunk=(1, 4))  # 16 pieces of each
-    assert _misfit(spread, shuffled=False) is not None
-    assert _misfit(replace(spread, shape=(9, 60)), shuffled=False) is None
+    assert _measure_chunk_misfit(spread, shuffled=False) is not None
+    assert _measure_chunk_misfit(replace(spread, shape=(9, 60)), shuffled=False) is None
 
 
 @pytest.mark.parametrize(("more", "named"), [(0, True), (1, False)])

@@ -14,7 +14,7 @@ from tests.advice.labeled import RECIPES
 from tests.makers import dlio_results
 from tests.makers.training_jobs import trace_of
 from vanidl.advice import frameworks as words
-from vanidl.advice.frameworks import PYTORCH, TENSORFLOW, frameworks
+from vanidl.advice.frameworks import PYTORCH, TENSORFLOW, infer_frameworks
 from vanidl.analyses import analyse
 from vanidl.model.trace import MPIIO
 from vanidl.run import Run
@@ -78,8 +78,8 @@ def test_only_workers_that_there_are_are_kept_over_epochs(workers):
 def test_where_nothing_tells_both_are_named():
     trace = of_mpi(trace_of(RECIPES["small_reads"]))
     plain = replace(trace, counters={})
-    assert frameworks(plain, []) == (PYTORCH, TENSORFLOW)
-    assert frameworks(plain, ["/d/part-0.tfrecord"]) == (TENSORFLOW,)
+    assert infer_frameworks(plain, []) == (PYTORCH, TENSORFLOW)
+    assert infer_frameworks(plain, ["/d/part-0.tfrecord"]) == (TENSORFLOW,)
 
 
 @pytest.mark.parametrize("used", [PYTORCH, TENSORFLOW, "jax"])
@@ -89,7 +89,7 @@ def test_a_benchmark_says_whose_loader_it_ran(tmp_path, used):
     settings = config.read_text().replace("framework: pytorch", f"framework: {used.lower()}")
     config.write_text(settings)
     run = vanidl.open_run(folder)
-    assert frameworks(run.trace, []) == tuple(name for name in WORDS if name == used)
+    assert infer_frameworks(run.trace, []) == tuple(name for name in WORDS if name == used)
     texts = [f.advice for f in run.findings]
     assert texts
     for framework, pattern in WORDS.items():
@@ -107,13 +107,13 @@ CHANGES = (words.AHEAD, words.KEEP)
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_code_is_that_of_the_framework(framework: str) -> None:
     for change in CHANGES:
-        code, _ = words.code(framework, change, 3)
+        code, _ = words.get_code(framework, change, 3)
         ast.parse(code.replace("(self, ...)", "(self)"))
         assert "{workers}" not in code
         assert "tf.data" not in code
         assert framework not in words.WITHOUT_TORCH or "DataLoader(" not in code
-    assert all(words.code(framework, words.AHEAD, 3))
-    assert words.title(framework, words.AHEAD)
+    assert all(words.get_code(framework, words.AHEAD, 3))
+    assert words.get_title(framework, words.AHEAD)
 
 
 def run(names: list[str], imported: list[str]) -> SimpleNamespace:
@@ -140,9 +140,9 @@ TORCH_LOADER = "DataLoader 0 (Rows, training)"
     ],
 )
 def test_the_framework_of_a_loop(names: list[str], imported: list[str], framework: str) -> None:
-    assert words.written_in(run(names, imported)) == framework  # type: ignore[arg-type]
+    assert words.find_loop_framework(run(names, imported)) == framework  # type: ignore[arg-type]
 
 
 def test_what_the_table_does_not_have_is_nothing() -> None:
-    assert words.code("", words.AHEAD, 2) == ("", "")
-    assert words.title("", words.AHEAD) == ""
+    assert words.get_code("", words.AHEAD, 2) == ("", "")
+    assert words.get_title("", words.AHEAD) == ""

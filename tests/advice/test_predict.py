@@ -18,9 +18,9 @@ import vanidl
 from tests.makers.examples import OFTEN
 from tests.makers.runs import analysed
 from tests.makers.training_jobs import Recipe, trace_of
-from vanidl.advice.levers import NO_GAIN, Change, loader_call
-from vanidl.advice.predict import batches, step_lengths
-from vanidl.advice.reads import reads
+from vanidl.advice.levers import NO_GAIN, Change, make_loader_call
+from vanidl.advice.predict import extract_batches, step_lengths
+from vanidl.advice.reads import collect_reads
 from vanidl.analyses import analyse
 from vanidl.errors import UsageError
 from vanidl.report.html import render_html
@@ -153,7 +153,10 @@ RECORDED = Recipe(workers=1, read_us=20_000, delivery_us=500, epochs=2, steps=20
 def test_recorded_fetches_are_run_again(before, change, after):
     trace, other = trace_of(before), trace_of(after)
     run = analysed(trace)
-    assert batches(trace, run.results, run.breakdown, reads(trace))[0].fetched is not None
+    assert (
+        extract_batches(trace, run.results, run.breakdown, collect_reads(trace))[0].fetched
+        is not None
+    )
     found = run.predict(Change(**change))
     assert found.step_s == pytest.approx(analyse(other).steps.mean_s, rel=0.005)
     assert run.what_if.replayed_s == pytest.approx(run.steps.mean_s, rel=0.001)
@@ -167,7 +170,9 @@ def test_fetches_that_steps_did_not_take_are_not_run_again():
     two = replace(fetches, name=np.arange(len(fetches)) % 2, names=("a", "b"))
     for other in (few, replace(trace, fetches=two)):
         account = analysed(other).breakdown
-        assert batches(other, analyse(trace), account, reads(other))[0].fetched is None
+        assert (
+            extract_batches(other, analyse(trace), account, collect_reads(other))[0].fetched is None
+        )
 
 
 def test_faster_storage_and_decoding_scale_their_own_part():
@@ -297,14 +302,14 @@ def test_no_gain_is_said_as_zero():
 
 def test_request_cost_finds_latency_and_bandwidth():
     trace = trace_of(Recipe(workers=0))
-    assert reads(trace).cost is None  # one size tells nothing
+    assert collect_reads(trace).cost is None  # one size tells nothing
     part = trace.io[0]
     data = np.flatnonzero(part.nbytes > 8000)
     nbytes = part.nbytes.copy()
     nbytes[data] = np.random.default_rng(1).integers(1_000, 4_000_000, len(data))
     end = part.end.copy()
     end[data] = part.start[data] + 500_000 + nbytes[data]
-    cost = reads(replace(trace, io=(replace(part, nbytes=nbytes, end=end),))).cost
+    cost = collect_reads(replace(trace, io=(replace(part, nbytes=nbytes, end=end),))).cost
     assert cost.latency_s == pytest.approx(500e-6, rel=1e-3)
     assert cost.s_per_byte == pytest.approx(1e-9, rel=1e-3)
 
@@ -377,7 +382,7 @@ def test_a_refusal_is_in_text_page_and_json():
 @pytest.mark.parametrize(("ranks", "hosts"), [(1, 1), (4, 1), (4, 2), (6, 3), (3, 2)])
 def test_the_command_of_a_loader_starts_all_ranks_of_all_hosts(ranks, hosts):
     """A job of two hosts is not started as one of all its ranks on a single host."""
-    words = shlex.split(loader_call("scheduled", ranks=ranks, hosts=hosts).command)
+    words = shlex.split(make_loader_call("scheduled", ranks=ranks, hosts=hosts).command)
     options = dict(pairwise(words))
     started = int(options.get("--nnodes", 1)) * int(options.get("--nproc-per-node", 1))
     assert started == ranks

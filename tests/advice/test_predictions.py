@@ -32,16 +32,16 @@ def test_scheduled_saves_what_its_plan_does_not_read(share):
     plan = make_plan(settings)
     read = sum(int(s.loads.sum()) for e in range(SHUFFLED.epochs) for s in plan.steps(e))
     saved = (samples * SHUFFLED.epochs - read) * SHUFFLED.sample_nbytes
-    found = own_loaders.scheduled(facts(SHUFFLED))
+    found = own_loaders.predict_scheduled(facts(SHUFFLED))
     assert found["at_buffer_of_different_bytes"][f"{share:.0%}"]["bytes_not_read"] == saved
 
 
 def test_nothing_is_saved_where_nothing_is_read_again():
-    assert own_loaders.scheduled(facts(replace(SHUFFLED, fresh=True))) is None
+    assert own_loaders.predict_scheduled(facts(replace(SHUFFLED, fresh=True))) is None
 
 
 def test_partial_local_shuffling_stores_a_part_and_exchanges_a_tenth_of_it():
-    found = own_loaders.pls(facts(SHUFFLED))
+    found = own_loaders.predict_pls(facts(SHUFFLED))
     part = SHUFFLED.steps * SHUFFLED.batch * SHUFFLED.sample_nbytes
     assert found["stored_bytes_a_rank"] == pytest.approx(1.1 * part)
     assert found["exchanged_bytes_a_rank_and_epoch"] == pytest.approx(0.1 * part)
@@ -49,16 +49,16 @@ def test_partial_local_shuffling_stores_a_part_and_exchanges_a_tenth_of_it():
 
 
 def test_spatial_ranks_read_their_slab_of_every_sample():
-    found = own_loaders.spatial(facts(replace(SHUFFLED, who_reads="same", epochs=1)))
+    found = own_loaders.predict_spatial(facts(replace(SHUFFLED, who_reads="same", epochs=1)))
     assert found["bytes_a_rank_now"] == 4 * found["bytes_a_rank_then"]
 
 
 def test_decoders_read_the_bytes_at_their_ratio():
-    found = own_loaders.decoders(facts(SHUFFLED))
+    found = own_loaders.predict_encoded(facts(SHUFFLED))
     assert found["bytes_read_then"]["cosmoflow"] == round(found["bytes_read_now"] / 3.7)
 
 
-@pytest.mark.parametrize("predict", [own_loaders.pls, own_loaders.spatial])
+@pytest.mark.parametrize("predict", [own_loaders.predict_pls, own_loaders.predict_spatial])
 def test_one_rank_has_nobody_to_share_with(predict):
     assert predict(facts(replace(SHUFFLED, ranks=1))) is None
 
@@ -67,6 +67,13 @@ def test_loaders_are_named_as_the_command_line_names_them():
     from vanidl_loaders.loader.loader import LOADERS
 
     shuffled = facts(SHUFFLED)
-    found = [f(shuffled) for f in (own_loaders.scheduled, own_loaders.pls, own_loaders.spatial)]
-    found.append(own_loaders.decoders(shuffled))
+    found = [
+        f(shuffled)
+        for f in (
+            own_loaders.predict_scheduled,
+            own_loaders.predict_pls,
+            own_loaders.predict_spatial,
+        )
+    ]
+    found.append(own_loaders.predict_encoded(shuffled))
     assert {prediction["loader"] for prediction in found} <= set(LOADERS)

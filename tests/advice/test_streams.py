@@ -12,7 +12,7 @@ from tests.advice.labeled import RECIPES, made
 from vanidl.advice.facts import Facts
 from vanidl.advice.frameworks import PYTORCH
 from vanidl.advice.levers import EVERY_WORKER
-from vanidl.advice.proof import ab_line
+from vanidl.advice.proof import format_ab_line
 from vanidl.model.trace import ITERABLE, MAP
 from vanidl.run import Run
 
@@ -97,7 +97,7 @@ def test_the_command_of_a_stream_is_not_given_more_workers():
     job = replace(run.trace.job, command="python train.py --workers 0")
     best = max(run.what_if.rows, key=lambda row: row.lever == "workers")
     remedies = run.diagnoses[0].remedies
-    line = ab_line(replace(run.trace, job=job), best, remedies)
+    line = format_ab_line(replace(run.trace, job=job), best, remedies)
     assert line.count("--workers 0") == 2
     by_index = of_kind("in_process_slow_storage", MAP).trace
-    assert line != ab_line(replace(by_index, job=job), best, remedies)
+    assert line != format_ab_line(replace(by_index, job=job), best, remedies)

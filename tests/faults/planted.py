@@ -298,8 +298,8 @@ FINDINGS = (
     ),
     Fault(
         "vanidl/advice/step_times.py",
-        "_first_of_epochs(facts, table)\n    if (~first).sum() < FEWEST_STEPS",
-        "_first_of_epochs(facts, table)\n    if (~first).sum() <= FEWEST_STEPS",
+        "_mark_first_of_epochs(facts, table)\n    if (~first).sum() < FEWEST_STEPS",
+        "_mark_first_of_epochs(facts, table)\n    if (~first).sum() <= FEWEST_STEPS",
     ),
 )
 

@@ -13,10 +13,10 @@ import numpy as np
 from vanidl.advice.facts import Facts
 from vanidl.advice.finding import AT_BEST, LOW, PREDICTED, SEVERITIES, Diagnosis, Finding, SlowStep
 from vanidl.advice.input_waits import BOUND_SHARE
-from vanidl.advice.levers import Predicted, WhatIf, least_ratio
+from vanidl.advice.levers import Predicted, WhatIf, compute_least_ratio
 from vanidl.advice.patches import patch_loader
-from vanidl.advice.proof import ab_line
-from vanidl.advice.remedies import Context, advice
+from vanidl.advice.proof import format_ab_line
+from vanidl.advice.remedies import Context, suggest_remedies
 from vanidl.analyses import Results
 from vanidl.breakdown import Breakdown
 from vanidl.breakdown.account import EPOCH_END, MEAN, STEP
@@ -42,32 +42,35 @@ def diagnose(
     account: Breakdown | None = None,
 ) -> tuple[Diagnosis, ...]:
     """The diagnoses of a run, what saves most first."""
-    worst = worst_steps(trace, results)
+    worst = find_slowest_steps(trace, results)
     facts = Facts(trace, results, account)
-    made = [_diagnosis(code, rows, facts, what_if) for code, rows in folded(findings).items()]
-    return _ranked([replace(d, show=worst) if d.step_s is not None else d for d in made])
+    made = [
+        _make_diagnosis(code, rows, facts, what_if)
+        for code, rows in group_by_cause(findings).items()
+    ]
+    return _sort_diagnoses([replace(d, show=worst) if d.step_s is not None else d for d in made])
 
 
-def _diagnosis(
+def _make_diagnosis(
     code: str, findings: tuple[Finding, ...], facts: Facts, what_if: WhatIf | None
 ) -> Diagnosis:
     cause = BY_CODE.get(code)
     limits = cause is not None and cause.limits
-    best = _best(cause, what_if)
-    said = advice(code, Context(facts, findings, best))
+    best = _find_best_change(cause, what_if)
+    said = suggest_remedies(code, Context(facts, findings, best))
     plain = Diagnosis(
         code,
         min((f.severity for f in findings), key=SEVERITIES.index),
         said.title,
         findings,
         remedies=said.remedies,
-        proof="" if limits else ab_line(facts.trace, best, said.remedies),
+        proof="" if limits else format_ab_line(facts.trace, best, said.remedies),
         patch=patch_loader(facts.trace, said.arguments) if said.arguments else "",
     )
-    return _valued(plain, cause, best, facts)
+    return _add_gain(plain, cause, best, facts)
 
 
-def _valued(
+def _add_gain(
     plain: Diagnosis, cause: Cause | None, best: Predicted | None, facts: Facts
 ) -> Diagnosis:
     """With the range of the gain, the step time after it, and its share of the observed time."""
@@ -94,7 +97,7 @@ def _valued(
         # Who reads ahead hides all of a fetch; what takes a part of it away gains no more for sure
         # than that part is.
         low_s = min(max(least_s, 0.0) if best.lever in HIDING else low_s, high_s)
-    most_s = (1 - least_ratio(trace.ceiling)) * mean_s * count
+    most_s = (1 - compute_least_ratio(trace.ceiling)) * mean_s * count
     if cause is not None and cause.of_steps and trace.ceiling is not None and count:
         high_s = min(high_s, most_s)
     low_s = min(low_s, high_s)
@@ -117,7 +120,7 @@ def _valued(
     )  # fmt: skip
 
 
-def _best(cause: Cause | None, what_if: WhatIf | None) -> Predicted | None:
+def _find_best_change(cause: Cause | None, what_if: WhatIf | None) -> Predicted | None:
     """The change of the cause with the shortest step; None where none was replayed."""
     if cause is None or what_if is None:
         return None
@@ -125,7 +128,7 @@ def _best(cause: Cause | None, what_if: WhatIf | None) -> Predicted | None:
     return min(rows, key=lambda row: row.step_s, default=None)
 
 
-def _ranked(found: list[Diagnosis]) -> tuple[Diagnosis, ...]:
+def _sort_diagnoses(found: list[Diagnosis]) -> tuple[Diagnosis, ...]:
     """What failed first, then by the most that is gained; what only limits the numbers last.
 
     Of changes that may gain as much, within a tenth, those come first that take away a part of a
@@ -137,34 +140,36 @@ def _ranked(found: list[Diagnosis]) -> tuple[Diagnosis, ...]:
         low_s, high_s = d.gain_s or (0.0, 0.0)
         group = 0 if d.code == FAILED else 3 if limits else 1 if d.gain_s is not None else 2
         severity = float(SEVERITIES.index(d.severity))
-        return (float(group), -high_s, -low_s, severity, float(effort(d.code)))
+        return (float(group), -high_s, -low_s, severity, float(rank_effort(d.code)))
 
     ordered = sorted(found, key=rank)
     gaining = [d for d in ordered if rank(d)[0] == 1]
     equals: list[list[Diagnosis]] = []
     for diagnosis in gaining:
-        if equals and _most_s(diagnosis) >= (1 - AS_MUCH) * _most_s(equals[-1][0]):
+        if equals and _get_largest_gain_s(diagnosis) >= (1 - AS_MUCH) * _get_largest_gain_s(
+            equals[-1][0]
+        ):
             equals[-1].append(diagnosis)
         else:
             equals.append([diagnosis])
     for group in equals:
-        group.sort(key=lambda d: (not _removes(d), *rank(d)))
+        group.sort(key=lambda d: (not _is_removing_work(d), *rank(d)))
     first = [d for d in ordered if rank(d)[0] < 1]
     last = [d for d in ordered if rank(d)[0] > 1]
     return (*first, *(d for group in equals for d in group), *last)
 
 
-def _removes(diagnosis: Diagnosis) -> bool:
+def _is_removing_work(diagnosis: Diagnosis) -> bool:
     """Whether it takes away a part of a cause by name, or work as such."""
     cause = BY_CODE.get(diagnosis.code)
     return "." in diagnosis.cause or (cause is not None and cause.removes)
 
 
-def _most_s(diagnosis: Diagnosis) -> float:
+def _get_largest_gain_s(diagnosis: Diagnosis) -> float:
     return diagnosis.gain_s[1] if diagnosis.gain_s is not None else 0.0
 
 
-def worst_steps(trace: Trace, results: Results) -> tuple[SlowStep, ...]:
+def find_slowest_steps(trace: Trace, results: Results) -> tuple[SlowStep, ...]:
     """The steps that waited longest for input, or took longest where waits are not known."""
     steps = results.steps
     if steps is None or steps.table.undated_s is not None or not len(steps.table.step):
@@ -269,16 +274,16 @@ _OF_FINDING = {code: cause.code for cause in CAUSES for code in cause.findings}
 _WAITS = ("read_ahead", "decode")
 
 
-def folded(findings: Sequence[Finding]) -> Mapping[str, tuple[Finding, ...]]:
+def group_by_cause(findings: Sequence[Finding]) -> Mapping[str, tuple[Finding, ...]]:
     """Every finding under its cause, exactly once; one of no cause is its own."""
     present = {finding.code for finding in findings}
     found: dict[str, list[Finding]] = {}
     for finding in findings:
-        found.setdefault(_cause(finding.code, present), []).append(finding)
+        found.setdefault(_find_cause(finding.code, present), []).append(finding)
     return {code: tuple(rows) for code, rows in found.items()}
 
 
-def _cause(code: str, present: set[str]) -> str:
+def _find_cause(code: str, present: set[str]) -> str:
     """The cause of a finding: what follows from another finding belongs to the cause of that."""
     waits = [_OF_FINDING[c] for c in present if _OF_FINDING.get(c) in _WAITS and "bound" in c]
     if code in ("io_not_overlapped", "waits_for_other_ranks") and waits:
@@ -286,7 +291,7 @@ def _cause(code: str, present: set[str]) -> str:
     return _OF_FINDING.get(code, code)
 
 
-def effort(code: str) -> int:
+def rank_effort(code: str) -> int:
     """Position among changes of equal effect."""
     codes = list(BY_CODE)
     return codes.index(code) if code in BY_CODE else len(codes)
@@ -297,7 +302,7 @@ NOTHING_TO_FIX = "nothing to fix"
 LITTLE_TO_GAIN = "only small gains are left"
 
 
-def verdict(results: Results, account: Breakdown, diagnoses: Sequence[Diagnosis]) -> str:
+def decide_verdict(results: Results, account: Breakdown, diagnoses: Sequence[Diagnosis]) -> str:
     """The sentence; "" where something is to be fixed, or not enough was recorded to say so.
 
     It needs input waits that were recorded, are under a tenth of the time, no I/O missing, and that

@@ -5,7 +5,7 @@ from __future__ import annotations
 from vanidl.advice import own_loaders
 from vanidl.advice.facts import Claim, Facts
 from vanidl.advice.finding import Rule, RuleResult, Value
-from vanidl.advice.frameworks import SHARDS, TENSORFLOW, phrases
+from vanidl.advice.frameworks import SHARDS, TENSORFLOW, join_phrases
 from vanidl.analyses.dataset import Dataset, read_by_all
 from vanidl.breakdown.causes import STORAGE
 from vanidl.formatting.units import nbytes, percent, times
@@ -17,24 +17,24 @@ TWICE = 1.8
 START_UP = "start_up"
 
 
-def _hosts(facts: Facts) -> int:
+def _count_hosts(facts: Facts) -> int:
     return max(len({p.host for p in facts.trace.processes if p.host}), 1)
 
 
-def _read_the_same(facts: Facts) -> Dataset | None:
+def _find_dataset_read_by_all(facts: Facts) -> Dataset | None:
     """The dataset where every rank reads (nearly) all of it in each pass."""
     data = facts.results.dataset
     epochs = len(facts.account.phases.epochs) if facts.account.phases else 0
     return data if data is not None and read_by_all(data, epochs) else None
 
 
-def _again(facts: Facts) -> RuleResult | None:
+def _find_rereads(facts: Facts) -> RuleResult | None:
     data = facts.results.dataset
     if not facts.matters or data is None or not data.unique_bytes:
         return None
-    apart = len(data.ranks) if _read_the_same(facts) else 1
+    apart = len(data.ranks) if _find_dataset_read_by_all(facts) else 1
     again = data.bytes_read / data.unique_bytes / apart
-    on_a_host = data.unique_bytes / _hosts(facts)
+    on_a_host = data.unique_bytes / _count_hosts(facts)
     if again < AGAIN or on_a_host > MEMORY_NBYTES:
         return None
     evidence: dict[str, Value] = {
@@ -43,7 +43,7 @@ def _again(facts: Facts) -> RuleResult | None:
         "reread_factor": again,
         "different_bytes_a_host": round(on_a_host),
     }
-    plan = own_loaders.scheduled(facts)
+    plan = own_loaders.predict_scheduled(facts)
     cache = "tf.data cache(), " if TENSORFLOW in facts.frameworks else ""
     return RuleResult(
         f"The same {nbytes(data.unique_bytes)} are read {times(again)}",
@@ -57,16 +57,17 @@ def _again(facts: Facts) -> RuleResult | None:
     )
 
 
-def _same(facts: Facts) -> RuleResult | None:
-    data = _read_the_same(facts) if facts.matters else None
+def _find_same_data_per_rank(facts: Facts) -> RuleResult | None:
+    data = _find_dataset_read_by_all(facts) if facts.matters else None
     if data is None:
         return None
     ranks = len(data.ranks)
-    plan = own_loaders.spatial(facts)
+    plan = own_loaders.predict_spatial(facts)
     return RuleResult(
         f"Each of {ranks} ranks reads the whole dataset",
         f"{nbytes(data.bytes_read)} in all for {nbytes(data.unique_bytes)} of unique bytes.",
-        f"Give ranks different samples ({phrases(facts.frameworks, SHARDS, 'by their numbers')}). "
+        "Give ranks different samples "
+        f"({join_phrases(facts.frameworks, SHARDS, 'by their numbers')}). "
         "Where all need the same samples, as in spatial parallelism, the spatial loader reads only "
         "a rank's slab.",
         {
@@ -80,15 +81,15 @@ def _same(facts: Facts) -> RuleResult | None:
     )
 
 
-def _shared_shuffle(facts: Facts) -> RuleResult | None:
+def _find_shared_shuffle(facts: Facts) -> RuleResult | None:
     data = facts.results.dataset
     if not facts.matters or data is None or len(data.ranks) < 2 or not data.unique_bytes:
         return None
     ranks, again = len(data.ranks), data.bytes_read / data.unique_bytes
     shares = [r.unique_bytes / data.unique_bytes for r in data.ranks]
-    if again < AGAIN or min(shares) < PART_FACTOR / ranks or _read_the_same(facts):
+    if again < AGAIN or min(shares) < PART_FACTOR / ranks or _find_dataset_read_by_all(facts):
         return None
-    plan, low, high = own_loaders.pls(facts), percent(min(shares)), percent(max(shares))
+    plan, low, high = own_loaders.predict_pls(facts), percent(min(shares)), percent(max(shares))
     each = low if low == high else f"{low} to {high}"
     return RuleResult(
         f"Ranks read other parts of the same data from pass to pass: {each} each",
@@ -102,7 +103,7 @@ def _shared_shuffle(facts: Facts) -> RuleResult | None:
     )
 
 
-def _scanned(facts: Facts) -> RuleResult | None:
+def _find_scans_before_training(facts: Facts) -> RuleResult | None:
     """Data that are read more than once before the first step: to be measured, then to be kept."""
     found = facts.before_steps
     if found is None or found.again < TWICE:
@@ -128,13 +129,13 @@ RULES = (
         "1.5, and at most 32 GiB of unique bytes per host, where I/O matters",
         "replaces Drishti's P09, whose test is inverted. Memory is not recorded: 32 GiB is what a "
         "training node has to spare",
-        _again,
+        _find_rereads,
     ),
     Rule(
         "ranks_read_the_same", "unique bytes that each rank read / those of the job",
         "90 % for every rank in each pass, where I/O matters",
         "a sampler that was not told of the ranks reads everything everywhere",
-        _same,
+        _find_same_data_per_rank,
     ),
     Rule(
         "read_twice_at_start",
@@ -142,12 +143,12 @@ RULES = (
         "1.8, 16 MiB or half of the dataset, 1 % of the run",
         "what is read before training is read once more than it need be; no batch waits for it, so "
         "no other rule sees it",
-        _scanned,
+        _find_scans_before_training,
     ),
     Rule(
         "shared_shuffle", "unique bytes that each rank read over the run / those of the job",
         "1.5 x an equal part for every rank, and the data read 1.5 times, where I/O matters",
         "a fixed part stays at 1 x; a global shuffle reaches 1.75 x for 4 ranks after two epochs",
-        _shared_shuffle,
+        _find_shared_shuffle,
     ),
 )  # fmt: skip

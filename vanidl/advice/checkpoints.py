@@ -29,14 +29,14 @@ OF_THE_TOOLS = ("log", "code", "system")
 """Kinds of files that the job's own data is not in: a profiler's trace, compiled code."""
 
 
-def _stall(facts: Facts) -> RuleResult | None:
+def _find_stall(facts: Facts) -> RuleResult | None:
     phases = facts.account.phases
     run_s = facts.trace.job.run_time_s
     if phases is None or not phases.checkpoints or run_s <= 0:
         return None
-    times = [_stopped_s(p, facts) for p in phases.checkpoints]
+    times = [_estimate_stop_s(p, facts) for p in phases.checkpoints]
     if not any(p.busy_s is not None for p in phases.checkpoints):
-        times = [min(sum(times), _written_s(facts))]
+        times = [min(sum(times), _sum_write_time_s(facts))]
     marked_ns = facts.account.cell(f"{MEAN}/{PHASE}/{_SAVES}").low_ns
     stopped = marked_ns / 1e9 if marked_ns and facts.gains is not None else sum(times)
     if stopped < STALL_SHARE * run_s:
@@ -56,25 +56,25 @@ def _stall(facts: Facts) -> RuleResult | None:
             "bytes_written": written,
             "evidence": phases.checkpoints[0].evidence,
         },
-        _of_saves(facts, stopped),
+        _claim_saves(facts, stopped),
     )
 
 
-def _of_saves(facts: Facts, stopped_s: float) -> Claim:
+def _claim_saves(facts: Facts, stopped_s: float) -> Claim:
     """The windows of saves where they were marked; else time in writes, as far as it stopped."""
     if facts.account.cell(f"{MEAN}/{PHASE}/{_SAVES}").low_ns and facts.gains is not None:
         return Claim(ANY, _SAVES)
     return Claim(STORAGE, RUN, within_s=stopped_s)
 
 
-def _stopped_s(phase: Phase, facts: Facts) -> float:
+def _estimate_stop_s(phase: Phase, facts: Facts) -> float:
     """Time in I/O of the busiest rank during the checkpoint, not more than no compute covers."""
     wall = phase.end_s - phase.start_s
     busy = wall if phase.busiest_s is None else phase.busiest_s
-    return max(min(wall - _computed_s(phase, facts), busy), 0.0)
+    return max(min(wall - _measure_compute_s(phase, facts), busy), 0.0)
 
 
-def _computed_s(phase: Phase, facts: Facts) -> float:
+def _measure_compute_s(phase: Phase, facts: Facts) -> float:
     """Recorded work of any rank during the phase."""
     spans = facts.trace.spans
     work = spans.pick(np.isin(spans.kind, (SpanKind.OP, SpanKind.KERNEL)))
@@ -85,7 +85,7 @@ def _computed_s(phase: Phase, facts: Facts) -> float:
     return float(busy[0]) / 1e9
 
 
-def _written_s(facts: Facts) -> float:
+def _sum_write_time_s(facts: Facts) -> float:
     """Write time of checkpoint files by the counters, over all processes."""
     total = 0.0
     for layer in STORAGE_LAYERS:
@@ -97,7 +97,7 @@ def _written_s(facts: Facts) -> float:
     return total
 
 
-def _small_writes(facts: Facts) -> RuleResult | None:
+def _find_small_writes(facts: Facts) -> RuleResult | None:
     rows = [r for r in facts.results.files.rows if r.kind == "checkpoint" and r.writes]
     writes, written = sum(r.writes for r in rows), sum(r.bytes_written for r in rows)
     if writes < MANY_WRITES or written / writes >= SMALL_WRITE:
@@ -109,30 +109,30 @@ def _small_writes(facts: Facts) -> RuleResult | None:
         return None
     return RuleResult(
         f"Checkpoints are written in {count(writes)} pieces of {nbytes(written / writes)}",
-        f"{seconds(spent)} in all for {nbytes(written)}{_mostly(rows, written)}.",
+        f"{seconds(spent)} in all for {nbytes(written)}{_name_largest_file(rows, written)}.",
         "Write through a buffer of a few MiB, or the tensors as one block each.",
         {
             "writes": writes,
             "bytes_written": written,
             "spent_s": spent,
-            "file": _main_file(rows, written),
+            "file": _find_main_file(rows, written),
         },
         Claim(f"{STORAGE}.{WRITE}", RUN, within_s=spent / max(len(facts.trace.ranks), 1)),
     )
 
 
-def _mostly(rows: Sequence[FileRow], written: int) -> str:
+def _name_largest_file(rows: Sequence[FileRow], written: int) -> str:
     """The file that most of the bytes went to, where it is one."""
-    main = _main_file(rows, written)
+    main = _find_main_file(rows, written)
     return f", mostly in {main}" if main else ""
 
 
-def _main_file(rows: Sequence[FileRow], written: int) -> str | None:
+def _find_main_file(rows: Sequence[FileRow], written: int) -> str | None:
     first = max(rows, key=lambda r: r.bytes_written)
     return first.path if first.bytes_written > written / 2 else None
 
 
-def _stdio(facts: Facts) -> RuleResult | None:
+def _find_stdio(facts: Facts) -> RuleResult | None:
     moved = {
         t.layer: (t.bytes_read or 0) + (t.bytes_written or 0)
         for t in facts.results.summary.layers
@@ -141,7 +141,7 @@ def _stdio(facts: Facts) -> RuleResult | None:
     total, through = sum(moved.values()), moved.get(STDIO, 0)
     if not through or through < STDIO_SHARE * total or not facts.reads_all_layers:
         return None
-    claim = _of_stdio(facts)
+    claim = _claim_stdio(facts)
     if claim is None and through < STDIO_NBYTES:
         return None
     traced = STDIO in facts.trace.layers_traced
@@ -157,7 +157,7 @@ def _stdio(facts: Facts) -> RuleResult | None:
     )
 
 
-def _of_stdio(facts: Facts) -> Claim | None:
+def _claim_stdio(facts: Facts) -> Claim | None:
     """The time of a rank in reads and writes of STDIO; None: not recorded."""
     table = facts.trace.counters.get(STDIO)
     names = (f"{STDIO}_F_READ_TIME", f"{STDIO}_F_WRITE_TIME")
@@ -167,7 +167,7 @@ def _of_stdio(facts: Facts) -> Claim | None:
     return Claim(STORAGE, RUN, within_s=spent_s / max(len(facts.trace.ranks), 1))
 
 
-def _mostly_writes(facts: Facts) -> RuleResult | None:
+def _find_write_bound_run(facts: Facts) -> RuleResult | None:
     if facts.results.summary.storage_bytes_written is None or not facts.reads_all_layers:
         return None
     if not facts.trains:
@@ -192,24 +192,24 @@ def _mostly_writes(facts: Facts) -> RuleResult | None:
 RULES = (
     Rule(
         "checkpoint_stall", "time in I/O during checkpoints that no recorded compute covers",
-        "2 % of the run", "what a background write would give back", _stall,
+        "2 % of the run", "what a background write would give back", _find_stall,
     ),
     Rule(
         "small_writes", "mean size of the writes to checkpoint files",
         "1,000 writes under 64 KiB, 1 % of the run",
-        "Drishti's P06 counts every write under 1 MB, logs included", _small_writes,
+        "Drishti's P06 counts every write under 1 MB, logs included", _find_small_writes,
     ),
     Rule(
         "stdio_share", "bytes through STDIO / bytes through STDIO and POSIX",
         "10 %, and 1 % of the run; where times were not counted 16 MiB",
         "Drishti's S01, whose advice (MPI-IO) does not fit Python; less than that costs nothing",
-        _stdio,
+        _find_stdio,
     ),
     Rule(
         "mostly_writes",
         "bytes written / bytes read, on all storage layers, without logs, code and system files",
         "2, and 1 MiB written in 1 % of the run",
         "Drishti's P01 to P04, only where the balance is the unusual one for training",
-        _mostly_writes,
+        _find_write_bound_run,
     ),
 )  # fmt: skip

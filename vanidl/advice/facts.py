@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vanidl.advice import frameworks as in_words
-from vanidl.advice.frameworks import PYTORCH, frameworks, named_frameworks
+from vanidl.advice.frameworks import PYTORCH, find_named_frameworks, infer_frameworks
 from vanidl.advice.levers import EVERY_WORKER
-from vanidl.advice.reads import Throughput, fit_throughput, reads
+from vanidl.advice.reads import Throughput, collect_reads, fit_throughput
 from vanidl.analyses import Results
 from vanidl.analyses.files import GroupRow
 from vanidl.analyses.summary import objects_apart
@@ -152,7 +152,7 @@ def look(thread: SampledThread, times: Intervals) -> Seen:
     return Seen(length_s, count, shares, min(queued_us / 1e6, length_s))
 
 
-def _together(found: Sequence[Seen]) -> Seen | None:
+def _merge_seen(found: Sequence[Seen]) -> Seen | None:
     """Several threads as one; None of few samples."""
     count = sum(seen.samples for seen in found)
     if count < _FEWEST_SAMPLES:
@@ -185,7 +185,7 @@ class SampledShare:
         return 2 * sqrt(self.middle * (1 - self.middle) / max(self.samples, 1))
 
 
-def _slashes(function: FunctionLines) -> str:
+def _normalize_slashes(function: FunctionLines) -> str:
     return function.file.replace("\\", "/")
 
 
@@ -253,13 +253,13 @@ class Facts:
     @cached_property
     def written_in(self) -> str:
         """The framework that the loop is written in, "" where advice names loaders themselves."""
-        return in_words.written_in(self.trace)
+        return in_words.find_loop_framework(self.trace)
 
     @cached_property
     def frameworks(self) -> tuple[str, ...]:
         """Whose data loader the run used, likeliest first."""
         data = self.results.dataset
-        return frameworks(self.trace, [file.path for file in data.files[:1]] if data else ())
+        return infer_frameworks(self.trace, [file.path for file in data.files[:1]] if data else ())
 
     @property
     def before_workers(self) -> str:
@@ -515,12 +515,14 @@ class Facts:
             rows, main = tiles.part == code, self.main_thread(position)
             if main is not None and rows.any():
                 found.append(look(main, intervals.union(tiles.start[rows], tiles.end[rows])))
-        return _together(found)
+        return _merge_seen(found)
 
     @cached_property
     def in_collectives(self) -> float:
         """Share of the loop between its batches that sampled lines spent in torch.distributed."""
-        found = self.sampled_share(LOOP_LINES, lambda function: _COLLECTIVES in _slashes(function))
+        found = self.sampled_share(
+            LOOP_LINES, lambda function: _COLLECTIVES in _normalize_slashes(function)
+        )
         return 0.0 if found is None else found.middle
 
     def sampled_share(
@@ -557,7 +559,7 @@ class Facts:
             if main is not None:
                 times = intervals.union(fetches.begin[mine], fetches.end[mine])
                 found.append(look(main, times))
-        return _together(found)
+        return _merge_seen(found)
 
     def main_thread(self, position: int) -> SampledThread | None:
         """The thread that trains, where it was sampled."""
@@ -701,7 +703,7 @@ class Facts:
 
         By reads of different sizes; half, where these do not tell.
         """
-        cost = reads(self.trace).cost
+        cost = collect_reads(self.trace).cost
         data = self.results.dataset
         if cost is None or data is None or not data.bytes_read or not self.reads:
             return 0.5
@@ -726,7 +728,7 @@ class Facts:
         """Whether the run is seen to train a model: by steps, fetches or a framework's files."""
         if self.results.steps is not None or len(self.trace.fetches) or self.trace.benchmarks:
             return True
-        return bool(named_frameworks(self.trace))
+        return bool(find_named_frameworks(self.trace))
 
     @cached_property
     def io_bound_s(self) -> float | None:

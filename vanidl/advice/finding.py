@@ -68,7 +68,7 @@ class Rule:
     find: Callable[[Facts], RuleResult | None]
 
 
-def severity(gain_s: float | None, base_s: float, weight: str) -> str:
+def rate_severity(gain_s: float | None, base_s: float, weight: str) -> str:
     """The severity of a bound on the gain over a time of `base_s` seconds."""
     if gain_s is None or base_s <= 0:
         return weight

@@ -28,7 +28,7 @@ _FILES_OF = {
 }
 
 
-def frameworks(trace: Trace, files: Iterable[str]) -> tuple[str, ...]:
+def infer_frameworks(trace: Trace, files: Iterable[str]) -> tuple[str, ...]:
     """Whose loader it is, likeliest first.
 
     A benchmark's settings say it; else profiles, code that was imported, and data do. Both where
@@ -38,13 +38,13 @@ def frameworks(trace: Trace, files: Iterable[str]) -> tuple[str, ...]:
         trace: the run.
         files: paths of the dataset.
     """
-    if trace.benchmarks and (stated := _stated(trace)) is not None:
+    if trace.benchmarks and (stated := _get_stated_frameworks(trace)) is not None:
         return stated
     sources = " ".join(profile.source for profile in trace.profiles)
     records = any("tfrecord" in path.lower() for path in files)
     if "pytorch" in sources or any("DataLoader" in name for name in trace.spans.names):
         return (PYTORCH,)
-    imported = _imported(trace)
+    imported = _find_imported_frameworks(trace)
     if len(imported) == 1:
         return imported
     if "xplane" in sources or "trace-viewer" in sources or imported:
@@ -54,7 +54,7 @@ def frameworks(trace: Trace, files: Iterable[str]) -> tuple[str, ...]:
     return () if trace.mpi or MPIIO in trace.counters else (PYTORCH, TENSORFLOW)
 
 
-def _stated(trace: Trace) -> tuple[str, ...] | None:
+def _get_stated_frameworks(trace: Trace) -> tuple[str, ...] | None:
     """Those that benchmarks were set to run, () for others than these; None: not recorded."""
     found = {benchmark.framework for benchmark in trace.benchmarks}
     if not all(found):
@@ -62,15 +62,15 @@ def _stated(trace: Trace) -> tuple[str, ...] | None:
     return tuple(name for name in (PYTORCH, TENSORFLOW) if name.lower() in found)
 
 
-def named_frameworks(trace: Trace) -> tuple[str, ...]:
+def find_named_frameworks(trace: Trace) -> tuple[str, ...]:
     """Those that profiles or imported code name; () where nothing does."""
     sources = " ".join(profile.source for profile in trace.profiles)
     if "pytorch" in sources or "xplane" in sources or "trace-viewer" in sources:
-        return frameworks(trace, ())
-    return _imported(trace)
+        return infer_frameworks(trace, ())
+    return _find_imported_frameworks(trace)
 
 
-def _imported(trace: Trace) -> tuple[str, ...]:
+def _find_imported_frameworks(trace: Trace) -> tuple[str, ...]:
     return tuple(
         name
         for name, code in _FILES_OF.items()
@@ -78,7 +78,7 @@ def _imported(trace: Trace) -> tuple[str, ...]:
     )
 
 
-def phrases(found: Iterable[str], by_framework: Mapping[str, str], otherwise: str = "") -> str:
+def join_phrases(found: Iterable[str], by_framework: Mapping[str, str], otherwise: str = "") -> str:
     """The phrases of those frameworks after one another; `otherwise` where there is none."""
     known = [by_framework[name] for name in found if name in by_framework]
     return ", ".join(known) or otherwise
@@ -173,7 +173,7 @@ _IMPORTED = (
 )  # fmt: skip
 
 
-def written_in(trace: Trace) -> str:
+def find_loop_framework(trace: Trace) -> str:
     """The framework in which the loop is written, "" for PyTorch's and tf.data's own, or none.
 
     Loaders tell it, else what was imported when the loop began: of several the outermost.
@@ -190,12 +190,12 @@ def written_in(trace: Trace) -> str:
     return JAX if "jax" in imported and "tensorflow" not in imported and not on_torch else ""
 
 
-def title(framework: str, change: str) -> str:
+def get_title(framework: str, change: str) -> str:
     """One line, "" where the table has none."""
     return _TITLES.get((framework, change), "")
 
 
-def code(framework: str, change: str, workers: int) -> tuple[str, str]:
+def get_code(framework: str, change: str, workers: int) -> tuple[str, str]:
     """What to copy, and a sentence on it; "" where the table has none."""
     found, explanation = _CODE.get((framework, change), ("", ""))
     return found.replace("{workers}", str(workers)), explanation

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from vanidl.advice.facts import IMBALANCE, Claim, Facts
 from vanidl.advice.finding import Rule, RuleResult
-from vanidl.advice.frameworks import SHARDS, phrases
+from vanidl.advice.frameworks import SHARDS, join_phrases
 from vanidl.breakdown.causes import STORAGE
 from vanidl.formatting.units import nbytes, percent, plural, seconds, times
 from vanidl.model.trace import MPIIO
@@ -13,7 +13,7 @@ UNEVEN = 1.5
 ALONE = 0.9
 
 
-def _reader_alone(facts: Facts) -> tuple[str, float] | None:
+def _find_only_reader(facts: Facts) -> tuple[str, float] | None:
     """Label and share of a rank that read nearly all of the dataset, of several ranks."""
     data = facts.results.dataset
     if data is None or len(facts.trace.ranks) < 2 or not data.ranks or not data.bytes_read:
@@ -23,23 +23,23 @@ def _reader_alone(facts: Facts) -> tuple[str, float] | None:
     return (most.label, share) if share >= ALONE else None
 
 
-def _unassigned(facts: Facts) -> bool:
+def _has_unassigned_processes(facts: Facts) -> bool:
     """Whether some processes' I/O counts for no rank."""
     return any(p.role == "unassigned" for p in facts.trace.processes)
 
 
-def _aggregates(facts: Facts) -> bool:
+def _has_aggregators(facts: Facts) -> bool:
     """Whether ranks let a few of them do the I/O: aggregators of MPI-IO are no imbalance."""
     table = facts.trace.counters.get(MPIIO)
     names = ("MPIIO_COLL_READS", "MPIIO_COLL_WRITES")
     return table is not None and any((table.total(name) or 0) > 0 for name in names)
 
 
-def _ranks(facts: Facts) -> RuleResult | None:
+def _find_uneven_ranks(facts: Facts) -> RuleResult | None:
     balance = facts.results.balance
     if balance is None or not facts.matters or len(balance.rows) < 2 or balance.shared_bytes:
         return None
-    if _unassigned(facts) or _reader_alone(facts) or _aggregates(facts):
+    if _has_unassigned_processes(facts) or _find_only_reader(facts) or _has_aggregators(facts):
         return None
     spread = max(balance.busy_spread or 0.0, balance.bytes_spread or 0.0)
     if spread < UNEVEN:
@@ -64,7 +64,7 @@ def _ranks(facts: Facts) -> RuleResult | None:
     )
 
 
-def _workers(facts: Facts) -> RuleResult | None:
+def _find_uneven_workers(facts: Facts) -> RuleResult | None:
     workers = facts.results.workers
     if workers is None or not facts.matters or workers.spread is None:
         return None
@@ -87,13 +87,15 @@ def _workers(facts: Facts) -> RuleResult | None:
     )
 
 
-def _one_reader(facts: Facts) -> RuleResult | None:
-    alone = _reader_alone(facts) if facts.matters and not _unassigned(facts) else None
+def _find_one_reader(facts: Facts) -> RuleResult | None:
+    alone = (
+        _find_only_reader(facts) if facts.matters and not _has_unassigned_processes(facts) else None
+    )
     if alone is None:
         return None
     label, share = alone
     ranks = len(facts.trace.ranks)
-    by_hand = phrases(facts.frameworks, SHARDS, "an MPI-IO view")
+    by_hand = join_phrases(facts.frameworks, SHARDS, "an MPI-IO view")
     return RuleResult(
         f"One rank ({label}) reads {percent(share)} of the dataset for all {ranks}",
         "One process reads at the speed of one client while the others wait for its data.",
@@ -109,15 +111,15 @@ RULES = (
         "1.5, where I/O matters and not one reader alone",
         "Drishti's P18 to P22 look at one file at a time and at bytes; a step waits for the "
         "slowest rank's time",
-        _ranks,
+        _find_uneven_ranks,
     ),
     Rule(
         "worker_imbalance", "bytes of the busiest / mean, among workers that read side by side",
         "1.5, where I/O matters",
-        "batches are handed over in order: a worker behind stops all", _workers,
+        "batches are handed over in order: a worker behind stops all", _find_uneven_workers,
     ),
     Rule(
         "one_reader", "share of the dataset's bytes read by one of several ranks",
-        "90 %, where I/O matters", "reading does not scale with the job", _one_reader,
+        "90 %, where I/O matters", "reading does not scale with the job", _find_one_reader,
     ),
 )  # fmt: skip

@@ -8,7 +8,7 @@ from dataclasses import replace
 from vanidl.advice import own_loaders
 from vanidl.advice.facts import ANY, ITS_OWN, Claim, Facts
 from vanidl.advice.finding import Rule, RuleResult, Value
-from vanidl.advice.frameworks import BACKGROUND, PREFETCH, phrases
+from vanidl.advice.frameworks import BACKGROUND, PREFETCH, join_phrases
 from vanidl.breakdown.account import MEAN, WAIT
 from vanidl.breakdown.causes import (
     DELIVERY,
@@ -53,7 +53,7 @@ HANDING_OVER_S = 1e-3
 (torch 2.8, two cores). What is loaded faster than that is best loaded where it is used."""
 
 
-def _waits(facts: Facts) -> Overlap | None:
+def _get_bounding_waits(facts: Facts) -> Overlap | None:
     """The overlap of a run that is bound by its input."""
     account = facts.account
     if not account.waits_known or account.steps_ns <= 0 or facts.wait_share < BOUND_SHARE:
@@ -63,7 +63,7 @@ def _waits(facts: Facts) -> Overlap | None:
     return account.overlap
 
 
-def _limiting(facts: Facts) -> str:
+def _find_limiting_cause(facts: Facts) -> str:
     """The code of what most of the waits are, or else what they are most likely; "" for neither.
 
     Time without a free core is no cause beside others: it lengthens each of them. Nor is a batch
@@ -80,30 +80,30 @@ def _limiting(facts: Facts) -> str:
     code = find_main_cause(account)
     if not code and facts.gains is not None and facts.gains.without(WORKERS).low_ns > length_ns / 2:
         code = WORKERS
-    code = code or _likeliest(cells, length_ns, {TOO_FEW_CORES})
+    code = code or _select_likeliest_cause(cells, length_ns, {TOO_FEW_CORES})
     if code in queued and facts.cores_were_taken:
         rest_ns = length_ns - sum(cells[each].low_ns for each in {TOO_FEW_CORES} | queued)
         is_worth = rest_ns >= BOUND_SHARE * account.steps_ns
         others = {TOO_FEW_CORES} | queued
-        code = _likeliest(cells, length_ns, others) if is_worth else TOO_FEW_CORES
+        code = _select_likeliest_cause(cells, length_ns, others) if is_worth else TOO_FEW_CORES
     elif code in queued and cores is not None and cores.wanted >= ITS_OWN:
         code = TOO_FEW_CORES
     if code in ("", OPEN):
-        code = _seen_most(facts) or code
-        if facts.cores_were_taken and not _explains(facts, code):
+        code = _find_sampled_cause(facts) or code
+        if facts.cores_were_taken and not _can_explain_waits(facts, code):
             code = TOO_FEW_CORES
     if code in (INPUT_CPU, "") and copying.is_much and copying.share >= MOST_OF_WAITS:
         return DELIVERY
     return code
 
 
-def _explains(facts: Facts, code: str) -> bool:
+def _can_explain_waits(facts: Facts, code: str) -> bool:
     """Whether a cause may be a fifth of the waits by what the run would gain without it."""
-    gain_s = facts.bound(Claim(_known_as(facts, code))) if code in _KINDS else None
+    gain_s = facts.bound(Claim(_resolve_cause(facts, code))) if code in _KINDS else None
     return gain_s is not None and gain_s[1] >= LIKELY * facts.account.length_ns(WAIT) / 1e9
 
 
-def _known_as(facts: Facts, code: str) -> str:
+def _resolve_cause(facts: Facts, code: str) -> str:
     """The cause that the account of time has for a code: it may not tell parts apart."""
     cell = facts.account.cell(f"{MEAN}/{WAIT}/{code}")
     return code if cell.high_ns else code.partition(".")[0]
@@ -115,7 +115,7 @@ _KINDS = {
 }  # fmt: skip
 
 
-def _seen_most(facts: Facts) -> str:
+def _find_sampled_cause(facts: Facts) -> str:
     """What threads that fetched were seen doing half of the time; "": not sampled, or mixed.
 
     Of one that could run it is not known whether it had a core: its work is longer without.
@@ -129,7 +129,7 @@ def _seen_most(facts: Facts) -> str:
     return code if shares[code] >= MOST_OF_WAITS else ""
 
 
-def _likeliest(cells: Mapping[str, Cell], length_ns: float, but: Set[str]) -> str:
+def _select_likeliest_cause(cells: Mapping[str, Cell], length_ns: float, but: Set[str]) -> str:
     """The cause that most of some time is for sure, and by the middle of what is known; "": none.
 
     What was for others for sure, `but`, is no part of that time.
@@ -141,7 +141,7 @@ def _likeliest(cells: Mapping[str, Cell], length_ns: float, but: Set[str]) -> st
     return surest if surest == likeliest and left[surest].low_ns >= LIKELY * rest_ns > 0 else ""
 
 
-def _wait_evidence(overlap: Overlap) -> dict[str, Value]:
+def _collect_evidence(overlap: Overlap) -> dict[str, Value]:
     longest, mean = max(overlap.per_rank, key=lambda r: r.input_wait_s or 0.0), overlap.mean
     return {
         "input_wait_share": overlap.input_wait_share,
@@ -155,14 +155,14 @@ def _wait_evidence(overlap: Overlap) -> dict[str, Value]:
     }
 
 
-def _title(facts: Facts, rest: str) -> str:
+def _make_title(facts: Facts, rest: str) -> str:
     share = facts.account.length_ns(WAIT) / facts.account.steps_ns
     if not find_main_cause(facts.account):
         rest = rest.replace("mostly", "most likely", 1)
     return f"Training waits for input {percent(share)} of the time, {rest}"
 
 
-def _of_wait(facts: Facts) -> str:
+def _describe_waits(facts: Facts) -> str:
     waited = seconds(facts.account.length_ns(WAIT) / 1e9)
     whole = not facts.lossy or is_storage_known(facts.account)
     return f"Input waits took {waited}; {describe_waits(facts.account, whole=whole)}"
@@ -170,38 +170,38 @@ def _of_wait(facts: Facts) -> str:
 
 def _is_decoding(facts: Facts) -> bool:
     """Whether waits are mostly decoding: sampled, or what a whole trace leaves."""
-    code = _limiting(facts)
+    code = _find_limiting_cause(facts)
     known = not facts.lossy or is_storage_known(facts.account)
     return code == INPUT_CPU or (code == OPEN and known)
 
 
-def _bound_io(facts: Facts) -> RuleResult | None:
-    overlap = _waits(facts)
-    if overlap is None or _limiting(facts) != STORAGE:
+def _find_bound_by_io(facts: Facts) -> RuleResult | None:
+    overlap = _get_bounding_waits(facts)
+    if overlap is None or _find_limiting_cause(facts) != STORAGE:
         return None
-    evidence = _wait_evidence(overlap)
-    plan = own_loaders.scheduled(facts)
+    evidence = _collect_evidence(overlap)
+    plan = own_loaders.predict_scheduled(facts)
     hint = " The scheduled loader would not read the same bytes again." if plan else ""
     return RuleResult(
-        _title(facts, "mostly for object storage" if facts.on_objects else "mostly for I/O"),
-        f"{_of_wait(facts)}.",
-        f"Read ahead: {phrases(facts.frameworks, PREFETCH, 'a thread or process for it')}; then "
-        "make the reads themselves cheaper, see the findings about requests and files."
+        _make_title(facts, "mostly for object storage" if facts.on_objects else "mostly for I/O"),
+        f"{_describe_waits(facts)}.",
+        f"Read ahead: {join_phrases(facts.frameworks, PREFETCH, 'a thread or process for it')}; "
+        "then make the reads themselves cheaper, see the findings about requests and files."
         f"{facts.before_workers}{hint}",
         evidence | ({"predicted": plan} if plan else {}),
-        replace(facts.reading(), surely_s=_hidden_for_sure_s(facts)),
+        replace(facts.reading(), surely_s=_bound_hidden_s(facts)),
     )
 
 
-def _hidden_for_sure_s(facts: Facts) -> float:
+def _bound_hidden_s(facts: Facts) -> float:
     """What reading ahead hides of waits: by one reader what steps compute; by more, who knows."""
     computed_ns = facts.account.steps_ns - facts.account.length_ns(WAIT)
     return 0.0 if facts.has_workers else computed_ns / 1e9
 
 
-def _waits_for_metadata(facts: Facts) -> RuleResult | None:
+def _find_bound_by_metadata(facts: Facts) -> RuleResult | None:
     """Opens, stats and the like make up most of the waits: there are too many of them."""
-    overlap = _waits(facts)
+    overlap = _get_bounding_waits(facts)
     length_ns = facts.account.length_ns(WAIT)
     cell = facts.account.cell(f"{MEAN}/{WAIT}/{_METADATA}")
     if overlap is None or cell.low_ns < MOST_OF_WAITS * length_ns:
@@ -217,7 +217,7 @@ def _waits_for_metadata(facts: Facts) -> RuleResult | None:
     )
 
 
-def _is_sure(facts: Facts, cause: str) -> bool:
+def _is_limit_certain(facts: Facts, cause: str) -> bool:
     """Whether a cause limits on cores of its own: where others took them, by what is sure of it."""
     if not facts.cores_were_taken or facts.cores is None:
         return True
@@ -225,15 +225,15 @@ def _is_sure(facts: Facts, cause: str) -> bool:
     return facts.account.cell(f"{MEAN}/{WAIT}/{cause}").low_ns >= LIKELY * own_ns
 
 
-def _bound_decoding(facts: Facts) -> RuleResult | None:
-    overlap = _waits(facts)
-    if overlap is None or not _is_decoding(facts) or not _is_sure(facts, INPUT_CPU):
+def _find_bound_by_decoding(facts: Facts) -> RuleResult | None:
+    overlap = _get_bounding_waits(facts)
+    if overlap is None or not _is_decoding(facts) or not _is_limit_certain(facts, INPUT_CPU):
         return None
-    evidence = _wait_evidence(overlap)
-    predicted = own_loaders.decoders(facts)
+    evidence = _collect_evidence(overlap)
+    predicted = own_loaders.predict_encoded(facts)
     return RuleResult(
-        _title(facts, "and not for I/O"),
-        f"{_of_wait(facts)}.",
+        _make_title(facts, "and not for I/O"),
+        f"{_describe_waits(facts)}.",
         "Decode in more workers or on the GPU (DALI); cheaper formats; the decoded loader reads "
         "encoded samples and decodes them on the device. Faster storage will not help."
         f"{facts.before_workers}",
@@ -242,27 +242,27 @@ def _bound_decoding(facts: Facts) -> RuleResult | None:
     )
 
 
-def _bound_unknown(facts: Facts) -> RuleResult | None:
-    overlap = _waits(facts)
+def _find_bound_by_unknown(facts: Facts) -> RuleResult | None:
+    overlap = _get_bounding_waits(facts)
     if overlap is None:
         return None
-    code = _limiting(facts)
+    code = _find_limiting_cause(facts)
     known = (STORAGE, WORKERS, DELIVERY, TOO_FEW_CORES, *BLOCKS)
     if code in known or _is_decoding(facts):
         return None
     return RuleResult(
-        _title(facts, "for I/O or decoding"),
-        f"How much of the wait is I/O is not known: {_why_unknown(facts, overlap.mean)}.",
+        _make_title(facts, "for I/O or decoding"),
+        f"How much of the wait is I/O is not known: {_explain_unknown(facts, overlap.mean)}.",
         "Record a whole trace (vanidl record), then see which of the two it is. More workers or "
         f"more prefetch help with both.{facts.before_workers}",
-        _wait_evidence(overlap),
+        _collect_evidence(overlap),
         Claim(ANY),
     )
 
 
-def _bound_workers(facts: Facts) -> RuleResult | None:
-    overlap = _waits(facts)
-    code = _limiting(facts)
+def _find_bound_by_worker_start(facts: Facts) -> RuleResult | None:
+    overlap = _get_bounding_waits(facts)
+    code = _find_limiting_cause(facts)
     if overlap is None or code != WORKERS:
         return None
     keep = "Keep the workers from epoch to epoch: DataLoader(persistent_workers=True). "
@@ -280,10 +280,10 @@ def _bound_workers(facts: Facts) -> RuleResult | None:
     )
     epochs = facts.epochs if facts.starts_workers_anew else 0
     return RuleResult(
-        _title(facts, "mostly for workers to start"),
-        f"{_of_wait(facts)}.",
+        _make_title(facts, "mostly for workers to start"),
+        f"{_describe_waits(facts)}.",
         f"{advice} Faster storage or decoding will not help.",
-        _wait_evidence(overlap)
+        _collect_evidence(overlap)
         | {
             "starting_s": facts.account.cell(f"{MEAN}/{WAIT}/{WORKERS}").low_ns / 1e9,
             "delivery_s": facts.account.cell(f"{MEAN}/{WAIT}/{DELIVERY}").low_ns / 1e9,
@@ -293,26 +293,26 @@ def _bound_workers(facts: Facts) -> RuleResult | None:
     )
 
 
-def _bound_delivery(facts: Facts) -> RuleResult | None:
-    overlap = _waits(facts)
-    if overlap is None or _limiting(facts) != DELIVERY:
+def _find_bound_by_delivery(facts: Facts) -> RuleResult | None:
+    overlap = _get_bounding_waits(facts)
+    if overlap is None or _find_limiting_cause(facts) != DELIVERY:
         return None
     return RuleResult(
-        _title(facts, "mostly for batches on their way from the workers"),
-        f"{_of_wait(facts)}.",
+        _make_title(facts, "mostly for batches on their way from the workers"),
+        f"{_describe_waits(facts)}.",
         "Hand over less: smaller types (uint8 instead of float32), only what the step uses, cast "
         "and enlarge on the device. pin_memory copies in the training process; without it that "
         "copy is gone. Faster storage or decoding will not help.",
-        _wait_evidence(overlap)
+        _collect_evidence(overlap)
         | {
             "delivery_s": facts.account.cell(f"{MEAN}/{WAIT}/{DELIVERY}").low_ns / 1e9,
             "batches_copied_s": facts.copying.sum_s,
         },
-        Claim(_longer(facts, DELIVERY, INPUT_CPU), keeps="the bytes that the step needs"),
+        Claim(_pick_longest(facts, DELIVERY, INPUT_CPU), keeps="the bytes that the step needs"),
     )
 
 
-def _longer(facts: Facts, *causes: str) -> str:
+def _pick_longest(facts: Facts, *causes: str) -> str:
     """Of some causes the one that the waits hold more of: bytes are copied on both ends."""
     return max(causes, key=lambda each: facts.account.cell(f"{MEAN}/{WAIT}/{each}").middle_ns)
 
@@ -341,41 +341,41 @@ _BLOCKED_BY = {
 }
 
 
-def _bound_blocked(facts: Facts) -> RuleResult | None:
-    overlap = _waits(facts)
-    code = _limiting(facts)
+def _find_bound_by_blocking(facts: Facts) -> RuleResult | None:
+    overlap = _get_bounding_waits(facts)
+    code = _find_limiting_cause(facts)
     if overlap is None or code not in BLOCKS:
         return None
     rest, advice = _BLOCKED_BY[code]
     return RuleResult(
-        _title(facts, rest),
-        f"{_of_wait(facts)}.",
+        _make_title(facts, rest),
+        f"{_describe_waits(facts)}.",
         f"{advice} Neither faster storage nor faster decoding will help.",
-        _wait_evidence(overlap)
+        _collect_evidence(overlap)
         | {"blocked_s": facts.account.cell(f"{MEAN}/{WAIT}/{code}").low_ns / 1e9},
-        Claim(_known_as(facts, code)),
+        Claim(_resolve_cause(facts, code)),
     )
 
 
-def _bound_cores(facts: Facts) -> RuleResult | None:
-    overlap = _waits(facts)
-    if overlap is None or facts.cores_were_taken or _limiting(facts) != TOO_FEW_CORES:
+def _find_bound_by_cores(facts: Facts) -> RuleResult | None:
+    overlap = _get_bounding_waits(facts)
+    if overlap is None or facts.cores_were_taken or _find_limiting_cause(facts) != TOO_FEW_CORES:
         return None
     cell, use = facts.account.cell(f"{MEAN}/{WAIT}/{TOO_FEW_CORES}"), facts.cores
     queued_s, wanted = (use.queued_in_waits_s, use.wanted) if use is not None else (0.0, None)
     return RuleResult(
-        _title(facts, "mostly for a free core"),
-        f"{_of_wait(facts)}.",
+        _make_title(facts, "mostly for a free core"),
+        f"{_describe_waits(facts)}.",
         "Give the job more cores, or start fewer workers and threads than it has: more workers "
         "only wait longer. OMP_NUM_THREADS=1 in workers keeps libraries from starting threads of "
         "their own.",
-        _wait_evidence(overlap)
+        _collect_evidence(overlap)
         | {"waiting_for_cores_s": max(cell.low_ns / 1e9, queued_s), "threads_at_work": wanted},
-        Claim(_longer(facts, TOO_FEW_CORES, DELIVERY)),
+        Claim(_pick_longest(facts, TOO_FEW_CORES, DELIVERY)),
     )
 
 
-def _saturated(facts: Facts) -> RuleResult | None:
+def _find_saturated_storage(facts: Facts) -> RuleResult | None:
     """The storage delivers no more to more readers."""
     found = facts.throughput
     if found is None or not found.saturated or not facts.matters:
@@ -392,7 +392,7 @@ def _saturated(facts: Facts) -> RuleResult | None:
     )
 
 
-def _why_unknown(facts: Facts, mean: RankOverlap) -> str:
+def _explain_unknown(facts: Facts, mean: RankOverlap) -> str:
     if mean.input_wait_io_s is None:
         return "no single operation was traced"
     if facts.objects_apart:
@@ -402,7 +402,7 @@ def _why_unknown(facts: Facts, mean: RankOverlap) -> str:
     return describe_waits(facts.account, whole=True)
 
 
-def _not_overlapped(facts: Facts) -> RuleResult | None:
+def _find_io_without_overlap(facts: Facts) -> RuleResult | None:
     overlap = facts.account.overlap
     if overlap is None or overlap.hidden_fraction is None:
         return None
@@ -434,7 +434,7 @@ def _not_overlapped(facts: Facts) -> RuleResult | None:
     )
 
 
-def _others(facts: Facts) -> RuleResult | None:
+def _find_waits_for_other_ranks(facts: Facts) -> RuleResult | None:
     overlap = facts.account.overlap
     if overlap is None or overlap.lost_to_input_s is None or overlap.mean.input_wait_s is None:
         return None
@@ -465,7 +465,7 @@ def _others(facts: Facts) -> RuleResult | None:
     )
 
 
-def _uneven(facts: Facts) -> RuleResult | None:
+def _find_uneven_waits(facts: Facts) -> RuleResult | None:
     """One rank waits for input where others have theirs, and collectives were not recorded."""
     overlap = facts.account.overlap
     if overlap is None or overlap.lost_to_input_s is None or overlap.mean.input_wait_s is None:
@@ -500,66 +500,67 @@ _SHARE_REASON = (
 RULES = (
     Rule(
         "input_bound_io", "input wait / window; how much of it was I/O, metadata included",
-        "10 % of the window, half of it in I/O", _SHARE_REASON, _bound_io,
+        "10 % of the window, half of it in I/O", _SHARE_REASON, _find_bound_by_io,
     ),
     Rule(
         "input_bound_decoding", "the same, with most of the wait outside any I/O",
         "10 % of the window, less than half in I/O, all reads recorded", _SHARE_REASON,
-        _bound_decoding,
+        _find_bound_by_decoding,
     ),
     Rule(
         "input_bound", "the same, where it is not known how much of the wait is I/O",
-        "10 % of the window", _SHARE_REASON, _bound_unknown,
+        "10 % of the window", _SHARE_REASON, _find_bound_by_unknown,
     ),
     Rule(
         "input_bound_workers",
         "the same, with more of the wait for workers than for what they make of a batch",
         "10 % of the window, less than half in I/O, more than what decoding and collating took",
-        _SHARE_REASON, _bound_workers,
+        _SHARE_REASON, _find_bound_by_worker_start,
     ),
     Rule(
         "input_bound_blocked",
         "the same, with most of the wait on a lock, the network, a timer or a child process",
         "10 % of the window, at least half of it blocked so, by samples of what threads did",
-        _SHARE_REASON, _bound_blocked,
+        _SHARE_REASON, _find_bound_by_blocking,
     ),
     Rule(
         "input_bound_cores", "the same, with most of the wait for a free core",
-        "10 % of the window, at least half of it", _SHARE_REASON, _bound_cores,
+        "10 % of the window, at least half of it", _SHARE_REASON, _find_bound_by_cores,
     ),
     Rule(
         "input_bound_delivery",
         "the same, with most of the wait after the worker had its batch",
-        "10 % of the window, at least half of it delivery", _SHARE_REASON, _bound_delivery,
+        "10 % of the window, at least half of it delivery", _SHARE_REASON, _find_bound_by_delivery,
     ),
     Rule(
         "storage_saturated",
         "throughput of dataset reads / what any number of them at once would bring, by a line "
         "through how long a read takes beside how many others",
         "0.7, where I/O matters",
-        "readers beside each other then only wait for each other", _saturated,
+        "readers beside each other then only wait for each other", _find_saturated_storage,
     ),
     Rule(
         "waits_for_metadata", "metadata calls in input waits / input waits",
         "10 % of the window, at least half of them in opens, stats and the like",
         "a list of files that is kept, or fewer files, takes them away; reading ahead hides them",
-        _waits_for_metadata,
+        _find_bound_by_metadata,
     ),
     Rule(
         "io_not_overlapped", "observed I/O that did not run under compute",
         "I/O of 5 % of the window, less than a fifth hidden",
         "below a fifth the loader has no prefetch that works; less I/O than that is not worth one",
-        _not_overlapped,
+        _find_io_without_overlap,
     ),
     Rule(
         "waits_for_other_ranks",
         "communication of a rank, as far as other ranks waited longer for input",
         "5 % of a rank's window", "uneven steps and the collective itself cost a few per cent",
-        _others,
+        _find_waits_for_other_ranks,
     ),
     Rule(
         "uneven_input", "input waits of the rank that waits longest / those of the mean rank",
         "1.5, and 5 % of the window, where no collectives were recorded",
-        "ranks that meet in each step take as long as the one whose input comes last", _uneven,
+        "ranks that meet in each step take as long as the one whose input comes last",
+        _find_uneven_waits,
     ),
 )  # fmt: skip

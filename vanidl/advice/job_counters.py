@@ -33,23 +33,23 @@ _PART = {"READ": f"{STORAGE}.{READ}", "WRITE": f"{STORAGE}.{WRITE}"}
 _WORDS = {"READ": ("reads", "read"), "WRITE": ("writes", "written")}
 
 
-def _total(facts: Facts, layer: str, names: Sequence[str]) -> int:
+def _sum_counters(facts: Facts, layer: str, names: Sequence[str]) -> int:
     table = facts.trace.counters.get(layer)
     return sum(table.total(name) or 0 for name in names) if table is not None else 0
 
 
-def _applies(facts: Facts) -> bool:
+def _is_mpi_job(facts: Facts) -> bool:
     """Whether it is a job of MPI without steps, and nothing shows that it trains."""
     return facts.results.steps is None and not facts.trains and not facts.frameworks
 
 
-def _small(facts: Facts, way: str) -> RuleResult | None:
-    ops = _total(facts, POSIX, [f"POSIX_{way}S"])
-    small = _total(facts, POSIX, [f"POSIX_SIZE_{way}_{each}" for each in _SMALL_BINS])
-    if not _applies(facts) or small < MANY or small < SMALL_SHARE * ops:
+def _find_small_requests(facts: Facts, way: str) -> RuleResult | None:
+    ops = _sum_counters(facts, POSIX, [f"POSIX_{way}S"])
+    small = _sum_counters(facts, POSIX, [f"POSIX_SIZE_{way}_{each}" for each in _SMALL_BINS])
+    if not _is_mpi_job(facts) or small < MANY or small < SMALL_SHARE * ops:
         return None
     name = "READ" if way == "READ" else "WRITTEN"
-    moved = _total(facts, POSIX, [f"POSIX_BYTES_{name}"])
+    moved = _sum_counters(facts, POSIX, [f"POSIX_BYTES_{name}"])
     # Where nearly all are in these bins their mean is known; near its end they cost bandwidth.
     if small >= NEARLY_ALL * ops and moved >= LARGE_MEAN * ops:
         return None
@@ -65,19 +65,19 @@ def _small(facts: Facts, way: str) -> RuleResult | None:
     )
 
 
-def _small_reads(facts: Facts) -> RuleResult | None:
-    return _small(facts, "READ")
+def _find_small_reads(facts: Facts) -> RuleResult | None:
+    return _find_small_requests(facts, "READ")
 
 
-def _small_writes(facts: Facts) -> RuleResult | None:
-    return _small(facts, "WRITE")
+def _find_small_writes(facts: Facts) -> RuleResult | None:
+    return _find_small_requests(facts, "WRITE")
 
 
-def _random(facts: Facts) -> RuleResult | None:
-    ops = _total(facts, POSIX, ["POSIX_READS"])
-    in_order = _total(facts, POSIX, ["POSIX_SEQ_READS"])
+def _find_random_reads(facts: Facts) -> RuleResult | None:
+    ops = _sum_counters(facts, POSIX, ["POSIX_READS"])
+    in_order = _sum_counters(facts, POSIX, ["POSIX_SEQ_READS"])
     jumping = ops - in_order
-    if not _applies(facts) or jumping < MANY or jumping < RANDOM_SHARE * ops:
+    if not _is_mpi_job(facts) or jumping < MANY or jumping < RANDOM_SHARE * ops:
         return None
     return RuleResult(
         f"{percent(jumping / ops)} of {count(ops)} reads start before the end of the one before",
@@ -89,10 +89,10 @@ def _random(facts: Facts) -> RuleResult | None:
     )
 
 
-def _misaligned(facts: Facts) -> RuleResult | None:
-    ops = _total(facts, POSIX, ["POSIX_READS", "POSIX_WRITES"])
-    off = min(_total(facts, POSIX, ["POSIX_FILE_NOT_ALIGNED"]), ops)
-    if not _applies(facts) or off < MANY or off < MISALIGNED_SHARE * ops:
+def _find_misaligned_requests(facts: Facts) -> RuleResult | None:
+    ops = _sum_counters(facts, POSIX, ["POSIX_READS", "POSIX_WRITES"])
+    off = min(_sum_counters(facts, POSIX, ["POSIX_FILE_NOT_ALIGNED"]), ops)
+    if not _is_mpi_job(facts) or off < MANY or off < MISALIGNED_SHARE * ops:
         return None
     return RuleResult(
         f"{percent(off / ops)} of {count(ops)} requests are not aligned to the file system's unit",
@@ -104,34 +104,34 @@ def _misaligned(facts: Facts) -> RuleResult | None:
     )
 
 
-def _metadata(facts: Facts) -> RuleResult | None:
-    if not _applies(facts):
+def _find_metadata_time(facts: Facts) -> RuleResult | None:
+    if not _is_mpi_job(facts):
         return None
     tables = [t for layer, t in facts.trace.counters.items() if layer in facts.account.outermost]
     ranks = max(len(facts.trace.ranks), 1)
     spent_s = sum(t.total_s(f"{t.layer}_F_META_TIME") or 0.0 for t in tables) / ranks
     if "meta_time_not_credible" in facts.serious or not spent_s:
         return None
-    calls = _total(facts, POSIX, ["POSIX_OPENS", "POSIX_STATS", "POSIX_SEEKS"])
+    calls = _sum_counters(facts, POSIX, ["POSIX_OPENS", "POSIX_STATS", "POSIX_SEEKS"])
     return RuleResult(
         f"Opening, closing and looking up files takes {seconds(spent_s)} of a rank",
         f"{count(calls)} opens, stats and seeks were counted in "
         f"{plural(len(facts.trace.files), 'file')}.",
         "Open files once, from one rank where all need the same (and broadcast what is in it); "
         "write to fewer files.",
-        {"metadata_s": spent_s, "opens": _total(facts, POSIX, ["POSIX_OPENS"])},
+        {"metadata_s": spent_s, "opens": _sum_counters(facts, POSIX, ["POSIX_OPENS"])},
         Claim(f"{STORAGE}.{METADATA}", RUN, within_s=spent_s),
     )
 
 
-def _independent(facts: Facts) -> RuleResult | None:
+def _find_independent_io(facts: Facts) -> RuleResult | None:
     table = facts.trace.counters.get(MPIIO)
-    if not _applies(facts) or table is None or len(facts.trace.ranks) < 2:
+    if not _is_mpi_job(facts) or table is None or len(facts.trace.ranks) < 2:
         return None
     worst = None
     for way in ("READ", "WRITE"):
-        alone = _total(facts, MPIIO, [f"MPIIO_INDEP_{way}S"])
-        together = _total(facts, MPIIO, [f"MPIIO_COLL_{way}S"])
+        alone = _sum_counters(facts, MPIIO, [f"MPIIO_INDEP_{way}S"])
+        together = _sum_counters(facts, MPIIO, [f"MPIIO_COLL_{way}S"])
         share = alone / max(alone + together, 1)
         if alone >= MANY and share > 0.5 and (worst is None or alone > worst[1]):
             worst = (way, alone, share)
@@ -149,8 +149,8 @@ def _independent(facts: Facts) -> RuleResult | None:
     )
 
 
-def _stragglers(facts: Facts) -> RuleResult | None:
-    if not _applies(facts) or len(facts.trace.ranks) < 2:
+def _find_stragglers(facts: Facts) -> RuleResult | None:
+    if not _is_mpi_job(facts) or len(facts.trace.ranks) < 2:
         return None
     worst: tuple[float, int, float] | None = None
     for layer, table in facts.trace.counters.items():
@@ -183,10 +183,10 @@ def _stragglers(facts: Facts) -> RuleResult | None:
     )
 
 
-def _redundant(facts: Facts) -> RuleResult | None:
+def _find_redundant_reads(facts: Facts) -> RuleResult | None:
     table = facts.trace.counters.get(POSIX)
     names = ("POSIX_BYTES_READ", "POSIX_MAX_BYTE_READ")
-    if not _applies(facts) or table is None or not set(names) <= set(table.counters):
+    if not _is_mpi_job(facts) or table is None or not set(names) <= set(table.counters):
         return None
     read, last = (table.counters[name].astype(np.float64) for name in names)
     files = len(facts.trace.files)
@@ -208,12 +208,12 @@ def _redundant(facts: Facts) -> RuleResult | None:
     )
 
 
-def _blocking(facts: Facts) -> RuleResult | None:
-    waiting = _total(facts, MPIIO, [f"MPIIO_{how}_{way}S" for how in ("INDEP", "COLL") for way in
-                                    ("READ", "WRITE")])  # fmt: skip
-    ahead = _total(facts, MPIIO, ["MPIIO_NB_READS", "MPIIO_NB_WRITES"])
+def _find_blocking_io(facts: Facts) -> RuleResult | None:
+    kinds = [f"{how}_{way}S" for how in ("INDEP", "COLL") for way in ("READ", "WRITE")]
+    waiting = _sum_counters(facts, MPIIO, [f"MPIIO_{kind}" for kind in kinds])
+    ahead = _sum_counters(facts, MPIIO, ["MPIIO_NB_READS", "MPIIO_NB_WRITES"])
     spent_s = facts.account.cell(f"{MEAN}/run/{STORAGE}").high_ns / 1e9
-    if not _applies(facts) or waiting < MANY or ahead > 0:
+    if not _is_mpi_job(facts) or waiting < MANY or ahead > 0:
         return None
     rest_s = max(facts.trace.job.run_time_s - spent_s, 0.0)
     return RuleResult(
@@ -229,10 +229,10 @@ def _blocking(facts: Facts) -> RuleResult | None:
     )  # fmt: skip
 
 
-def _one_rank(facts: Facts) -> RuleResult | None:
+def _find_single_rank_io(facts: Facts) -> RuleResult | None:
     balance, ranks = facts.results.balance, len(facts.trace.ranks)
     table = facts.trace.counters.get(MPIIO)
-    if not _applies(facts) or balance is None or ranks < FEWEST_RANKS or balance.shared_bytes:
+    if not _is_mpi_job(facts) or balance is None or ranks < FEWEST_RANKS or balance.shared_bytes:
         return None
     names = ("MPIIO_COLL_READS", "MPIIO_COLL_WRITES")
     if table is not None and any((table.total(name) or 0) > 0 for name in names):
@@ -252,8 +252,8 @@ def _one_rank(facts: Facts) -> RuleResult | None:
     )
 
 
-def _stripes(facts: Facts) -> RuleResult | None:
-    if not _applies(facts) or len(facts.trace.ranks) < 2 or not facts.trace.stripes:
+def _find_narrow_stripes(facts: Facts) -> RuleResult | None:
+    if not _is_mpi_job(facts) or len(facts.trace.ranks) < 2 or not facts.trace.stripes:
         return None
     narrow = {s.file: s for s in facts.trace.stripes if s.stripe_count == 1}
     rows = {r.path: r for r in facts.results.files.rows if (r.ranks or 0) > 1}
@@ -277,7 +277,7 @@ def _stripes(facts: Facts) -> RuleResult | None:
     )
 
 
-def _standard_streams(facts: Facts) -> RuleResult | None:
+def _find_frequent_prints(facts: Facts) -> RuleResult | None:
     table = facts.trace.counters.get(STDIO)
     names = ("STDIO_WRITES", "STDIO_BYTES_WRITTEN")
     if facts.results.steps is not None or table is None or not set(names) <= set(table.counters):
@@ -307,56 +307,59 @@ RULES = (
         "standard_streams", "time in writes to <STDOUT> and <STDERR>",
         "1,000 writes, of runs without steps; 1 % of the run",
         "a progress bar of every rank wrote 38 million times a process in a public log",
-        _standard_streams,
+        _find_frequent_prints,
     ),
     Rule(
         "job_redundant", "bytes read beyond the length of each file / bytes read",
         "10 %", "Drishti's P09 asks whether any file was read beyond its length, not how far",
-        _redundant,
+        _find_redundant_reads,
     ),
     Rule(
         "job_blocking", "MPI-IO operations, none of them non-blocking", "1,000",
         "Drishti's M06 and M07; what can be hidden is no more than what else the ranks do",
-        _blocking,
+        _find_blocking_io,
     ),
     Rule(
         "job_one_rank", "bytes of the rank that moves most / bytes of all",
         "half, of four ranks and more, without collective MPI-IO",
-        "Drishti's P21 and P22 look at single files; here at what the others wait for", _one_rank,
+        "Drishti's P21 and P22 look at single files; here at what the others wait for",
+        _find_single_rank_io,
     ),
     Rule(
         "job_small_reads", "POSIX reads under 1 MiB / all",
         "10 % and 1,000, in jobs that are no training; 1 % of the run in reads",
-        "Drishti's P05, held against the time of reads", _small_reads,
+        "Drishti's P05, held against the time of reads", _find_small_reads,
     ),
     Rule(
         "job_small_writes", "POSIX writes under 1 MB / all", "as of reads",
-        "Drishti's P06, held against the time of writes", _small_writes,
+        "Drishti's P06, held against the time of writes", _find_small_writes,
     ),
     Rule(
         "job_random_reads", "POSIX reads that begin before the end of the one before / all",
-        "20 % and 1,000", "Drishti's P11, held against the time of reads", _random,
+        "20 % and 1,000", "Drishti's P11, held against the time of reads", _find_random_reads,
     ),
     Rule(
         "job_misaligned", "requests not aligned to the file system's unit / all",
-        "10 % and 1,000", "Drishti's P08, held against the time of storage", _misaligned,
+        "10 % and 1,000", "Drishti's P08, held against the time of storage",
+        _find_misaligned_requests,
     ),
     Rule(
         "job_metadata", "time in metadata calls", "1 % of the run",
-        "Drishti's P17 wants 30 s of a rank, which says nothing of the run", _metadata,
+        "Drishti's P17 wants 30 s of a rank, which says nothing of the run", _find_metadata_time,
     ),
     Rule(
         "job_independent", "independent MPI-IO operations / all",
-        "half, and 1,000", "Drishti's M02 and M03, held against the time of them", _independent,
+        "half, and 1,000", "Drishti's M02 and M03, held against the time of them",
+        _find_independent_io,
     ),
     Rule(
         "job_stragglers", "slowest - fastest rank in a shared file / slowest",
         "15 %, in the layer that the program uses; slowest - mean 1 % of the run",
         "Drishti's P18 and P19 count files; what is lost is what the slowest takes beyond the mean",
-        _stragglers,
+        _find_stragglers,
     ),
     Rule(
         "job_stripes", "stripe count of files that ranks share", "1, from 1 GiB on",
-        "one target serves all ranks", _stripes,
+        "one target serves all ranks", _find_narrow_stripes,
     ),
 )  # fmt: skip

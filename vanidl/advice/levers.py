@@ -37,15 +37,14 @@ class LoaderCall:
     explanation: str
 
 
-def loader_call(name: str, options: str = "", *, ranks: int = 1, hosts: int = 1) -> LoaderCall:
+def make_loader_call(name: str, options: str = "", *, ranks: int = 1, hosts: int = 1) -> LoaderCall:
     """The call of a loader with these options, by so many ranks on so many hosts."""
-    command = (
-        f"{_launch(ranks, hosts)} -m vanidl_loaders train --data DATA --loader {name}{options}"
-    )
+    launch = _format_launch(ranks, hosts)
+    command = f"{launch} -m vanidl_loaders train --data DATA --loader {name}{options}"
     return LoaderCall(name, command, _EXPLANATIONS[name])
 
 
-def _launch(ranks: int, hosts: int) -> str:
+def _format_launch(ranks: int, hosts: int) -> str:
     """How so many ranks are started: on each of several hosts with one command."""
     if ranks < 2:
         return "python"
@@ -62,7 +61,7 @@ def call_of_change(
     if lever not in _OF_LEVERS:
         return None
     name, options = _OF_LEVERS[lever]
-    return loader_call(name, options.format(amount), ranks=ranks, hosts=hosts)
+    return make_loader_call(name, options.format(amount), ranks=ranks, hosts=hosts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +166,7 @@ class WhatIf:
     beyond_ceiling: tuple[str, ...] = ()
 
 
-def bounded(found: WhatIf | None, ceiling: Ceiling | None) -> WhatIf | None:
+def limit_predictions(found: WhatIf | None, ceiling: Ceiling | None) -> WhatIf | None:
     """The predictions, those that go below the ceiling's step at that, or gone if it gains nothing.
 
     What was measured with batches from memory holds for the steps after the warm-up; the bound
@@ -175,16 +174,16 @@ def bounded(found: WhatIf | None, ceiling: Ceiling | None) -> WhatIf | None:
     """
     if found is None or ceiling is None or found.replayed_s is None:
         return found
-    rows = [bounded_row(row, ceiling) for row in found.rows]
+    rows = [limit_prediction(row, ceiling) for row in found.rows]
     beyond = tuple(row.name for row in rows if row.replayed_s is not None)
     return replace(
         found, rows=tuple(row for row in rows if row.gain_at_most_s > 0), beyond_ceiling=beyond
     )
 
 
-def bounded_row(row: Predicted, ceiling: Ceiling | None) -> Predicted:
+def limit_prediction(row: Predicted, ceiling: Ceiling | None) -> Predicted:
     """One prediction, at the ceiling where it is below; `replayed_s` then says what it was."""
-    least = least_ratio(ceiling)
+    least = compute_least_ratio(ceiling)
     if row.ratio >= least or row.ratio <= 0:
         return row
     now_s = row.step_s / row.ratio
@@ -195,12 +194,12 @@ def bounded_row(row: Predicted, ceiling: Ceiling | None) -> Predicted:
     )
 
 
-def least_ratio(ceiling: Ceiling | None) -> float:
+def compute_least_ratio(ceiling: Ceiling | None) -> float:
     """The smallest share of the mean step that a change of the input can leave of it."""
     return 0.0 if ceiling is None else min(1 - ceiling.high, 1.0)
 
 
-def beyond_ceiling(found: WhatIf) -> str:
+def describe_limited(found: WhatIf) -> str:
     """Which predictions were below the ceiling, after a blank; "" where none was."""
     if not found.beyond_ceiling:
         return ""

@@ -63,7 +63,7 @@ _OPENERS = frozenset({
 """The same in libraries: file and function."""
 
 
-def _tiny_files(facts: Facts) -> RuleResult | None:
+def _find_tiny_files(facts: Facts) -> RuleResult | None:
     data = facts.results.dataset
     if not facts.matters or data is None or len(data.files) < MANY_FILES:
         return None
@@ -82,33 +82,33 @@ def _tiny_files(facts: Facts) -> RuleResult | None:
     )
 
 
-def _open_per_sample(facts: Facts) -> RuleResult | None:
+def _find_opens_per_sample(facts: Facts) -> RuleResult | None:
     data = facts.results.dataset
     if not facts.matters or data is None:
         return None
-    again = {f.path for f in _read_again(facts)}
-    files = [f for f in data.files if f.path not in again and not _read_whole(f)]
+    again = {f.path for f in _select_reread_files(facts)}
+    files = [f for f in data.files if f.path not in again and not _is_read_whole(f)]
     opens = sum(f.opens or 0 for f in files)
     total = data.samples.total
     samples = round(total * (data.reread_factor or 1.0)) if total else facts.reads
     if opens < MANY_OPENS:
         return None
     if opens < samples / 2:
-        return None if total else _opened_again(facts, files)
+        return None if total else _find_reopened_files(facts, files)
     evidence: dict[str, Value] = {"opens": opens, "samples_or_reads": samples,
-                                  "files": len(files), "stats": _stats(facts)}  # fmt: skip
+                                  "files": len(files), "stats": _count_stats(facts)}  # fmt: skip
     what = "samples" if total else "reads that moved bytes"
     in_a_file = samples / (data.reread_factor or 1.0) / len(files)
     return RuleResult(
         f"{count(opens)} opens of dataset files for {count(samples)} {what}",
-        f"That is one open for {_each(samples / opens)}.",
+        f"That is one open for {_describe_each(samples / opens)}.",
         PACK if in_a_file < FEW_IN_A_FILE else KEEP_OPEN,
         evidence,
         facts.calls_about(_METADATA),
     )
 
 
-def _read_whole(file: DataFile) -> bool:
+def _is_read_whole(file: DataFile) -> bool:
     """A large file of which an open reads nearly all, as once an epoch: no opens to save."""
     size = file.size if file.size is not None else file.extent
     if size is None or size < LARGE_FILE or not file.opens:
@@ -116,15 +116,15 @@ def _read_whole(file: DataFile) -> bool:
     return file.bytes_read >= WHOLE_SHARE * size * file.opens
 
 
-def _each(samples: float) -> str:
+def _describe_each(samples: float) -> str:
     """`each of them`, `two of them`: how many there are for an open."""
     return "each of them" if samples < 1.5 else "every two of them"
 
 
-def _opened_again(facts: Facts, files: Sequence[DataFile]) -> RuleResult | None:
+def _find_reopened_files(facts: Facts, files: Sequence[DataFile]) -> RuleResult | None:
     """Files that a process opens again and again, where samples cannot be counted."""
     opens = sum(f.opens or 0 for f in files)
-    each = opens / max(_openers(facts, {f.path for f in files}), 1)
+    each = opens / max(_count_openers(facts, {f.path for f in files}), 1)
     if opens < MANY_OPENS or each < OFTEN:
         return None
     return RuleResult(
@@ -136,13 +136,13 @@ def _opened_again(facts: Facts, files: Sequence[DataFile]) -> RuleResult | None:
             "opens": opens,
             "files": len(files),
             "opens_per_file_and_process": each,
-            "stats": _stats(facts),
+            "stats": _count_stats(facts),
         },
         facts.calls_about(_METADATA),
     )
 
 
-def _reopened(facts: Facts) -> RuleResult | None:
+def _find_reopens_per_sample(facts: Facts) -> RuleResult | None:
     """Files that are opened for each sample, and what that costs the processor.
 
     An archive's directory is read and parsed anew with each open, from the page cache too.
@@ -156,8 +156,8 @@ def _reopened(facts: Facts) -> RuleResult | None:
     if opens < max(MANY_OPENS, samples / 2):
         return None
     # By the lines that open, or by what each open reads again.
-    spent = facts.sampled_share(FETCH, _opens, _OPENING)
-    again = data.bytes_read / data.unique_bytes / _passes(facts) if data.unique_bytes else 0.0
+    spent = facts.sampled_share(FETCH, _has_opens, _OPENING)
+    again = data.bytes_read / data.unique_bytes / _count_passes(facts) if data.unique_bytes else 0.0
     seen = spent is not None and spent.least >= OPENING_SHARE
     if not seen and (spent is not None or again < READ_AGAIN):
         return None
@@ -181,16 +181,16 @@ def _reopened(facts: Facts) -> RuleResult | None:
     )  # fmt: skip
 
 
-def _passes(facts: Facts) -> int:
+def _count_passes(facts: Facts) -> int:
     return max(facts.fetched_epochs or facts.epochs, 1)
 
 
-def _opens(function: FunctionLines) -> bool:
+def _has_opens(function: FunctionLines) -> bool:
     path = PurePosixPath(function.file.replace("\\", "/"))
     return (path.name, function.name) in _OPENERS
 
 
-def _openers(facts: Facts, paths: Collection[str]) -> int:
+def _count_openers(facts: Facts, paths: Collection[str]) -> int:
     """How many pairs of process and file have an open, of some files."""
     table = facts.counters
     if table is None or "POSIX_OPENS" not in table.counters:
@@ -199,7 +199,7 @@ def _openers(facts: Facts, paths: Collection[str]) -> int:
     return int(np.count_nonzero(table.counters["POSIX_OPENS"][mine] > 0))
 
 
-def _read_again(facts: Facts) -> list[DataFile]:
+def _select_reread_files(facts: Facts) -> list[DataFile]:
     """Small dataset files that processes open again and again."""
     data = facts.results.dataset
     rows = data.files if data else ()
@@ -212,8 +212,8 @@ def _read_again(facts: Facts) -> list[DataFile]:
     ]
 
 
-def _file_read_again(facts: Facts) -> RuleResult | None:
-    rows = _read_again(facts)
+def _find_reread_file(facts: Facts) -> RuleResult | None:
+    rows = _select_reread_files(facts)
     if not rows:
         return None
     opens = sum(f.opens or 0 for f in rows)
@@ -225,9 +225,9 @@ def _file_read_again(facts: Facts) -> RuleResult | None:
     main = max(rows, key=lambda f: f.opens or 0)
     named = main.path if (main.opens or 0) > opens / 2 else None
     return RuleResult(
-        f"{_small(rows)} opened {count(opens)} times",
-        f"Opening and reading {_which(rows, named)} took {seconds(spent_s)} over all ranks, beside "
-        f"{seconds(all_s)} of reading and writing all files.",
+        f"{_describe_small_files(rows)} opened {count(opens)} times",
+        f"Opening and reading {_name_files(rows, named)} took {seconds(spent_s)} over all ranks, "
+        f"beside {seconds(all_s)} of reading and writing all files.",
         "Read it once per process and keep what it holds; or put it beside the samples, in their "
         "own file.",
         {
@@ -241,7 +241,7 @@ def _file_read_again(facts: Facts) -> RuleResult | None:
     )
 
 
-def _small(rows: Sequence[DataFile]) -> str:
+def _describe_small_files(rows: Sequence[DataFile]) -> str:
     """`A file of 46 B is`, `3 files of at most 2 KiB are`."""
     largest = nbytes(max(f.size if f.size is not None else f.extent or 0 for f in rows))
     many = len(rows) > 1
@@ -250,13 +250,13 @@ def _small(rows: Sequence[DataFile]) -> str:
     )
 
 
-def _which(rows: Sequence[DataFile], named: str | None) -> str:
+def _name_files(rows: Sequence[DataFile], named: str | None) -> str:
     if len(rows) == 1:
         return rows[0].path
     return f"them (mostly {named})" if named else "them"
 
 
-def _stats(facts: Facts) -> int | None:
+def _count_stats(facts: Facts) -> int | None:
     """Calls of stat on dataset files; None where none was counted: modern C libraries hide it."""
     table = facts.counters
     if table is None or "POSIX_STATS" not in table.counters:
@@ -265,7 +265,7 @@ def _stats(facts: Facts) -> int | None:
     return int(counted[counted > 0].sum()) or None
 
 
-def _metadata(facts: Facts) -> RuleResult | None:
+def _find_metadata_time(facts: Facts) -> RuleResult | None:
     table = facts.counters
     names = ("POSIX_F_META_TIME", "POSIX_F_READ_TIME", "POSIX_F_WRITE_TIME")
     if table is None or "meta_time_not_credible" in facts.serious:
@@ -287,12 +287,12 @@ def _metadata(facts: Facts) -> RuleResult | None:
         "files and processes.",
         "Fewer files and fewer opens: pack samples into shards, keep files open, list the dataset "
         "once and store the list.",
-        {"meta_s": meta, "read_s": read, "write_s": write, "stats": _stats(facts)},
+        {"meta_s": meta, "read_s": read, "write_s": write, "stats": _count_stats(facts)},
         Claim(_METADATA, within_s=meta / ranks),
     )
 
 
-def _imports(facts: Facts) -> RuleResult | None:
+def _find_imports(facts: Facts) -> RuleResult | None:
     code = facts.group("code")
     if code is None:
         return None
@@ -314,7 +314,7 @@ RULES = (
         "tiny_files", "median size of dataset files, as far as they were read",
         "100 files under 256 KiB, where I/O matters",
         "an open on a parallel file system costs about as long as reading 256 KiB",
-        _tiny_files,
+        _find_tiny_files,
     ),
     Rule(
         "open_per_sample",
@@ -322,7 +322,7 @@ RULES = (
         "samples are not known, opens of each file by each process",
         "100 opens, one for two samples or more; or ten by each process; where I/O matters",
         "a loader that keeps files open needs one per file and worker",
-        _open_per_sample,
+        _find_opens_per_sample,
     ),
     Rule(
         "reopened",
@@ -331,7 +331,7 @@ RULES = (
         "100 opens, one for two samples or more, ten by each process; a tenth of the fetches, or "
         "all bytes 8 times where lines were not sampled; waits of a tenth of the window",
         "what an open costs the processor no count of metadata calls shows",
-        _reopened,
+        _find_reopens_per_sample,
     ),
     Rule(
         "file_read_again",
@@ -339,19 +339,19 @@ RULES = (
         "100 opens, ten by each process, 1 % of the run per rank; where waits are known, I/O must "
         "matter",
         "what a process has read of a small file it can keep",
-        _file_read_again,
+        _find_reread_file,
     ),
     Rule(
         "metadata_share", "META time of dataset files / all their time by the counters",
         "30 %, and 1 % of the run per rank; where waits are known I/O must matter; not where the "
         "time is not credible",
         "Drishti's P17 wants 30 s a record, which no short run has; a share holds for all",
-        _metadata,
+        _find_metadata_time,
     ),
     Rule(
         "import_noise", "time in reading files of kind code",
         "1 % of the run",
         "a start-up that is worth shortening",
-        _imports,
+        _find_imports,
     ),
 )  # fmt: skip

@@ -11,7 +11,7 @@ CODEC_RATIOS = {"cosmoflow": 3.7, "deepcam": 3.5}
 """Original bytes / encoded bytes, measured on synthetic samples (README, Decoders)."""
 
 
-def scheduled(facts: Facts) -> dict[str, Value] | None:
+def predict_scheduled(facts: Facts) -> dict[str, Value] | None:
     """Bytes that scheduled buffering would not read again, by size of all ranks' buffers.
 
     A plan reads N samples in the first epoch and N - C in each later one, C being what the
@@ -33,7 +33,7 @@ def scheduled(facts: Facts) -> dict[str, Value] | None:
     return {"loader": "scheduled", "at_buffer_of_different_bytes": rows}
 
 
-def pls(facts: Facts) -> dict[str, Value] | None:
+def predict_pls(facts: Facts) -> dict[str, Value] | None:
     """Storage and exchange of partial local shuffling with a tenth exchanged each epoch.
 
     A rank stores at most (1 + Q) N / M, reads nothing from shared storage after the first
@@ -52,7 +52,7 @@ def pls(facts: Facts) -> dict[str, Value] | None:
     }
 
 
-def spatial(facts: Facts) -> dict[str, Value] | None:
+def predict_spatial(facts: Facts) -> dict[str, Value] | None:
     """Bytes a rank reads where each reads only its slab of every sample."""
     data = facts.results.dataset
     if data is None or len(data.ranks) < 2:
@@ -65,7 +65,7 @@ def spatial(facts: Facts) -> dict[str, Value] | None:
     }
 
 
-def decoders(facts: Facts) -> dict[str, Value] | None:
+def predict_encoded(facts: Facts) -> dict[str, Value] | None:
     """Bytes to read were the samples encoded, at each codec's ratio."""
     data = facts.results.dataset
     if data is None or not data.bytes_read:

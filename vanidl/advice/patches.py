@@ -37,21 +37,21 @@ def patch_loader(trace: Trace, settings: Mapping[str, str]) -> str:
         settings: argument -> its value, as source text.
     """
     datasets = set(_LOADER.findall(" ".join(trace.fetches.names)))
-    for path, text in _sources(trace):
+    for path, text in _iterate_sources(trace):
         try:
-            calls = list(_loader_calls(ast.parse(text), datasets))
+            calls = list(_find_loader_calls(ast.parse(text), datasets))
         except (SyntaxError, ValueError, RecursionError):
             continue
         if len(calls) != 1:
             continue
-        changed = _changed(text, calls[0], settings)
+        changed = _edit_call(text, calls[0], settings)
         if changed is not None and changed != text:
-            patch = _difference(path.name, text, changed)
-            return patch if _may_be_shown(patch) else ""
+            patch = _compare_sources(path.name, text, changed)
+            return patch if _is_safe_to_show(patch) else ""
     return ""
 
 
-def _may_be_shown(patch: str) -> bool:
+def _is_safe_to_show(patch: str) -> bool:
     """Whether its lines hold no secret and no control characters: masked it would not apply."""
     lines = patch.split("\n")
     if any(is_secret_name(name) for line in lines for name in _ASSIGNED.findall(line)):
@@ -60,7 +60,7 @@ def _may_be_shown(patch: str) -> bool:
     return plain and all(masked_text(line) == line for line in lines)
 
 
-def _sources(trace: Trace) -> Iterator[tuple[Path, str]]:
+def _iterate_sources(trace: Trace) -> Iterator[tuple[Path, str]]:
     """Files of the program in which lines were sampled, as they were when it ran."""
     since_s = trace.job.start_ns / 1e9
     own = (f.file for part in trace.lines for f in part.functions if f.own)
@@ -76,14 +76,16 @@ def _sources(trace: Trace) -> Iterator[tuple[Path, str]]:
             continue
 
 
-def _loader_calls(tree: ast.Module, datasets: set[str]) -> Iterator[ast.Call]:
+def _find_loader_calls(tree: ast.Module, datasets: set[str]) -> Iterator[ast.Call]:
     """Calls that make a loader: of several those over a dataset of the class that was recorded."""
-    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and _name(node.func)]
+    calls = [
+        node for node in ast.walk(tree) if isinstance(node, ast.Call) and _is_loader_name(node.func)
+    ]
     if len(calls) < 2:
         yield from calls
         return
     made = {
-        target.id: _callee(node.value)
+        target.id: _get_callee_name(node.value)
         for node in ast.walk(tree)
         if isinstance(node, ast.Assign)
         for target in node.targets
@@ -91,18 +93,18 @@ def _loader_calls(tree: ast.Module, datasets: set[str]) -> Iterator[ast.Call]:
     }
     for call in calls:
         first = call.args[0] if call.args else None
-        name = made.get(first.id, "") if isinstance(first, ast.Name) else _callee(first)
+        name = made.get(first.id, "") if isinstance(first, ast.Name) else _get_callee_name(first)
         if name in datasets:
             yield call
 
 
-def _name(function: ast.expr) -> bool:
+def _is_loader_name(function: ast.expr) -> bool:
     """Whether an expression names a loader's class."""
     name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
     return name in _CLASSES
 
 
-def _callee(expression: ast.expr | None) -> str:
+def _get_callee_name(expression: ast.expr | None) -> str:
     """The last name of what is called, "" for other expressions."""
     if not isinstance(expression, ast.Call):
         return ""
@@ -110,21 +112,21 @@ def _callee(expression: ast.expr | None) -> str:
     return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
 
 
-def _changed(text: str, call: ast.Call, settings: Mapping[str, str]) -> str | None:
+def _edit_call(text: str, call: ast.Call, settings: Mapping[str, str]) -> str | None:
     """The source with other arguments in one call; None where they cannot be given there."""
     if any(each.arg is None for each in call.keywords) or call.end_lineno is None:
         return None
     given = {each.arg: each.value for each in call.keywords if each.arg is not None}
     given |= dict(zip(_POSITIONS, call.args, strict=False))
-    workers = settings.get("num_workers", _constant(given.get("num_workers")))
+    workers = settings.get("num_workers", _format_constant(given.get("num_workers")))
     if workers == "0" and any(name in settings for name in _NEEDS_WORKERS):
         return None
 
     # From the end of the file on, so that places before a change stay what they are.
     lines = text.splitlines(keepends=True)
     changes = [
-        (_place(lines, value.lineno, value.col_offset),
-         _place(lines, value.end_lineno or value.lineno, value.end_col_offset or 0), new)
+        (_locate_offset(lines, value.lineno, value.col_offset),
+         _locate_offset(lines, value.end_lineno or value.lineno, value.end_col_offset or 0), new)
         for name, new in settings.items()
         if (value := given.get(name)) is not None
     ]  # fmt: skip
@@ -132,26 +134,26 @@ def _changed(text: str, call: ast.Call, settings: Mapping[str, str]) -> str | No
     if more:
         last = max([*call.args, *(each.value for each in call.keywords)],
                    key=lambda each: (each.end_lineno or 0, each.end_col_offset or 0))  # fmt: skip
-        end = _place(lines, last.end_lineno or last.lineno, last.end_col_offset or 0)
+        end = _locate_offset(lines, last.end_lineno or last.lineno, last.end_col_offset or 0)
         changes.append((end, end, f", {more}"))
     for begin, end, new in sorted(changes, reverse=True):
         text = text[:begin] + new + text[end:]
     return text
 
 
-def _constant(expression: ast.expr | None) -> str:
+def _format_constant(expression: ast.expr | None) -> str:
     """A number of the source as text; "0" for an argument that is not given, "?" for names."""
     if expression is None:
         return "0"
     return str(expression.value) if isinstance(expression, ast.Constant) else "?"
 
 
-def _place(lines: list[str], line: int, column: int) -> int:
+def _locate_offset(lines: list[str], line: int, column: int) -> int:
     """Where in the text a place of the syntax tree is, whose columns count bytes."""
     before = lines[line - 1].encode()[:column].decode(errors="replace")
     return sum(map(len, lines[: line - 1])) + len(before)
 
 
-def _difference(name: str, before: str, after: str) -> str:
+def _compare_sources(name: str, before: str, after: str) -> str:
     old, new = (text.splitlines(keepends=True) for text in (before, after))
     return "".join(difflib.unified_diff(old, new, fromfile=f"a/{name}", tofile=f"b/{name}"))

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vanidl.advice.levers import EVERY_WORKER, NO_GAIN, Change, Predicted, WhatIf, call_of_change
-from vanidl.advice.reads import Reads, fit_throughput, reads
+from vanidl.advice.reads import Reads, collect_reads, fit_throughput
 from vanidl.analyses import Results
 from vanidl.analyses.dataloader_batches import PREFETCH_FACTOR
 from vanidl.analyses.dataset import read_by_all
@@ -86,65 +86,71 @@ def can_replay(trace: Trace, results: Results, account: Breakdown) -> bool:
     return is_whole and steps.per_rank_min == steps.per_rank_max >= _FEWEST_STEPS
 
 
-def batches(trace: Trace, results: Results, account: Breakdown, read: Reads) -> tuple[Batches, ...]:
+def extract_batches(
+    trace: Trace, results: Results, account: Breakdown, read: Reads
+) -> tuple[Batches, ...]:
     """One entry per rank of a run that can be replayed."""
     ranks, workers = dict(rank_spans(trace)), results.workers
-    recorded = _recorded(trace, ranks)
+    recorded = _get_recorded_pipelines(trace, ranks)
     since = trace.job.start_ns
     epochs = account.phases.epochs if account.phases else ()
     starts = [since + round(p.start_s * 1e9) for p in epochs]
-    meeting = {p: _communication(trace, p, s) for p, s in ranks.items()}
+    meeting = {p: _measure_exposed_collectives(trace, p, s) for p, s in ranks.items()}
     least = np.min(list(meeting.values()), axis=0)
     rows = account.overlap.per_rank if account.overlap else ()
     calls = {
-        p: _metadata_calls(trace, p, row, read.of_rank(p).busy, ranks[p].waits)
+        p: _estimate_metadata_calls(trace, p, row, read.of_rank(p).busy, ranks[p].waits)
         for p, row in zip(ranks, rows, strict=True)
     }
     if recorded is not None:
-        found = tuple(_of_fetches(trace, s, read, p, starts, recorded[p]) for p, s in ranks.items())
+        found = tuple(
+            _make_fetched_batches(trace, s, read, p, starts, recorded[p]) for p, s in ranks.items()
+        )
     else:
         found = tuple(
-            _with_calls(
-                _of_rank(s, read, p, starts, _side_by_side(workers, trace.ranks[p])), calls[p]
+            _add_metadata_calls(
+                _extract_rank_batches(s, read, p, starts, _count_workers(workers, trace.ranks[p])),
+                calls[p],
             )
             for p, s in ranks.items()
         )
     alone = (
-        _without_peers(b, ranks[p], meeting[p] - least) for p, b in zip(ranks, found, strict=True)
+        _subtract_peer_waits(b, ranks[p], meeting[p] - least)
+        for p, b in zip(ranks, found, strict=True)
     )
-    again = None if starts else _again(results)
-    return tuple(_calibrated(_read_again(b, again)) for b in alone)
+    again = None if starts else _compute_reread_share(results)
+    return tuple(_calibrate_decoding(_set_reread_share(b, again)) for b in alone)
 
 
-def _without_peers(batch: Batches, spans: RankSpans, peers_s: Array) -> Batches:
+def _subtract_peer_waits(batch: Batches, spans: RankSpans, peers_s: Array) -> Batches:
     """With compute alone: without what each step waited for slower ranks."""
     if batch.fetched is not None:
-        peers_s = peers_s[_step_of(spans, batch.fetched.wait_end_ns)]
+        peers_s = peers_s[_find_steps(spans, batch.fetched.wait_end_ns)]
     return replace(batch, compute_s=np.maximum(batch.compute_s - peers_s, 0.0))
 
 
-def _step_of(spans: RankSpans, wait_end: NDArray[np.int64]) -> NDArray[np.intp]:
+def _find_steps(spans: RankSpans, wait_end: NDArray[np.int64]) -> NDArray[np.intp]:
     """The step in which each wait ended, -1 before the first."""
     return np.searchsorted(spans.steps.start, wait_end, side="right") - 1
 
 
-def _again(results: Results) -> float:
+def _compute_reread_share(results: Results) -> float:
     """Share of the dataset's bytes that had been read before."""
     factor = results.dataset.reread_factor if results.dataset else None
     return 1 - 1 / factor if factor and factor > 1 else 0.0
 
 
-def _read_again(batch: Batches, again: float | None) -> Batches:
+def _set_reread_share(batch: Batches, again: float | None) -> Batches:
     return batch if again is None else replace(batch, again=np.full(len(batch.again), again))
 
 
-def _side_by_side(workers: Workers | None, trainer: int) -> int:
+def _count_workers(workers: Workers | None, trainer: int) -> int:
     """How many workers a trainer had at a time; 0: it read in its own process."""
     groups = Counter(w.group for w in workers.rows if w.trainer == trainer) if workers else {}
     return max(groups.values(), default=0)
 
 
-def _of_rank(
+def _extract_rank_batches(
     spans: RankSpans, found: Reads, position: int, epochs: list[int], workers: int
 ) -> Batches:
     low, high = spans.steps.start, spans.steps.end
@@ -169,7 +175,7 @@ def _of_rank(
         first,
         (epoch > 1).astype(float),
         workers,
-        _evenly(io_s, read.nbytes / read.sum_s if read.sum_s else 0.0),
+        _spread_bytes(io_s, read.nbytes / read.sum_s if read.sum_s else 0.0),
         found.latency_share(position),
         share,
     )
@@ -183,7 +189,7 @@ class _Calls:
     total_s: float
 
 
-def _metadata_calls(
+def _estimate_metadata_calls(
     trace: Trace, position: int, row: RankOverlap, reading: Intervals, waits: Intervals
 ) -> _Calls:
     """The metadata calls of one rank.
@@ -219,7 +225,7 @@ def _sum_metadata_s(trace: Trace, position: int) -> float:
     return total_s
 
 
-def _with_calls(batch: Batches, calls: _Calls) -> Batches:
+def _add_metadata_calls(batch: Batches, calls: _Calls) -> Batches:
     """With metadata calls, which are latency, as a part of `io_s`.
 
     In the training process they take their part of what is not reading in each wait; of workers
@@ -242,14 +248,14 @@ def _with_calls(batch: Batches, calls: _Calls) -> Batches:
     )
 
 
-def _evenly(io_s: Array, bytes_per_s: float) -> Array:
+def _spread_bytes(io_s: Array, bytes_per_s: float) -> Array:
     """The bytes of all batches, spread over those with reads."""
     reading = io_s > 0
     dealt: Array = reading * (io_s.sum() * bytes_per_s / max(int(reading.sum()), 1))
     return dealt
 
 
-def _communication(trace: Trace, position: int, spans: RankSpans) -> Array:
+def _measure_exposed_collectives(trace: Trace, position: int, spans: RankSpans) -> Array:
     """Collectives of each step that compute does not cover."""
     mine = trace.spans_of(position)
     joined = {
@@ -262,11 +268,11 @@ def _communication(trace: Trace, position: int, spans: RankSpans) -> Array:
     return seconds
 
 
-def _calibrated(batch: Batches) -> Batches:
+def _calibrate_decoding(batch: Batches) -> Batches:
     """With the longest decoding under which the batch's rank waits no longer than it did."""
     if not batch.workers or batch.fetched is not None:
         return batch
-    laid_out = _laid_out([batch.io_s], [batch.compute_s], batch.first)
+    laid_out = _make_fetches([batch.io_s], [batch.compute_s], batch.first)
     machine = measure(laid_out, Settings(batch.workers, PREFETCH_FACTOR))
     waited_ns = float(batch.wait_s.sum() + batch.compute_s.sum()) * 1e9
     low, high = 0.0, batch.workers * float(batch.step_s.mean())
@@ -295,12 +301,12 @@ def step_lengths(
     """
     workers, ahead = zip(*loaders, strict=True)
     settings = Settings(workers, ahead)
-    done = rerun(_laid_out(load_s, compute_s, first), settings)
+    done = rerun(_make_fetches(load_s, compute_s, first), settings)
     lengths: Array = np.diff(done.wait_begin_ns[0], append=done.total_ns) / 1e9
     return lengths
 
 
-def _laid_out(
+def _make_fetches(
     load_s: Sequence[Array], compute_s: Sequence[Array], first: NDArray[np.bool_]
 ) -> list[Fetched]:
     """A run without workers in which all that takes as long: its batches and steps are known."""
@@ -331,7 +337,9 @@ def _laid_out(
     ]
 
 
-def _recorded(trace: Trace, ranks: Mapping[int, RankSpans]) -> dict[int, Pipeline] | None:
+def _get_recorded_pipelines(
+    trace: Trace, ranks: Mapping[int, RankSpans]
+) -> dict[int, Pipeline] | None:
     """The loader of each rank, where the fetches of nearly all its steps were recorded.
 
     None where a rank has several loaders, they fetched in processes without a log, or it took not
@@ -346,7 +354,7 @@ def _recorded(trace: Trace, ranks: Mapping[int, RankSpans]) -> dict[int, Pipelin
         return None
     for position, pipeline in found.items():
         fetches = trace.fetches.pick(pipeline.row)
-        steps = np.unique(_step_of(ranks[position], fetches.wait_end))
+        steps = np.unique(_find_steps(ranks[position], fetches.wait_end))
         if len(steps) < _NEARLY_ALL * len(ranks[position].steps) or steps[0] < 0:
             return None
         if (pipeline.row < 0).any() or not logged[fetches.process].all():
@@ -356,7 +364,7 @@ def _recorded(trace: Trace, ranks: Mapping[int, RankSpans]) -> dict[int, Pipelin
     return found
 
 
-def _of_fetches(
+def _make_fetched_batches(
     trace: Trace,
     spans: RankSpans,
     read: Reads,
@@ -375,7 +383,7 @@ def _of_fetches(
     latency, calls_s, reads_s = read.latency_share(position), in_calls.sum(), in_reads.sum()
     if latency is not None and calls_s > 0:
         latency = float((latency * reads_s + calls_s) / (reads_s + calls_s))
-    step = _step_of(spans, f.wait_end_ns)
+    step = _find_steps(spans, f.wait_end_ns)
     wait_s = spans.wait_ns(steps.start, steps.end)[step] / 1e9
     length_s = (steps.end - steps.start)[step] / 1e9
     return Batches(
@@ -387,7 +395,7 @@ def _of_fetches(
         first=np.diff(f.epoch, prepend=f.epoch[0]) > 0,
         again=(np.searchsorted(np.array(epochs, np.int64), f.wait_end_ns) > 1).astype(float),
         workers=f.workers,
-        nbytes=_evenly(in_reads, own.nbytes / own.sum_s if own.sum_s else 0.0),
+        nbytes=_spread_bytes(in_reads, own.nbytes / own.sum_s if own.sum_s else 0.0),
         latency_share=latency,
         fetched=f,
     )
@@ -426,29 +434,35 @@ def what_if(trace: Trace, results: Results, account: Breakdown) -> WhatIf | None
     """
     if not can_replay(trace, results, account):
         return None
-    read = reads(trace)
-    ranks = batches(trace, results, account, read)
+    read = collect_reads(trace)
+    ranks = extract_batches(trace, results, account, read)
     if refused := find_reading_thread(trace, results, read):
-        return WhatIf(_mean_s(ranks), None, (), (), refused)
-    replayed_s = _step_s(ranks, Change())
+        return WhatIf(_compute_mean_step_s(ranks), None, (), (), refused)
+    replayed_s = _predict_step_s(ranks, Change())
     alone_s = float(np.max([b.compute_s for b in ranks], axis=0).mean())
-    rows = [_row("no input wait at all", alone_s, ranks, replayed_s)]
-    changes = _usual(ranks, _SPLIT if trace.streams else "") + _shared(ranks, results, account)
+    rows = [_make_prediction("no input wait at all", alone_s, ranks, replayed_s)]
+    changes = _list_usual_changes(ranks, _SPLIT if trace.streams else "") + _list_shared_reading(
+        ranks, results, account
+    )
     peak = fit_throughput(trace)
     for name, change in changes:
-        row = _levered(_row(name, _step_s(ranks, change), ranks, replayed_s), change, trace)
+        row = _attach_lever(
+            _make_prediction(name, _predict_step_s(ranks, change), ranks, replayed_s), change, trace
+        )
         if peak is not None and change.total_bytes_per_s is None and row.lever == "workers":
             limited = replace(change, total_bytes_per_s=peak.peak_bytes_per_s)
             if peak.saturated:  # then that is what comes of it
-                row = _levered(
-                    _row(name, _step_s(ranks, limited), ranks, replayed_s), change, trace
+                row = _attach_lever(
+                    _make_prediction(name, _predict_step_s(ranks, limited), ranks, replayed_s),
+                    change,
+                    trace,
                 )
-            row = replace(row, step_at_most_s=max(_step_s(ranks, limited), row.step_s))
+            row = replace(row, step_at_most_s=max(_predict_step_s(ranks, limited), row.step_s))
         rows.append(row)
-    rows = [r for i, r in enumerate(rows) if i == 0 or not _adds_nothing(r, rows[i - 1])]
+    rows = [r for i, r in enumerate(rows) if i == 0 or not _is_without_gain(r, rows[i - 1])]
     rows = [r for r in rows if r.gain_at_most_s > 0]
     of_streams = (EVERY_WORKER,) if trace.streams else ()
-    return WhatIf(_mean_s(ranks), replayed_s, tuple(rows), (*ASSUMPTIONS, *of_streams))
+    return WhatIf(_compute_mean_step_s(ranks), replayed_s, tuple(rows), (*ASSUMPTIONS, *of_streams))
 
 
 def predict(trace: Trace, results: Results, account: Breakdown, change: Change) -> Predicted:
@@ -463,15 +477,15 @@ def predict(trace: Trace, results: Results, account: Breakdown, change: Change) 
             "expected profiled steps with input waits and traced reads, found a run without: "
             "record it with the PyTorch profiler and DXT or DFTracer."
         )
-    read = reads(trace)
+    read = collect_reads(trace)
     if refused := find_reading_thread(trace, results, read):
         raise UsageError(f"expected a run whose loading can be replayed, found that {refused}.")
-    ranks = batches(trace, results, account, read)
-    replayed_s = _step_s(ranks, Change())
-    return _row("as asked", _step_s(ranks, change), ranks, replayed_s)
+    ranks = extract_batches(trace, results, account, read)
+    replayed_s = _predict_step_s(ranks, Change())
+    return _make_prediction("as asked", _predict_step_s(ranks, change), ranks, replayed_s)
 
 
-def _usual(ranks: tuple[Batches, ...], of_workers: str) -> list[tuple[str, Change]]:
+def _list_usual_changes(ranks: tuple[Batches, ...], of_workers: str) -> list[tuple[str, Change]]:
     most = max(b.workers for b in ranks)
     rows = [
         (f"{plural(n, 'worker')}{_PER_RANK}{of_workers if n > 1 else ''}", Change(workers=n))
@@ -492,7 +506,7 @@ def _usual(ranks: tuple[Batches, ...], of_workers: str) -> list[tuple[str, Chang
     return rows
 
 
-def _shared(
+def _list_shared_reading(
     ranks: tuple[Batches, ...], results: Results, account: Breakdown
 ) -> list[tuple[str, Change]]:
     """What several ranks can do about reading."""
@@ -507,20 +521,22 @@ def _shared(
     return [("each rank keeps its part and exchanges 10 % (pls)", Change(exchanged=0.1))]
 
 
-def _adds_nothing(row: Predicted, before: Predicted) -> bool:
+def _is_without_gain(row: Predicted, before: Predicted) -> bool:
     """Whether more workers than in the row before change nothing."""
     of_workers = row.lever == before.lever == "workers"
     return of_workers and row.ratio > before.ratio - 0.005
 
 
-def _row(name: str, step_s: float, ranks: tuple[Batches, ...], replayed_s: float) -> Predicted:
-    now = _mean_s(ranks)
+def _make_prediction(
+    name: str, step_s: float, ranks: tuple[Batches, ...], replayed_s: float
+) -> Predicted:
+    now = _compute_mean_step_s(ranks)
     shorter = min(now, replayed_s) - step_s >= NO_GAIN * now
     gain = (now - step_s) * len(ranks[0].step_s) if shorter else 0.0
     return Predicted(name, step_s, step_s / now, gain)
 
 
-def _levered(row: Predicted, change: Change, trace: Trace) -> Predicted:
+def _attach_lever(row: Predicted, change: Change, trace: Trace) -> Predicted:
     """The row with what was changed, of two fields the first, and the loader that changes it."""
     for field in fields(Change):
         if (value := getattr(change, field.name)) != field.default:
@@ -530,27 +546,29 @@ def _levered(row: Predicted, change: Change, trace: Trace) -> Predicted:
     return row
 
 
-def _mean_s(ranks: tuple[Batches, ...]) -> float:
+def _compute_mean_step_s(ranks: tuple[Batches, ...]) -> float:
     return float(np.mean([b.step_s.mean() for b in ranks]))
 
 
-def _step_s(ranks: tuple[Batches, ...], change: Change) -> float:
+def _predict_step_s(ranks: tuple[Batches, ...], change: Change) -> float:
     """Mean length of a step under a change."""
-    loaded_s = loads(ranks, change)
+    loaded_s = compute_loads(ranks, change)
     handing_s = HANDING_OVER_S if change.workers and not ranks[0].workers else 0.0
     pipelines = [b.fetched for b in ranks if b.fetched is not None]
     if not pipelines:
-        queues = [(workers(b, change), change.ahead or PREFETCH_FACTOR) for b in ranks]
+        queues = [(get_workers(b, change), change.ahead or PREFETCH_FACTOR) for b in ranks]
         computes = [b.compute_s + handing_s for b in ranks]
         return float(step_lengths(loaded_s, computes, ranks[0].first, queues).mean())
-    others = [None if workers(b, change) == b.workers else workers(b, change) for b in ranks]
+    others = [
+        None if get_workers(b, change) == b.workers else get_workers(b, change) for b in ranks
+    ]
     settings = Settings(
         workers=others if any(n is not None for n in others) else None,
         prefetch=change.ahead,
         fetch_ns=[seconds * 1e9 for seconds in loaded_s],
     )
     longer_ns = rerun(pipelines, settings).total_ns - measure(pipelines).recorded_ns
-    return _mean_s(ranks) + longer_ns / 1e9 / len(ranks[0].step_s) + handing_s
+    return _compute_mean_step_s(ranks) + longer_ns / 1e9 / len(ranks[0].step_s) + handing_s
 
 
 _AT_ONCE = 8
@@ -559,16 +577,16 @@ _SERVED = 0.5
 """Of the largest reader's bytes."""
 
 
-def loads(ranks: Sequence[Batches], change: Change) -> list[Array]:
+def compute_loads(ranks: Sequence[Batches], change: Change) -> list[Array]:
     """For each rank the seconds that its batches take, shape (steps,)."""
-    least = _least_s(ranks, change)
+    least = _bound_step_s(ranks, change)
     if change.exchanged is not None:
-        return [_exchanged(b, change, least) for b in ranks]
+        return [_compute_exchanged_load(b, change, least) for b in ranks]
     most = max(float(b.nbytes.sum()) for b in ranks)
     return [
         np.zeros_like(least)
         if change.divided > 1 and _is_served(b, most)
-        else _load(b, change, least)
+        else _compute_load(b, change, least)
         for b in ranks
     ]
 
@@ -578,23 +596,23 @@ def _is_served(batch: Batches, most_nbytes: float) -> bool:
     return float(batch.nbytes.sum()) < _SERVED * most_nbytes
 
 
-def workers(batch: Batches, change: Change) -> int:
+def get_workers(batch: Batches, change: Change) -> int:
     """Of the batch's rank. Partial local shuffling reads in the training process."""
     if change.workers is not None:
         return change.workers
     return batch.workers if change.exchanged is None else 0
 
 
-def _load(batch: Batches, change: Change, least: Array) -> Array:
+def _compute_load(batch: Batches, change: Change, least: Array) -> Array:
     """Loading where it is done; bytes come no faster than the storage delivers them to all."""
-    latency, transfer = _slower(batch, change)
-    transfer_s = np.maximum(batch.io_s * transfer, least * max(workers(batch, change), 1))
+    latency, transfer = _scale_io(batch, change)
+    transfer_s = np.maximum(batch.io_s * transfer, least * max(get_workers(batch, change), 1))
     own_s = batch.decode_s / (change.decode * change.divided)
     read: Array = batch.io_s * latency + transfer_s + own_s
     return read * (1 - change.kept * batch.again)
 
 
-def _slower(batch: Batches, change: Change) -> tuple[float, float]:
+def _scale_io(batch: Batches, change: Change) -> tuple[float, float]:
     """(latency, transfer) then, as shares of the I/O time now.
 
     Where they cannot be told apart, the change that helps more takes it all.
@@ -606,7 +624,7 @@ def _slower(batch: Batches, change: Change) -> tuple[float, float]:
     return share * change.latency, (1 - share) * per_byte
 
 
-def _least_s(ranks: Sequence[Batches], change: Change) -> Array:
+def _bound_step_s(ranks: Sequence[Batches], change: Change) -> Array:
     """Seconds in which the storage delivers one step to all ranks.
 
     Where samples are divided, each group of ranks needs what its largest reader reads now:
@@ -622,14 +640,14 @@ def _least_s(ranks: Sequence[Batches], change: Change) -> Array:
     return seconds
 
 
-def _exchanged(batch: Batches, change: Change, least: Array) -> Array:
+def _compute_exchanged_load(batch: Batches, change: Change, least: Array) -> Array:
     """Partial local shuffling: all that is read comes first, then what its link cannot hide.
 
     A portion travels while the step after it loads and computes, so that a batch is handed over
     no sooner than the exchange, which began with the step before, has ended.
     """
     new = 1 - batch.again
-    alone_s = float((_load(batch, change, np.zeros_like(new)) * new).sum())
+    alone_s = float((_compute_load(batch, change, np.zeros_like(new)) * new).sum())
     found = np.zeros_like(new)
     found[0] = max(alone_s / _AT_ONCE, float((least * new).sum()))
     if change.exchanged and change.link_bytes_per_s is not None:
@@ -651,7 +669,7 @@ def find_reading_thread(trace: Trace, results: Results, read: Reads) -> str:
         process = trace.ranks[position]
         if process in working:
             continue
-        share = _outside_waits(spans, read.of_rank(position).busy, slack_ns)
+        share = _measure_share_outside_waits(spans, read.of_rank(position).busy, slack_ns)
         if share >= _AHEAD_SHARE:
             return (
                 f"{percent(share)} of the dataset reads of {trace.processes[process].label} ran "
@@ -663,7 +681,7 @@ def find_reading_thread(trace: Trace, results: Results, read: Reads) -> str:
     return ""
 
 
-def _outside_waits(spans: RankSpans, busy: Intervals, slack_ns: int) -> float:
+def _measure_share_outside_waits(spans: RankSpans, busy: Intervals, slack_ns: int) -> float:
     """Share of the reads in profiled steps, in time, that no wait covers, clocks being unsure."""
     low, high = spans.steps.start, spans.steps.end
     inside = intersect(busy, intervals.union(low, high))

@@ -44,39 +44,39 @@ class OwnCommand:
         return "\n".join([*said, line])
 
 
-def own_command(trace: Trace) -> OwnCommand:
+def get_own_command(trace: Trace) -> OwnCommand:
     """The command of the run; an example where none is known, as in logs that hold its hash."""
     command = trace.job.command
     if not command or command.isdigit() or command.endswith(CUT_MARK):
         return OwnCommand(UNKNOWN)
     if MASK not in command:
         return OwnCommand(command)
-    words, hidden = _words(command), list[str]()
+    words, hidden = _split_words(command), list[str]()
     for i, word in enumerate(words):
         while MASK in word:
             before = word.partition(MASK)[0]
-            hidden.append(_named(before, words[i - 1] if i else ""))
+            hidden.append(_name_masked_word(before, words[i - 1] if i else ""))
             word = word.replace(MASK, f"$VANIDL_SECRET_{len(hidden)}", 1)
         words[i] = word
-    return OwnCommand(_joined(words), tuple(hidden))
+    return OwnCommand(_join_command(words), tuple(hidden))
 
 
-def ab_line(trace: Trace, best: Predicted | None, remedies: tuple[Remedy, ...]) -> str:
+def format_ab_line(trace: Trace, best: Predicted | None, remedies: tuple[Remedy, ...]) -> str:
     """`vanidl ab` with both commands; "" where there is nothing to copy into the second.
 
     The number of workers is changed where the command has an option for it, else the second
     command runs a copy of the script, which a line above makes. No command is made up: "" too
     where none is known, or none of its words names what could be copied.
     """
-    own = own_command(trace)
+    own = get_own_command(trace)
     if not remedies or own.text == UNKNOWN:
         return ""
     workers = best.amount if best is not None and best.lever == "workers" else None
     if trace.streams:
         workers = None  # the dataset is to be changed, too
-    then, copy = _with_workers(own.text, workers) if workers is not None else None, ""
+    then, copy = _set_workers(own.text, workers) if workers is not None else None, ""
     if then is None:
-        changed = _with_copy(own.text)
+        changed = _copy_program(own.text)
         if changed is None:
             return ""
         then, copy = changed
@@ -84,7 +84,7 @@ def ab_line(trace: Trace, best: Predicted | None, remedies: tuple[Remedy, ...]) 
     return own.below_secrets(f"{copy}\n{line}" if copy else line)
 
 
-def _named(before: str, word_before: str) -> str:
+def _name_masked_word(before: str, word_before: str) -> str:
     """What a masked word was: by what stands before it in its word, or by the word before."""
     if before.endswith("://"):
         return f"the user of {before}"
@@ -92,19 +92,19 @@ def _named(before: str, word_before: str) -> str:
     return f"the value of {name or word_before or 'the first word'}"
 
 
-def _words(command: str) -> list[str]:
+def _split_words(command: str) -> list[str]:
     try:
         return shlex.split(command)
     except ValueError:  # logs cut long commands, in the middle of a quote too
         return command.split()
 
 
-def _joined(words: Sequence[str]) -> str:
+def _join_command(words: Sequence[str]) -> str:
     """As `shlex.join`, but that a shell still replaces what stands for masked words."""
-    return " ".join(map(_quoted, words))
+    return " ".join(map(_quote_word, words))
 
 
-def _quoted(word: str) -> str:
+def _quote_word(word: str) -> str:
     secrets = MASKED_WORD.findall(word)
     if not secrets:
         return shlex.quote(word)
@@ -112,32 +112,32 @@ def _quoted(word: str) -> str:
     return plain[0] + "".join(f'"{s}"{p}' for s, p in zip(secrets, plain[1:], strict=True))
 
 
-def _with_workers(command: str, workers: float) -> str | None:
-    words = _words(command)
+def _set_workers(command: str, workers: float) -> str | None:
+    words = _split_words(command)
     for i, word in enumerate(words):
         name, equals, _ = word.partition("=")
         if not _WORKERS.fullmatch(name):
             continue
         if equals:
-            return _joined([*words[:i], f"{name}={workers:.0f}", *words[i + 1 :]])
+            return _join_command([*words[:i], f"{name}={workers:.0f}", *words[i + 1 :]])
         if i + 1 < len(words):
-            return _joined([*words[: i + 1], f"{workers:.0f}", *words[i + 2 :]])
+            return _join_command([*words[: i + 1], f"{workers:.0f}", *words[i + 2 :]])
     return None
 
 
-def _with_copy(command: str) -> tuple[str, str] | None:
+def _copy_program(command: str) -> tuple[str, str] | None:
     """The command with a copy of its program, and the line that makes the copy.
 
     The program is the first word that names a script, or the module behind -m, unless that starts
     another; in the word of a shell's -c it is looked for inside. None: there is neither.
     """
-    words = _words(command)
+    words = _split_words(command)
     for i, word in enumerate(words):
         before = words[i - 1] if i else ""
         if before == "-m" and word not in _LAUNCHERS:
             path = word.replace(".", "/")
             copy = f"cp -n {path}.py {path}_changed.py  # make the change there"
-            return _joined([*words[:i], f"{word}_changed", *words[i + 1 :]]), copy
+            return _join_command([*words[:i], f"{word}_changed", *words[i + 1 :]]), copy
         inner = [word]
         if before == "-c":
             if PurePosixPath(words[i - 2]).name not in _SHELLS:
@@ -151,5 +151,5 @@ def _with_copy(command: str) -> tuple[str, str] | None:
         changed = f"{script[:-3]}_changed.py"
         copy = f"cp -n {shlex.quote(script)} {shlex.quote(changed)}  # make the change there"
         word = word.replace(script, changed, 1)
-        return _joined([*words[:i], word, *words[i + 1 :]]), copy
+        return _join_command([*words[:i], word, *words[i + 1 :]]), copy
     return None

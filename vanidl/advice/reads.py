@@ -58,7 +58,7 @@ class Reads:
         return min(self.cost.latency_s * mine.reads / mine.sum_s, 1.0) if mine.sum_s else 0.0
 
 
-def reads(trace: Trace) -> Reads:
+def collect_reads(trace: Trace) -> Reads:
     """The dataset reads of every rank, in one pass over the parts."""
     is_data = trace.files.is_data
     found: dict[int, RankReads] = {}
@@ -80,19 +80,19 @@ def reads(trace: Trace) -> Reads:
             before.nbytes + int(part.nbytes[mine].sum()),
             before.reads + int((part.nbytes[mine] > 0).sum()),
         )
-        sums += _moments(part, mine)
-        small += _small(part, mine)
-    return Reads(found, _fitted(sums, small), fetchers)
+        sums += _compute_moments(part, mine)
+        small += _summarize_small_reads(part, mine)
+    return Reads(found, _fit_request_cost(sums, small), fetchers)
 
 
-def _moments(part: Part, mine: NDArray[np.bool_]) -> NDArray[np.float64]:
+def _compute_moments(part: Part, mine: NDArray[np.bool_]) -> NDArray[np.float64]:
     """Number, sum of x, x^2, y and xy of sizes x in bytes and durations y in seconds."""
     moved = mine & (part.nbytes > 0)
     x, y = part.nbytes[moved].astype(float), (part.end[moved] - part.start[moved]) / 1e9
     return np.array([len(x), x.sum(), (x * x).sum(), y.sum(), (x * y).sum()])
 
 
-def _small(part: Part, mine: NDArray[np.bool_]) -> list[tuple[float, int]]:
+def _summarize_small_reads(part: Part, mine: NDArray[np.bool_]) -> list[tuple[float, int]]:
     """(median seconds of the part's small reads, how many), nothing where there are none."""
     sizes = part.nbytes[mine]
     few = mine & (part.nbytes > 0) & (part.nbytes <= _SMALL * sizes.mean())
@@ -101,7 +101,9 @@ def _small(part: Part, mine: NDArray[np.bool_]) -> list[tuple[float, int]]:
     return [(float(np.median(part.end[few] - part.start[few])) / 1e9, int(few.sum()))]
 
 
-def _fitted(sums: NDArray[np.float64], small: Sequence[tuple[float, int]]) -> RequestCost | None:
+def _fit_request_cost(
+    sums: NDArray[np.float64], small: Sequence[tuple[float, int]]
+) -> RequestCost | None:
     """Least squares, neither latency nor time a byte below 0.
 
     The latency is no more than small reads take: their mean, to which the line is fitted, holds
@@ -114,12 +116,12 @@ def _fitted(sums: NDArray[np.float64], small: Sequence[tuple[float, int]]) -> Re
     slope = max((n * xy - x1 * y1) / spread, 0.0)
     latency = (y1 - slope * x1) / n
     if sum(count for _, count in small) >= _FEWEST_READS:
-        latency = min(latency, _weighted_median(small))
+        latency = min(latency, _compute_weighted_median(small))
     latency = max(latency, 0.0)
     return RequestCost(latency, (y1 - latency * n) / x1)
 
 
-def _weighted_median(rows: Sequence[tuple[float, int]]) -> float:
+def _compute_weighted_median(rows: Sequence[tuple[float, int]]) -> float:
     values, weights = np.array(sorted(rows)).T
     middle = np.searchsorted(np.cumsum(weights), weights.sum() / 2)
     return float(values[middle])

@@ -50,7 +50,7 @@ _EARLIER_LOGS = (
 )
 
 
-def _truncated(facts: Facts) -> RuleResult | None:
+def _find_truncated_trace(facts: Facts) -> RuleResult | None:
     found = [w for w in facts.results.coverage.warnings if w.code in INCOMPLETE - UNREAD]
     found = [w for w in found if w.severity == WARNING]
     if not found:
@@ -61,19 +61,19 @@ def _truncated(facts: Facts) -> RuleResult | None:
     return RuleResult(
         f"The trace is incomplete{part}",
         found[0].message,
-        _remedy({w.code for w in found}),
+        _pick_remedy({w.code for w in found}),
         {"warnings": sorted({w.code for w in found}), "traced_fraction": least},
         weight=MEDIUM,
     )
 
 
-def _remedy(codes: Set[str]) -> str:
+def _pick_remedy(codes: Set[str]) -> str:
     if "calls_summed" in codes:
         return SUMMED
     return ROOM if codes & DROPPED else AGAIN
 
 
-def _clock(facts: Facts) -> RuleResult | None:
+def _find_unaligned_clock(facts: Facts) -> RuleResult | None:
     steps = facts.results.steps
     warned = next((w for w in facts.results.coverage.warnings if w.code in UNSURE_CLOCK), None)
     if warned is None and (steps is None or not facts.results.summary.ops):
@@ -99,27 +99,27 @@ def _clock(facts: Facts) -> RuleResult | None:
     )
 
 
-def _escapes(facts: Facts) -> str:
+def _explain_blind_spots(facts: Facts) -> str:
     """What the tracer of the run does not see, and what to do."""
     if facts.by_calls:
         return ESCAPES_CALLS
     return ESCAPES_DARSHAN if facts.by_darshan else ESCAPES_DFTRACER
 
 
-def _not_seen(facts: Facts) -> RuleResult | None:
+def _find_unseen_reads(facts: Facts) -> RuleResult | None:
     found = [w for w in facts.results.coverage.warnings if w.code == "reads_not_seen"]
     if not found:
         return None
     return RuleResult(
         "Data files were opened, but few of their bytes were recorded",
         found[0].message,
-        _escapes(facts),
+        _explain_blind_spots(facts),
         {"message": found[0].message},
         weight=MEDIUM,
     )
 
 
-def _unclassified(facts: Facts) -> RuleResult | None:
+def _find_unclassified_files(facts: Facts) -> RuleResult | None:
     spent, run_s = facts.kind_s(OF_NO_KIND), facts.trace.job.run_time_s
     if spent is None or run_s <= 0 or spent < OF_NO_KIND_SHARE * run_s:
         return None
@@ -132,15 +132,15 @@ def _unclassified(facts: Facts) -> RuleResult | None:
         covered = ". Nothing else was read, so findings about reads take them for the dataset"
     return RuleResult(
         f"I/O on files of unknown use takes {percent(spent / run_s)} of the run",
-        f"{seconds(spent)} per rank{_by_counters(facts)} in {plural(len(rows), 'file')} "
-        f"that the run both read and wrote{_mostly(busiest, rows)}: by use neither dataset nor "
-        f"checkpoint{covered}.",
+        f"{seconds(spent)} per rank{_describe_counter_time(facts)} in {plural(len(rows), 'file')} "
+        f"that the run both read and wrote{_name_main_file(busiest, rows)}: by use neither dataset "
+        f"nor checkpoint{covered}.",
         "Say what they are: --kind 'GLOB=dataset' (or checkpoint, log) for vanidl summary and "
         "report.",
         {
-            "counter_s" if _by_counters(facts) else "busy_s": spent,
+            "counter_s" if _describe_counter_time(facts) else "busy_s": spent,
             "files": len(rows),
-            "busiest_file": busiest.path if _holds_most(busiest, rows) else None,
+            "busiest_file": busiest.path if _is_mostly_in(busiest, rows) else None,
             "bytes_read": sum(r.bytes_read for r in rows),
             "bytes_written": sum(r.bytes_written for r in rows),
         },
@@ -148,22 +148,22 @@ def _unclassified(facts: Facts) -> RuleResult | None:
     )
 
 
-def _by_counters(facts: Facts) -> str:
+def _describe_counter_time(facts: Facts) -> str:
     """That a time is not busy time: no operation on files of unknown use was traced."""
     row = facts.group(OF_NO_KIND)
     return "" if row is not None and row.busy_s is not None else ", by counters,"
 
 
-def _mostly(busiest: FileRow, rows: Sequence[FileRow]) -> str:
+def _name_main_file(busiest: FileRow, rows: Sequence[FileRow]) -> str:
     """The file that most of the time was spent on, where it is one."""
-    return f", mostly {busiest.path}" if _holds_most(busiest, rows) else ""
+    return f", mostly {busiest.path}" if _is_mostly_in(busiest, rows) else ""
 
 
-def _holds_most(busiest: FileRow, rows: Sequence[FileRow]) -> bool:
+def _is_mostly_in(busiest: FileRow, rows: Sequence[FileRow]) -> bool:
     return (busiest.io_s or 0.0) > sum(r.io_s or 0.0 for r in rows) / 2
 
 
-def _cores_taken(facts: Facts) -> RuleResult | None:
+def _find_taken_cores(facts: Facts) -> RuleResult | None:
     use, steps_s = facts.cores, facts.account.steps_ns / 1e9
     if use is None or not facts.cores_were_taken:
         return None
@@ -178,7 +178,7 @@ def _cores_taken(facts: Facts) -> RuleResult | None:
     )
 
 
-def _failed(facts: Facts) -> RuleResult | None:
+def _find_failed_run(facts: Facts) -> RuleResult | None:
     ending = facts.trace.ending
     if ending is None or not ending.failed:
         return None
@@ -196,33 +196,33 @@ def _failed(facts: Facts) -> RuleResult | None:
 RULES = (
     Rule(
         "program_failed", "exit status of the recorded command", "not 0",
-        "nothing is gained on a run that does not finish", _failed,
+        "nothing is gained on a run that does not finish", _find_failed_run,
     ),
     Rule(
         "trace_truncated", "operations, records or logs that are missing by their own account",
-        "any", "every time and share below is a lower bound then", _truncated,
+        "any", "every time and share below is a lower bound then", _find_truncated_trace,
     ),
     Rule(
         "clock_unverified", "how well profiler times are known on the clock of the I/O",
         "not put on it, or uncertain by half a median step",
-        "beyond half a step, I/O is attributed to the wrong step", _clock,
+        "beyond half a step, I/O is attributed to the wrong step", _find_unaligned_clock,
     ),
     Rule(
         "reads_not_seen", "data files with an open and no read behind their header",
-        "any", "the I/O that matters may be what is missing", _not_seen,
+        "any", "the I/O that matters may be what is missing", _find_unseen_reads,
     ),
     Rule(
         "cores_taken", "time the training thread waits for a core / training steps",
         "10 %, with under two threads of the run at work on average",
         "a run that never asks for two cores is short of them only where others have them; its "
         "times are then not those of its node",
-        _cores_taken,
+        _find_taken_cores,
     ),
     Rule(
         "unclassified_io", "time in reading and writing files of kind other / run time",
         "10 % of the run",
         "findings about reads and checkpoints look at files of those kinds only: without this one "
         "such a run would have none",
-        _unclassified,
+        _find_unclassified_files,
     ),
 )  # fmt: skip

@@ -20,7 +20,7 @@ from vanidl.advice import (
     training_loop,
 )
 from vanidl.advice.facts import INPUT, Facts
-from vanidl.advice.finding import SEVERITIES, Finding, Rule, severity
+from vanidl.advice.finding import SEVERITIES, Finding, Rule, rate_severity
 from vanidl.analyses import Results
 from vanidl.breakdown import Breakdown
 from vanidl.breakdown.pipelines import Gains
@@ -71,7 +71,7 @@ def apply(rule: Rule, facts: Facts) -> Finding | None:
     most_s = None if gain_s is None else gain_s[1]
     return Finding(
         code=rule.code,
-        severity=severity(most_s, facts.base_s, found.weight),
+        severity=rate_severity(most_s, facts.base_s, found.weight),
         title=found.title,
         detail=found.detail,
         advice=found.advice,

@@ -12,9 +12,9 @@ from vanidl.advice.facts import Facts
 from vanidl.advice.finding import Finding, Remedy
 from vanidl.advice.frameworks import AHEAD, KEEP, PYTORCH, TENSORFLOW
 from vanidl.advice.input_waits import MUCH_PICKLED
-from vanidl.advice.levers import EVERY_WORKER, Predicted, loader_call
+from vanidl.advice.levers import EVERY_WORKER, Predicted, make_loader_call
 from vanidl.advice.opens import PACK
-from vanidl.advice.proof import UNKNOWN, own_command
+from vanidl.advice.proof import UNKNOWN, get_own_command
 from vanidl.advice.recording_gaps import OF_NO_KIND
 from vanidl.formatting.units import nbytes, plural
 
@@ -62,7 +62,7 @@ class Advice:
     """Of the run's own DataLoader, as source text: what a patch gives it."""
 
 
-def advice(code: str, context: Context) -> Advice:
+def suggest_remedies(code: str, context: Context) -> Advice:
     """What to do about a cause; of one that is not known, what its finding says."""
     known = _ADVICE.get(code)
     return known(context) if known else Advice(context.findings[0].advice)
@@ -80,9 +80,9 @@ def __iter__(self):  # of the dataset
 """
 
 
-def _torch_ahead(context: Context, **arguments: str) -> Remedy:
+def _make_torch_prefetch(context: Context, **arguments: str) -> Remedy:
     """A DataLoader with more workers; of a stream, with the code that splits it between them."""
-    remedy = _torch(**arguments)
+    remedy = _make_torch_remedy(**arguments)
     if context.run.trace.streams:
         return replace(remedy, code=_SPLIT + remedy.code, explanation=EVERY_WORKER)
     if context.run.trace.indexes:
@@ -91,20 +91,20 @@ def _torch_ahead(context: Context, **arguments: str) -> Remedy:
     return replace(remedy, explanation=f"{remedy.explanation} {more}")
 
 
-def _torch(**arguments: str) -> Remedy:
+def _make_torch_remedy(**arguments: str) -> Remedy:
     lines = [f"    {name}={value}," for name, value in arguments.items()]
     code = "\n".join(["loader = DataLoader(", "    dataset,", "    batch_size=batch_size,",
                       *lines, ")"])  # fmt: skip
     return Remedy("PyTorch", code, "Worker processes load batches while the step computes.")
 
 
-def _loader(name: str, options: str, context: Context) -> Remedy:
+def _make_loader_remedy(name: str, options: str, context: Context) -> Remedy:
     hosts = len(context.run.trace.hosts)
-    call = loader_call(name, options, ranks=context.ranks, hosts=hosts)
+    call = make_loader_call(name, options, ranks=context.ranks, hosts=hosts)
     return Remedy(f"{name} loader of vanidl_loaders", call.command, call.explanation)
 
 
-def _more_workers(context: Context, ahead: str = "2") -> Mapping[str, str]:
+def _get_worker_arguments(context: Context, ahead: str = "2") -> Mapping[str, str]:
     """Arguments of the run's loader with more workers, where its loop and dataset take them."""
     if context.run.written_in or context.splits_first or context.best is None:
         return {}
@@ -116,12 +116,14 @@ def _more_workers(context: Context, ahead: str = "2") -> Mapping[str, str]:
     return {"num_workers": str(context.workers), **keeps}
 
 
-def _scheduled(context: Context) -> Remedy:
-    return _loader("scheduled", " --buffer-fraction 0.5", context)
+def _make_scheduled_remedy(context: Context) -> Remedy:
+    return _make_loader_remedy("scheduled", " --buffer-fraction 0.5", context)
 
 
-def _warm_start(context: Context) -> Advice:
-    remedy = _torch(num_workers="num_workers", persistent_workers="True", prefetch_factor="4")
+def _suggest_warm_start(context: Context) -> Advice:
+    remedy = _make_torch_remedy(
+        num_workers="num_workers", persistent_workers="True", prefetch_factor="4"
+    )
     explained = Remedy(
         remedy.title,
         remedy.code,
@@ -145,7 +147,7 @@ def _warm_start(context: Context) -> Advice:
             "Workers start once a pass, not once a batch.",
         )
         title = "Take all batches of one iterator: workers are started anew for each"
-        return Advice(title, (one, *_of(context, explained, tensorflow, KEEP)))
+        return Advice(title, (one, *_select_remedies(context, explained, tensorflow, KEEP)))
     if "input_bound_workers" in context.codes and context.run.pickled_nbytes >= MUCH_PICKLED:
         mapped = Remedy(
             "PyTorch",
@@ -161,13 +163,13 @@ def _warm_start(context: Context) -> Advice:
         return Advice("Start workers faster, and before the training begins")
     if context.run.starts_workers_anew:
         kept = {"persistent_workers": "True"} if not context.run.written_in else {}
-        both = _of(context, explained, tensorflow, KEEP)
+        both = _select_remedies(context, explained, tensorflow, KEEP)
         return Advice("Keep the workers over epochs", both, kept)
     title = "Read the first batches of an epoch before it begins"
-    return Advice(title, _of(context, tensorflow=tensorflow, change=KEEP))
+    return Advice(title, _select_remedies(context, tensorflow=tensorflow, change=KEEP))
 
 
-def _of(
+def _select_remedies(
     context: Context,
     torch: Remedy | None = None,
     tensorflow: Remedy | None = None,
@@ -176,7 +178,7 @@ def _of(
     """The remedies of the frameworks of the run, in the words of the one it is written in."""
     framework = context.run.written_in
     if framework and change:
-        code, explanation = in_words.code(framework, change, context.workers)
+        code, explanation = in_words.get_code(framework, change, context.workers)
         return (Remedy(framework, code, explanation),) if code else ()
     if framework in in_words.WITHOUT_TORCH:
         return ()
@@ -184,8 +186,8 @@ def _of(
     return tuple(found for name in context.run.frameworks if (found := both[name]) is not None)
 
 
-def _read_ahead(context: Context) -> Advice:
-    if theirs := in_words.title(context.run.written_in, AHEAD):
+def _suggest_read_ahead(context: Context) -> Advice:
+    if theirs := in_words.get_title(context.run.written_in, AHEAD):
         title = theirs + (_THAT_SPLIT if context.splits_first else "")
     elif context.run.frameworks == (TENSORFLOW,):
         title = "Read ahead with tf.data: parallel reads and a prefetch"
@@ -204,7 +206,7 @@ def _read_ahead(context: Context) -> Advice:
     else:
         title = "Read ahead while the step computes"
     ahead = "4" if context.best and context.best.lever == "ahead" else "2"
-    torch = _torch_ahead(
+    torch = _make_torch_prefetch(
         context,
         num_workers=str(context.workers),
         prefetch_factor=ahead,
@@ -217,14 +219,16 @@ def _read_ahead(context: Context) -> Advice:
         "dataset = dataset.batch(batch_size).prefetch(tf.data.AUTOTUNE)",
         "Threads read and parse while the step computes.",
     )
-    both = _of(context, torch, tensorflow, AHEAD)
-    return Advice(title, (*both, _scheduled(context)), _more_workers(context, ahead))
+    both = _select_remedies(context, torch, tensorflow, AHEAD)
+    return Advice(
+        title, (*both, _make_scheduled_remedy(context)), _get_worker_arguments(context, ahead)
+    )
 
 
-def _decode(context: Context) -> Advice:
+def _suggest_decoding(context: Context) -> Advice:
     workers = context.best is not None and context.best.lever == "workers"
     count = plural(context.workers, "worker") if workers else "more workers"
-    torch = _torch_ahead(
+    torch = _make_torch_prefetch(
         context,
         num_workers=str(context.workers) if workers else "num_workers",
         prefetch_factor="2",
@@ -236,15 +240,15 @@ def _decode(context: Context) -> Advice:
         ".prefetch(tf.data.AUTOTUNE)",
         "Decodes samples side by side, ahead of the step.",
     )
-    decoded = _loader("decoded", " --encoded ENCODED --decode-on auto", context)
+    decoded = _make_loader_remedy("decoded", " --encoded ENCODED --decode-on auto", context)
     title = f"Decode in {count}, or on the GPU"
     if context.splits_first:
         title = f"Decode in {count}{_THAT_SPLIT}, or on the GPU"
-    both = _of(context, torch, tensorflow, AHEAD)
-    return Advice(title, (*both, decoded), _more_workers(context))
+    both = _select_remedies(context, torch, tensorflow, AHEAD)
+    return Advice(title, (*both, decoded), _get_worker_arguments(context))
 
 
-def _keep_data(context: Context) -> Advice:
+def _suggest_keeping_data(context: Context) -> Advice:
     data = context.run.results.dataset
     what = f" ({nbytes(data.unique_bytes)})" if data and data.unique_bytes else ""
     copy = Remedy(
@@ -257,17 +261,17 @@ def _keep_data(context: Context) -> Advice:
         "dataset = dataset.cache()  # after the reads, before shuffle and batch",
         "The first epoch fills the cache, later ones read from it.",
     )
-    partial_local = _loader("pls", " --exchange-fraction 0.1", context)
+    partial_local = _make_loader_remedy("pls", " --exchange-fraction 0.1", context)
     shared = (partial_local,) if "shared_shuffle" in context.codes and context.ranks > 1 else ()
-    tensorflow = _of(context, tensorflow=cache)
+    tensorflow = _select_remedies(context, tensorflow=cache)
     if context.best is not None and context.best.lever == "exchanged":
         title = "Let each rank keep its part of the data and exchange a tenth of it"
-        return Advice(title, (*shared, copy, *tensorflow, _scheduled(context)))
+        return Advice(title, (*shared, copy, *tensorflow, _make_scheduled_remedy(context)))
     title = f"Keep the data{what} in memory after the first read"
-    return Advice(title, (copy, *tensorflow, *shared, _scheduled(context)))
+    return Advice(title, (copy, *tensorflow, *shared, _make_scheduled_remedy(context)))
 
 
-def _larger_requests(context: Context) -> Advice:
+def _suggest_larger_requests(context: Context) -> Advice:
     tensorflow = Remedy(
         "TensorFlow",
         f"dataset = tf.data.TFRecordDataset(files, buffer_size={_READ_BUFFER})",
@@ -284,11 +288,11 @@ def _larger_requests(context: Context) -> Advice:
     chunks = (repack,) if "hdf5_chunk_misfit" in context.codes else ()
     return Advice(
         "Read more per request: whole samples, neighbours together",
-        (*buffer, *chunks, _scheduled(context)),
+        (*buffer, *chunks, _make_scheduled_remedy(context)),
     )
 
 
-def _windows(_context: Context) -> Advice:
+def _suggest_windows(_context: Context) -> Advice:
     growing = Remedy(
         "Python",
         "for row in rows:  # gives out a sample from the first on\n"
@@ -302,7 +306,7 @@ def _windows(_context: Context) -> Advice:
     return Advice("Make the shuffle buffer smaller, or fill it a little at a time", (growing,))
 
 
-def _scan_once(_context: Context) -> Advice:
+def _suggest_single_scan(_context: Context) -> Advice:
     shapes = Remedy(
         "HDF5",
         "need = dataset.size * dataset.dtype.itemsize  # of an h5py data set, without reading it",
@@ -311,7 +315,7 @@ def _scan_once(_context: Context) -> Advice:
     return Advice("Read the data once before training, not once to measure them", (shapes,))
 
 
-def _chunks(_context: Context) -> Advice:
+def _suggest_chunks(_context: Context) -> Advice:
     repack = Remedy(
         "HDF5",
         "h5repack -l DATASET:CHUNK=1x128x128 data.h5 repacked.h5  # one sample per chunk",
@@ -320,7 +324,7 @@ def _chunks(_context: Context) -> Advice:
     return Advice("Rewrite the data in chunks of one sample", (repack,))
 
 
-def _fewer_files(context: Context) -> Advice:
+def _suggest_fewer_files(context: Context) -> Advice:
     once = Remedy(
         "Open each file once per worker",
         "def __getitem__(self, i):\n"
@@ -329,7 +333,7 @@ def _fewer_files(context: Context) -> Advice:
         "    return self.file[NAME][i]",
         "The file stays open between samples.",
     )
-    pack = _loader("webdataset", "", context)
+    pack = _make_loader_remedy("webdataset", "", context)
     remember = Remedy(
         "Read small files once",
         "@functools.cache\ndef metadata(path):\n    return json.loads(Path(path).read_text())",
@@ -342,7 +346,7 @@ def _fewer_files(context: Context) -> Advice:
     return Advice("Open files once and keep them open", (once, pack))
 
 
-def _divide_reading(context: Context) -> Advice:
+def _suggest_divided_reading(context: Context) -> Advice:
     sampler = Remedy(
         "PyTorch",
         "sampler = DistributedSampler(dataset, num_replicas=world_size, rank=rank)\n"
@@ -352,9 +356,9 @@ def _divide_reading(context: Context) -> Advice:
     tensorflow = Remedy(
         "TensorFlow", "dataset = dataset.shard(world_size, rank)", "Each rank reads its shard."
     )
-    both = _of(context, sampler, tensorflow)
+    both = _select_remedies(context, sampler, tensorflow)
     if "ranks_read_the_same" in context.codes:
-        spatial = _loader("spatial", "", context)
+        spatial = _make_loader_remedy("spatial", "", context)
         return Advice("Let each rank read only its part of the data", (*both, spatial))
     if context.codes == {"worker_imbalance"}:
         return Advice("Give all workers batches of equal size")
@@ -365,18 +369,18 @@ def _divide_reading(context: Context) -> Advice:
     return Advice("Divide the reading evenly over the ranks", both)
 
 
-def _unblock(_context: Context) -> Advice:
+def _suggest_unblocking(_context: Context) -> Advice:
     return Advice("Find what fetches wait for: a lock, a service, a timer, a child process")
 
 
-def _more_cores(_context: Context) -> Advice:
+def _suggest_more_cores(_context: Context) -> Advice:
     fewer = Remedy(
         "Shell", "OMP_NUM_THREADS=1 python train.py", "Libraries start no threads of their own."
     )
     return Advice("Give the job more cores, or start fewer workers and threads", (fewer,))
 
 
-def _rare_stalls(context: Context) -> Advice:
+def _suggest_queue(context: Context) -> Advice:
     queue = Remedy(
         "PyTorch",
         "loader = DataLoader(dataset, batch_size=batch_size, num_workers=num_workers,\n"
@@ -385,23 +389,25 @@ def _rare_stalls(context: Context) -> Advice:
     )
     title = "Find what delays single reads, and read further ahead"
     further = {"prefetch_factor": "8"} if context.run.has_workers else {}
-    return Advice(title, _of(context, queue), {} if context.run.written_in else further)
+    return Advice(
+        title, _select_remedies(context, queue), {} if context.run.written_in else further
+    )
 
 
-def _checkpoints(context: Context) -> Advice:
+def _suggest_async_checkpoints(context: Context) -> Advice:
     save = Remedy(
         "PyTorch",
         "future = torch.distributed.checkpoint.async_save(state, checkpoint_id=path)",
         "Copies the state to host memory, and writes it while training goes on.",
     )
     if "checkpoint_stall" in context.codes:
-        return Advice("Write checkpoints in the background", _of(context, save))
+        return Advice("Write checkpoints in the background", _select_remedies(context, save))
     if "small_writes" in context.codes:
         return Advice("Write checkpoints in blocks of a few MiB")
     return Advice("Check what the job writes, then write less of it or less often")
 
 
-def _buffered_io(_context: Context) -> Advice:
+def _suggest_buffered_io(_context: Context) -> Advice:
     larger = Remedy(
         "Python",
         "with open(path, mode, buffering=4 << 20) as file:\n    ...",
@@ -410,7 +416,7 @@ def _buffered_io(_context: Context) -> Advice:
     return Advice("Read and write large files past C's small buffers", (larger,))
 
 
-def _imports(_context: Context) -> Advice:
+def _suggest_fewer_imports(_context: Context) -> Advice:
     packed = Remedy(
         "Shell",
         "conda-pack -o environment.tar.gz && tar xzf environment.tar.gz -C /tmp/environment",
@@ -419,13 +425,13 @@ def _imports(_context: Context) -> Advice:
     return Advice("Import from a local or packed environment", (packed,))
 
 
-def _storage_benchmark(context: Context) -> Advice:
+def _suggest_for_storage_benchmark(context: Context) -> Advice:
     if "benchmark_wait" in context.codes:
         return Advice("Shorten what the accelerators of the benchmark wait for")
     return Advice("Measure again, within the rules of the benchmark")
 
 
-def _glob_of_unknown(context: Context) -> str:
+def _make_glob_of_unknown(context: Context) -> str:
     """A glob that matches the file of unknown use that moved most, by its suffix or its name."""
     rows = [row for row in context.run.results.files.rows if row.kind == OF_NO_KIND]
     if not rows:
@@ -434,14 +440,14 @@ def _glob_of_unknown(context: Context) -> str:
     return f"*{most.suffix or most.name}"
 
 
-def _record_more(context: Context) -> Advice:
-    own = own_command(context.run.trace)
+def _suggest_recording(context: Context) -> Advice:
+    own = get_own_command(context.run.trace)
     line = own.below_secrets(f"vanidl record -o RUN -- {own.text}")
     again = Remedy("Record again", line, "It sets the tracer's limits.")
     if context.codes == {"unclassified_io"}:
         kind = Remedy(
             "Name them",
-            f"vanidl report RUN --kind {shlex.quote(f'{_glob_of_unknown(context)}=dataset')}",
+            f"vanidl report RUN --kind {shlex.quote(f'{_make_glob_of_unknown(context)}=dataset')}",
             "Findings about reads and checkpoints look at files of those kinds.",
         )
         return Advice("Say what the files of unknown use are", (kind,))
@@ -461,11 +467,11 @@ def _record_more(context: Context) -> Advice:
     return Advice("Record what the log lacks", (again,))
 
 
-def _failed(context: Context) -> Advice:
+def _suggest_after_failure(context: Context) -> Advice:
     return Advice(context.findings[0].title)
 
 
-def _hand_over(_context: Context) -> Advice:
+def _suggest_smaller_batches(_context: Context) -> Advice:
     smaller = Remedy(
         "PyTorch",
         "sample = torch.from_numpy(pixels)  # uint8, in the data set\n"
@@ -475,7 +481,7 @@ def _hand_over(_context: Context) -> Advice:
     return Advice("Hand over less from the workers: smaller types, only what is used", (smaller,))
 
 
-def _storage_limit(_context: Context) -> Advice:
+def _suggest_for_storage_limit(_context: Context) -> Advice:
     copy = Remedy(
         "Shell",
         "cp -r DATA /dev/shm/data  # or a local disk; what does not fit, as smaller types",
@@ -484,7 +490,7 @@ def _storage_limit(_context: Context) -> Advice:
     return Advice("Read fewer bytes: the storage is at its limit", (copy,))
 
 
-def _job_requests(_context: Context) -> Advice:
+def _suggest_job_requests(_context: Context) -> Advice:
     hints = Remedy(
         "MPI-IO",
         "export ROMIO_HINTS=$PWD/hints\n"
@@ -494,36 +500,36 @@ def _job_requests(_context: Context) -> Advice:
     return Advice("Make fewer and larger requests", (hints,))
 
 
-def _job_alignment(_context: Context) -> Advice:
+def _suggest_job_alignment(_context: Context) -> Advice:
     return Advice("Align requests to the file system's unit")
 
 
-def _job_metadata(_context: Context) -> Advice:
+def _suggest_job_metadata(_context: Context) -> Advice:
     return Advice("Open fewer files, and each of them once")
 
 
-def _collective_io(_context: Context) -> Advice:
+def _suggest_collective_io(_context: Context) -> Advice:
     return Advice("Use collective MPI-IO calls")
 
 
-def _read_once(_context: Context) -> Advice:
+def _suggest_reading_once(_context: Context) -> Advice:
     return Advice("Read once what several ranks need, and broadcast it")
 
 
-def _hide_io(_context: Context) -> Advice:
+def _suggest_hiding_io(_context: Context) -> Advice:
     return Advice("Start MPI-IO early and wait for it late")
 
 
-def _stragglers(_context: Context) -> Advice:
+def _suggest_for_stragglers(_context: Context) -> Advice:
     return Advice("Give ranks equal parts of the shared files")
 
 
-def _stripes(_context: Context) -> Advice:
+def _suggest_more_stripes(_context: Context) -> Advice:
     stripe = Remedy("Shell", "lfs setstripe -c 8 -S 4M FOLDER", "New files there have 8 stripes.")
     return Advice("Spread shared files over more Lustre targets", (stripe,))
 
 
-def _loop_work(context: Context) -> Advice:
+def _suggest_for_loop_work(context: Context) -> Advice:
     part = context.findings[0].evidence.get("part")
     if part == "prepare":
         move = Remedy(
@@ -541,7 +547,7 @@ def _loop_work(context: Context) -> Advice:
     return Advice("Do less between steps: metrics and the like every so many", (rarely,))
 
 
-def _services(context: Context) -> Advice:
+def _suggest_for_services(context: Context) -> Advice:
     if context.findings[0].evidence.get("sends_objects"):
         upload = Remedy(
             "Python",
@@ -564,15 +570,15 @@ def _services(context: Context) -> Advice:
     return Advice("Let a thread wait for what the training loop waits for", (queue,))
 
 
-def _background_work(_context: Context) -> Advice:
+def _suggest_for_background_work(_context: Context) -> Advice:
     return Advice("Move background work out of the training process")
 
 
-def _syncs(_context: Context) -> Advice:
+def _suggest_fewer_syncs(_context: Context) -> Advice:
     return Advice("Sync files once, not with each step")
 
 
-def _logging(_context: Context) -> Advice:
+def _suggest_less_logging(_context: Context) -> Advice:
     buffered = Remedy(
         "Python",
         "handler = logging.handlers.MemoryHandler(10_000, target=file_handler)",
@@ -581,7 +587,7 @@ def _logging(_context: Context) -> Advice:
     return Advice("Log less often, and through a buffer", (buffered,))
 
 
-def _validation(context: Context) -> Advice:
+def _suggest_for_validation(context: Context) -> Advice:
     if "starting_s" in context.findings[0].evidence:
         kept = Remedy(
             "PyTorch",
@@ -594,39 +600,39 @@ def _validation(context: Context) -> Advice:
 
 
 _ADVICE: dict[str, Callable[[Context], Advice]] = {
-    "failed": _failed,
-    "storage_limit": _storage_limit,
-    "job_requests": _job_requests,
-    "job_alignment": _job_alignment,
-    "job_metadata": _job_metadata,
-    "collective_io": _collective_io,
-    "read_once": _read_once,
-    "hide_io": _hide_io,
-    "stragglers": _stragglers,
-    "stripes": _stripes,
-    "hand_over": _hand_over,
-    "loop_work": _loop_work,
-    "services": _services,
-    "background_work": _background_work,
-    "syncs": _syncs,
-    "logging": _logging,
-    "validation": _validation,
-    "warm_start": _warm_start,
-    "read_ahead": _read_ahead,
-    "decode": _decode,
-    "unblock": _unblock,
-    "more_cores": _more_cores,
-    "keep_data": _keep_data,
-    "larger_requests": _larger_requests,
-    "chunks": _chunks,
-    "windows": _windows,
-    "scan_once": _scan_once,
-    "fewer_files": _fewer_files,
-    "divide_reading": _divide_reading,
-    "rare_stalls": _rare_stalls,
-    "checkpoints": _checkpoints,
-    "buffered_io": _buffered_io,
-    "imports": _imports,
-    "storage_benchmark": _storage_benchmark,
-    "record_more": _record_more,
+    "failed": _suggest_after_failure,
+    "storage_limit": _suggest_for_storage_limit,
+    "job_requests": _suggest_job_requests,
+    "job_alignment": _suggest_job_alignment,
+    "job_metadata": _suggest_job_metadata,
+    "collective_io": _suggest_collective_io,
+    "read_once": _suggest_reading_once,
+    "hide_io": _suggest_hiding_io,
+    "stragglers": _suggest_for_stragglers,
+    "stripes": _suggest_more_stripes,
+    "hand_over": _suggest_smaller_batches,
+    "loop_work": _suggest_for_loop_work,
+    "services": _suggest_for_services,
+    "background_work": _suggest_for_background_work,
+    "syncs": _suggest_fewer_syncs,
+    "logging": _suggest_less_logging,
+    "validation": _suggest_for_validation,
+    "warm_start": _suggest_warm_start,
+    "read_ahead": _suggest_read_ahead,
+    "decode": _suggest_decoding,
+    "unblock": _suggest_unblocking,
+    "more_cores": _suggest_more_cores,
+    "keep_data": _suggest_keeping_data,
+    "larger_requests": _suggest_larger_requests,
+    "chunks": _suggest_chunks,
+    "windows": _suggest_windows,
+    "scan_once": _suggest_single_scan,
+    "fewer_files": _suggest_fewer_files,
+    "divide_reading": _suggest_divided_reading,
+    "rare_stalls": _suggest_queue,
+    "checkpoints": _suggest_async_checkpoints,
+    "buffered_io": _suggest_buffered_io,
+    "imports": _suggest_fewer_imports,
+    "storage_benchmark": _suggest_for_storage_benchmark,
+    "record_more": _suggest_recording,
 }

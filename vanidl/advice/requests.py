@@ -46,7 +46,7 @@ MOST = 0.5
 """Share of the bytes at which one file is named as the cause."""
 
 
-def _small_reads(facts: Facts) -> RuleResult | None:
+def _find_small_reads(facts: Facts) -> RuleResult | None:
     if not facts.matters or facts.reads < MANY or facts.mean_read_nbytes >= SMALL:
         return None
     if facts.on_objects:  # a request costs more there: `object_requests_small`
@@ -69,13 +69,13 @@ def _small_reads(facts: Facts) -> RuleResult | None:
     )
 
 
-def _random_reads(facts: Facts) -> RuleResult | None:
+def _find_random_reads(facts: Facts) -> RuleResult | None:
     jumps = facts.jumps
     if not facts.matters or facts.reads < MANY or jumps is None:
         return None
     if facts.mean_read_nbytes >= RANDOM or jumps < 0.5:
         return None
-    detail, advice = WHOLE_FILES if _reads_whole_files(facts) else SHUFFLED_SAMPLES
+    detail, advice = WHOLE_FILES if _is_reading_whole_files(facts) else SHUFFLED_SAMPLES
     return RuleResult(
         f"{percent(jumps)} of the dataset reads jump within a file",
         detail,
@@ -85,7 +85,7 @@ def _random_reads(facts: Facts) -> RuleResult | None:
     )
 
 
-def _reads_whole_files(facts: Facts) -> bool:
+def _is_reading_whole_files(facts: Facts) -> bool:
     """Whether each open of a dataset file is followed by as many bytes as the file has.
 
     Files are then shuffled, not what lies in them. Of a few opens that is not known: a file that
@@ -99,7 +99,7 @@ def _reads_whole_files(facts: Facts) -> bool:
     return data.bytes_read >= WHOLE * whole > 0
 
 
-def _tfrecord_buffer(facts: Facts) -> RuleResult | None:
+def _find_small_tfrecord_buffer(facts: Facts) -> RuleResult | None:
     data = facts.results.dataset
     if not facts.matters or data is None or not data.files:
         return None
@@ -123,7 +123,7 @@ def _tfrecord_buffer(facts: Facts) -> RuleResult | None:
     )
 
 
-def _misfit(array: ArrayFacts, *, shuffled: bool) -> dict[str, Value] | None:
+def _measure_chunk_misfit(array: ArrayFacts, *, shuffled: bool) -> dict[str, Value] | None:
     """How one array's chunks miss what is read of it: one sample along the first axis."""
     if array.chunk is None or not array.shape or array.shape[0] < CHUNK_ROWS:
         return None
@@ -141,24 +141,24 @@ def _misfit(array: ArrayFacts, *, shuffled: bool) -> dict[str, Value] | None:
     }
 
 
-def _some(number: Value, noun: str) -> str:
+def _format_quantity(number: Value, noun: str) -> str:
     return plural(number, noun) if isinstance(number, int) else f"{number} {noun}s"
 
 
-def _chunks(facts: Facts) -> RuleResult | None:
+def _find_unfit_chunks(facts: Facts) -> RuleResult | None:
     if not facts.matters or facts.jumps is None:
         return None
     shuffled = facts.jumps >= 0.5
     found = []
     for path, file in facts.trace.user_data.facts.items():
-        misfits = [m for a in file.arrays if (m := _misfit(a, shuffled=shuffled))]
+        misfits = [m for a in file.arrays if (m := _measure_chunk_misfit(a, shuffled=shuffled))]
         found += [(path, m) for m in misfits if file.format == "HDF5"]
     if not found:
         return None
     path, worst = found[0]
     paths = {p for p, _ in found}
-    samples = _some(worst["samples_a_chunk"], "sample")
-    chunks = _some(worst["chunks_a_sample"], "chunk")
+    samples = _format_quantity(worst["samples_a_chunk"], "sample")
+    chunks = _format_quantity(worst["chunks_a_sample"], "chunk")
     where = f"{path}, {worst['array']}" if len(paths) == 1 else f"array {worst['array']}"
     return RuleResult(
         "HDF5 chunks do not fit the samples that are read",
@@ -176,9 +176,9 @@ def _chunks(facts: Facts) -> RuleResult | None:
     )
 
 
-def _chunks_again(facts: Facts) -> RuleResult | None:
+def _find_reread_chunks(facts: Facts) -> RuleResult | None:
     """Whole chunks are read and unpacked for a sample of them: pass by pass many times over."""
-    data, spent = facts.results.dataset, facts.sampled_share(FETCH_LINES, _is_of_chunks)
+    data, spent = facts.results.dataset, facts.sampled_share(FETCH_LINES, _is_chunked)
     if data is None or not data.unique_bytes or spent is None or spent.least < OF_FETCHES:
         return None
     passes = max(facts.fetched_epochs or facts.epochs, 1) * max(len(data.ranks), 1)
@@ -206,11 +206,11 @@ def _chunks_again(facts: Facts) -> RuleResult | None:
     )  # fmt: skip
 
 
-def _is_of_chunks(function: FunctionLines) -> bool:
+def _is_chunked(function: FunctionLines) -> bool:
     return any(f"/{name}/" in function.file.replace("\\", "/") for name in _CHUNKED)
 
 
-def _misaligned(facts: Facts) -> RuleResult | None:
+def _find_misaligned_reads(facts: Facts) -> RuleResult | None:
     table = facts.counters
     if not facts.matters or table is None or "POSIX_FILE_NOT_ALIGNED" not in table.counters:
         return None
@@ -235,7 +235,7 @@ def _misaligned(facts: Facts) -> RuleResult | None:
     )
 
 
-def _empty_reads(facts: Facts) -> RuleResult | None:
+def _find_empty_reads(facts: Facts) -> RuleResult | None:
     found = facts.results.durations
     if found is None or found.empty < MANY_EMPTY:
         return None
@@ -259,7 +259,7 @@ SMALL_OBJECT = 1 << 20
 HALF = 0.5
 
 
-def _small(facts: Facts) -> RuleResult | None:
+def _find_small_object_requests(facts: Facts) -> RuleResult | None:
     if not facts.on_objects or not facts.matters or facts.reads < MANY_OBJECTS:
         return None
     mean, time = facts.mean_read_nbytes, facts.results.summary.time
@@ -287,7 +287,7 @@ def _small(facts: Facts) -> RuleResult | None:
     )
 
 
-def _asked_first(facts: Facts) -> RuleResult | None:
+def _find_lookups_before_gets(facts: Facts) -> RuleResult | None:
     """HEAD or a listing before the object itself."""
     overlap = facts.account.overlap
     if not facts.on_objects or overlap is None or not facts.reads:
@@ -295,7 +295,7 @@ def _asked_first(facts: Facts) -> RuleResult | None:
     asking_s, window_s = overlap.mean.input_wait_metadata_s, overlap.mean.window_s
     if asking_s is None or asking_s < MATTERS * window_s:
         return None
-    asked = _requests(facts, "STATS") + _requests(facts, "LISTS")
+    asked = _count_requests(facts, "STATS") + _count_requests(facts, "LISTS")
     if asked < HALF * facts.reads:
         return None
     return RuleResult(
@@ -306,8 +306,8 @@ def _asked_first(facts: Facts) -> RuleResult | None:
         "cat_file(path, start, end) instead of open(path) or of whole files, with sizes from a "
         "listing made once or from an index beside the data.",
         {
-            "heads": _requests(facts, "STATS"),
-            "lists": _requests(facts, "LISTS"),
+            "heads": _count_requests(facts, "STATS"),
+            "lists": _count_requests(facts, "LISTS"),
             "reads": facts.reads,
             "in_waits_s": asking_s,
         },
@@ -315,7 +315,7 @@ def _asked_first(facts: Facts) -> RuleResult | None:
     )
 
 
-def _requests(facts: Facts, what: str) -> int:
+def _count_requests(facts: Facts, what: str) -> int:
     table = facts.trace.counters.get(OBJECT)
     values = None if table is None else table.counters.get(f"{OBJECT}_{what}")
     return 0 if values is None else int(values.sum())
@@ -326,32 +326,32 @@ RULES = (
         "empty_reads", "dataset reads that got 0 bytes, and the time in them",
         "100 of them, 1 % of the run per rank; where waits are known, I/O must matter",
         "a request costs the latency of the storage whether it brings bytes or not",
-        _empty_reads,
+        _find_empty_reads,
     ),
     Rule(
         "small_reads", "mean size of the reads of dataset files",
         "1,000 reads under 128 KiB, where I/O matters",
         f"{_PER_READ} only where reading costs time at all; 128 KiB is Linux's read-ahead, under "
         "which a request is latency more than transfer",
-        _small_reads,
+        _find_small_reads,
     ),
     Rule(
         "random_reads", "share of dataset reads that begin elsewhere than the one before ended",
         "half of 1,000 reads under 1 MiB, where I/O matters",
         "Drishti's P11 fires on any shuffle; above 1 MiB a jump costs little beside the transfer",
-        _random_reads,
+        _find_random_reads,
     ),
     Rule(
         "tfrecord_default_buffer", "share of the bytes of TFRecord files in reads of 256 KiB",
         "80 %, where I/O matters", "the size of TensorFlow's default buffer and of nothing else",
-        _tfrecord_buffer,
+        _find_small_tfrecord_buffer,
     ),
     Rule(
         "hdf5_chunk_misfit",
         "samples per chunk and chunks per sample, from opened files (--inspect)",
         "4 samples per chunk read in no order, or 16 chunks per sample, where I/O matters",
         "a compressed chunk is read and decoded whole for each sample of it",
-        _chunks,
+        _find_unfit_chunks,
     ),
     Rule(
         "chunks_read_again",
@@ -359,25 +359,25 @@ RULES = (
         "8 times, a tenth of the fetches by sampled lines, waits of a tenth of the window",
         "a chunk is unpacked whole for each of its samples, from the page cache too: it costs the "
         "processor, not the storage",
-        _chunks_again,
+        _find_reread_chunks,
     ),
     Rule(
         "misaligned", "operations that Darshan counted as not aligned, on Lustre",
         "half of 1,000, where I/O matters",
         "Drishti's P08, only where alignment has a meaning: striped files",
-        _misaligned,
+        _find_misaligned_reads,
     ),
     Rule(
         "object_requests_small", "mean size of the reads of dataset objects in object storage",
         f"{MANY_OBJECTS} reads under 1 MiB, where I/O matters",
         "object stores answer after tens of milliseconds and then deliver 50 to 100 MB/s: under "
         "1 MiB a request is latency more than transfer",
-        _small,
+        _find_small_object_requests,
     ),
     Rule(
         "object_asked_first", "HEAD and LIST requests / reads; time of the former in input waits",
         "half as many as reads, 2 % of the window in input waits",
         "a library that looks before it reads doubles the round trips of a small object",
-        _asked_first,
+        _find_lookups_before_gets,
     ),
 )  # fmt: skip

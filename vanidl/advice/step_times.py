@@ -33,12 +33,12 @@ MANY_READS = 1000
 _KEEP = "Keep workers over epochs (persistent_workers=True). "
 
 
-def _table(facts: Facts) -> StepTable | None:
+def _get_step_table(facts: Facts) -> StepTable | None:
     steps = facts.results.steps
     return None if steps is None or steps.table.undated_s is not None else steps.table
 
 
-def _first_of_epochs(facts: Facts, table: StepTable) -> NDArray[np.bool_]:
+def _mark_first_of_epochs(facts: Facts, table: StepTable) -> NDArray[np.bool_]:
     """The steps in which an epoch begins, of each rank; checkpoint steps among them."""
     phases = facts.account.phases
     epochs = phases.epochs if phases else ()
@@ -60,7 +60,7 @@ class _Fill:
     waited_s: float  # of all epochs, beyond the usual fetch
 
 
-def _first_fills(facts: Facts) -> _Fill | None:
+def _find_first_fills(facts: Facts) -> _Fill | None:
     """The fill of a buffer at the begin of each epoch: first fetches that do many times as much.
 
     Each worker fills its own; what its start takes comes before its fetch.
@@ -83,7 +83,7 @@ def _first_fills(facts: Facts) -> _Fill | None:
         return None
 
     # By the bytes that they read, where calls were timed; else only a stream has such a buffer.
-    sizes = _nbytes_of(facts.trace, fetches)
+    sizes = _sum_fetched_bytes(facts.trace, fetches)
     reads = None if sizes is None else (float(sizes[first].mean()),
                                         float(np.median(sizes[~first])))  # fmt: skip
     if reads is None and not facts.trace.streams:
@@ -97,7 +97,7 @@ def _first_fills(facts: Facts) -> _Fill | None:
     return _Fill(factor, first_nbytes, usual_nbytes, float(beyond.sum()) / 1e9 / ranks)
 
 
-def _nbytes_of(trace: Trace, fetches: Fetches) -> NDArray[np.int64] | None:
+def _sum_fetched_bytes(trace: Trace, fetches: Fetches) -> NDArray[np.int64] | None:
     """Bytes that began to be read within each fetch by who fetched; None: no calls were timed."""
     found = np.zeros(len(fetches), np.int64)
     if not any(len(part) for part in trace.io) or (fetches.process < 0).any():
@@ -113,8 +113,8 @@ def _nbytes_of(trace: Trace, fetches: Fetches) -> NDArray[np.int64] | None:
     return found
 
 
-def _fills_at_once(facts: Facts) -> RuleResult | None:
-    fill = _first_fills(facts)
+def _find_buffer_fills(facts: Facts) -> RuleResult | None:
+    fill = _find_first_fills(facts)
     if fill is None or fill.waited_s < EXCESS_SHARE * facts.base_s:
         return None
     read = (
@@ -138,11 +138,11 @@ def _fills_at_once(facts: Facts) -> RuleResult | None:
     )
 
 
-def _slow_first(facts: Facts) -> RuleResult | None:
-    table = _table(facts)
+def _find_slow_first_steps(facts: Facts) -> RuleResult | None:
+    table = _get_step_table(facts)
     if table is None:
         return None
-    first = _first_of_epochs(facts, table)
+    first = _mark_first_of_epochs(facts, table)
     if not first.any() or first.all():
         return None
     duration = table.duration_s
@@ -151,7 +151,7 @@ def _slow_first(facts: Facts) -> RuleResult | None:
     ranks = len(np.unique(table.rank))
     excess = float(np.maximum(duration[first] - usual, 0).sum()) / ranks
     mean = float(duration[first].mean())
-    fill = _first_fills(facts)
+    fill = _find_first_fills(facts)
     excess -= 0.0 if fill is None else fill.waited_s  # which is acted on as such
     keeps = ""
     known = facts.starts_workers_anew and len(facts.trace.fetches) and facts.gains is not None
@@ -165,7 +165,7 @@ def _slow_first(facts: Facts) -> RuleResult | None:
     least = EXCESS_SHARE * (2 if facts.cores_were_taken else 1)  # others' turns lengthen any step
     if usual <= 0 or mean < FIRST_FACTOR * usual or acted_on_s < least * facts.base_s:
         return None
-    stalls = _stalls(facts)
+    stalls = _find_rare_stalls(facts)
     if stalls is not None and (stalls[1] & first).any():
         return None  # it is one of several such stalls
     if waits is not None and float(waits[first].mean() - waits[~first].mean()) < mean / 3:
@@ -188,8 +188,8 @@ def _slow_first(facts: Facts) -> RuleResult | None:
     )
 
 
-def _slow_tail(facts: Facts) -> RuleResult | None:
-    stalls = _stalls(facts)
+def _find_slow_tail(facts: Facts) -> RuleResult | None:
+    stalls = _find_rare_stalls(facts)
     if stalls is None:
         return None
     factor, slow, usual_s, waited_s, excess_s = stalls
@@ -215,16 +215,16 @@ def _slow_tail(facts: Facts) -> RuleResult | None:
     )
 
 
-def _stalls(facts: Facts) -> tuple[float, NDArray[np.bool_], float, float, float] | None:
+def _find_rare_stalls(facts: Facts) -> tuple[float, NDArray[np.bool_], float, float, float] | None:
     """Rare steps that hold half of all input waits: by what factor they are slow, and which.
 
     First steps of epochs are among them where others are as slow: a stall that comes again has
     nothing to do with an epoch's begin.
     """
-    table = _table(facts)
+    table = _get_step_table(facts)
     if table is None or np.isnan(table.input_wait_s).any():
         return None
-    first = _first_of_epochs(facts, table)
+    first = _mark_first_of_epochs(facts, table)
     if (~first).sum() < FEWEST_STEPS:
         return None
     first |= table.step == table.step.min()
@@ -247,14 +247,16 @@ def _stalls(facts: Facts) -> tuple[float, NDArray[np.bool_], float, float, float
             is_rare
             and waited >= max(excess, waits) / 2
             and (again or started_s < waited / 2)
-            and not _only_first_epoch(facts, table, slow)
-            and not _were_queued(facts, table, slow, waited)
+            and not _is_first_epoch_only(facts, table, slow)
+            and not _is_queued_for_cores(facts, table, slow, waited)
         ):
             return factor, slow, usual, waited, excess
     return None
 
 
-def _were_queued(facts: Facts, table: StepTable, slow: NDArray[np.bool_], waited_s: float) -> bool:
+def _is_queued_for_cores(
+    facts: Facts, table: StepTable, slow: NDArray[np.bool_], waited_s: float
+) -> bool:
     """Whether the training threads waited for a core in half of the time: others took it."""
     if table.undated_s is not None:
         return False
@@ -270,7 +272,7 @@ def _were_queued(facts: Facts, table: StepTable, slow: NDArray[np.bool_], waited
     return queued_s >= waited_s * len(np.unique(table.rank)) / 2
 
 
-def _only_first_epoch(facts: Facts, table: StepTable, slow: NDArray[np.bool_]) -> bool:
+def _is_first_epoch_only(facts: Facts, table: StepTable, slow: NDArray[np.bool_]) -> bool:
     """Whether the slow steps are those of the first of several epochs: it fills a cache."""
     epochs = facts.account.phases.epochs if facts.account.phases else ()
     if len(epochs) < 2:
@@ -278,7 +280,7 @@ def _only_first_epoch(facts: Facts, table: StepTable, slow: NDArray[np.bool_]) -
     return bool((table.start_s[slow] < epochs[1].start_s).mean() > _MOST)
 
 
-def _slow_operations(facts: Facts) -> RuleResult | None:
+def _find_slow_operations(facts: Facts) -> RuleResult | None:
     found = facts.results.durations.groups.get(DATA_READS) if facts.results.durations else None
     if found is None or not facts.matters or found.count < MANY_READS:
         return None
@@ -314,7 +316,7 @@ RULES = (
         "slow_first_step", "mean length of the steps in which an epoch begins / mean of the others",
         "3 x, 2 % of the window in excess",
         "a pipeline that starts empty makes one step as long as a batch takes to load",
-        _slow_first,
+        _find_slow_first_steps,
     ),
     Rule(
         "buffer_fills",
@@ -322,18 +324,18 @@ RULES = (
         "of the bytes that they read",
         "8 x in both, or of a stream where calls were not timed; 2 % of the window in waits for it",
         "a shuffle buffer that is filled before the first batch holds up each epoch",
-        _fills_at_once,
+        _find_buffer_fills,
     ),
     Rule(
         "slow_tail", "99th percentile of the other steps / their median",
         "2 x, 2 % of the window in excess, input wait, half of all waits in one step of ten",
         "rare slow reads: an average hides them, a synchronous job waits for each",
-        _slow_tail,
+        _find_slow_tail,
     ),
     Rule(
         "slow_operations", "99th percentile of the durations of dataset reads / their median",
         "20 x, of 1,000 reads, 2 % of the window beyond the median, where I/O matters",
         "a cache that is missed now and then gives 5 to 10 x; beyond that requests are stuck",
-        _slow_operations,
+        _find_slow_operations,
     ),
 )  # fmt: skip

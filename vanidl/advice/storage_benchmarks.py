@@ -25,9 +25,11 @@ _TEXTS = (
 _ADVICE = dict(zip(CAUSES, _TEXTS, strict=True))
 
 
-def _wait(facts: Facts) -> RuleResult | None:
+def _find_largest_wait(facts: Facts) -> RuleResult | None:
     """The largest wait of the result in which that is largest."""
-    found = [(wait, result) for result in facts.results.benchmarks if (wait := _largest_s(result))]
+    found = [
+        (wait, result) for result in facts.results.benchmarks if (wait := _get_largest_s(result))
+    ]
     if not found:
         return None
     wait_s, result = max(found, key=lambda each: each[0])
@@ -46,11 +48,11 @@ def _wait(facts: Facts) -> RuleResult | None:
     )
 
 
-def _largest_s(result: BenchmarkResult) -> float:
+def _get_largest_s(result: BenchmarkResult) -> float:
     return (result.waits_s[result.largest_wait] or 0.0) if result.largest_wait else 0.0
 
 
-def _broken(facts: Facts) -> RuleResult | None:
+def _find_broken_rules(facts: Facts) -> RuleResult | None:
     rules = [rule for result in facts.results.benchmarks for rule in result.rules]
     broken = [rule for rule in rules if rule.holds is False and not rule.exact]
     if not broken:
@@ -72,11 +74,12 @@ def _broken(facts: Facts) -> RuleResult | None:
 RULES = (
     Rule(
         "benchmark_wait", "largest wait of the mean rank / time that utilization divides by",
-        "2 %", "what utilization does not say: which part of the system was measured", _wait,
+        "2 %", "what utilization does not say: which part of the system was measured",
+        _find_largest_wait,
     ),
     Rule(
         "benchmark_rules", "rules of MLPerf Storage that the result does not keep",
         "utilization as configured, data 5 times the memory, 500 steps an epoch",
-        "such a result says little about storage", _broken,
+        "such a result says little about storage", _find_broken_rules,
     ),
 )  # fmt: skip

@@ -39,7 +39,7 @@ _PARTS = {
 }
 
 
-def _own_work(facts: Facts) -> RuleResult | None:
+def _find_own_work(facts: Facts) -> RuleResult | None:
     account, steps = facts.account, facts.steps_of_rank
     step_ns = account.length_ns("step")
     lengths = {
@@ -82,7 +82,7 @@ def _own_work(facts: Facts) -> RuleResult | None:
     )
 
 
-def _evaluation(facts: Facts) -> RuleResult | None:
+def _find_evaluation(facts: Facts) -> RuleResult | None:
     account = facts.account
     times = facts.lengths_s("validation")
     # What the first takes beyond the others stays: workers that are kept start once, too.
@@ -118,7 +118,7 @@ def _evaluation(facts: Facts) -> RuleResult | None:
     )  # fmt: skip
 
 
-def _epoch_ends(facts: Facts) -> RuleResult | None:
+def _find_slow_epoch_ends(facts: Facts) -> RuleResult | None:
     account, epochs = facts.account, facts.epochs
     spent_ns = account.length_ns(EPOCH_END)
     if epochs < 2 or not facts.starts_workers_anew:
@@ -136,14 +136,14 @@ def _epoch_ends(facts: Facts) -> RuleResult | None:
     )
 
 
-def _in_loop(facts: Facts, cause: str) -> float:
+def _compute_loop_share(facts: Facts, cause: str) -> float:
     """Share of the training steps that a cause takes outside of their input waits, at least."""
     steps_ns = facts.account.steps_ns
     return facts.in_loop_ns(cause)[0] / steps_ns if steps_ns else 0.0
 
 
-def _syncs(facts: Facts) -> RuleResult | None:
-    share = _in_loop(facts, _SYNCS)
+def _find_syncs(facts: Facts) -> RuleResult | None:
+    share = _compute_loop_share(facts, _SYNCS)
     if share < CALLS_SHARE:
         return None
     spent_s = facts.in_loop_ns(_SYNCS)[0] / 1e9
@@ -157,8 +157,8 @@ def _syncs(facts: Facts) -> RuleResult | None:
     )
 
 
-def _logging(facts: Facts) -> RuleResult | None:
-    share = _in_loop(facts, _WRITES)
+def _find_logging(facts: Facts) -> RuleResult | None:
+    share = _compute_loop_share(facts, _WRITES)
     if share < CALLS_SHARE:
         return None
     spent_s = facts.in_loop_ns(_WRITES)[0] / 1e9
@@ -175,14 +175,14 @@ def _logging(facts: Facts) -> RuleResult | None:
     )
 
 
-def _blocked(facts: Facts) -> RuleResult | None:
-    shares = {part: _in_loop(facts, f"{BLOCKED}.{part}") for part in _WAITS_FOR}
+def _find_blocked_loop(facts: Facts) -> RuleResult | None:
+    shares = {part: _compute_loop_share(facts, f"{BLOCKED}.{part}") for part in _WAITS_FOR}
     part = max(shares, key=lambda each: shares[each])
     if shares[part] < ENDS_SHARE or part == LOCK:
         return None
     spent_s = facts.in_loop_ns(f"{BLOCKED}.{part}")[0] / 1e9
     what, advice = _WAITS_FOR[part]
-    sent_s = _sent_s(facts) if part == NETWORK else 0.0
+    sent_s = _sum_send_s(facts) if part == NETWORK else 0.0
     sends = sent_s >= spent_s / 2
     if sends:
         what, advice = _SENDS
@@ -196,7 +196,7 @@ def _blocked(facts: Facts) -> RuleResult | None:
     )
 
 
-def _sent_s(facts: Facts) -> float:
+def _sum_send_s(facts: Facts) -> float:
     """Time of requests that sent objects to a store, of the mean rank."""
     table = facts.trace.counters.get(OBJECT)
     if table is None or _SENT not in table.seconds:
@@ -204,8 +204,8 @@ def _sent_s(facts: Facts) -> float:
     return float(table.seconds[_SENT].clip(0).sum()) / max(len(facts.trace.ranks), 1)
 
 
-def _locked(facts: Facts) -> RuleResult | None:
-    share = _in_loop(facts, f"{BLOCKED}.{LOCK}")
+def _find_locked_loop(facts: Facts) -> RuleResult | None:
+    share = _compute_loop_share(facts, f"{BLOCKED}.{LOCK}")
     if share < ENDS_SHARE:
         return None
     spent_s = facts.in_loop_ns(f"{BLOCKED}.{LOCK}")[0] / 1e9
@@ -241,34 +241,34 @@ RULES = (
     Rule(
         "loop_work", "time of a step outside waits, model and optimizer, without storage",
         "10 % of the mean step, where parts of steps were recorded",
-        "what the loop does itself no worker can do ahead", _own_work,
+        "what the loop does itself no worker can do ahead", _find_own_work,
     ),
     Rule(
         "long_validation", "validation / training and validation", "20 %",
-        "a validation is wanted; a fifth of the time is more than most plan for", _evaluation,
+        "a validation is wanted; a fifth of the time is more than most plan for", _find_evaluation,
     ),
     Rule(
         "epoch_ends", "time in ends and beginnings of epochs / training",
         "5 %, with workers that are started anew, and epochs to come",
-        "persistent_workers=True takes away all but the first start", _epoch_ends,
+        "persistent_workers=True takes away all but the first start", _find_slow_epoch_ends,
     ),
     Rule(
         "loop_syncs", "fsync and the like in the training thread outside waits / training steps",
-        "2 %", "what is synced with each step waits for the device each time", _syncs,
+        "2 %", "what is synced with each step waits for the device each time", _find_syncs,
     ),
     Rule(
         "loop_writes", "writes in the training thread outside waits and saves / training steps",
-        "2 %", "a log does not have to stop training", _logging,
+        "2 %", "a log does not have to stop training", _find_logging,
     ),
     Rule(
         "loop_blocked",
         "the training thread on the network, a timer or a child / training steps",
         "5 %, outside of input waits, more than for locks", "the loop computes nothing meanwhile",
-        _blocked,
+        _find_blocked_loop,
     ),
     Rule(
         "loop_locked", "the training thread on a lock / training steps",
         "5 %, outside of input waits", "what runs in the background is paid for in the loop",
-        _locked,
+        _find_locked_loop,
     ),
 )  # fmt: skip

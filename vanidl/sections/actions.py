@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from vanidl.advice.finding import LOW, PREDICTED, Diagnosis, Finding, Remedy, SlowStep, Value
-from vanidl.advice.levers import LoaderCall, WhatIf, beyond_ceiling
+from vanidl.advice.levers import LoaderCall, WhatIf, describe_limited
 from vanidl.formatting.names import elided
 from vanidl.formatting.terminal import WIDTH, aligned_table, paragraph
 from vanidl.formatting.units import change, count, nbytes, number, percent, plural, seconds
@@ -209,7 +209,7 @@ def _write_what_if(run: Run) -> str | None:
         (r.name, seconds(r.step_s), number(r.ratio), seconds(r.gain_at_most_s)) for r in found.rows
     ]
     table = aligned_table("What if (replayed with changed input)", [header, now, *rows])
-    beyond = beyond_ceiling(found).strip()
+    beyond = describe_limited(found).strip()
     noted = f"{table}{paragraph(beyond)}\n" if beyond else table or ""
     return noted + _write_loaders(found)
 
@@ -306,7 +306,7 @@ def describe_replay(found: WhatIf) -> str:
         return f"The mean step took {seconds(found.step_s)}. {found.refused}."
     return (
         f"The mean step took {seconds(found.step_s)}; the same batches replayed with nothing "
-        f"changed give {seconds(found.replayed_s)}.{beyond_ceiling(found)}"
+        f"changed give {seconds(found.replayed_s)}.{describe_limited(found)}"
     )
 
 
