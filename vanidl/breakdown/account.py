@@ -184,7 +184,9 @@ class Breakdown:
             return float(self.window_ns)
         if window in (WAIT, EPOCH_END):
             total = self.columns.get(f"{window}/")
-            return 0.0 if total is None else _get_total_ns(total, who)
+            if total is None:
+                return 0.0
+            return total.mean_low if who == MEAN else float(total.low[int(who)])
         total = self.columns.get(f"{STEP}/")
         if total is None:
             return 0.0
@@ -212,10 +214,6 @@ class Breakdown:
     def causes_of(self, window: str) -> tuple[str, ...]:
         """The causes with a cell in a window, in the order in which bars show them."""
         return tuple(cause for cause in CAUSES if f"{window}/{cause}" in self.columns)
-
-
-def _get_total_ns(column: Column, who: str) -> float:
-    return column.mean_low if who == MEAN else float(column.low[int(who)])
 
 
 def attribute_time(
@@ -435,7 +433,8 @@ class _Sources:
         lost = _UNCOUNTED & serious_codes(results.coverage.warnings)
         complete = not lost and all(log.whole for log in trace.logs)
         self.bounds = counters.bound_storage(trace, shown, assume, complete=complete)
-        self.maps_unseen = _maps_unseen(results.coverage)
+        notices = results.coverage.warnings
+        self.maps_unseen = any(notice.code == "mmap_not_monitored" for notice in notices)
         may_be_whole = not self.maps_unseen or NOT_MAPPED in assume
         self.whole = may_be_whole and is_whole(trace, results.coverage)
         self.served: dict[int, Served] = {}
@@ -605,10 +604,6 @@ def is_whole(trace: Trace, coverage: Coverage) -> bool:
     return all(log.whole for log in trace.logs)
 
 
-def _maps_unseen(coverage: Coverage) -> bool:
-    return any(notice.code == "mmap_not_monitored" for notice in coverage.warnings)
-
-
 def find_serial_processes(trace: Trace, results: Results) -> NDArray[np.bool_]:
     """Of each process whether its trace, which lacks none, shows that calls come one at a time."""
     serial = np.zeros(len(trace.processes), bool)
@@ -718,6 +713,7 @@ def _add_loader_parts(
 def _add_epochs(table: _Table, position: int, cells: RankCells) -> None:
     """The cells of every epoch of one rank, and of its input waits."""
     tiles = cells.tiles
+    # Tiles of each epoch, those in input waits beside the others.
     numbers = distinct(tiles.epoch[tiles.epoch >= 0])
     if not 0 < len(numbers) <= _MOST_EPOCHS:
         return
@@ -731,11 +727,13 @@ def _add_epochs(table: _Table, position: int, cells: RankCells) -> None:
         rest, waits = total[0:-2:2], total[1:-1:2]
         return np.stack([rest + waits, waits])
 
+    # Sums; causes that nothing tells apart share arrays, which are summed once.
     assumed = {what: by_epoch(where) for what, where in cells.assumed.items()}
     length = by_epoch(tiles.length)
     causes = [cause for cause in CAUSES if cause in cells.low]
     each = {id(side[cause]): side[cause] for side in (cells.low, cells.high) for cause in causes}
     sums = {key: by_epoch(values) for key, values in each.items()}
+    # The cells of each epoch and of its input waits.
     for place, number in enumerate(numbers.tolist()):
         for kind, window in enumerate((f"{EPOCH}/{number}", f"{EPOCH}/{number}/{WAIT}")):
             spent = int(length[kind, place])
@@ -754,6 +752,7 @@ def _narrow_by_samples(table: _Table, position: int, sampled: Mapping[str, Sampl
     A call lasts until its thread has a core again: where cores were short, what samples saw of that
     may be a part of traced calls, and is none of storage.
     """
+    # Waiting for a core: what samples saw of it may lie inside traced calls of storage.
     for name, bound in sampled.items():
         window, _, cause = name.rpartition("/")
         low, high = (int(side[position]) for side in table.of(name))
@@ -767,6 +766,7 @@ def _narrow_by_samples(table: _Table, position: int, sampled: Mapping[str, Sampl
                 if least:
                     lower = max(least - inside_ns, 0)
                     table.add(f"{window}/{key}", position, lower, most, (sampled_states.EVIDENCE,))
+    # Every other cause is narrowed to what both allow.
     for name, bound in sampled.items():
         window, _, cause = name.rpartition("/")
         had_low, had_high = (int(side[position]) for side in table.of(name))
@@ -830,6 +830,7 @@ def _attribute_runs(table: _Table, sources: _Sources) -> None:
     stepless = ~table.observed
     if not ranks:
         return
+    # From counters, or heatmaps where there are none.
     low, high = np.zeros(ranks, np.int64), np.full(ranks, window_ns, np.int64)
     assumed: tuple[str, ...] = ()
     evidence: list[str] = []
@@ -848,6 +849,7 @@ def _attribute_runs(table: _Table, sources: _Sources) -> None:
         assumed = (NOT_MAPPED, *assumed)
     elif sources.maps_unseen:
         high = np.full(ranks, window_ns, np.int64)
+    # From single calls, of ranks without other processes.
     alone = np.bincount(trace.family[trace.family >= 0], minlength=ranks) <= 1
     traced = np.array([b.length if (b := busy.get(p)) else 0 for p in range(ranks)])
     if busy:
@@ -856,6 +858,7 @@ def _attribute_runs(table: _Table, sources: _Sources) -> None:
         slack = np.array([sources.slack_ns(p) for p in range(ranks)], np.int64)
         if sources.whole and stepless.any():
             high = np.maximum(np.where(alone, np.minimum(high, traced + slack), high), low)
+    # Together with what is known from steps.
     had_low, had_high = table.of(f"{RUN}/{STORAGE}")
     had_high = np.where(stepless, window_ns, had_high)
     # What other threads did is in counters and busy times, and nothing that training felt.

@@ -353,6 +353,7 @@ def _sample_reads(trace: Trace) -> _Reads | None:
         rows = np.flatnonzero(_is_read(some, wanted))
         return some.nbytes[rows], _pick_sample(some, rows, every)
 
+    # First of all reads the sizes, thinned out, and a sample of the reads themselves.
     blocks, sizes, before = [], [], 0
     chosen = (part for part in trace.io if part.layer == layer.name)
     for sizes_of_all, block in in_threads(reads_of, batches(chosen, len, _TOGETHER_ROWS)):
@@ -360,6 +361,7 @@ def _sample_reads(trace: Trace) -> _Reads | None:
         before += len(sizes_of_all)
         blocks.append(block)
     start, process, place, nbytes = map(np.concatenate, zip(*blocks, strict=True))
+    # Headers are far smaller than usual reads.
     rows = np.flatnonzero(nbytes >= _SMALL * _compute_usual_nbytes(np.concatenate(sizes)))
     rows = rows[stable_order(start[rows])]
     item = np.unique(place[rows], return_inverse=True)[1].reshape(-1).astype(np.int64)

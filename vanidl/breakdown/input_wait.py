@@ -128,6 +128,7 @@ def collect_storage_calls(
     waits: Intervals = intervals.EMPTY,
 ) -> Served:
     """The calls of one process; `waits`: when it waited for input, where it trains."""
+    # Each kind of call as far as no kind before it covers it.
     reads, writes = calls.of(process)
     metadata = trace.metadata_calls.get(process, intervals.EMPTY)
     syncs = trace.calls.get(process, {}).get(call_kinds.SYNC, intervals.EMPTY)
@@ -139,6 +140,8 @@ def collect_storage_calls(
     found = Served(reads, writes, metadata, syncs, whole, slack_ns, early_ns, late_ns)
     if trace.processes[process].role != "trainer":
         return found
+
+    # Whether other threads than that of training called.
     beside = calls.elsewhere.get(process)
     if beside is not None:  # threads were recorded, but not of calls that move no data
         others = len(beside.start) > 0
@@ -353,6 +356,7 @@ def _divide_own_fetches(
     ahead: for as much as it was in storage since the wait before. Cells that nothing tells apart
     share their arrays.
     """
+    # What the training thread itself called within the waits.
     zeros = np.zeros_like(length)
     least, most, ahead, delivery = zeros, zeros, zeros, zeros
     parts: Bounds = {name: (zeros, zeros) for name, _ in own.parts}
@@ -363,6 +367,7 @@ def _divide_own_fetches(
             parts[name] = at_least, at_most
             least, most = least + at_least, most + at_most
     most = np.minimum(most, length) if most is not zeros else zeros
+    # What a thread that reads ahead may have called for them.
     if own.is_threaded:
         since = np.append(start[:1] - (end[:1] - start[:1]), end[:-1])
         every = intervals.merge(_unite_calls(own), own.beside)
@@ -370,6 +375,7 @@ def _divide_own_fetches(
         ahead = np.where(is_unmarked, ahead, 0)  # of any kind
         delivery = np.where(is_unmarked, length - least, 0)
         most = np.maximum(most, ahead)
+    # Calls that were not traced fill at most the rest.
     rest = length if most is zeros else length - most
     slack = np.minimum(rest, own.slack_ns) if own.whole else rest
     free = zeros if most is zeros else np.maximum(most - least, 0)
@@ -410,6 +416,7 @@ def _divide_waits_for_unknown_worker(
     most = np.zeros(len(low), np.int64)
     seen = np.zeros(len(low), bool)
     whole, slack_ns = bool(workers), 0
+    # The least and the most that any worker alive throughout a wait was in storage.
     for process, each in workers:
         calls = of_process.get(process)
         if calls is None or not calls.whole or not each.log:
@@ -423,6 +430,7 @@ def _divide_waits_for_unknown_worker(
         least = np.where(alive, np.minimum(least, at_least), least)
         most = np.where(alive, np.maximum(most, at_most), most)
         seen |= alive
+    # Without the assumption, or a worker's log, the wait is open.
     known = seen & whole & (SOME_WORKER in assume)
     rests = np.zeros(len(lost), bool)
     rests[lost] = known
@@ -460,7 +468,8 @@ def _divide_waits_by_worker(
         low, high = start[waits], end[waits]
         ready = np.clip(taken.end[row[waits]], low, high)
         late, delivered = _measure_felt_ns(felt, low, ready), _measure_felt_ns(felt, ready, high)
-        at_work = _unite_fetches(fetches, each)
+        by_worker = fetches.process == each
+        at_work = intervals.union(fetches.begin[by_worker], fetches.end[by_worker])
         since = np.minimum(asked[waits], low)
         until = np.maximum(taken.end[row[waits]], since)
 
@@ -486,9 +495,12 @@ def _divide_waits_by_worker(
             late = np.where(unknown, 0, late)
         did = Did(late, starting, worked, unmarked, parts, calls)
         _divide_late_time(bounds, waits, did)
-        idle_ns = (
-            _measure_idle_ns(at_work, ready, high, delivered) if these.marked else 0 * delivered
-        )
+
+        # How long it was idle while the batch was on its way.
+        idle_ns = 0 * delivered
+        if these.marked:
+            fetching_ns = intervals.covered_within(at_work, ready, high)
+            idle_ns = np.maximum(delivered - fetching_ns, 0)
         _attribute_delivery(bounds, waits, delivered, idle_ns, ready, high, calls)
 
 
@@ -554,14 +566,6 @@ def _divide_late_time(bounds: Bounds, waits: Int64Array, did: Did) -> None:
     bounds[_OPEN][1][waits] += open_ns
 
 
-def _measure_idle_ns(
-    at_work: Intervals, ready: Int64Array, high: Int64Array, delivered: Int64Array
-) -> Int64Array:
-    """How long a worker was idle while its batch was on its way."""
-    idle: Int64Array = np.maximum(delivered - intervals.covered_within(at_work, ready, high), 0)
-    return idle
-
-
 def _attribute_delivery(
     bounds: Bounds,
     waits: Int64Array,
@@ -589,11 +593,6 @@ def _attribute_delivery(
     bounds[FREE][1][waits] += most
     bounds[FREE_PARTS][1][waits] += most
     bounds[_OPEN][1][waits] += busy
-
-
-def _unite_fetches(fetches: Fetches, process: int) -> Intervals:
-    mine = fetches.process == process
-    return intervals.union(fetches.begin[mine], fetches.end[mine])
 
 
 def find_request_times(

@@ -137,7 +137,12 @@ def summarize_overlap(
     """
     if not rows:
         return None
-    observed = _sum([_subtract_or_none(r.io_s, r.unobserved_s) for r in rows])
+    observed = _sum(
+        [
+            None if r.io_s is None or r.unobserved_s is None else r.io_s - r.unobserved_s
+            for r in rows
+        ]
+    )
     window = sum(r.window_s for r in rows)
     waited = _sum([r.input_wait_s for r in rows])
     return Overlap(
@@ -163,9 +168,12 @@ def measure_rank_overlap(
     basis: str | None,
 ) -> RankOverlap:
     """The split of one rank, as a row; its waits are not in it yet."""
-    return _add_clock_range(
-        _build_row(position, split, trace, reduced, basis), trace, position, split
-    )
+    row = _build_row(position, split, trace, reduced, basis)
+    if split.observed is None or split.in_wait is None:
+        return row
+    # The I/O that was in waits, and may have been, by its clocks.
+    least_s, most_s = bound_by_clocks(trace, position, split.observed, split.did.starving)
+    return replace(row, in_wait_at_least_s=least_s, in_wait_at_most_s=most_s)
 
 
 DEVICE, OPS, LOOP = "device", "ops", "loop"
@@ -295,6 +303,9 @@ def _build_row(
     spans, did = split.spans, split.did
     busy = reduced.busy.get(position, intervals.EMPTY)
     traced, known = bool(reduced.totals), spans.waits_known
+    exposed_s = None
+    if split.observed is not None and split.hidden is not None:
+        exposed_s = (split.observed.length - split.hidden.length) / 1e9
     return RankOverlap(
         process.label,
         process.rank,
@@ -305,7 +316,7 @@ def _build_row(
         _convert_to_s(split.hidden),
         _convert_to_s(split.behind_communication),
         _convert_to_s(split.other),
-        _compute_exposed_s(split),
+        exposed_s,
         did.compute.length / 1e9 if basis and (known or not spans.marks_loop) else None,
         did.communication.length / 1e9,
         None,
@@ -314,22 +325,8 @@ def _build_row(
     )
 
 
-def _add_clock_range(row: RankOverlap, trace: Trace, position: int, split: Split) -> RankOverlap:
-    """The row with the I/O that was in waits, and may have been, by its clocks."""
-    if split.observed is None or split.in_wait is None:
-        return row
-    least_s, most_s = bound_by_clocks(trace, position, split.observed, split.did.starving)
-    return replace(row, in_wait_at_least_s=least_s, in_wait_at_most_s=most_s)
-
-
 def _convert_to_s(part: Intervals | None) -> float | None:
     return None if part is None else part.length / 1e9
-
-
-def _compute_exposed_s(split: Split) -> float | None:
-    if split.observed is None or split.hidden is None:
-        return None
-    return (split.observed.length - split.hidden.length) / 1e9
 
 
 def _mean(rows: Sequence[RankOverlap]) -> RankOverlap:
@@ -341,10 +338,6 @@ def _mean(rows: Sequence[RankOverlap]) -> RankOverlap:
 def _sum(values: Sequence[float | None]) -> float | None:
     known = [v for v in values if v is not None]
     return sum(known) if known and len(known) == len(values) else None
-
-
-def _subtract_or_none(a: float | None, b: float | None) -> float | None:
-    return None if a is None or b is None else a - b
 
 
 def _divide_or_none(a: float | None, b: float | None) -> float | None:

@@ -44,12 +44,14 @@ def find_epoch_reads(trace: Trace) -> tuple[EpochReads, ...]:
     fetches = trace.fetches.pick(trace.fetches.wait_end > trace.fetches.wait_begin)
     if not len(trace.states) or not len(fetches):
         return ()
+    # Fetches of other loaders, as for validation, are left out.
     loader = int(np.bincount(np.maximum(fetches.name, 0)).argmax())  # that of training
     fetches = fetches.pick(np.maximum(fetches.name, 0) == loader)
     found = []
     for epoch in np.unique(fetches.epoch).tolist():
         mine = fetches.pick(fetches.epoch == epoch)
         begin, end = int(mine.begin.min()), int(mine.wait_end.max())
+        # What the processes that fetched read, and how much of it came from a device.
         of_processes = np.unique(np.stack([mine.trainer, mine.pid]), axis=1).T.tolist()
         counted = [
             thread

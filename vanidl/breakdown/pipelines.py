@@ -180,12 +180,14 @@ def _add_peer_waits(pipelines: list[Pipeline], meetings: Sequence[_Meetings]) ->
 
     As they are where collectives were not recorded, or ranks have other steps.
     """
+    # The same steps of every rank, with their collectives.
     bare = [each.bare_ns for each in meetings if each.bare_ns is not None]
     if len(bare) < max(len(meetings), 2):
         return pipelines
     first = meetings[0]
     if any(not np.array_equal(each.number, first.number) for each in meetings):
         return pipelines
+    # The rank that came last waited for nobody: its collective is the shortest.
     least = np.min(bare, axis=0)
     ranks = sorted({pipeline.fetched.rank for pipeline in pipelines})
     if len(ranks) != len(bare):
@@ -338,6 +340,7 @@ class Gains:
         outside_ns = dict.fromkeys(times, 0.0)
         for pipeline in self.pipelines:
             f = pipeline.fetched
+            # A wait of the batch lasts until the next one of the rank, of whichever loader.
             waits = np.sort(
                 np.concatenate(
                     [p.fetched.wait_begin_ns for p in self.pipelines if p.fetched.rank == f.rank]
@@ -352,6 +355,7 @@ class Gains:
             inside_ns.append(spent)
             if f.rank in times:
                 outside_ns[f.rank] -= float(spent.sum())
+        # What lies outside of that is gained as it is.
         for rank, own in times.items():
             outside_ns[rank] = max(outside_ns[rank] + own.length, 0.0)
         return self.machine.shorten_steps(

@@ -272,6 +272,7 @@ def measure(pipelines: Sequence[Fetched], settings: Settings | None = None) -> M
         settings: workers, places and order of the queues, where they are to be others.
     """
     settings = settings or Settings()
+    # The loaders of each rank as one sequence, and the columns that its batches lie in.
     ranks = sorted({pipeline.rank for pipeline in pipelines})
     mine = [[i for i, p in enumerate(pipelines) if p.rank == rank] for rank in ranks]
     runs = [_merge([pipelines[i] for i in rows]) for rows in mine]
@@ -280,6 +281,7 @@ def measure(pipelines: Sequence[Fetched], settings: Settings | None = None) -> M
     precision = np.float32 if len(meets) * len(runs) > _MANY else np.float64
     common = _measure_common_steps(runs, columns, meets)
 
+    # The chain of each rank, without what it waited for others.
     chains, recorded_ns = [], 0.0
     iterators = _Iterators.of(runs[0].fetched.epoch)
     for run, column, rows in zip(runs, columns, mine, strict=True):
@@ -292,6 +294,7 @@ def measure(pipelines: Sequence[Fetched], settings: Settings | None = None) -> M
         chains.append(_place_in_columns(chain, column, meets, precision))
         recorded_ns = max(recorded_ns, _end_ns(run.fetched) - start_ns)
 
+    # Where the batches of each pipeline are in the machine.
     rows_of = {
         i: column if len(rows) == 1 else column[run.source == which]
         for rows, run, column in zip(mine, runs, columns, strict=True)
@@ -325,6 +328,7 @@ def _merge(pipelines: Sequence[Fetched]) -> _Run:
         alike = (0, p.workers, p.workers * p.prefetch, p.in_order)
         source, workers, places, in_order = (np.broadcast_to(v, len(p)) for v in alike)
         return _Run(p, workers, places, in_order, source)
+    # Batches in the order of their waits.
     counts = [len(p) for p in pipelines]
     source = np.repeat(np.arange(len(counts)), counts)
     workers = np.repeat([p.workers for p in pipelines], counts)
@@ -335,6 +339,7 @@ def _merge(pipelines: Sequence[Fetched]) -> _Run:
     def joined(columns: Sequence[Int64Array]) -> Int64Array:
         return np.concatenate(columns)[order]
 
+    # Epochs are numbered on from loader to loader.
     epochs, steps, until = [], [], 0
     for p in pipelines:
         epochs.append(p.epoch - p.epoch.min() + until)
@@ -344,6 +349,7 @@ def _merge(pipelines: Sequence[Fetched]) -> _Run:
     peers = None
     if all(p.peers_ns is not None for p in pipelines):
         peers = joined([p.peers_ns for p in pipelines if p.peers_ns is not None])
+    # Where it was not recorded when ranks met, they met as the next wait began.
     met = [np.full(len(p), -1) if p.met_ns is None else p.met_ns for p in pipelines]
     together = joined(met)
     fetched = Fetched(
@@ -377,8 +383,10 @@ def _align(runs: Sequence[_Run]) -> tuple[list[Rows], Mask]:
     if all(len(s) == len(steps[0]) and (s == steps[0]).all() for s in steps):
         return [np.arange(len(steps[0]))] * len(steps), steps[0] >= 0
     numbers = np.unique(np.concatenate([s[s >= 0] for s in steps]))
-    # Before each common step there is room for what any rank does alone.
-    alone = [np.searchsorted(numbers, _last_step(s), side="right") for s in steps]
+    # Before each common step there is room for what any rank does alone: each batch comes behind
+    # the latest step so far.
+    latest = [np.maximum.accumulate(s) for s in steps]
+    alone = [np.searchsorted(numbers, s, side="right") for s in latest]
     room = np.zeros(len(numbers) + 1, np.int64)
     for s, place in zip(steps, alone, strict=True):
         room = np.maximum(room, np.bincount(place[s < 0], minlength=len(room)))
@@ -393,11 +401,6 @@ def _align(runs: Sequence[_Run]) -> tuple[list[Rows], Mask]:
     meets = np.zeros(int(first[-1] + room[-1]), np.bool_)
     meets[first[:-1] + room[:-1]] = True
     return columns, meets
-
-
-def _last_step(steps: Int64Array) -> Int64Array:
-    """For each batch the latest step so far, -1 before the first."""
-    return np.maximum.accumulate(steps)
 
 
 @dataclass(frozen=True, slots=True)
@@ -442,9 +445,11 @@ def _link(run: _Run, iterators: _Iterators) -> _Links:
         queues = [Queue(0, 0, in_order=True) for _ in heads]
         none = nobody == 0
         return _Links(nobody, nobody, none, nobody + 1, iterators.number, tuple(queues))
+    # In turn, by the rules of a loader that hands batches over in order.
     previous, after = iterators.back(run.workers), iterators.back(run.places)
     if ((f.worker[previous] != f.worker) & (previous >= 0)).any() or not run.in_order.all():
         previous = _find_previous_fetch(f, iterators.number)
+    # Where it does not, by the order in which they were asked for.
     queues = []
     for head, begin, size in zip(heads.tolist(), iterators.begins, iterators.sizes, strict=True):
         queue = Queue(int(run.workers[head]), int(run.places[head]), bool(run.in_order[head]))
@@ -504,12 +509,14 @@ def _find_requests(f: Fetched, after: Rows, iterators: _Iterators) -> tuple[Rows
 
 def _measure_durations(run: _Run, links: _Links, start_ns: int) -> Chain:
     """What each part of a run took, by its own rows; `before` and `until` as if it met no one."""
+    # What the training process did around its waits.
     f = run.fetched
     wait = f.wait_end_ns - f.wait_begin_ns
     fetch = f.end_ns - f.begin_ns
     until = np.diff(f.wait_begin_ns, append=_end_ns(f)) - wait
     before = np.zeros(len(f))
     before[0] = f.wait_begin_ns[0] - start_ns
+    # How the fetch came into the wait: in it, or ahead of it by a worker.
     has_worker = f.worker >= 0
     if not has_worker.any():
         nothing = np.broadcast_to(0.0, len(f))
@@ -617,6 +624,7 @@ def _apply_settings(
     Where there were workers before, fetches begin as late after they could, and are as long on
     their way, as they did and were.
     """
+    # The queues under the new settings.
     queues = []
     first_rows = iterators.order[iterators.begins]
     for queue, which in zip(chain.queues, source[first_rows].tolist(), strict=True):
@@ -625,6 +633,7 @@ def _apply_settings(
         ahead = _get_setting(settings.prefetch, pipelines[which], ahead)
         in_order = queue.in_order if settings.in_order is None else settings.in_order
         queues.append(Queue(workers, workers * ahead, in_order, queue.asked if workers else ()))
+    # After which batches each one is asked for and begun then.
     number = iterators.number
     has_worker = np.array([queue.workers > 0 for queue in queues])[number]
     previous = iterators.back(np.array([queue.workers for queue in queues])[number])
@@ -649,6 +658,7 @@ def _apply_settings(
 
 def _place_in_columns(chain: Chain, column: Rows, meets: Mask, precision: type) -> Chain:
     """The chain with its rows in the columns of the machine; in others nothing happens."""
+    # A rank that fills every column keeps its rows as they are.
     length = len(meets)
     if len(column) == length:
         kept: dict[str, Any] = {}
@@ -665,6 +675,7 @@ def _place_in_columns(chain: Chain, column: Rows, meets: Mask, precision: type) 
     def place(rows: Rows) -> Rows:
         return spread(np.where(rows >= 0, column[rows], -1), np.full(length, -1))
 
+    # Of others rows are spread over the columns.
     laid: dict[str, Any] = {
         n: spread(getattr(chain, n), np.zeros(length, precision)) for n in _DURATIONS
     }
@@ -744,6 +755,7 @@ def _replay_without_queues(machine: Machine, change: Change) -> float:
 
 def _replay_in_turn(machine: Machine, change: Change, times: Times | None) -> float:
     """Batch by batch with plain numbers: of few ranks faster than arrays of few elements."""
+    # The durations of each rank under the change, as plain numbers.
     ranks = []
     for i, chain in enumerate(machine.chains):
         parts = {
@@ -763,6 +775,7 @@ def _replay_in_turn(machine: Machine, change: Change, times: Times | None) -> fl
             strict=True,
         )
         ranks.append((i, rows, list[float](), list[float](), list[float]()))
+    # Column by column; where ranks meet, all go on with the last of them.
     now = [0.0] * len(ranks)
     for meets in machine.meets.tolist():
         for i, rows, began, ends, took in ranks:
@@ -853,18 +866,21 @@ class _Chunk:
                 return np.zeros((1, 1, 1))
             return laid(own)[:, None]
 
+        # Durations of every change; without workers the fetch is in its wait.
         hold, fetch, before = stacked("hold"), stacked("fetch"), stacked("before")
         delivery, work = stacked("delivery"), fetch + stacked("lag")
         agreeing = chains[:1] if machine.agree else chains
         has_worker = laid([c.has_worker for c in agreeing])[:, None]
         if not has_worker.all():
             hold = hold + np.where(has_worker, 0, fetch)
+        # Batches that are not waited for are ready at once.
         if any(change.unwaited is not None for change in changes):
             ready = np.zeros((len(work), len(changes), len(chains)), np.bool_)
             for i, change in enumerate(changes):
                 if change.unwaited is not None:
                     ready[:, i] = laid(change.unwaited)
             hold, work = np.where(ready, 0, hold), np.where(ready, -np.inf, work)
+        # Links, as places in the ring of times; one column where ranks agree.
         previous, after, at_begin = (
             laid([getattr(c, name) for c in agreeing]) for name in ("previous", "after", "at_begin")
         )
@@ -933,6 +949,7 @@ def _advance(chunk: _Chunk, rows: slice, history: _History, column: int, now: Ar
     before = _slice_rows(chunk.before, rows)
     history.times[size + ring[0]] = now + before[0]  # some are asked for by then
     alone = _slice_rows(chunk.alone, rows)
+    # When batches are ready, and the ranks would meet because of them.
     ready: Array | float = -np.inf
     if chunk.has_worker:
         asked = history.at(history.times, chunk.after[rows])
@@ -944,6 +961,7 @@ def _advance(chunk: _Chunk, rows: slice, history: _History, column: int, now: Ar
         ready += _slice_rows(chunk.delivery, rows)
     else:
         late = np.full((length, *history.times.shape[1:]), -np.inf)
+    # When they meet: the cumulative maximum.
     late[0] = np.maximum(late[0], now + alone[0])
     if chunk.meets[rows.start]:
         late, alone = late.max(2, keepdims=True), alone.max(2, keepdims=True)
@@ -952,6 +970,7 @@ def _advance(chunk: _Chunk, rows: slice, history: _History, column: int, now: Ar
         late -= sums
         np.maximum.accumulate(late, axis=0, out=late)
         late += sums
+    # When waits began and ended, for the batches that are asked for then.
     began = np.empty((length, *history.times.shape[1:]))
     began[0] = now + before[0]
     if length > 1:

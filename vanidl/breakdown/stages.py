@@ -208,8 +208,10 @@ def _measure_phases(
     low, high = borders.edges
     traced = bool(reduced.totals)
     whole = high <= _find_trace_end_ns(reduced, trace)
+    # I/O within the phases, which is whole until the trace ends.
     nbytes = _sum_bytes_within(trace, low, high) if traced else None
     busy = _measure_busy_s(reduced, trace, low, high) if traced else None
+    # Steps and waits within them.
     known = bool(ranks) and all(one.waits_known for one in ranks)
     nothing = np.zeros(len(low), np.int64)
     observed = sum((one.seen_ns for one in ranks), nothing)

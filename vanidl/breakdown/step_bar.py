@@ -100,6 +100,7 @@ def divide_step(account: Breakdown) -> StepParts | None:
     if not mean_ns:
         return None
     steps = account.steps[account.observed]
+    # How much of the mean step is input wait.
     of_waits = account.cell(f"{MEAN}/step_part/{PART_NAMES[WAIT_PART]}")
     waits_known = of_waits.is_exact or of_waits.high_ns - of_waits.low_ns <= 1
     per_step = account.length_ns(WAIT) / max(float(steps.mean()), 1.0)
@@ -111,6 +112,7 @@ def divide_step(account: Breakdown) -> StepParts | None:
     def spent(cause: str) -> Cell:
         return account.cell(f"{MEAN}/{STEP}/{cause}")
 
+    # The wait by cause, with what is open as a part of its own.
     found: list[tuple[str, float, str]] = []
     wait_ns = min(per_step, mean_ns) if waits_known else 0.0
     if wait_ns:
@@ -126,6 +128,7 @@ def divide_step(account: Breakdown) -> StepParts | None:
         code = INPUT_WAIT if width_ns > _WIDE * (wait_ns - busy_ns) else OTHER_WAIT
         found.append((code, open_ns, f"{MEAN}/step_part/{PART_NAMES[WAIT_PART]}"))
     found += _list_parts_outside_waits(account, waited(STORAGE).low_ns * share_of_wait)
+    # Beside it the rest of the step: parts never add up to more than the step.
     left_ns = mean_ns
     for i, (code, part_ns, key) in enumerate(found):
         part_ns = min(max(part_ns, 0.0), left_ns)
@@ -135,6 +138,7 @@ def divide_step(account: Breakdown) -> StepParts | None:
     rest_ns = mean_ns - sum(part_ns for _, part_ns, _ in found)
     if rest_ns > 0:
         found.append((REST, rest_ns, f"{MEAN}/{STEP}/"))
+    # A part links to its cell only where it shows just that.
     parts = tuple(
         StepPart(code, ns / 1e9, ns / mean_ns, key if is_least_of_cell(account, key, ns) else "")
         for code, ns, key in found

@@ -115,6 +115,7 @@ def record_steps(
     if results.steps is None:
         return None
     table, sums = results.steps.table, results.step_sums
+    # Amounts are known where single operations were traced.
     reads, writes, read, written = [None] * AMOUNTS
     if not np.isnan(table.busy_s).all():
         amounts = np.zeros((AMOUNTS, len(table.step)), np.int64)

@@ -128,7 +128,9 @@ def tile_rank(
     ends_epoch = ~inside & ~given & waiting
 
     # Phases: before the first step, behind the last, and between steps that do not follow at once.
-    phase = np.full(len(start), own := _get_step_phase(trace, sources))
+    for_inference = all(trace.profiles[source].purpose == FOR_INFERENCE for source in sources)
+    own = INFERENCE if for_inference else TRAINING
+    phase = np.full(len(start), own)
     if whole:
         phase[before] = START_UP
         # Where waits are not marked, the end of an epoch may lie there.
@@ -251,12 +253,6 @@ def _find_model_parts(
             within & ~(inside & np.isin(kind[before], (FORWARD, BACKWARD))), OPTIMIZER, part
         )
     return part
-
-
-def _get_step_phase(trace: Trace, sources: list[int]) -> int:
-    """What the steps of these profiles are for."""
-    for_inference = all(trace.profiles[k].purpose == FOR_INFERENCE for k in sources)
-    return INFERENCE if for_inference else TRAINING
 
 
 def _cut_out(spans: Spans, low: int, high: int) -> list[tuple[int, Intervals]]:

@@ -144,11 +144,13 @@ class Without:
     def gain(self, shares: Sequence[Share | None], where: Where = EVERYWHERE) -> Gain:
         """What the run gains without a cause that takes so much of each pipeline."""
         pipelines, machine = self._pipelines, self._machine
+        # What is taken away, and what may become shorter because of it.
         removals = [
             _bound_removal(p, share, mask, where.slowest)
             for p, share, mask in zip(pipelines, shares, where.batches(pipelines), strict=True)
         ]
         touched = [_from_the_first_on(p, r.rows) for p, r in zip(pipelines, removals, strict=True)]
+        # The run without the least, without the most, and without any wait for these batches.
         changes = [
             self._change(removals, [r.low for r in removals]),
             self._change(removals, [r.high for r in removals], most=True),
@@ -157,6 +159,7 @@ class Without:
                 unwaited=machine.by_column(touched),
             ),
         ]
+        # Mixes of the two where sums are known better than terms; out of order also trials.
         is_summed = all(r.is_summed for r in removals if r.rows.any())
         mixed = _MIXED if is_summed and machine.in_order else ()
         changes += [
@@ -165,14 +168,17 @@ class Without:
         ]
         if not machine.in_order:
             changes += self._trials(removals)
+        # Gains, as far as the replay of the unchanged run can be trusted.
         gains_ns = (self._unchanged_ns - replay(machine, changes)).tolist()
         waited_ns = self._waited_ns(touched, removals)
         if not self._trusted:
             return Gain(0.0, waited_ns, waited_ns, self._missed_ns, False, self._assumed)
 
+        # The order of the changes above: what is touchable is the third.
         touchable_ns = max(min(gains_ns.pop(2) + self._missed_ns, waited_ns), 0.0)
         between_ns = [gains_ns.pop(2) for _ in mixed]
         low_ns, high_ns = min(gains_ns), max(gains_ns)
+        # A sum bounds the gain of every distribution that has it.
         if is_summed:
             along_ns = sum(float((r.along + r.beside + r.delivery).sum()) for r in removals)
             over_ns = along_ns + sum(float(r.high.sum()) - r.least_ns for r in removals)
@@ -201,6 +207,7 @@ class Without:
             high_share: and at most.
             outside_ns: what is looked at outside the run that can be run again.
         """
+        # The run with the time after each wait shorter by either share.
         machine = self._machine
         less = machine.by_column([each.astype(np.float64) for each in between_ns])
         changes = [
@@ -215,6 +222,7 @@ class Without:
             for share in (low_share, high_share)
         ]
         low_ns, high_ns = (self._unchanged_ns - replay(machine, changes)).tolist()
+        # What is outside the replay is gained as it is.
         whole_ns = max((float(own.sum()) for own in less), default=0.0) + outside_ns
         low_ns = max(low_ns - self._missed_ns, 0.0) + low_share * outside_ns
         high_ns = min(high_ns + self._missed_ns + high_share * outside_ns, high_share * whole_ns)
@@ -241,6 +249,7 @@ class Without:
             parts[name] = [Shortened(*both) for both in zip(own, less, strict=True)]
             return [Shortened(*both) for both in zip(less, own, strict=True)]
 
+        # The cause itself, from the part that it is in.
         for part in {r.part for r in removals if r.rows.any()}:
             both = zip(taken_ns, removals, strict=True)
             of_part = laid([taken if r.part == part else None for taken, r in both])
@@ -248,6 +257,7 @@ class Without:
                 shorten("hold", shorten("delivery", of_part))
             else:
                 shorten({"fetch": "fetch", "start": "lag"}[part], of_part)
+        # At most also what may go with it.
         with_it = {"along": "fetch", "beside": "until", "delivery": "delivery"}
         for name, part in with_it.items() if most else ():
             if any(getattr(r, name).any() for r in removals):
@@ -309,6 +319,7 @@ def _bound_removal(
             none, "fetch", nothing, nothing, nothing, nothing, nothing,
             is_summed=True, least_ns=0.0, most_ns=0.0,
         )  # fmt: skip
+    # The ends of each batch, as tight as what is known of sums.
     low, high = share.low_ns, share.high_ns
     if share.sums:
         low, high = low.astype(np.float64), high.astype(np.float64)
@@ -324,6 +335,7 @@ def _bound_removal(
         own_here, elsewhere = own & rows, own & ~rows
         more_ns += max(known.least_ns - high[elsewhere].sum() - low[own_here].sum(), 0.0)
         less_ns += max(high[own_here].sum() - known.most_ns + low[elsewhere].sum(), 0.0)
+    # Only of the slowest, and only what is above the median.
     is_summed = bool(share.sums) and slowest is None
     if slowest is not None:
         lengths = np.where(rows, fetched.end_ns - fetched.begin_ns, -1)

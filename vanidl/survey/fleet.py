@@ -87,7 +87,8 @@ class Fleet:
     def days(self) -> NDArray[np.int64]:
         """The day on which each job started, in UTC, or NO_DAY."""
         codes, starts = encode_texts(self.column("start"))
-        return np.array([_get_start_day(start) for start in starts], np.int64)[codes]
+        days = [NO_DAY if start is None else _parse_day(start[:10]) for start in starts]
+        return np.array(days, np.int64)[codes]
 
     def only(self, chosen: NDArray[np.bool_]) -> Fleet:
         """The jobs that are chosen."""
@@ -151,10 +152,6 @@ def _parse_day(text: str) -> int:
         return date.fromisoformat(text).toordinal()
     except ValueError:
         return NO_DAY
-
-
-def _get_start_day(start: str | None) -> int:
-    return NO_DAY if start is None else _parse_day(start[:10])
 
 
 UNKNOWN = "not known"

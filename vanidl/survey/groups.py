@@ -156,11 +156,13 @@ def draw_findings(jobs: Fleet, reports: Mapping[int, str]) -> Figure:
     job, found = read.items("finding_codes")
     if not len(job):
         return Figure("findings", SECTION, title, "", empty_reason="No job has a finding.")
+    # Hours that each finding can save at most, and the job with most of each.
     hours = HoursOf("node" if read.known("nodes").all() else "rank")
     gains = hours.gains(read, job, read.item_numbers("finding_gains_s"))
     code, names = label_texts(found, str)
     bound = np.where(np.isnan(gains), -np.inf, gains)
     most = read.index[job[_find_first_of_most(code, job, bound)]]
+    # A line for each finding.
     lines = _build_finding_lines(code, names, gains, len(read), make_job_cells(jobs, reports, most))
     columns = (
         Column("finding"), Column(f"saves at most ({hours.noun} h)", "number"),

@@ -79,6 +79,7 @@ def page(jobs: Fleet, folder: str, reports: Mapping[int, str] | None = None) -> 
 
 
 def _write_headline(jobs: Fleet, read: Fleet) -> Headline:
+    # The title counts jobs with much I/O.
     shares = read.values("io_share")
     heavy = sum(share >= 0.1 for share in shares)
     title = (
@@ -87,6 +88,7 @@ def _write_headline(jobs: Fleet, read: Fleet) -> Headline:
         if shares
         else "No job has a trace of its operations, so how long its I/O took is not known."
     )
+    # Of which jobs less is known.
     untraced = read.only(~read.known("io_share"))
     counted = int(untraced.known("source").sum())
     said = (
@@ -95,6 +97,7 @@ def _write_headline(jobs: Fleet, read: Fleet) -> Headline:
         (len(untraced) - counted, "Of {} not even counters are known."),
     )
     support = tuple(text.format(plural(n, "job")) for n, text in said if n)
+    # How the programs of jobs ended, where that was recorded.
     recorded = read.values("exit_status")
     failed = sum(status != 0 for status in recorded)
     ending = f"{count(failed)} of {plural(len(recorded), 'recorded program')} failed."
@@ -201,9 +204,8 @@ class _Bin:
 def _draw_powers(names: _Names, values: NDArray[np.float64]) -> Figure:
     """A histogram over powers of four from the least value on, nothing moved apart."""
     moved = values[values >= 1]
-    first, last = (
-        _compute_power(edge) for edge in ((moved.min(), moved.max()) if len(moved) else (1, 1))
-    )
+    edges = (moved.min(), moved.max()) if len(moved) else (1, 1)
+    first, last = ((int(edge).bit_length() - 1) // 2 for edge in edges)  # 4**n <= edge
     bins = [
         _Bin(f"{nbytes(4**n)} to {nbytes(4 ** (n + 1))}", float(4**n), nbytes(4**n))
         for n in range(first, last + 1)
@@ -211,11 +213,6 @@ def _draw_powers(names: _Names, values: NDArray[np.float64]) -> Figure:
     if len(moved) < len(values):
         bins.insert(0, _Bin("nothing", 0.0, "0 B"))
     return _draw_histogram(names, values, bins, -(-len(bins) // 6))
-
-
-def _compute_power(value: float) -> int:
-    """The largest n with 4**n <= value."""
-    return (int(value).bit_length() - 1) // 2
 
 
 def _draw_histogram(
@@ -336,6 +333,7 @@ def draw_jobs(jobs: Fleet, reports: Mapping[int, str]) -> Figure:
         reason = "No job could be read: see the column problem of jobs.parquet."
         return Figure("worst", "Jobs", "Jobs by time in I/O", "", empty_reason=reason)
     shown = order[:_MOST_SHOWN].tolist()
+    # A column of numbers in one unit each; warnings of nearly all jobs are left out.
     rows = jobs.rows(shown)
     numbers = [_build_column([value(row) for row in rows], *named) for *named, value in _NUMBERS]
     read = jobs.only(~jobs.known("problem"))
@@ -392,6 +390,7 @@ def _describe_job(row: Row, common: Collection[str]) -> tuple[str | None, ...]:
 
 def draw_benchmarks(read: Fleet) -> tuple[Figure, ...]:
     """A line for each result of a storage benchmark; nothing where there is none."""
+    # By workload, the best first.
     rows = sorted(
         read.only(read.known("utilization_percent")).rows(),
         key=lambda row: (row["workload"] or "", -row["utilization_percent"], row["first_log"]),

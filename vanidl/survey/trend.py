@@ -74,10 +74,12 @@ def draw_share_by_day(jobs: Fleet) -> Figure:
     if not names:
         reason = "No job has a trace of its operations."
         return Figure("trend", SECTION, title, "", empty_reason=reason)
+    # The median of each day, and the time that all ranks spent.
     shares = _compute_medians(dated.numbers("io_share"), day)
     many = np.bincount(day).tolist()
     rank_time_s = np.bincount(day, dated.numbers("ranks") * dated.numbers("io_per_rank_mean_s"))
     caption = "Median over the jobs that started that day (UTC) of the share of time in I/O."
+    # The curve, its table and its alt text.
     spec: Spec = {
         "data": [_draw_line(names, shares, [plural(jobs, "job") for jobs in many])],
         "layout": palette.layout(
@@ -122,12 +124,14 @@ _Lines = list[tuple[str, str, float | None, float | None, str]]
 def draw_changes(jobs: Fleet) -> Figure:
     """The last seven days that jobs started on beside the seven before."""
     title = "The last week and the one before"
+    # The two weeks that end with the last day on which a job started.
     days = jobs.days()
     last = int(days.max(initial=NO_DAY))
     now, before = (jobs.only(_is_in_week(days, last - DAYS * weeks)) for weeks in (0, 1))
     if not len(before):
         reason = "No job started in the week before the last one."
         return Figure("changes", SECTION, title, "", empty_reason=reason)
+    # What changed: totals, then users, commands and file systems, then findings.
     hours = pick_hours(jobs.only(_is_in_week(days, last) | _is_in_week(days, last - DAYS)))
     lines = (
         _compare_totals(now, before, hours)

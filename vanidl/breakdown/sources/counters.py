@@ -190,7 +190,9 @@ def bound_storage(
             depth = np.maximum(_count_concurrent_spans([table], trace), 1.0)
             low[ALL] = np.maximum(low[ALL], ranks.alone(records, outermost, code, depth))
 
-    uncounted = not complete or _is_exhausted(trace, records.names)
+    # A module that ran out of records or memory bounds nothing above.
+    exhausted = {layer for log in trace.logs for layer in log.partial_layers}
+    uncounted = not complete or not exhausted.isdisjoint(records.names)
     if uncounted or (records.unbounded & (records.level > 0)).any():
         high = {part: np.full(ranks.count, np.inf) for part in high}
         mean_high = dict.fromkeys(mean_high, float("inf"))
@@ -262,6 +264,7 @@ def _gather(tables: Sequence[CounterTable], trace: Trace) -> _Records:
     codes = {path: code for code, path in enumerate(trace.files.path)}
     columns: dict[str, list[NDArray[np.generic]]] = {}
     for k, table in enumerate(tables):
+        # What this layer counts; of what it does not, zeros.
         prefix, records = prefix_of(table.layer), len(table.file)
         none = np.zeros(records)
         of_variables = table.layer in _OF_VARIABLES
@@ -275,6 +278,7 @@ def _gather(tables: Sequence[CounterTable], trace: Trace) -> _Records:
         fastest = table.seconds.get(f"{prefix}_F_FASTEST_RANK_TIME", none)
         slowest = table.seconds.get(f"{prefix}_F_SLOWEST_RANK_TIME", seconds.clip(0).sum(axis=0))
         counts = {n: table.counters.get(f"{prefix}_{n}", none) for n in (*_SYNCS, *_NOT_BLOCKING)}
+        # As columns that all layers have.
         row = {
             "layer": np.full(records, k),
             "level": np.full(records, LEVELS[table.layer]),
@@ -336,11 +340,13 @@ def _sum_usage(records: _Records, outermost: Mask, assume: frozenset[str]) -> _U
     def add(values: Floats, mine: Mask) -> Floats:
         return np.bincount(place[mine], values[mine], count).astype(np.float64)
 
+    # The time of each layer beneath the outermost one.
     each = records.seconds.sum(axis=0)
     by_layer = np.zeros((len(records.names), count))
     np.add.at(by_layer, (records.layer[~outermost], place[~outermost]), each[~outermost])
     is_storage = np.array([LEVELS[name] == 1 for name in records.names])
     objects = np.array([name == OBJECT_LAYER for name in records.names])[records.layer]
+    # Inner calls that no outer one made come on top.
     apart = ~outermost & (records.level > 0)
     if NESTED in assume:
         apart &= ~_is_called_from_above(records, outermost)
@@ -400,11 +406,6 @@ def _count_concurrent_spans(tables: Sequence[CounterTable], trace: Trace) -> Flo
     # Each process ends with as many spans as it began with, none: one running sum does for all.
     np.maximum.at(depth, owner[order], np.cumsum(change[order]))
     return depth
-
-
-def _is_exhausted(trace: Trace, layers: Sequence[str]) -> bool:
-    """Whether a module that counts ran out of records or memory: it bounds nothing above."""
-    return any(layer in layers for log in trace.logs for layer in log.partial_layers)
 
 
 def _compute_layer_means(records: _Records, ranks: int) -> dict[str, tuple[float, float, float]]:

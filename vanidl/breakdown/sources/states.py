@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 
 import numpy as np
 from numpy.typing import NDArray
@@ -130,6 +131,7 @@ def bound_by_states(
     look = _Look(trace.states, process.host, process.pid, assume)
     if look.main is None:
         return {}
+    # What else a thread that is blocked may wait for: a device, other ranks, an object store.
     profiled = device
     device = device or bool((look.main.samples.kind == states.DEVICE).any())
     open_blocks = device or len(trace.ranks) > 1
@@ -144,6 +146,7 @@ def bound_by_states(
             (names, _Stratum(each.length_ns, np.empty(0)) if "input_wait" in names else each)
             for names, each in strata
         ]
+    # Pooled by window: a window is filled by its strata.
     for window in dict.fromkeys(name for names, _ in strata for name in names):
         mine = [stratum for names, stratum in strata if window in names]
         for cause, bound in _combine_strata(mine).items():
@@ -271,6 +274,7 @@ def _wait_strata(
         return
     taken = _select_taken(trace, position)
     fetches = trace.fetches.pick(trace.fetches.trainer == trace.ranks[position])
+    # When each batch was asked for, and the tile in which its wait begins.
     asked, is_known = find_request_times(taken, tiles.wait_start, row, complete=True)
     told = is_complete(fetches) & (is_known | (ASKED_AS_IT_WAITED in look.assume))
     first_tile = np.full(len(row), -1)
@@ -278,6 +282,7 @@ def _wait_strata(
     first_tile[tiles.wait[held]] = held
     ready = np.clip(taken.end[np.maximum(row, 0)], tiles.wait_start, tiles.wait_end)
     known = np.flatnonzero((row >= 0) & (first_tile >= 0))
+    # Waits of the same windows together.
     kind = np.array([hash(_name_windows(tiles, int(t))) for t in first_tile[known]])
     for one in np.unique(kind).tolist():
         waits = known[kind == one]
@@ -285,6 +290,7 @@ def _wait_strata(
         untold = (ready - tiles.wait_start)[waits[~told[waits]]].sum()
         if untold:
             yield names, _Stratum(float(untold), np.empty(0))
+        # Until the fetch ended: what its worker did.
         for pid in np.unique(taken.pid[row[waits]]).tolist():
             mine = waits[(taken.pid[row[waits]] == pid) & told[waits]]
             late = (ready - tiles.wait_start)[mine]
@@ -292,6 +298,7 @@ def _wait_strata(
                 names, look.of_worker(pid), fetches, pid, late,
                 np.minimum(asked[mine], tiles.wait_start[mine]), taken.end[row[mine]], on_objects,
             )  # fmt: skip
+        # From then on: what the training thread itself did.
         delivered = Intervals(ready[waits], tiles.wait_end[waits])
         length_ns = float((tiles.wait_end - ready)[waits].sum())
         if length_ns:
@@ -498,6 +505,7 @@ def _bound_cached_share(
     first, last = (0, 1 << 62) if at_work is None or not len(at_work.start) else (
         int(at_work.start[0]), int(at_work.end[-1])
     )  # fmt: skip
+    # The cache serves in the kernel: by the ticks of user and kernel time.
     ticks = _select_around(thread.ticks, first, last)
     cpu_ns = 0.0
     if len(ticks) > 1:
@@ -505,6 +513,7 @@ def _bound_cached_share(
         cpu_ns = (user + kernel) * 1e7
         if user + kernel >= _TICKS:
             share = 1.0 - _OF_USER * user / (user + kernel)
+    # By the bytes and calls that were counted.
     if len(thread.moved) and cpu_ns and CACHE_SERVES in assume:
         spent_ns = 0.0
         for what, each_ns in (
@@ -531,6 +540,7 @@ def _combine_strata(strata: Sequence[_Stratum]) -> Mapping[str, SampledBound]:
     length_ns = sum(each.length_ns for each in sampled)
     if not sampled or not length_ns:
         return {}
+    # Weights that differ count for fewer samples (Kish 1965).
     squares = sum(float((each.weight**2).sum()) for each in sampled)
     count = length_ns**2 / squares
     assumed = tuple(dict.fromkeys(text for each in sampled for text in each.assumed))
@@ -539,7 +549,7 @@ def _combine_strata(strata: Sequence[_Stratum]) -> Mapping[str, SampledBound]:
         least, most = (
             sum(float((side(each)[cause] * each.weight).sum()) for each in sampled
                 if cause in side(each)) / length_ns
-            for side in (_sure, _perhaps)
+            for side in (attrgetter("sure"), attrgetter("perhaps"))
         )  # fmt: skip
         low = compute_wilson_interval(min(max(least, 0.0), 1.0), count)[0] * length_ns
         high = compute_wilson_interval(min(max(most, 0.0), 1.0), count)[1] * length_ns + unknown_ns
@@ -550,14 +560,6 @@ def _combine_strata(strata: Sequence[_Stratum]) -> Mapping[str, SampledBound]:
         )
         bounds[cause] = SampledBound(int(low), int(np.ceil(high)), used)
     return bounds
-
-
-def _sure(stratum: _Stratum) -> dict[str, Floats]:
-    return stratum.sure
-
-
-def _perhaps(stratum: _Stratum) -> dict[str, Floats]:
-    return stratum.perhaps
 
 
 def compute_wilson_interval(share: float, count: float) -> tuple[float, float]:

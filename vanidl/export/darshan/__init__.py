@@ -77,7 +77,8 @@ class _Writer:
 
     def __init__(self, log: LogFile, trace: Trace, chosen: dict[str, Trace]) -> None:
         self._log, self._trace, self._chosen = log, trace, chosen
-        self.zero_ns = min([trace.job.start_ns, *_iterate_starts(chosen)])
+        firsts = (int(part.start[0]) for of_layer in chosen.values() for part in of_layer.io)
+        self.zero_ns = min([trace.job.start_ns, *firsts])
         self.end_ns = max(trace.job.end_ns, self.zero_ns)
         self.processes = max(1, len(trace.processes))
         self._ids = np.array([_record_id(i, name) for i, name in enumerate(trace.files.path)])
@@ -241,6 +242,7 @@ class _Records:
         if self._kept is None or not len(rows):
             return
         names, table, count = NAMES[self.layer], self._kept.table, len(rows)
+        # Files of which more operations were counted than traced.
         traced = sum(
             np.maximum(counters[names.plain.index(name), :count], 0)
             for name in names.plain
@@ -248,6 +250,7 @@ class _Records:
         )
         counted = sum(count_by_record(table, what)[rows] for what in ("READS", "WRITES"))
         counters[:, :count][:, counted > traced] = -1
+        # What the tracer counted, where it did; times from the start of the log.
         for i, name in enumerate(names.counters):
             if name in table.counters:
                 values = table.counters[name][rows]
@@ -304,9 +307,3 @@ def _record_id(code: int, name: str) -> np.uint64:
     """An id of a file, which is nobody else's and the same in every log of the run."""
     digest = blake2b(name.encode("utf-8", "surrogatepass"), digest_size=8)
     return np.uint64(int.from_bytes(digest.digest(), "little") or code + 1)
-
-
-def _iterate_starts(chosen: dict[str, Trace]) -> Iterator[int]:
-    for trace in chosen.values():
-        for part in trace.io:
-            yield int(part.start[0])

@@ -8,7 +8,7 @@ and strides it counts the first 32 distinct ones of a file, here all count.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -195,18 +195,14 @@ def _find_latest_before(rows: _Rows, carried: Int64Array) -> Int64Array:
     # A running maximum over files at once: ends of each file above all those of the one before.
     at_once = max(1, (1 << _KEY_BITS) // span)
     borders = np.append(rows.first, len(since))
-    for files in _iterate_slices(len(rows.first), at_once):
-        some = slice(borders[files.start], borders[files.stop])
-        lengths = np.diff(borders[files.start : files.stop + 1])
+    for low_file in range(0, len(rows.first), at_once):
+        of_files = borders[low_file : low_file + at_once + 1]
+        some, lengths = slice(of_files[0], of_files[-1]), np.diff(of_files)
         lift = span * np.repeat(np.arange(len(lengths)), lengths)
         latest[some] = np.maximum.accumulate(since[some] + lift) - lift
     before = np.append(latest[:1], latest[:-1]) + low
     before[rows.first] = _NEVER
     return np.maximum(before, np.repeat(carried, np.diff(borders)))
-
-
-def _iterate_slices(count: int, most: int) -> Iterator[slice]:
-    return (slice(low, min(low + most, count)) for low in range(0, count, most))
 
 
 def _count_frequencies(slot: Int64Array, value: Int64Array) -> Int64Array:

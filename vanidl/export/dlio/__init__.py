@@ -168,12 +168,14 @@ def _name_own_files(run: Run, facts: DataFacts, start: str) -> Iterator[str]:
 
     None for formats that DLIO reads by an index of its own, and where paths are not whole.
     """
+    # A format that DLIO opens by path.
     paths = [file.path for file in facts.files]
     if facts.format not in _FORMATS or not paths or not all(p.startswith("/") for p in paths):
         return
     yield "To have DLIO read the run's own files, where they lie here, instead of generated ones:"
     yield ""
     yield from _list_link_commands(paths, facts)
+    # The settings, as one command of several lines.
     words = [f"dataset.data_folder={_FOLDER}", "dataset.num_subfolders_train=0"]
     named = facts.format in _NAMED
     if named:
@@ -195,14 +197,11 @@ def _name_own_files(run: Run, facts: DataFacts, start: str) -> Iterator[str]:
 def _list_link_commands(paths: list[str], facts: DataFacts) -> Iterator[str]:
     """Commands that name the files as DLIO lists them."""
     yield f"  mkdir -p {_FOLDER}/train {_FOLDER}/valid"
-    found = f"find {shlex.quote(_find_common_folder(paths))} -iname '*{facts.suffix}' -type f"
+    folder = os.path.commonpath([os.path.dirname(path) for path in paths])  # noqa: PTH120
+    found = f"find {shlex.quote(folder)} -iname '*{facts.suffix}' -type f"
     yield f"  {found} | sort | (n=0; while read -r file; do"
     target = f"{_FOLDER}/train/$(printf %09d $n).{facts.format}"
     yield f'    n=$((n + 1)); ln -s "$file" {target}; done)'
-
-
-def _find_common_folder(paths: list[str]) -> str:
-    return os.path.commonpath([os.path.dirname(path) for path in paths])  # noqa: PTH120
 
 
 def _find_largest_array(run: Run, paths: list[str]) -> str | None:
