@@ -70,7 +70,7 @@ def random_run(rng: Rng, *, calls: bool) -> Trace:
 @pytest.mark.parametrize("seed", range(5))
 def test_a_fetch_is_divided_without_rest_and_names_its_longest_read(seed: int) -> None:
     trace = random_run(np.random.default_rng(seed), calls=True)
-    reads = reduce_parts({"f": of_batches.of_trace(trace)}, trace.io, trace)["f"]
+    reads = reduce_parts({"f": of_batches.make_reduction(trace)}, trace.io, trace)["f"]
     found = of_batches.finish(reads, trace)
     assert found is not None
     batches = found.batches
@@ -88,7 +88,7 @@ def test_a_fetch_is_divided_without_rest_and_names_its_longest_read(seed: int) -
 
 def test_parts_of_reads_combine_in_any_order() -> None:
     trace = random_run(np.random.default_rng(3), calls=False)
-    reduction = {"f": of_batches.of_trace(trace)}
+    reduction = {"f": of_batches.make_reduction(trace)}
     whole = reduce_parts(reduction, trace.io, trace)["f"]
     pieces = [p.rows(slice(k, k + 3)) for p in trace.io for k in range(0, len(p), 3)]
     cut = reduce_parts(reduction, pieces[::-1], trace)["f"]

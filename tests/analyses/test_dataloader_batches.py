@@ -14,7 +14,11 @@ import vanidl
 from tests import DATA
 from tests.makers.records import JOB_START_NS, Io, Span, darshan_log, profile
 from vanidl.analyses import dataloader_batches
-from vanidl.analyses.dataloader_batches import deliveries, guessed, recorded
+from vanidl.analyses.dataloader_batches import (
+    find_deliveries,
+    get_recorded_deliveries,
+    infer_deliveries,
+)
 from vanidl.merge.jobs import Group
 from vanidl.merge.pipeline import assemble
 from vanidl.model.trace import READ, SpanKind, Spans, Trace, concatenate_spans
@@ -141,7 +145,7 @@ loaders = st.builds(
 @given(loaders)
 def test_what_is_known_is_true(loader):
     truth = simulated(loader)
-    for found in deliveries(truth.trace):
+    for found in find_deliveries(truth.trace):
         pids = [truth.trace.processes[p].pid for p in found.worker]
         got = list(zip(pids, found.read_ns.tolist(), found.taken_ns.tolist(), strict=True))
         # The wait of a call whose step is not in the profile delivers to no step.
@@ -151,14 +155,14 @@ def test_what_is_known_is_true(loader):
 
 @pytest.mark.parametrize("loader", [Loader(), Loader(workers=3, batches=10), Loader(workers=1)])
 def test_a_profile_over_an_epochs_end_tells(loader):
-    (found,) = deliveries(simulated(loader).trace)
+    (found,) = find_deliveries(simulated(loader).trace)
     assert len(found) == loader.epochs * loader.batches - loader.skip
 
 
 def test_a_short_last_batch_leaves_the_borders_of_the_others_alone():
     """The worker that read 5, 5 and 1 samples did not read 4, 4 and 3."""
     truth = simulated(Loader(workers=2, batches=6, reads=5, short=4, skip=0))
-    (found,) = deliveries(truth.trace)
+    (found,) = find_deliveries(truth.trace)
     assert found.read_ns.tolist() == [read for _, read, _ in truth.taken]
 
 
@@ -166,14 +170,14 @@ def test_a_short_last_batch_leaves_the_borders_of_the_others_alone():
     "loader", [Loader(epochs=1, batches=40, skip=10, drop=20), Loader(batches=40, skip=5, drop=60)]
 )
 def test_a_profile_within_an_epoch_does_not_tell(loader):
-    assert deliveries(simulated(loader).trace) == ()
+    assert find_deliveries(simulated(loader).trace) == ()
 
 
 @pytest.mark.parametrize(("name", "ranks"), [("torch_pfs_workers4", 1), ("ddp_two_hosts", 2)])
 def test_batches_of_recorded_runs_are_those_of_the_step_numbers(name, ranks):
     """ProfilerStep#k takes the k-th batch of the run: a count that the mapping does not use."""
     trace = vanidl.open_run(RUNS / name).trace
-    found = deliveries(trace)
+    found = find_deliveries(trace)
     assert len(found) == ranks
     for each in found:
         steps = trace.spans.pick(
@@ -197,8 +201,10 @@ def test_batches_of_recorded_runs_are_those_of_the_step_numbers(name, ranks):
 
 def test_without_workers_there_is_nothing_to_tell_and_nothing_is_looked_at(monkeypatch):
     looked_at = []
-    monkeypatch.setattr(dataloader_batches, "_waits", lambda _, rank: looked_at.append(rank))
-    assert deliveries(vanidl.open_run(RUNS / "torch_pfs_workers0").trace) == ()
+    monkeypatch.setattr(
+        dataloader_batches, "_collect_waits", lambda _, rank: looked_at.append(rank)
+    )
+    assert find_deliveries(vanidl.open_run(RUNS / "torch_pfs_workers0").trace) == ()
     assert not looked_at
     trace = simulated(Loader()).trace
     assert all((part.op == READ).all() for part in trace.io)
@@ -232,11 +238,11 @@ def profiled(trace: Trace) -> Trace:
 
 def test_the_guess_agrees_with_what_was_recorded() -> None:
     trace = vanidl.open_run(RECORDED).trace
-    (known,), (guess,) = recorded(trace), guessed(profiled(trace))
+    (known,), (guess,) = get_recorded_deliveries(trace), infer_deliveries(profiled(trace))
     assert len(known) == 48
     for column in ("worker", "read_ns", "taken_ns"):
         assert (getattr(guess, column) == getattr(known, column)).all(), column
-    (used,) = deliveries(trace)
+    (used,) = find_deliveries(trace)
     assert (used.read_ns == known.read_ns).all()
 
 

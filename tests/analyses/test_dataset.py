@@ -13,7 +13,7 @@ from tests.analyses.test_laws import operations, trace_of
 from tests.makers.records import Io, darshan_log
 from tests.makers.sameness import same
 from vanidl.analyses import analyse, dataset
-from vanidl.analyses.dataset import inversions
+from vanidl.analyses.dataset import count_inversions
 from vanidl.merge.jobs import Group
 from vanidl.merge.pipeline import assemble
 
@@ -84,7 +84,7 @@ def test_visits_agree_with_a_plain_loop(ios, rows):
 @given(st.lists(st.integers(0, 50), max_size=60))
 def test_inversions_agree_with_counting_all_pairs(values):
     pairs = sum(a > b for i, a in enumerate(values) for b in values[i + 1 :])
-    assert inversions(np.array(values, np.int64)) == pairs
+    assert count_inversions(np.array(values, np.int64)) == pairs
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 30), st.integers(0, 9)), max_size=20))

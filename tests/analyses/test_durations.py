@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from tests.advice.labeled import RECIPES
 from tests.makers.training_jobs import trace_of
 from vanidl.analyses import durations, reduce_parts
-from vanidl.analyses.durations import DATA_READS, SLOW_FACTOR, _classes, _of_group
+from vanidl.analyses.durations import DATA_READS, SLOW_FACTOR, _count_classes, _summarize_group
 from vanidl.model.trace import READ
 
 
 @given(st.lists(st.integers(0, 10**13), min_size=1, max_size=400))
 def test_statistics_are_those_of_all_operations_to_one_per_cent(values):
-    found = _of_group(*_classes(np.array(values, np.int64)))
+    found = _summarize_group(*_count_classes(np.array(values, np.int64)))
     seconds = np.sort(np.array(values) / 1e9)
     assert found.count == len(values)
     middle = seconds[(len(values) - 1) // 2]

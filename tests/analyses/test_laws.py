@@ -22,7 +22,7 @@ from tests.makers.runs import analysed
 from tests.makers.sameness import same
 from tests.makers.sources_matrix import IO_WAYS, PAIRS, SPAN_WAYS, Made, Way
 from vanidl.analyses import REDUCTIONS, analyse, reduce_parts, timeline
-from vanidl.analyses.reducing import rows_of
+from vanidl.analyses.reducing import collect_rows
 from vanidl.breakdown import attribute_time
 from vanidl.merge.jobs import Group
 from vanidl.merge.pipeline import Options, assemble
@@ -238,7 +238,7 @@ def _every_level_has_the_same_sums(line):
     for name in ("bytes_read", "bytes_written", "reads", "writes"):
         finest, rows = getattr(line.finest, name), getattr(line, name)
         assert finest.shape == (16_384,)
-        levels = timeline.pyramid(finest, 256)
+        levels = timeline.build_pyramid(finest, 256)
         assert [len(level) for level in levels] == [16_384 >> k for k in range(7)]
         assert {int(level.sum()) for level in levels} == {int(rows.sum())}
         assert (levels[2] == rows.sum(axis=0)).all()
@@ -251,7 +251,7 @@ def _rows_of_files_are_those_of_the_table(results):
     assert files.files == len(files.paths) == len(table)
     for path, read, written in zip(files.paths, files.bytes_read, files.bytes_written, strict=True):
         assert (read.sum(), written.sum()) == (table[path].bytes_read, table[path].bytes_written)
-    fine = timeline.folded(results.timeline.finest.bytes_read, 512)
+    fine = timeline.sum_neighbouring_bins(results.timeline.finest.bytes_read, 512)
     assert (files.bytes_read.sum(axis=0) - fine).sum() == 0
     assert abs(files.bytes_read.sum(axis=0) - fine).max() == 0
 
@@ -288,16 +288,16 @@ def test_combine_is_commutative_and_associative_in_what_comes_of_it(ios, random)
     random.shuffle(parts)
     shuffled = {name: reduction.NOTHING for name, reduction in REDUCTIONS.items()}
     for part in parts:
-        rows = rows_of([part], trace)
+        rows = collect_rows([part], trace)
         for name, reduction in REDUCTIONS.items():
             shuffled[name] = reduction.combine(reduction.partial(rows, trace), shuffled[name])
     assert same(_finish(whole, trace), _finish(shuffled, trace))
 
 
 def _finish(reduced, trace):
-    from vanidl.analyses import coverage, finish, reductions_of
+    from vanidl.analyses import coverage, finish, list_reductions
 
-    reduced |= reduce_parts(reductions_of(trace), trace.io, trace)
+    reduced |= reduce_parts(list_reductions(trace), trace.io, trace)
     return finish(reduced, coverage.NOTHING, trace, trace, "POSIX")
 
 

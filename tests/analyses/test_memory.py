@@ -14,9 +14,9 @@ from vanidl.analyses.memory import (
     IN_FLIGHT,
     LEAST_NBYTES,
     STEADY,
+    estimate_trend,
     finish,
-    totals,
-    trend,
+    sum_hosts,
 )
 from vanidl.model.fetches import NO_FETCHES
 from vanidl.model.run_facts import Ending, HostMemory, ProcessMemory
@@ -147,15 +147,15 @@ SECONDS = np.arange(90, dtype=float)
 
 
 def test_a_trend_must_hold():
-    assert trend(SECONDS, SECONDS * MIB + GIB) is not None
-    assert trend(SECONDS, np.full(90, 5.0 * GIB)) is None
+    assert estimate_trend(SECONDS, SECONDS * MIB + GIB) is not None
+    assert estimate_trend(SECONDS, np.full(90, 5.0 * GIB)) is None
     filled = np.minimum(SECONDS * 20 * MIB, 40 * 20 * MIB) + GIB  # full after 40 s
-    assert trend(SECONDS, filled) is None
+    assert estimate_trend(SECONDS, filled) is None
     late = np.where(SECONDS < 75, 0, (SECONDS - 75) * 50 * MIB) + GIB
-    assert trend(SECONDS, late) is None
-    assert trend(SECONDS[:7], SECONDS[:7] * GIB) is None
-    assert trend(SECONDS[:0], SECONDS[:0]) is None
-    assert trend(SECONDS / 10, SECONDS * GIB) is None  # too short
+    assert estimate_trend(SECONDS, late) is None
+    assert estimate_trend(SECONDS[:7], SECONDS[:7] * GIB) is None
+    assert estimate_trend(SECONDS[:0], SECONDS[:0]) is None
+    assert estimate_trend(SECONDS / 10, SECONDS * GIB) is None  # too short
 
 
 @pytest.mark.parametrize(("rise", "holds"), [(1.01, True), (0.99, False)])
@@ -163,14 +163,14 @@ def test_growth_of_little_is_no_trend(rise, holds):
     """Of the last two thirds, 59 s here, what is worth a word."""
     late = SECONDS >= 89 / 3
     long_s = SECONDS[late][-1] - SECONDS[late][0]
-    found = trend(SECONDS, SECONDS * rise * LEAST_NBYTES / long_s)
+    found = estimate_trend(SECONDS, SECONDS * rise * LEAST_NBYTES / long_s)
     assert (found is not None) == holds
 
 
 @given(st.lists(st.integers(0, 10**12), min_size=10, max_size=60))
 def test_a_trend_is_growth(sizes):
     at_s = np.arange(len(sizes), dtype=float) * 2
-    found = trend(at_s, np.array(sizes, float))
+    found = estimate_trend(at_s, np.array(sizes, float))
     assert found is None or found > 0
 
 
@@ -178,7 +178,7 @@ def test_a_trend_is_growth(sizes):
 def test_pages_count_once(every, resident, private):
     """However seldom they are walked, what is shared with another does not count for this one."""
     private = min(resident, private)
-    found = totals(run_of(process(1, 0, resident, private, every=every)).memory[0])[1]
+    found = sum_hosts(run_of(process(1, 0, resident, private, every=every)).memory[0])[1]
     assert found == pytest.approx(np.full(LOOKS, private))
 
 
@@ -186,14 +186,14 @@ def test_pages_of_libraries_that_others_have_count_by_their_share():
     """A process grows between two walks, by pages of which half are of others."""
     size = np.where(np.arange(LOOKS) < 2, 10 * MIB, 290 * MIB)
     one = process(1, 0, size, np.where(size > 10 * MIB, 150 * MIB, 10 * MIB))
-    _, total = totals(run_of(one).memory[0])
+    _, total = sum_hosts(run_of(one).memory[0])
     assert total.tolist() == [10 * MIB] * 2 + [150 * MIB] * (LOOKS - 2)
 
 
 def test_pages_that_change_hands_do_so_bit_by_bit():
     """Resident memory does not change; between two walks its own part grows."""
     one = process(1, 0, GIB, grown(64 * MIB, 564 * MIB))
-    _, total = totals(run_of(one).memory[0])
+    _, total = sum_hosts(run_of(one).memory[0])
     assert total == pytest.approx(np.linspace(64 * MIB, 564 * MIB, LOOKS), abs=MIB)
 
 
@@ -205,7 +205,7 @@ def test_pages_that_a_child_shares_are_given_away_when_it_begins():
     late = {name: getattr(child, name)[2:] for name in
             ("walked_ns", "proportional", "private", "shared_memory", "swapped")}  # fmt: skip
     looks = {name: getattr(child, name)[born:] for name in ("at_ns", "resident", "shared")}
-    _, total = totals(run_of(parent, replace(child, **late, **looks)).memory[0])
+    _, total = sum_hosts(run_of(parent, replace(child, **late, **looks)).memory[0])
     assert total.tolist() == [size] * LOOKS
 
 
@@ -213,7 +213,7 @@ def test_without_walks_resident_pages_count():
     bare = process(1, 0, GIB, GIB)
     none = np.zeros(0, np.int64)
     bare = ProcessMemory(1, 0, AT, bare.resident, bare.shared + MIB, none, none, none, none, none)
-    assert totals(run_of(bare).memory[0])[1] == pytest.approx(np.full(LOOKS, GIB - MIB))
+    assert sum_hosts(run_of(bare).memory[0])[1] == pytest.approx(np.full(LOOKS, GIB - MIB))
 
 
 def test_nothing_seen_is_none():

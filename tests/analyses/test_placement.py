@@ -124,9 +124,9 @@ def test_verdicts(prefetched, slack_ms, verdict):
 
 
 def test_a_verdict_is_given_only_where_the_range_is_narrow():
-    assert placement._verdict(10, 9.5, 10) == HIDDEN
-    assert placement._verdict(10, 0, 0.5) == EXPOSED
-    assert placement._verdict(10, 0, 5) == NOT_DETERMINED
+    assert placement._decide_verdict(10, 9.5, 10) == HIDDEN
+    assert placement._decide_verdict(10, 0, 0.5) == EXPOSED
+    assert placement._decide_verdict(10, 0, 5) == NOT_DETERMINED
 
 
 def test_steps_that_all_fit_anywhere_are_not_placed():

@@ -25,12 +25,12 @@ from vanidl.analyses import (
     analyse,
     coverage,
     dataset,
+    list_reductions,
     reducing,
-    reductions_of,
     timeline,
 )
-from vanidl.analyses.reducing import rows_of, small_parts_together
-from vanidl.analyses.sorting import counted, sorted_rows
+from vanidl.analyses.reducing import batch_small_parts, collect_rows
+from vanidl.analyses.sorting import count_distinct, sort_rows
 from vanidl.merge.jobs import Group
 from vanidl.merge.pipeline import assemble
 from vanidl.model import intervals
@@ -64,7 +64,7 @@ def test_groups_hold_the_rows_of_a_part_and_file_by_start(ios, max_part_rows):
                 row = (part.start[i], part.end[i], part.offset[i], part.nbytes[i])
                 group = wanted[part.op[i]].setdefault((at, int(part.file[i])), [])
                 group.append(tuple(map(int, row)))
-        rows = rows_of(parts, trace)
+        rows = collect_rows(parts, trace)
         for groups, of_op in zip((rows.reads, rows.writes), wanted, strict=True):
             order = sorted(of_op)
             assert groups.file.tolist() == [file for _, file in order]
@@ -77,7 +77,7 @@ def test_groups_hold_the_rows_of_a_part_and_file_by_start(ios, max_part_rows):
 def test_busy_time_of_neighbours_is_that_of_their_union(spans, first, count):
     ios = [(0, Io(start, start + length)) for _, start, length in spans]
     (parts, *_), trace = parts_and_trace(ios, 100)
-    rows = rows_of(parts, trace)
+    rows = collect_rows(parts, trace)
     mine = np.zeros(len(rows), bool)
     mine[first % len(rows) :][:count] = True
     assert same(rows.busy_of_neighbours(mine), rows.busy_of(mine))
@@ -99,7 +99,7 @@ def _groups_are(groups, wanted):
 def test_some_groups_and_some_rows(ios, max_part_rows, files, least):
     lists, trace = parts_and_trace(ios, max_part_rows)
     for parts in lists:
-        rows = rows_of(parts, trace)
+        rows = collect_rows(parts, trace)
         chosen = rows.reads.groups(np.isin(rows.reads.file, list(files)))
         wanted = (rows.op == 0) & np.isin(rows.file, list(files))
         assert set(chosen.file.tolist()) == set(rows.file[wanted].tolist())
@@ -116,7 +116,7 @@ def test_some_groups_and_some_rows(ios, max_part_rows, files, least):
 def test_busy_time_and_rows_by_position(ios, max_part_rows):
     lists, trace = parts_and_trace(ios, max_part_rows)
     for parts in lists:
-        rows = rows_of(parts, trace)
+        rows = collect_rows(parts, trace)
         position = trace.family[[part.process for part in parts]][rows.part]
         for at, busy in rows.busy.items():
             mine = position == at
@@ -130,7 +130,7 @@ def test_busy_time_and_rows_by_position(ios, max_part_rows):
 def test_rows_are_sorted_by_all_columns(values, in_order):
     wanted = sorted(values)
     rows = np.array(wanted if in_order else values, np.int64).reshape(-1, 3)
-    assert sorted_rows(rows).tolist() == [list(row) for row in wanted]
+    assert sort_rows(rows).tolist() == [list(row) for row in wanted]
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3), st.integers(1, 9)), max_size=12))
@@ -139,7 +139,7 @@ def test_byte_ranges_of_owners_are_those_of_their_groups(groups):
     number = np.arange(len(groups))
     owner, key, end = np.array(groups, np.int64).reshape(-1, 3).T
     every = dataset.union_by_key(number, end - 1, end)
-    found = dict(dataset.by_owner(every, owner, key))
+    found = dict(dataset.split_by_owner(every, owner, key))
     assert list(found) == sorted(set(owner.tolist()))
     for each, ranges in found.items():
         mine = owner == each
@@ -148,7 +148,7 @@ def test_byte_ranges_of_owners_are_those_of_their_groups(groups):
 
 @given(st.lists(st.sampled_from([-3, 0, 1, 2, 10**12]), max_size=30))
 def test_values_are_counted(values):
-    found, counts = counted(np.array(values, np.int64))
+    found, counts = count_distinct(np.array(values, np.int64))
     wanted = {v: values.count(v) for v in sorted(set(values))}
     assert dict(zip(found.tolist(), counts.tolist(), strict=True)) == wanted
     assert found.tolist() == list(wanted)
@@ -188,7 +188,7 @@ def test_the_bytes_of_all_covers_are_those_of_their_union(block, far, monkeypatc
             for k, at, n in rows:
                 cells[k].update(range(at, at + n))
         wanted = {k: (len(c), far + max(c) + 1) for k, c in sorted(cells.items()) if c}
-        keys, lengths, ends = (column.tolist() for column in dataset.together(covers))
+        keys, lengths, ends = (column.tolist() for column in dataset.measure_unions(covers))
         assert dict(zip(keys, zip(lengths, ends, strict=True), strict=True)) == wanted
         assert keys == list(wanted)
 
@@ -210,7 +210,7 @@ def alike(a: Any, b: Any) -> bool:
 
 def one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """From here on every part is reduced alone."""
-    monkeypatch.setattr(reducing, "small_parts_together", lambda parts: ([part] for part in parts))
+    monkeypatch.setattr(reducing, "batch_small_parts", lambda parts: ([part] for part in parts))
 
 
 @settings(max_examples=10)
@@ -233,9 +233,9 @@ def test_values_are_those_of_single_parts(ios, max_part_rows, data) -> None:
         return
     borders = sorted(data.draw(st.sets(st.integers(1, len(parts)))) | {0, len(parts)})
     lists = [parts[low:high] for low, high in pairwise(borders)]
-    for name, reduction in (REDUCTIONS | reductions_of(trace) | {"coverage": coverage}).items():
+    for name, reduction in (REDUCTIONS | list_reductions(trace) | {"coverage": coverage}).items():
         one_by_one, together = (
-            reduce(reduction.combine, (reduction.partial(rows_of(some, trace), trace)
+            reduce(reduction.combine, (reduction.partial(collect_rows(some, trace), trace)
                                        for some in split), reduction.NOTHING)
             for split in ([[part] for part in parts], lists)
         )  # fmt: skip
@@ -297,9 +297,9 @@ def _three(process: int):
 def test_small_parts_are_laid_together_by_layer() -> None:
     trace = trace_of([(p, io) for p in range(3) for io in _three(p)], (), max_part_rows=1)
     parts = list(trace.io)
-    (some,) = small_parts_together(parts)
+    (some,) = batch_small_parts(parts)
     assert [id(part) for part in some] == [id(part) for part in parts]
-    rows = rows_of(some, trace)
+    rows = collect_rows(some, trace)
     assert (np.diff(rows.start) >= 0).all()
     assert sorted(rows.nbytes.tolist()) == sorted(int(p.nbytes[0]) for p in parts)
     assert [parts[i].nbytes[0] for i in rows.part] == rows.nbytes.tolist()
@@ -337,11 +337,11 @@ def test_the_columns_of_a_part_go_with_it() -> None:
     """A cycle of references would hold all parts until Python looks for garbage, which it rarely
     does: half of the memory of a large run."""
     trace = trace_of([(0, Io(i, i + 1, offset=8 * i, nbytes=8)) for i in range(0, 40, 2)])
-    rows = rows_of(list(trace.io), trace)
+    rows = collect_rows(list(trace.io), trace)
     held = [weakref.ref(each) for each in (rows, rows.reads, rows.writes)]
     gc.disable()
     try:
-        for reduction in (REDUCTIONS | reductions_of(trace)).values():
+        for reduction in (REDUCTIONS | list_reductions(trace)).values():
             reduction.partial(rows, trace)
         del rows
         assert [each() for each in held] == [None, None, None]

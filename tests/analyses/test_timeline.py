@@ -13,18 +13,18 @@ START = 1_700_000_000_123_456_789
 @pytest.mark.parametrize("bins", [1, 512, 4096, timeline.FINEST])
 @pytest.mark.parametrize("length", [1, 16_383, 16_385, 10**9 + 7, 61 * 10**9, 30 * 86_400 * 10**9])
 def test_division_and_lookup_agree(bins: int, length: int) -> None:
-    bounds = timeline.edges(START, START + length, bins)
+    bounds = timeline.compute_edges(START, START + length, bins)
     rng = np.random.default_rng(0)
     at = START + rng.integers(-length, 2 * length + 2, 5000)
     at = np.concatenate([at, bounds, bounds - 1, bounds + 1])
     expected = np.clip(np.searchsorted(bounds, at, side="right") - 1, 0, bins - 1)
-    assert (timeline.bin_of(at, bounds) == expected).all()
+    assert (timeline.find_bin(at, bounds) == expected).all()
 
 
 def test_uneven_bounds_are_looked_up() -> None:
     bounds = START + np.array([0, 10, 1_000_000, 1_000_001, 50_000_000])
     at = START + np.array([-1, 0, 9, 10, 999_999, 1_000_000, 1_000_001, 49_999_999, 60_000_000])
-    assert timeline.bin_of(at, bounds).tolist() == [0, 0, 0, 1, 1, 2, 3, 3, 3]
+    assert timeline.find_bin(at, bounds).tolist() == [0, 0, 0, 1, 1, 2, 3, 3, 3]
 
 
 def exact_shares(start, end, nbytes, bounds) -> dict[tuple[int, int], int]:
@@ -45,7 +45,7 @@ def exact_shares(start, end, nbytes, bounds) -> dict[tuple[int, int], int]:
 @pytest.mark.parametrize("largest", [1 << 20, 1 << 30, 1 << 40])
 @pytest.mark.parametrize("longest", [5, 300])
 def test_shares_follow_the_rule_exactly(largest: int, longest: int) -> None:
-    bounds = timeline.edges(START, START + 60 * 10**9 + 7, 512)
+    bounds = timeline.compute_edges(START, START + 60 * 10**9 + 7, 512)
     rng = np.random.default_rng(0)
     start = START + rng.integers(-(10**9), 61 * 10**9, 300)
     width = int(bounds[1] - bounds[0])
@@ -54,7 +54,7 @@ def test_shares_follow_the_rule_exactly(largest: int, longest: int) -> None:
     )
     nbytes = rng.integers(0, largest, 300)
     found: dict[tuple[int, int], int] = {}
-    for owner, at, share in timeline.shares(start, end, nbytes, bounds):
+    for owner, at, share in timeline.split_by_bin(start, end, nbytes, bounds):
         for key in zip(owner.tolist(), at.tolist(), share.tolist(), strict=True):
             assert key[:2] not in found
             found[key[:2]] = key[2]
@@ -63,7 +63,7 @@ def test_shares_follow_the_rule_exactly(largest: int, longest: int) -> None:
 
 @pytest.mark.parametrize("longest", [3, 200])
 def test_wider_bins_are_those_of_the_rule(longest: int) -> None:
-    bounds = timeline.edges(START, START + 60 * 10**9 + 7, 512)
+    bounds = timeline.compute_edges(START, START + 60 * 10**9 + 7, 512)
     rng = np.random.default_rng(1)
     start = np.sort(START + rng.integers(-(10**9), 61 * 10**9, 2000))
     width = int(bounds[1] - bounds[0])
@@ -83,7 +83,7 @@ def test_wider_bins_are_those_of_the_rule(longest: int) -> None:
 
 def test_sums_beyond_what_floats_hold_are_exact() -> None:
     """Each share is one of floats, their sum is not: 2**50 bytes within 3 ns, 4,000 times."""
-    bounds = timeline.edges(START, START + timeline.FINEST)
+    bounds = timeline.compute_edges(START, START + timeline.FINEST)
     start = START + np.arange(4000, dtype=np.int64) % 7
     nbytes = (1 << 50) - 1 - 2 * np.arange(4000, dtype=np.int64)
     expected = np.zeros(timeline.FINEST, np.int64)
@@ -95,7 +95,7 @@ def test_sums_beyond_what_floats_hold_are_exact() -> None:
 
 def test_few_bins_and_many_give_the_same_sums() -> None:
     """Rows of many bins are added up in another way than those of few."""
-    bounds = timeline.edges(START, START + 10**9, 512)
+    bounds = timeline.compute_edges(START, START + 10**9, 512)
     rng = np.random.default_rng(0)
     start = START + rng.integers(0, 10**9, 3000)
     end, nbytes = start + rng.integers(0, 10**8, 3000), rng.integers(0, 1 << 30, 3000)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.analyses.test_batches import END, random_run
-from vanidl.analyses.operations import calls_of
+from vanidl.analyses.operations import make_calls_reduction
 from vanidl.analyses.reducing import reduce_parts
 from vanidl.breakdown.causes import DELIVERY, INPUT_CPU, STORAGE, WORKERS
 from vanidl.breakdown.input_wait import Served, collect_storage_calls, divide_waits, is_complete
@@ -24,7 +24,7 @@ def divided(trace: Trace, *, whole: bool = True):
     taken = np.flatnonzero(trace.fetches.wait_end > trace.fetches.wait_begin)
     order = taken[np.argsort(trace.fetches.wait_begin[taken])]
     start, end = trace.fetches.wait_begin[order], trace.fetches.wait_end[order]
-    calls = reduce_parts({"calls": calls_of(trace)}, trace.io, trace)["calls"]
+    calls = reduce_parts({"calls": make_calls_reduction(trace)}, trace.io, trace)["calls"]
     members = range(len(trace.processes))
     of_process = {p: collect_storage_calls(trace, calls, p, whole, 0) for p in members}
     return order, divide_waits(trace, 0, start, end, of_process, None).bounds

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import vanidl
-from vanidl.analyses.profiled_steps import rank_spans
+from vanidl.analyses.profiled_steps import group_rank_spans
 from vanidl.breakdown.overlap import bound_by_clocks
 from vanidl.cli import main
 from vanidl.formatting.units import change, seconds
@@ -42,7 +42,7 @@ def test_every_offset_that_is_open_keeps_the_reads_in_the_range(trace, low, high
     rows[worker] = replace(trace.processes[worker], **open_to)
     exact = replace(trace.profiles[0], clock_low_ns=0, clock_high_ns=0)
     one = replace(trace, processes=tuple(rows), profiles=(exact,))
-    reads, waits = busy(trace, worker), rank_spans(trace)[0].waits
+    reads, waits = busy(trace, worker), group_rank_spans(trace)[0].waits
     at_least_s, at_most_s = bound_by_clocks(one, 0, reads, waits)
     at = np.linspace(low, high, 23).astype(np.int64).tolist()
     in_wait = [intersect(Intervals(reads.start + a, reads.end + a), waits).length / 1e9 for a in at]
@@ -53,7 +53,7 @@ def test_every_offset_that_is_open_keeps_the_reads_in_the_range(trace, low, high
 
 
 def test_a_clock_that_is_open_by_far_leaves_no_more_io_in_waits_than_they_last(trace):
-    waits = rank_spans(trace)[0].waits
+    waits = group_rank_spans(trace)[0].waits
     always = intervals.union(waits.start[:1] - 10**12, waits.end[-1:] + 10**12)
     _, at_most_s = bound_by_clocks(trace, 0, always, waits)
     assert at_most_s == waits.length / 1e9

@@ -12,9 +12,9 @@ from tests.analyses.test_laws import operations, spans, steps, trace_of
 from tests.makers.records import JOB_START_NS, Io, Span, darshan_log, profile
 from tests.makers.runs import analysed
 from tests.makers.sameness import same
-from vanidl.analyses import reduce_parts, reductions_of
+from vanidl.analyses import list_reductions, reduce_parts
 from vanidl.analyses.profiled_steps import StepTable
-from vanidl.analyses.reducing import rows_of
+from vanidl.analyses.reducing import collect_rows
 from vanidl.breakdown.stages import Phase, Phases
 from vanidl.breakdown.step_records import classify_steps, mean_by_kind
 from vanidl.merge.jobs import Group
@@ -86,13 +86,15 @@ def test_slowest_files_are_those_with_most_time_in_the_step(ios):
 @given(operations(), st.randoms(use_true_random=False))
 def test_any_order_of_parts_gives_the_same_bits(ios, random):
     trace = trace_of(ios, max_part_rows=3)
-    reduction = reductions_of(trace)["step_sums"]
+    reduction = list_reductions(trace)["step_sums"]
     parts = list(trace.io)
     whole = reduce_parts({"step_sums": reduction}, parts, trace)["step_sums"]
     random.shuffle(parts)
     shuffled = reduction.NOTHING
     for part in parts:
-        shuffled = reduction.combine(reduction.partial(rows_of([part], trace), trace), shuffled)
+        shuffled = reduction.combine(
+            reduction.partial(collect_rows([part], trace), trace), shuffled
+        )
     assert same(shuffled, whole)
 
 

@@ -21,7 +21,7 @@ from vanidl.advice.levers import EVERY_WORKER
 from vanidl.advice.reads import Throughput, collect_reads, fit_throughput
 from vanidl.analyses import Results
 from vanidl.analyses.files import GroupRow
-from vanidl.analyses.summary import objects_apart
+from vanidl.analyses.summary import has_separate_objects
 from vanidl.breakdown import Breakdown, attribute_time
 from vanidl.breakdown.account import MEAN, WAIT, open_gains
 from vanidl.breakdown.causes import BLOCKED, READ, STORAGE
@@ -302,7 +302,7 @@ class Facts:
     @property
     def objects_apart(self) -> bool:
         """Whether object storage moved a real part of the bytes and another layer is looked at."""
-        return objects_apart(self.results.summary)
+        return has_separate_objects(self.results.summary)
 
     @property
     def reads_all_layers(self) -> bool:

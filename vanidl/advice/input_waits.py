@@ -77,10 +77,12 @@ def _find_limiting_cause(facts: Facts) -> str:
     queued = {TOO_FEW_CORES} if facts.cores_were_taken else set()
     queued |= {DELIVERY} if cores is not None and not copying.is_much else set()
 
+    # What most of the waits are, by the account; else what would gain most; else the likeliest.
     code = find_main_cause(account)
     if not code and facts.gains is not None and facts.gains.without(WORKERS).low_ns > length_ns / 2:
         code = WORKERS
     code = code or _select_likeliest_cause(cells, length_ns, {TOO_FEW_CORES})
+    # Waits lengthened by cores that were taken: what is left beside them decides.
     if code in queued and facts.cores_were_taken:
         rest_ns = length_ns - sum(cells[each].low_ns for each in {TOO_FEW_CORES} | queued)
         is_worth = rest_ns >= BOUND_SHARE * account.steps_ns
@@ -88,6 +90,7 @@ def _find_limiting_cause(facts: Facts) -> str:
         code = _select_likeliest_cause(cells, length_ns, others) if is_worth else TOO_FEW_CORES
     elif code in queued and cores is not None and cores.wanted >= ITS_OWN:
         code = TOO_FEW_CORES
+    # Where the account leaves it open, samples of the fetching threads decide.
     if code in ("", OPEN):
         code = _find_sampled_cause(facts) or code
         if facts.cores_were_taken and not _can_explain_waits(facts, code):
@@ -265,6 +268,7 @@ def _find_bound_by_worker_start(facts: Facts) -> RuleResult | None:
     code = _find_limiting_cause(facts)
     if overlap is None or code != WORKERS:
         return None
+    # What to do depends on how workers start and on what they are handed.
     keep = "Keep the workers from epoch to epoch: DataLoader(persistent_workers=True). "
     pickled = facts.pickled_nbytes
     lists = "keep long lists of samples out of the data set object: they are pickled to each worker"

@@ -107,6 +107,7 @@ def _find_misaligned_requests(facts: Facts) -> RuleResult | None:
 def _find_metadata_time(facts: Facts) -> RuleResult | None:
     if not _is_mpi_job(facts):
         return None
+    # Time in metadata calls of the mean rank, where the counters are credible.
     tables = [t for layer, t in facts.trace.counters.items() if layer in facts.account.outermost]
     ranks = max(len(facts.trace.ranks), 1)
     spent_s = sum(t.total_s(f"{t.layer}_F_META_TIME") or 0.0 for t in tables) / ranks
@@ -129,6 +130,7 @@ def _find_independent_io(facts: Facts) -> RuleResult | None:
     if not _is_mpi_job(facts) or table is None or len(facts.trace.ranks) < 2:
         return None
     worst = None
+    # The side with most independent operations, where these are the majority.
     for way in ("READ", "WRITE"):
         alone = _sum_counters(facts, MPIIO, [f"MPIIO_INDEP_{way}S"])
         together = _sum_counters(facts, MPIIO, [f"MPIIO_COLL_{way}S"])
@@ -153,6 +155,7 @@ def _find_stragglers(facts: Facts) -> RuleResult | None:
     if not _is_mpi_job(facts) or len(facts.trace.ranks) < 2:
         return None
     worst: tuple[float, int, float] | None = None
+    # The shared file in which the slowest rank is furthest behind the fastest.
     for layer, table in facts.trace.counters.items():
         slowest = table.seconds.get(f"{layer}_F_SLOWEST_RANK_TIME")
         fastest = table.seconds.get(f"{layer}_F_FASTEST_RANK_TIME")
@@ -190,6 +193,7 @@ def _find_redundant_reads(facts: Facts) -> RuleResult | None:
         return None
     read, last = (table.counters[name].astype(np.float64) for name in names)
     files = len(facts.trace.files)
+    # What is read of a file beyond its highest byte was read before.
     of_file = np.bincount(table.file, read.clip(0), files)
     extent = np.zeros(files)
     np.maximum.at(extent, table.file, last + 1)
@@ -215,6 +219,7 @@ def _find_blocking_io(facts: Facts) -> RuleResult | None:
     spent_s = facts.account.cell(f"{MEAN}/run/{STORAGE}").high_ns / 1e9
     if not _is_mpi_job(facts) or waiting < MANY or ahead > 0:
         return None
+    # Computing can hide no more than it lasts.
     rest_s = max(facts.trace.job.run_time_s - spent_s, 0.0)
     return RuleResult(
         f"All {count(waiting)} MPI-IO operations block",
@@ -255,6 +260,7 @@ def _find_single_rank_io(facts: Facts) -> RuleResult | None:
 def _find_narrow_stripes(facts: Facts) -> RuleResult | None:
     if not _is_mpi_job(facts) or len(facts.trace.ranks) < 2 or not facts.trace.stripes:
         return None
+    # Files of one stripe that several ranks use, the one with most bytes first.
     narrow = {s.file: s for s in facts.trace.stripes if s.stripe_count == 1}
     rows = {r.path: r for r in facts.results.files.rows if (r.ranks or 0) > 1}
     shared = [

@@ -19,7 +19,7 @@ from vanidl.advice.reads import Reads, collect_reads, fit_throughput
 from vanidl.analyses import Results
 from vanidl.analyses.dataloader_batches import PREFETCH_FACTOR
 from vanidl.analyses.dataset import read_by_all
-from vanidl.analyses.profiled_steps import RankSpans, rank_spans
+from vanidl.analyses.profiled_steps import RankSpans, group_rank_spans
 from vanidl.analyses.tracer_limits import exceeds_run_time
 from vanidl.analyses.workers import Workers
 from vanidl.breakdown import Breakdown
@@ -90,18 +90,21 @@ def extract_batches(
     trace: Trace, results: Results, account: Breakdown, read: Reads
 ) -> tuple[Batches, ...]:
     """One entry per rank of a run that can be replayed."""
-    ranks, workers = dict(rank_spans(trace)), results.workers
+    ranks, workers = dict(group_rank_spans(trace)), results.workers
     recorded = _get_recorded_pipelines(trace, ranks)
     since = trace.job.start_ns
     epochs = account.phases.epochs if account.phases else ()
     starts = [since + round(p.start_s * 1e9) for p in epochs]
+    # How long each step of a rank waited for its peers, beyond what every rank waits.
     meeting = {p: _measure_exposed_collectives(trace, p, s) for p, s in ranks.items()}
     least = np.min(list(meeting.values()), axis=0)
+    # What metadata calls took of the waits of each rank.
     rows = account.overlap.per_rank if account.overlap else ()
     calls = {
         p: _estimate_metadata_calls(trace, p, row, read.of_rank(p).busy, ranks[p].waits)
         for p, row in zip(ranks, rows, strict=True)
     }
+    # The batches as their fetches were recorded, else from reads and waits.
     if recorded is not None:
         found = tuple(
             _make_fetched_batches(trace, s, read, p, starts, recorded[p]) for p, s in ranks.items()
@@ -118,6 +121,7 @@ def extract_batches(
         _subtract_peer_waits(b, ranks[p], meeting[p] - least)
         for p, b in zip(ranks, found, strict=True)
     )
+    # Epochs say which reads are repeated; without them the dataset as a whole does.
     again = None if starts else _compute_reread_share(results)
     return tuple(_calibrate_decoding(_set_reread_share(b, again)) for b in alone)
 
@@ -157,6 +161,7 @@ def _extract_rank_batches(
     read = found.of_rank(position)
     busy = read.busy
     wait = spans.wait_ns(low, high) / 1e9
+    # In-process reads are I/O of a step within its waits; of workers an even share.
     in_wait = intervals.covered_within(intervals.intersect(busy, spans.waits), low, high) / 1e9
     io_s = in_wait
     inside = intervals.union(low[:1], high[-1:])
@@ -164,6 +169,7 @@ def _extract_rank_batches(
     if workers:
         io_s = np.full(len(low), read.sum_s * share / len(low))
     length = (high - low) / 1e9
+    # The first batch of an epoch is read with nothing ahead of it.
     epoch = np.searchsorted(np.array(epochs, np.int64), high, side="left")
     first = np.diff(epoch, prepend=0 if epochs and epochs[0] >= low[0] else epoch[0]) > 0
     return Batches(
@@ -218,6 +224,7 @@ def _sum_metadata_s(trace: Trace, position: int) -> float:
             continue
         if exceeds_run_time(table, trace):
             return 0.0
+        # A shared record counts for each rank alike.
         mine = is_data[table.file]
         own, shared = np.isin(table.process, members) & mine, (table.process < 0) & mine
         total_s += float(seconds[own].clip(0).sum())
@@ -375,14 +382,17 @@ def _make_fetched_batches(
     """One rank whose fetches were recorded: what was I/O in each of them is known."""
     f, steps, own = pipeline.fetched, spans.steps, read.of_rank(position)
     in_reads, in_calls = np.zeros((2, len(f)))
+    # I/O and metadata calls of each fetch, by the process that fetched.
     for process in np.unique(pipeline.process).tolist():
         mine, busy = pipeline.process == process, read.of_fetchers[process]
         calls = intervals.subtract(trace.metadata_calls.get(process, intervals.EMPTY), busy)
         for times, spent in ((busy, in_reads), (calls, in_calls)):
             spent[mine] = intervals.covered_within(times, f.begin_ns[mine], f.end_ns[mine]) / 1e9
     latency, calls_s, reads_s = read.latency_share(position), in_calls.sum(), in_reads.sum()
+    # Metadata calls are latency.
     if latency is not None and calls_s > 0:
         latency = float((latency * reads_s + calls_s) / (reads_s + calls_s))
+    # What the step around each wait did besides waiting.
     step = _find_steps(spans, f.wait_end_ns)
     wait_s = spans.wait_ns(steps.start, steps.end)[step] / 1e9
     length_s = (steps.end - steps.start)[step] / 1e9
@@ -440,6 +450,7 @@ def what_if(trace: Trace, results: Results, account: Breakdown) -> WhatIf | None
         return WhatIf(_compute_mean_step_s(ranks), None, (), (), refused)
     replayed_s = _predict_step_s(ranks, Change())
     alone_s = float(np.max([b.compute_s for b in ranks], axis=0).mean())
+    # Every usual change, within what the storage delivers at most.
     rows = [_make_prediction("no input wait at all", alone_s, ranks, replayed_s)]
     changes = _list_usual_changes(ranks, _SPLIT if trace.streams else "") + _list_shared_reading(
         ranks, results, account
@@ -459,6 +470,7 @@ def what_if(trace: Trace, results: Results, account: Breakdown) -> WhatIf | None
                 )
             row = replace(row, step_at_most_s=max(_predict_step_s(ranks, limited), row.step_s))
         rows.append(row)
+    # Only those that gain something are shown.
     rows = [r for i, r in enumerate(rows) if i == 0 or not _is_without_gain(r, rows[i - 1])]
     rows = [r for r in rows if r.gain_at_most_s > 0]
     of_streams = (EVERY_WORKER,) if trace.streams else ()
@@ -553,12 +565,15 @@ def _compute_mean_step_s(ranks: tuple[Batches, ...]) -> float:
 def _predict_step_s(ranks: tuple[Batches, ...], change: Change) -> float:
     """Mean length of a step under a change."""
     loaded_s = compute_loads(ranks, change)
+    # Batches are handed over only where workers are added.
     handing_s = HANDING_OVER_S if change.workers and not ranks[0].workers else 0.0
     pipelines = [b.fetched for b in ranks if b.fetched is not None]
+    # Without recorded fetches: a loader of the usual kind delivers the loads.
     if not pipelines:
         queues = [(get_workers(b, change), change.ahead or PREFETCH_FACTOR) for b in ranks]
         computes = [b.compute_s + handing_s for b in ranks]
         return float(step_lengths(loaded_s, computes, ranks[0].first, queues).mean())
+    # Else the recorded pipelines are replayed with other loads.
     others = [
         None if get_workers(b, change) == b.workers else get_workers(b, change) for b in ranks
     ]
@@ -665,7 +680,7 @@ def find_reading_thread(trace: Trace, results: Results, read: Reads) -> str:
     working = {w.trainer for w in results.workers.rows} if results.workers else set()
     clock = results.steps.clock if results.steps else None
     slack_ns = round((clock.uncertainty_s or 0.0) * 1e9) if clock else 0
-    for position, spans in rank_spans(trace).items():
+    for position, spans in group_rank_spans(trace).items():
         process = trace.ranks[position]
         if process in working:
             continue

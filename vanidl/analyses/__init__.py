@@ -116,7 +116,7 @@ def analyse(
     """
     selection = fitted(selection or Selection(), trace)
     chosen = select(trace, selection)
-    first = REDUCTIONS | reductions_of(chosen)
+    first = REDUCTIONS | list_reductions(chosen)
     # Parts may have to be read from disk: those chosen whole are looked at for both at once.
     if isinstance(chosen.io, SelectedParts) and chosen.io.whole:
         reduced = reduce_parts(first | _COVERAGE, chosen.io, chosen, executor)
@@ -125,14 +125,14 @@ def analyse(
     else:
         reduced = reduce_parts(first, chosen.io, chosen, executor)
         seen = reduce_parts(_COVERAGE, trace.io, trace, executor)["coverage"]
-    if second := second_reductions(reduced):
+    if second := list_second_reductions(reduced):
         reduced |= reduce_parts(second, chosen.io, chosen, executor)
     return finish(
-        _with_all_storage(reduced, trace, selection, executor), seen, trace, chosen, selection.layer
+        _add_all_storage(reduced, trace, selection, executor), seen, trace, chosen, selection.layer
     )
 
 
-def _with_all_storage(
+def _add_all_storage(
     reduced: dict[str, Any], trace: Trace, selection: Selection, executor: Executor | None
 ) -> dict[str, Any]:
     """The reduced values with what the account of time needs of the other layers of storage.
@@ -140,13 +140,13 @@ def _with_all_storage(
     These are disjoint from the layer that is looked at: a file that is read through streams takes
     as long as one that is not.
     """
-    found, busy, sum_ns = _storage_of(reduced)
+    found, busy, sum_ns = _get_storage_values(reduced)
     storage = set(STORAGE_LAYERS) & set(trace.layers_traced)
     for layer in sorted(storage - {selection.layer}) if selection.layer in storage else ():
         beside = select(trace, replace(selection, layer=layer))
         needed: dict[str, Reduction] = {
             "operations": operations,
-            "calls": operations.calls_of(beside),
+            "calls": operations.make_calls_reduction(beside),
         }
         of_layer = reduce_parts(needed, beside.io, beside, executor)
         busy = merge_by_key(busy, of_layer["operations"].busy)
@@ -156,7 +156,7 @@ def _with_all_storage(
     return reduced | {"storage": (found, busy, sum_ns)}
 
 
-def _storage_of(
+def _get_storage_values(
     reduced: dict[str, Any],
 ) -> tuple[Calls, Mapping[int, Intervals], dict[int, int]]:
     """Calls by process, busy time and sum of durations by rank, of the layer that is looked at."""
@@ -165,19 +165,19 @@ def _storage_of(
     return reduced["calls"], of_ranks.busy, sums
 
 
-def reductions_of(trace: Trace) -> dict[str, Reduction]:
+def list_reductions(trace: Trace) -> dict[str, Reduction]:
     """Reductions made for one trace; those of its files over time only where these are few."""
     made: dict[str, Reduction] = {
-        "checkpoints": checkpoints.of_trace(trace),
-        "step_sums": profiled_steps.step_sums_of(trace),
-        "fetches": batches.of_trace(trace),
-        "calls": operations.calls_of(trace),
+        "checkpoints": checkpoints.make_reduction(trace),
+        "step_sums": profiled_steps.make_step_sums_reduction(trace),
+        "fetches": batches.make_reduction(trace),
+        "calls": operations.make_calls_reduction(trace),
     }
     over_time = files.bin_all_files(trace)
     return made if over_time is None else made | {"filetimeline": over_time}
 
 
-def second_reductions(reduced: dict[str, Any]) -> dict[str, Reduction]:
+def list_second_reductions(reduced: dict[str, Any]) -> dict[str, Reduction]:
     """Reductions that build on the values of the first: they take another pass over the parts."""
     if "filetimeline" in reduced:
         return {}
@@ -189,14 +189,14 @@ def finish(
 ) -> Results:
     """Results from reduced values: the last, cheap part of `analyse`."""
     with ThreadPoolExecutor(1) as pool:  # with thousands of ranks both halves take as long
-        unique = pool.submit(dataset.unique_by_file, reduced["dataset"])
-        alone = pool.submit(_each_alone, reduced, seen, whole, chosen, layer)
-        others = _on_one_another(reduced, chosen, layer, unique)
+        unique = pool.submit(dataset.measure_unique_by_file, reduced["dataset"])
+        alone = pool.submit(_finish_independent, reduced, seen, whole, chosen, layer)
+        others = _finish_dependent(reduced, chosen, layer, unique)
         results = Results(**others, **alone.result())
-    return results if reduced["operations"].totals else _untraced(results, chosen, layer)
+    return results if reduced["operations"].totals else _finish_untraced(results, chosen, layer)
 
 
-def _each_alone(
+def _finish_independent(
     reduced: dict[str, Any], seen: coverage.Traced, whole: Trace, chosen: Trace, layer: str
 ) -> dict[str, Any]:
     """The results that build on reduced values only, by name."""
@@ -218,17 +218,17 @@ def _each_alone(
     }
 
 
-def _on_one_another(
+def _finish_dependent(
     reduced: dict[str, Any], chosen: Trace, layer: str, unique: Future[dataset.UniqueByFile]
 ) -> dict[str, Any]:
     """The other results by name: they build on steps, on the dataset or on the time of ranks."""
     data = dataset.finish(reduced["dataset"], chosen, layer, unique)
-    storage = reduced.get("storage") or _storage_of(reduced)
+    storage = reduced.get("storage") or _get_storage_values(reduced)
     return {
         "steps": profiled_steps.finish(reduced["operations"], chosen),
         "dataset": data,
         "operations": reduced["operations"],
-        "saves": tuple(checkpoints.checkpoints(reduced["checkpoints"], chosen)),
+        "saves": tuple(checkpoints.find_checkpoints(reduced["checkpoints"], chosen)),
         "step_sums": reduced["step_sums"],
         "workers": workers.finish(reduced["workers"], chosen, data),
         "fetching": batches.finish(reduced["fetches"], chosen),
@@ -236,7 +236,7 @@ def _on_one_another(
     }
 
 
-def _untraced(results: Results, chosen: Trace, layer: str) -> Results:
+def _finish_untraced(results: Results, chosen: Trace, layer: str) -> Results:
     """What counters and heat maps say where no operation was traced."""
     return replace(
         results,
@@ -253,7 +253,7 @@ __all__ = [
     "Results",
     "analyse",
     "finish",
+    "list_reductions",
+    "list_second_reductions",
     "reduce_parts",
-    "reductions_of",
-    "second_reductions",
 ]

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vanidl.analyses.reducing import ByFile, Rows
-from vanidl.analyses.sorting import sorted_rows
+from vanidl.analyses.sorting import sort_rows
 from vanidl.model.counter_totals import prefix_of
 from vanidl.model.trace import READ, WRITE, Trace
 
@@ -71,10 +71,10 @@ NOTHING = Runs(np.zeros((2, 3), np.int64), np.empty((0, len(RUN_COLUMNS)), np.in
 
 def partial(rows: Rows, trace: Trace) -> Runs:  # noqa: ARG001  (all analyses share this signature)
     """The pattern inside each part."""
-    return combine(runs(rows.reads, READ), runs(rows.writes, WRITE))
+    return combine(count_runs(rows.reads, READ), count_runs(rows.writes, WRITE))
 
 
-def runs(rows: ByFile, op: int) -> Runs:
+def count_runs(rows: ByFile, op: int) -> Runs:
     """The pattern of reads or writes; those whose offset was not recorded (-1) are left out."""
     rows = rows.with_offset
     if len(rows) == 0:
@@ -96,25 +96,25 @@ def finish(runs: Runs, trace: Trace, layer: str) -> Access | None:
     """Counts of every class; None where no offset was recorded."""
     if len(runs.border) == 0:
         return None
-    process, file, op, _, offset, end_offset = sorted_rows(runs.border).T
+    process, file, op, _, offset, end_offset = sort_rows(runs.border).T
     same = (process[1:] == process[:-1]) & (file[1:] == file[:-1]) & (op[1:] == op[:-1])
-    inside = runs.inside + _classes(offset[1:][same], end_offset[:-1][same], op[1:][same])
+    inside = runs.inside + _count_classes(offset[1:][same], end_offset[:-1][same], op[1:][same])
     begins = np.concatenate([[True], ~same])
     return Access(
-        _counts(inside[READ], offset[begins & (op == READ)]),
-        _counts(inside[WRITE], offset[begins & (op == WRITE)]),
-        _counted(trace, layer, "SEQ"),
-        _counted(trace, layer, "CONSEC"),
+        _sum_counts(inside[READ], offset[begins & (op == READ)]),
+        _sum_counts(inside[WRITE], offset[begins & (op == WRITE)]),
+        _get_counted(trace, layer, "SEQ"),
+        _get_counted(trace, layer, "CONSEC"),
     )
 
 
-def _classes(offset: Int64Array, previous_end: Int64Array, op: Int64Array) -> Int64Array:
+def _count_classes(offset: Int64Array, previous_end: Int64Array, op: Int64Array) -> Int64Array:
     """Counts (consecutive, forward, backward) for reads and writes, shape (2, 3)."""
     kind = np.where(offset == previous_end, 0, np.where(offset > previous_end, 1, 2))
     return np.bincount(op * 3 + kind, minlength=6).reshape(2, 3)
 
 
-def _counts(inside: Int64Array, first_offset: Int64Array) -> AccessCounts:
+def _sum_counts(inside: Int64Array, first_offset: Int64Array) -> AccessCounts:
     consecutive, forward, backward = inside.tolist()
     # For the first operation Darshan takes byte 0 as already touched.
     sequential_first = int((first_offset > 0).sum())
@@ -130,7 +130,7 @@ def _counts(inside: Int64Array, first_offset: Int64Array) -> AccessCounts:
     )
 
 
-def _counted(trace: Trace, layer: str, kind: str) -> tuple[int | None, int | None]:
+def _get_counted(trace: Trace, layer: str, kind: str) -> tuple[int | None, int | None]:
     table = trace.counters.get(layer)
     if table is None:
         return None, None

@@ -50,7 +50,7 @@ def finish(reduced: Operations, trace: Trace) -> Balance | None:
     sizes = Counter(trace.family.tolist())
     busy_ns = reduced.busy_ns(len(trace.ranks))
     rows = tuple(
-        _row(position, reduced.totals.get(position, Totals()), busy, trace, sizes)
+        _make_row(position, reduced.totals.get(position, Totals()), busy, trace, sizes)
         for position, busy in enumerate(busy_ns)
     )
     return Balance(
@@ -67,7 +67,7 @@ def spread(values: Sequence[float]) -> float | None:
     return max(values) * len(values) / total if total > 0 else None
 
 
-def _row(
+def _make_row(
     position: int, totals: Totals, busy_ns: int, trace: Trace, sizes: Counter[int]
 ) -> RankLoad:
     process = trace.processes[trace.ranks[position]]

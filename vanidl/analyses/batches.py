@@ -65,7 +65,7 @@ class OfFetches:
         process = rows.owner.process[rows.part]
         value = self.NOTHING
         for each in np.intersect1d(rows.owner.process, list(self.bounds)).tolist():
-            found = _within(rows, np.flatnonzero(process == each), self.bounds[each])
+            found = _select_in_fetches(rows, np.flatnonzero(process == each), self.bounds[each])
             value = self.combine(value, FetchReads({each: found[0]}, found[1]))
         return value
 
@@ -74,10 +74,10 @@ class OfFetches:
         busy = dict(a.busy)
         for process, spans in b.busy.items():
             busy[process] = intervals.merge(busy.get(process, intervals.EMPTY), spans)
-        return FetchReads(busy, _longest(np.concatenate([a.longest, b.longest])))
+        return FetchReads(busy, _keep_longest(np.concatenate([a.longest, b.longest])))
 
 
-def of_trace(trace: Trace) -> OfFetches:
+def make_reduction(trace: Trace) -> OfFetches:
     """The reduction for the fetches of a trace, of processes that are known."""
     fetches, found = trace.fetches, {}
     for process in np.unique(fetches.process[fetches.process >= 0]).tolist():
@@ -86,7 +86,9 @@ def of_trace(trace: Trace) -> OfFetches:
     return OfFetches(found)
 
 
-def _within(rows: Rows, mine: NDArray[np.intp], bounds: _Bounds) -> tuple[Intervals, Int64Array]:
+def _select_in_fetches(
+    rows: Rows, mine: NDArray[np.intp], bounds: _Bounds
+) -> tuple[Intervals, Int64Array]:
     """Of the operations of one process those that lie in a fetch, or reach into one."""
     start, end = rows.start[mine], rows.end[mine]
     place = np.searchsorted(bounds.begin, start, side="right") - 1
@@ -102,10 +104,10 @@ def _within(rows: Rows, mine: NDArray[np.intp], bounds: _Bounds) -> tuple[Interv
         rows.file[inside].astype(np.int64),
         rows.nbytes[inside],
     )
-    return busy, _longest(np.stack(columns, axis=1))
+    return busy, _keep_longest(np.stack(columns, axis=1))
 
 
-def _longest(operations: Int64Array) -> Int64Array:
+def _keep_longest(operations: Int64Array) -> Int64Array:
     """Of each fetch the longest operation."""
     order = np.lexsort(operations.T[::-1])
     ordered = operations[order]
@@ -175,11 +177,11 @@ def finish(reads: FetchReads, trace: Trace) -> Fetching | None:
         return None
     rank = trace.family[fetches.trainer].astype(np.int64)
     stages = _Stages.of(trace, reads)
-    batches = _batches(trace, rank, stages, reads)
+    batches = _make_batches(trace, rank, stages, reads)
     length = fetches.end - fetches.begin
     missing = int(length[~stages.traced].sum())
     recorded = bool(stages.traced.any()) and missing <= _UNTRACED * int(length.sum())
-    loaders = tuple(_loader(batches, k, name) for k, name in enumerate(fetches.names))
+    loaders = tuple(_summarize_loader(batches, k, name) for k, name in enumerate(fetches.names))
     used = tuple(each for each in loaders if each.batches)
     return Fetching(batches, fetches.names, used, recorded)
 
@@ -220,7 +222,9 @@ class _Stages:
         return found
 
 
-def _batches(trace: Trace, rank: Int64Array, stages: _Stages, reads: FetchReads) -> FetchedBatches:
+def _make_batches(
+    trace: Trace, rank: Int64Array, stages: _Stages, reads: FetchReads
+) -> FetchedBatches:
     fetches, rows = trace.fetches, np.arange(len(trace.fetches))
     begin, collate, end = fetches.begin, fetches.collate, fetches.end
     taken = fetches.wait_end >= 0
@@ -242,22 +246,22 @@ def _batches(trace: Trace, rank: Int64Array, stages: _Stages, reads: FetchReads)
         start_s=(begin - trace.job.start_ns) / 1e9,
         samples_s=(collate - begin) / 1e9,
         collate_s=(end - collate) / 1e9,
-        reads_s=_where(stages.traced, in_reads),
-        metadata_s=_where(stages.traced & bool(stages.metadata), in_calls),
-        decoding_s=_where(stages.traced, decoding),
-        collating_s=_where(stages.traced, end - collate - in_collate),
-        wait_s=_where(taken, fetches.wait_end - fetches.wait_begin),
-        longest_read_s=_where(stages.traced, longest[:, 0]),
+        reads_s=_mask_unknown_s(stages.traced, in_reads),
+        metadata_s=_mask_unknown_s(stages.traced & bool(stages.metadata), in_calls),
+        decoding_s=_mask_unknown_s(stages.traced, decoding),
+        collating_s=_mask_unknown_s(stages.traced, end - collate - in_collate),
+        wait_s=_mask_unknown_s(taken, fetches.wait_end - fetches.wait_begin),
+        longest_read_s=_mask_unknown_s(stages.traced, longest[:, 0]),
         longest_read_file=longest[:, 1],
         longest_read_nbytes=longest[:, 2],
     )
 
 
-def _where(known: Mask, ns: Int64Array) -> Floats:
+def _mask_unknown_s(known: Mask, ns: Int64Array) -> Floats:
     return np.where(known, ns / 1e9, np.nan)
 
 
-def _loader(batches: FetchedBatches, name: int, title: str) -> LoaderFetches:
+def _summarize_loader(batches: FetchedBatches, name: int, title: str) -> LoaderFetches:
     mine = batches.name == name
 
     def mean(column: Floats) -> float | None:

@@ -131,19 +131,21 @@ class BenchmarkResult:
 
 def finish(reduced: Operations, trace: Trace) -> tuple[BenchmarkResult, ...]:
     """Every result of a benchmark among the files of the run."""
-    return tuple(_result(benchmark, reduced, trace) for benchmark in trace.benchmarks)
+    return tuple(_make_result(benchmark, reduced, trace) for benchmark in trace.benchmarks)
 
 
-def _result(benchmark: Benchmark, reduced: Operations, trace: Trace) -> BenchmarkResult:
+def _make_result(benchmark: Benchmark, reduced: Operations, trace: Trace) -> BenchmarkResult:
     position = {trace.processes[p].rank: i for i, p in enumerate(trace.ranks)}
     rows = tuple(
-        _waits(row, benchmark, _of_rank(trace, position.get(row.rank), reduced))
+        _attribute_waits(
+            row, benchmark, _extract_rank_waits(trace, position.get(row.rank), reduced)
+        )
         for row in benchmark.epochs
     )
     ranks = len({row.rank for row in rows})
-    waits = _totals(rows, ranks) if rows else {}
+    waits = _average_waits(rows, ranks) if rows else {}
     known = {cause: wait for cause, wait in waits.items() if wait}
-    own = _by_epoch([(row.epoch, row.utilization_percent) for row in rows])
+    own = _average_over_epochs([(row.epoch, row.utilization_percent) for row in rows])
     summed = benchmark.summary_percent
     utilization = own if own is not None else _mean(summed)
     return BenchmarkResult(
@@ -163,7 +165,7 @@ def _result(benchmark: Benchmark, reduced: Operations, trace: Trace) -> Benchmar
         saves_s=benchmark.saves_s,
         loads_s=benchmark.loads_s,
         page_cache_nbytes=benchmark.cached_nbytes,
-        rules=_rules(benchmark, utilization),
+        rules=_check_rules(benchmark, utilization),
         epochs=rows,
         samples_per_s=_mean(benchmark.samples_per_s),
         io_bytes_per_s=benchmark.io_bytes_per_s,
@@ -172,7 +174,7 @@ def _result(benchmark: Benchmark, reduced: Operations, trace: Trace) -> Benchmar
         load_bytes_per_s=benchmark.load_bytes_per_s,
         checkpoint_nbytes=benchmark.checkpoint_nbytes,
         epochs_from_memory=tuple(range(2, len(summed or benchmark.samples_per_s) + 1))
-        if _fits(benchmark)
+        if _can_fit_in_memory(benchmark)
         else (),
     )
 
@@ -181,7 +183,7 @@ def _mean(values: tuple[float, ...]) -> float | None:
     return sum(values) / len(values) if values else None
 
 
-def _by_epoch(rows: list[tuple[int, float]]) -> float | None:
+def _average_over_epochs(rows: list[tuple[int, float]]) -> float | None:
     """Mean over epochs of the mean over ranks."""
     found: dict[int, list[float]] = {}
     for epoch, value in rows:
@@ -189,7 +191,7 @@ def _by_epoch(rows: list[tuple[int, float]]) -> float | None:
     return _mean(tuple(sum(each) / len(each) for each in found.values()))
 
 
-def _totals(rows: tuple[EpochWaits, ...], ranks: int) -> dict[str, float | None]:
+def _average_waits(rows: tuple[EpochWaits, ...], ranks: int) -> dict[str, float | None]:
     """The wait of the mean rank for each cause; None where no rank's is known."""
     found: dict[str, float | None] = {}
     for cause, column in zip(CAUSES, zip(*(row.waits_s for row in rows), strict=True), strict=True):
@@ -208,7 +210,9 @@ class _RankWaits:
     busy: Intervals
 
 
-def _of_rank(trace: Trace, position: int | None, reduced: Operations) -> _RankWaits | None:
+def _extract_rank_waits(
+    trace: Trace, position: int | None, reduced: Operations
+) -> _RankWaits | None:
     """None for a rank without traced operations, or whose clock was not aligned with theirs."""
     if position is None or position not in reduced.busy or not len(reduced.busy[position].start):
         return None
@@ -222,9 +226,9 @@ def _of_rank(trace: Trace, position: int | None, reduced: Operations) -> _RankWa
     return _RankWaits(waits.start, waits.end, number, reduced.busy[position])
 
 
-def _waits(row: EpochTimes, benchmark: Benchmark, rank: _RankWaits | None) -> EpochWaits:
-    in_io_s = None if rank is None else _in_io_s(row, rank)
-    cached = row.epoch > 1 and _fits(benchmark)
+def _attribute_waits(row: EpochTimes, benchmark: Benchmark, rank: _RankWaits | None) -> EpochWaits:
+    in_io_s = None if rank is None else _estimate_io_s(row, rank)
+    cached = row.epoch > 1 and _can_fit_in_memory(benchmark)
     barrier_s = row.barrier_s
     return EpochWaits(
         rank=row.rank,
@@ -244,7 +248,7 @@ def _waits(row: EpochTimes, benchmark: Benchmark, rank: _RankWaits | None) -> Ep
     )
 
 
-def _in_io_s(row: EpochTimes, rank: _RankWaits) -> float:
+def _estimate_io_s(row: EpochTimes, rank: _RankWaits) -> float:
     """How much of the waits for batches of an epoch was in I/O."""
     counted = np.zeros(len(rank.step), bool)
     for low, high in row.counted:
@@ -253,26 +257,26 @@ def _in_io_s(row: EpochTimes, rank: _RankWaits) -> float:
     return min(float(inside.sum()) / 1e9, row.load_s)
 
 
-def _fits(benchmark: Benchmark) -> bool:
+def _can_fit_in_memory(benchmark: Benchmark) -> bool:
     """Whether all data can be in the page caches of the hosts."""
     data, memory = benchmark.dataset_nbytes, benchmark.memory_nbytes
     return data is not None and memory is not None and data <= memory
 
 
-def _rules(benchmark: Benchmark, utilization: float | None) -> tuple[BenchmarkRule, ...]:
+def _check_rules(benchmark: Benchmark, utilization: float | None) -> tuple[BenchmarkRule, ...]:
     """Those of training, and of checkpoints where nothing else was done."""
     data, memory = benchmark.dataset_nbytes, benchmark.memory_nbytes
     if not benchmark.trains:
         saved, saves = benchmark.checkpoint_nbytes, len(benchmark.saves_s)
         factor = saves * saved / memory if saved and saves and memory else None
         name = "checkpoints written / memory of all hosts"
-        return (_rule(name, factor, LEAST_CHECKPOINT_FACTOR, "times"),)
+        return (_check_rule(name, factor, LEAST_CHECKPOINT_FACTOR, "times"),)
     factor = data / memory if data is not None and memory else None
     steps, another = benchmark.steps_per_epoch, benchmark.steps_with_another_file
-    of_steps = _rule("steps of an epoch", steps, LEAST_STEPS, "steps")
+    of_steps = _check_rule("steps of an epoch", steps, LEAST_STEPS, "steps")
     if another is not None and another >= LEAST_STEPS:
         of_steps = replace(of_steps, holds=True)
-    of_data = _rule("data / memory of all hosts", factor, LEAST_MEMORY_FACTOR, "times")
+    of_data = _check_rule("data / memory of all hosts", factor, LEAST_MEMORY_FACTOR, "times")
     if factor is not None and factor * (1 + _MEMORY_ROUNDED) >= LEAST_MEMORY_FACTOR:
         of_data = replace(of_data, holds=True)
     closed = _CLOSED.get(benchmark.workload)
@@ -280,14 +284,14 @@ def _rules(benchmark: Benchmark, utilization: float | None) -> tuple[BenchmarkRu
     if threshold is None and closed is not None:
         threshold = closed.least_percent
     return (
-        _rule("accelerator utilization", utilization, threshold, "%"),
+        _check_rule("accelerator utilization", utilization, threshold, "%"),
         of_data,
         of_steps,
-        *(_rules_of_closed(benchmark, closed) if closed is not None else ()),
+        *(_check_closed_rules(benchmark, closed) if closed is not None else ()),
     )
 
 
-def _rules_of_closed(benchmark: Benchmark, closed: _Closed) -> tuple[BenchmarkRule, ...]:
+def _check_closed_rules(benchmark: Benchmark, closed: _Closed) -> tuple[BenchmarkRule, ...]:
     """That a batch and its compute are those of an accelerator of the CLOSED division."""
     batch, compute_s = benchmark.batch_size, benchmark.compute_s
     pairs = closed.batch_and_compute_s
@@ -311,6 +315,6 @@ def _rules_of_closed(benchmark: Benchmark, closed: _Closed) -> tuple[BenchmarkRu
     )
 
 
-def _rule(name: str, found: float | None, least: float | None, unit: str) -> BenchmarkRule:
+def _check_rule(name: str, found: float | None, least: float | None, unit: str) -> BenchmarkRule:
     holds = None if found is None or least is None else found >= least
     return BenchmarkRule(name, None if found is None else float(found), least, unit, holds)

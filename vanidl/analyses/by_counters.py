@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from vanidl.analyses.access import Access, AccessCounts
 from vanidl.analyses.balance import Balance, RankLoad, spread
 from vanidl.analyses.sizes import DARSHAN_EDGES, SizeBin, Sizes
-from vanidl.analyses.timeline import Timeline, row_of, spread_bytes, stacked
+from vanidl.analyses.timeline import Timeline, find_row, spread_bytes, stack_rows
 from vanidl.model.counter_tables import CounterTable, Heatmap
 from vanidl.model.counter_totals import COUNTED, count_by_record, count_total, prefix_of
 from vanidl.model.trace import Trace
@@ -45,7 +45,7 @@ class CounterTime:
 def count_sizes(trace: Trace, layer: str) -> Sizes:
     """Darshan's ten size classes; how many bytes each class moved is not known."""
     table = trace.counters.get(layer)
-    reads, writes = (_size_classes(table, op) for op in ("READ", "WRITE"))
+    reads, writes = (_count_size_classes(table, op) for op in ("READ", "WRITE"))
     if reads is None or writes is None:
         return Sizes(None, None, None, None, (), (), (), 0)
     bounds = pairwise([*DARSHAN_EDGES, None])
@@ -61,7 +61,7 @@ def count_access(trace: Trace, layer: str) -> Access | None:
     table = trace.counters.get(layer)
     if table is None:
         return None
-    sides = [_side(table, op) for op in ("READS", "WRITES")]
+    sides = [_make_access_counts(table, op) for op in ("READS", "WRITES")]
     if all(side.sequential_darshan is None for side in sides):
         return None
     read, write = sides
@@ -83,7 +83,7 @@ def count_load(trace: Trace, layer: str) -> Balance | None:
     table = trace.counters.get(layer)
     if table is None or not trace.ranks:
         return None
-    position = _positions(table, trace)
+    position = _find_positions(table, trace)
     columns = np.stack([count_by_record(table, what) for what in COUNTED])
     seconds = _record_seconds(table)
     own = position >= 0
@@ -93,7 +93,7 @@ def count_load(trace: Trace, layer: str) -> Balance | None:
     sums = np.stack([np.bincount(position[own], c[own], ranks) for c in columns]).astype(np.int64)
     times = np.bincount(position[own], seconds[own], ranks)
     families = Counter(trace.family.tolist())
-    rows = tuple(_row(i, sums[:, i].tolist(), float(times[i]), trace, families[i])
+    rows = tuple(_make_row(i, sums[:, i].tolist(), float(times[i]), trace, families[i])
                  for i in range(ranks))  # fmt: skip
     return Balance(
         rows,
@@ -121,11 +121,15 @@ def sum_times(trace: Trace, layer: str, *, meta_is_credible: bool) -> CounterTim
     ranks = len(trace.ranks)
     mean = sum(known) / ranks if ranks else None
     return CounterTime(
-        read_s, write_s, meta_s if meta_is_credible else None, mean, _longest(table, trace)
+        read_s,
+        write_s,
+        meta_s if meta_is_credible else None,
+        mean,
+        _find_longest_rank_s(table, trace),
     )
 
 
-def _size_classes(table: CounterTable | None, op: str) -> list[int] | None:
+def _count_size_classes(table: CounterTable | None, op: str) -> list[int] | None:
     """Operations in each of the ten classes; None where the layer does not count them."""
     if table is None:
         return None
@@ -137,7 +141,7 @@ def _size_classes(table: CounterTable | None, op: str) -> list[int] | None:
     return None
 
 
-def _side(table: CounterTable, what: str) -> AccessCounts:
+def _make_access_counts(table: CounterTable, what: str) -> AccessCounts:
     prefix = prefix_of(table.layer)
     sequential, consecutive = (table.total(f"{prefix}_{k}_{what}") for k in ("SEQ", "CONSEC"))
     return AccessCounts(
@@ -145,7 +149,7 @@ def _side(table: CounterTable, what: str) -> AccessCounts:
     )
 
 
-def _positions(table: CounterTable, trace: Trace) -> NDArray[np.int64]:
+def _find_positions(table: CounterTable, trace: Trace) -> NDArray[np.int64]:
     """Position in Trace.ranks of each record, -1 for shared ones and those of no rank."""
     family = np.append(trace.family, -1)  # process -1 is the last
     return family[table.process].astype(np.int64)
@@ -159,16 +163,16 @@ def _record_seconds(table: CounterTable) -> NDArray[np.float64]:
     return total
 
 
-def _longest(table: CounterTable, trace: Trace) -> float | None:
+def _find_longest_rank_s(table: CounterTable, trace: Trace) -> float | None:
     """The rank with most; None where any record with time in it is not of one rank."""
-    position, seconds = _positions(table, trace), _record_seconds(table)
+    position, seconds = _find_positions(table, trace), _record_seconds(table)
     own = position >= 0
     if not trace.ranks or seconds[~own].any():
         return None
     return float(np.bincount(position[own], seconds[own], len(trace.ranks)).max())
 
 
-def _row(i: int, sums: list[int], seconds: float, trace: Trace, processes: int) -> RankLoad:
+def _make_row(i: int, sums: list[int], seconds: float, trace: Trace, processes: int) -> RankLoad:
     process = trace.processes[trace.ranks[i]]
     reads, writes, bytes_read, bytes_written = sums
     return RankLoad(
@@ -190,21 +194,21 @@ def bin_heatmaps(trace: Trace, layer: str) -> Timeline | None:
     maps = [h for h in trace.heatmaps if h.layer == layer]
     if not maps or not trace.ranks:
         return None
-    edges = bin_edges(maps)
+    edges = compute_bin_edges(maps)
     rows: dict[int, Int64Array] = {}
     for heatmap in maps:
         position = int(trace.family[heatmap.process]) if heatmap.process >= 0 else -1
-        row = row_of(position, len(trace.ranks))
-        sums = _on(edges, heatmap)
+        row = find_row(position, len(trace.ranks))
+        sums = _spread_heatmap(edges, heatmap)
         rows[row] = rows[row] + sums if row in rows else sums
-    labels, (read, written) = stacked(rows, trace)
+    labels, (read, written) = stack_rows(rows, trace)
     since = trace.job.start_ns
     return Timeline(
         (edges - since) / 1e9, labels, len(trace.ranks), read, written, None, None, "heatmap"
     )
 
 
-def bin_edges(maps: Sequence[Heatmap]) -> Int64Array:
+def compute_bin_edges(maps: Sequence[Heatmap]) -> Int64Array:
     """Bounds of equal bins as wide as the widest of the maps, from the first start on."""
     width = max(h.bin_ns for h in maps)
     start = min(h.start_ns for h in maps)
@@ -213,7 +217,7 @@ def bin_edges(maps: Sequence[Heatmap]) -> Int64Array:
     return start + width * np.arange(bins + 1, dtype=np.int64)
 
 
-def _on(edges: Int64Array, heatmap: Heatmap) -> Int64Array:
+def _spread_heatmap(edges: Int64Array, heatmap: Heatmap) -> Int64Array:
     """The map's bytes in the bins between the edges, shape (2, bins): read, written."""
     start = heatmap.start_ns + heatmap.bin_ns * np.arange(len(heatmap.bytes_read), dtype=np.int64)
     end = start + heatmap.bin_ns

@@ -16,7 +16,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.analyses.profiled_steps import rank_spans
+from vanidl.analyses.profiled_steps import group_rank_spans
 from vanidl.analyses.reducing import Rows
 from vanidl.model import intervals
 from vanidl.model.counter_tables import CounterTable
@@ -71,20 +71,20 @@ class OfWrites:
         return start, end, file, nbytes, offset
 
 
-def of_trace(trace: Trace) -> OfWrites:
+def make_reduction(trace: Trace) -> OfWrites:
     """The reduction for the checkpoint files of a trace."""
-    return OfWrites(_wanted(trace))
+    return OfWrites(_mark_checkpoint_files(trace))
 
 
-def checkpoints(writes: _Writes, trace: Trace) -> tuple[Burst, ...]:
+def find_checkpoints(writes: _Writes, trace: Trace) -> tuple[Burst, ...]:
     """Saves in order of time, each one or more bursts; pauses up to GAP_NS belong to a burst.
 
     `writes` are the traced ones. A layer without single operations counts from the first to
     the last write of each file.
     """
-    rows = [writes, *(_counted(trace, layer) for layer in STORAGE_LAYERS)]
+    rows = [writes, *(_get_counted_writes(trace, layer) for layer in STORAGE_LAYERS)]
     start, end, file, nbytes, offset = (np.concatenate(c) for c in zip(*rows, strict=True))
-    called = _called(trace, start, nbytes)
+    called = _group_calls(trace, start, nbytes)
     untraced = np.arange(len(start)) >= len(rows[0][0])
     if called:
         # Counters know first and last write of a file alone: beside calls they tell of no save.
@@ -96,31 +96,31 @@ def checkpoints(writes: _Writes, trace: Trace) -> tuple[Burst, ...]:
             column[keep] for column in (start, end, file, nbytes, offset, untraced)
         )
     if len(start) == 0:
-        return _numbered(called)
+        return _name_saves(called)
     bursts = intervals.union(start, np.maximum(end, start + 1) + GAP_NS)
     burst = np.searchsorted(bursts.start, start, side="right") - 1
-    save = _saves(trace, bursts, _members(burst), file, offset)
+    save = _number_saves(trace, bursts, _split_by_group(burst), file, offset)
     written = [
         Burst(
             "",
             int(start[mine].min()),
             int(np.maximum(end, start + 1)[mine].max()),
-            _evidence(trace, file[mine]),
+            _describe_files(trace, file[mine]),
             int(nbytes[mine].sum()),
             not untraced[mine].any(),
         )
-        for mine in _members(save[burst])
+        for mine in _split_by_group(save[burst])
     ]
-    return _numbered([*called, *written])
+    return _name_saves([*called, *written])
 
 
-def _numbered(bursts: Sequence[Burst]) -> tuple[Burst, ...]:
+def _name_saves(bursts: Sequence[Burst]) -> tuple[Burst, ...]:
     """Saves in order of time, with their names."""
     ordered = sorted(bursts, key=lambda burst: (burst.start_ns, burst.end_ns))
     return tuple(replace(burst, name=f"checkpoint {i + 1}") for i, burst in enumerate(ordered))
 
 
-def _called(trace: Trace, start: Int64Array, nbytes: Int64Array) -> list[Burst]:
+def _group_calls(trace: Trace, start: Int64Array, nbytes: Int64Array) -> list[Burst]:
     """Saves that libraries made; those of several ranks that overlap are one."""
     saves = [call for call in trace.checkpoint_calls if not call.is_load]
     if not saves:
@@ -142,13 +142,13 @@ def _called(trace: Trace, start: Int64Array, nbytes: Int64Array) -> list[Burst]:
     return found
 
 
-def _members(group: Int64Array) -> list[NDArray[np.intp]]:
+def _split_by_group(group: Int64Array) -> list[NDArray[np.intp]]:
     """The rows of each group 0, 1, ..."""
     order = stable_order(group)
     return np.split(order, np.searchsorted(group[order], np.arange(1, int(group.max()) + 1)))
 
 
-def _saves(
+def _number_saves(
     trace: Trace,
     bursts: Intervals,
     members: list[NDArray[np.intp]],
@@ -157,10 +157,10 @@ def _saves(
 ) -> Int64Array:
     """For each burst the number of the save that it is a part of."""
     low, high = bursts.end[:-1] - GAP_NS, bursts.start[1:]
-    stepped = _steps_between(trace, low, high)
+    stepped = _find_steps_between(trace, low, high)
     written = [_Burst(trace, file[rows], offset[rows]) for rows in members]
     joined = [
-        _one_save(before, after, int(pause), between)
+        _is_same_save(before, after, int(pause), between)
         for (before, after), pause, between in zip(
             pairwise(written), (high - low).tolist(), stepped, strict=True
         )
@@ -183,7 +183,7 @@ class _Burst:
         }
 
 
-def _one_save(before: _Burst, after: _Burst, pause_ns: int, stepped: bool | None) -> bool:
+def _is_same_save(before: _Burst, after: _Burst, pause_ns: int, stepped: bool | None) -> bool:
     """Whether two bursts that follow on one another are of one save.
 
     `stepped`: a training step lay between them, None where the profile does not show that.
@@ -199,10 +199,10 @@ def _one_save(before: _Burst, after: _Burst, pause_ns: int, stepped: bool | None
     return stepped is False or bool(before.numbers & after.numbers)
 
 
-def _steps_between(trace: Trace, low: Int64Array, high: Int64Array) -> list[bool | None]:
+def _find_steps_between(trace: Trace, low: Int64Array, high: Int64Array) -> list[bool | None]:
     """Whether any rank began and ended a step between two times; None outside of profiles."""
     found: list[bool | None] = [None] * len(low)
-    for own in rank_spans(trace).values():
+    for own in group_rank_spans(trace).values():
         steps = own.steps
         seen = intervals.covered_within(own.windows, low, high) == high - low
         for i in np.flatnonzero(seen).tolist():
@@ -211,13 +211,13 @@ def _steps_between(trace: Trace, low: Int64Array, high: Int64Array) -> list[bool
     return found
 
 
-def _evidence(trace: Trace, files: Int64Array) -> str:
+def _describe_files(trace: Trace, files: Int64Array) -> str:
     names = [trace.files.path[code].rsplit("/", 1)[-1] for code in np.unique(files).tolist()]
     more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
     return f"writes to {', '.join(names[:_MOST_NAMES])}{more}"
 
 
-def _wanted(trace: Trace) -> NDArray[np.bool_]:
+def _mark_checkpoint_files(trace: Trace) -> NDArray[np.bool_]:
     """Checkpoint files that are named so or large: others were only written and never read."""
     written = np.zeros(len(trace.files), np.int64)
     for layer in STORAGE_LAYERS:
@@ -233,7 +233,7 @@ def _wanted(trace: Trace) -> NDArray[np.bool_]:
     )
 
 
-def _counted(trace: Trace, layer: str) -> _Writes:
+def _get_counted_writes(trace: Trace, layer: str) -> _Writes:
     """First to last write of each record of a layer without single operations."""
     table = trace.counters.get(layer)
     if table is None or layer in trace.layers_traced:
@@ -243,7 +243,7 @@ def _counted(trace: Trace, layer: str) -> _Writes:
     high = table.seconds.get(f"{prefix}_F_WRITE_END_TIMESTAMP")
     if low is None or high is None:
         return NOTHING
-    mine = _wanted(trace)[table.file] & (low > 0) & (high >= low)
+    mine = _mark_checkpoint_files(trace)[table.file] & (low > 0) & (high >= low)
     since = _log_start(trace, table)[mine]
     return (
         since + np.round(low[mine] * 1e9).astype(np.int64),

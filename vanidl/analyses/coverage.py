@@ -72,22 +72,22 @@ def combine(a: Traced, b: Traced) -> Traced:
 def finish(traced: Traced, trace: Trace) -> Coverage:
     """Coverage of every layer, and every warning that applies."""
     names = dict.fromkeys([*trace.counters, *trace.layers_traced, *traced.layers])
-    layers = tuple(_layer(name, traced, trace) for name in names)
+    layers = tuple(_make_layer_coverage(name, traced, trace) for name in names)
     cut = {c.layer for c in layers if _is_truncated(c)}
     sums_s = {name: spent / 1e9 for name, (_, _, spent) in traced.layers.items() if name not in cut}
     warnings = (
         *trace.warnings,
-        *(_truncated(c, trace) for c in layers if _is_truncated(c)),
+        *(_warn_of_truncation(c, trace) for c in layers if _is_truncated(c)),
         *tracer_limits.find(trace, sums_s),
-        *_object_limits(trace),
-        *_data_sizes(trace),
-        *_stand_in(trace),
+        *_warn_of_object_limits(trace),
+        *_warn_of_data_sizes(trace),
+        *_warn_of_stand_in(trace),
     )
     whole = all(log.whole for log in trace.logs)
     return Coverage(whole and not INCOMPLETE & serious_codes(warnings), layers, warnings)
 
 
-def _stand_in(trace: Trace) -> Iterator[Notice]:
+def _warn_of_stand_in(trace: Trace) -> Iterator[Notice]:
     """What is taken for the dataset where hardly a byte of kind dataset was read."""
     files = trace.files
     if files.data_kind != DATASET:
@@ -101,8 +101,8 @@ def _stand_in(trace: Trace) -> Iterator[Notice]:
         )
 
 
-def _layer(name: str, traced: Traced, trace: Trace) -> LayerCoverage:
-    total = _counted_ops(trace, name)
+def _make_layer_coverage(name: str, traced: Traced, trace: Trace) -> LayerCoverage:
+    total = _count_ops(trace, name)
     has_trace = name in traced.layers or name in trace.layers_traced
     ops, end, _ = traced.layers.get(name, (0, None, 0))
     flagged = {layer for log in trace.logs for layer in log.partial_layers}
@@ -116,7 +116,7 @@ def _layer(name: str, traced: Traced, trace: Trace) -> LayerCoverage:
     )
 
 
-def _counted_ops(trace: Trace, layer: str) -> int | None:
+def _count_ops(trace: Trace, layer: str) -> int | None:
     table = trace.counters.get(layer)
     if table is None or not trace.job.counts_apart:
         return None
@@ -129,7 +129,7 @@ def _is_truncated(cover: LayerCoverage) -> bool:
     return cover.traced_fraction is not None and cover.traced_fraction < 1
 
 
-def _truncated(cover: LayerCoverage, trace: Trace) -> Notice:
+def _warn_of_truncation(cover: LayerCoverage, trace: Trace) -> Notice:
     until = (
         ""
         if cover.last_traced_s is None
@@ -157,13 +157,13 @@ _FULL = (
 _REQUESTS = ("READS", "WRITES", "STATS", "LISTS", "OTHERS")
 
 
-def _object_limits(trace: Trace) -> Iterator[Notice]:
+def _warn_of_object_limits(trace: Trace) -> Iterator[Notice]:
     """Every warning that the counters of object storage give reason for."""
     table = trace.counters.get(OBJECT)
     if table is None:
         return
-    asked = sum(_total(table, what) for what in _REQUESTS)
-    if failed := _total(table, "FAILED"):
+    asked = sum(_sum_counter(table, what) for what in _REQUESTS)
+    if failed := _sum_counter(table, "FAILED"):
         yield Notice(
             "object_requests_failed",
             f"{plural(failed, 'request')} of {count(asked)} to object storage failed: no answer, "
@@ -171,7 +171,7 @@ def _object_limits(trace: Trace) -> Iterator[Notice]:
             "bytes, its time included; a retry is an operation of its own.",
             "info",
         )
-    if unsized := _total(table, "UNSIZED"):
+    if unsized := _sum_counter(table, "UNSIZED"):
         yield Notice(
             "object_bytes_unknown",
             f"{plural(unsized, 'request')} of {count(asked)} to object storage did not say how "
@@ -179,7 +179,7 @@ def _object_limits(trace: Trace) -> Iterator[Notice]:
         )
 
 
-def _total(table: CounterTable, what: str) -> int:
+def _sum_counter(table: CounterTable, what: str) -> int:
     values = table.counters.get(f"{OBJECT}_{what}")
     return 0 if values is None else int(values.sum())
 
@@ -201,7 +201,7 @@ class _Files:
     nbytes: Int64Array
 
 
-def _data_sizes(trace: Trace) -> Iterator[Notice]:
+def _warn_of_data_sizes(trace: Trace) -> Iterator[Notice]:
     """A warning where files that other files are read like hold too few or too many bytes.
 
     A job that reads its files whole reads, of each file, its size times how often it was opened (or
@@ -209,8 +209,8 @@ def _data_sizes(trace: Trace) -> Iterator[Notice]:
     one such rule, those that do not were read in part, or the tracer lost reads of them, or
     counted reads for the wrong file, as Darshan does among threads.
     """
-    files = _files(trace)
-    expected = _expected(files)
+    files = _collect_files(trace)
+    expected = _predict_read_bytes(files)
     if expected is None:
         return
     short, over = files.nbytes < expected, files.nbytes > expected
@@ -234,7 +234,7 @@ def _data_sizes(trace: Trace) -> Iterator[Notice]:
     )
 
 
-def _files(trace: Trace) -> _Files:
+def _collect_files(trace: Trace) -> _Files:
     number = len(trace.files.path)
     size = np.array([trace.user_data.sizes.get(p, 0) for p in trace.files.path], np.int64)
     opens, nbytes, written = (np.zeros(number, np.int64) for _ in range(3))
@@ -254,7 +254,7 @@ def _files(trace: Trace) -> _Files:
     return _Files(code, size[code], opens[code], nbytes[code])
 
 
-def _expected(files: _Files) -> Int64Array | None:
+def _predict_read_bytes(files: _Files) -> Int64Array | None:
     """Bytes of whole readings of each file, by the rule that most fit; None where few fit one."""
     for opens_a_visit in range(1, _MOST_OPENS_A_VISIT + 1):
         expected = files.size * files.opens // opens_a_visit

@@ -96,26 +96,26 @@ class NeverRead:
     reason: str = ""  # why it cannot be said
 
 
-def counted(trace: Trace, layer: str) -> Counted:
+def count_by_file(trace: Trace, layer: str) -> Counted:
     """What the layer's counters say of each dataset file that was read."""
     table = trace.counters.get(layer)
     if table is None:
         return Counted({}, {}, {}, {})
     rows = np.flatnonzero(trace.files.is_data[table.file])
-    reads = _by_file(table, rows, count_by_record(table, "READS"))
-    nbytes = _by_file(table, rows, count_by_record(table, "BYTES_READ"))
+    reads = _sum_by_file(table, rows, count_by_record(table, "READS"))
+    nbytes = _sum_by_file(table, rows, count_by_record(table, "BYTES_READ"))
     read = {code for code in reads if reads[code] or nbytes[code]}
     prefix = prefix_of(layer)
     opens = table.counters.get(f"{prefix}_OPENS", np.full(len(table.file), -1, np.int64))
     return Counted(
         {c: n for c, n in reads.items() if c in read},
         {c: n for c, n in nbytes.items() if c in read},
-        _by_file(table, rows[opens[rows] >= 0], opens),
-        _extents(table, rows, f"{prefix}_MAX_BYTE_READ"),
+        _sum_by_file(table, rows[opens[rows] >= 0], opens),
+        _find_extents(table, rows, f"{prefix}_MAX_BYTE_READ"),
     )
 
 
-def _extents(
+def _find_extents(
     table: CounterTable, rows: np.ndarray[tuple[int], np.dtype[np.intp]], name: str
 ) -> dict[int, int]:
     """Highest byte read + 1 of each file in these rows that has one."""
@@ -128,13 +128,13 @@ def _extents(
     return dict(zip(files.tolist(), ends.tolist(), strict=True))
 
 
-def traced_share(known: Counted, traced: int) -> float | None:
+def compute_traced_share(known: Counted, traced: int) -> float | None:
     """Traced reads / counted reads of dataset files; None where nothing was counted."""
     total = sum(known.reads.values())
     return min(traced / total, 1.0) if total else None
 
 
-def never_read(trace: Trace) -> NeverRead:
+def find_never_read(trace: Trace) -> NeverRead:
     """Data files that the job opened without reading, or did not open at all."""
     dropped = sorted(
         {name for log in trace.logs for name in log.partial_layers if not name.startswith("DXT")}
@@ -146,10 +146,10 @@ def never_read(trace: Trace) -> NeverRead:
         )
         return NeverRead(None, None, reason)
     unopened = trace.user_data.on_disk
-    return NeverRead(_opened_only(trace), unopened, "")
+    return NeverRead(_find_opened_only(trace), unopened, "")
 
 
-def _opened_only(trace: Trace) -> tuple[str, ...] | None:
+def _find_opened_only(trace: Trace) -> tuple[str, ...] | None:
     """Data files with an open and no byte moved, over the storage layers."""
     tables = [trace.counters[name] for name in STORAGE_LAYERS if name in trace.counters]
     if not tables:
@@ -175,7 +175,7 @@ def _is_data(path: str, folders: set[str]) -> bool:
     return path.lower().endswith(DATA_SUFFIXES) or str(PurePosixPath(path).parent) in folders
 
 
-def _by_file(
+def _sum_by_file(
     table: CounterTable,
     rows: np.ndarray[tuple[int], np.dtype[np.intp]],
     values: np.ndarray[tuple[int], np.dtype[np.int64]],
@@ -261,7 +261,7 @@ def record_size(
     )
 
 
-def with_samples(file: DataFile, record: Record, user_data: UserData) -> DataFile:
+def add_samples(file: DataFile, record: Record, user_data: UserData) -> DataFile:
     """The file with the number of samples in the part of it that was read."""
     if record.source == "files":
         facts = user_data.facts.get(file.path)
@@ -277,7 +277,7 @@ def with_samples(file: DataFile, record: Record, user_data: UserData) -> DataFil
     return file if read is None else replace(file, samples=read // record.nbytes)
 
 
-def samples_per_file(files: Sequence[DataFile], record: Record) -> SamplesPerFile:
+def count_samples_per_file(files: Sequence[DataFile], record: Record) -> SamplesPerFile:
     """Distribution of `samples` over the files that have one; histogram in powers of two."""
     values = np.array([f.samples for f in files if f.samples is not None], np.int64)
     source = record.source or None
@@ -292,11 +292,11 @@ def samples_per_file(files: Sequence[DataFile], record: Record) -> SamplesPerFil
         int(values.min()),
         float(np.median(values)),
         int(values.max()),
-        _histogram(values),
+        _count_in_bins(values),
     )
 
 
-def _histogram(values: NDArray[np.int64]) -> tuple[SampleBin, ...]:
+def _count_in_bins(values: NDArray[np.int64]) -> tuple[SampleBin, ...]:
     top = int(values.max()).bit_length()
     edges = [0, *(1 << i for i in range(top + 1))]
     counts = np.histogram(values, [*edges[:-1], edges[-1]])[0].tolist()
@@ -353,7 +353,7 @@ class _Sizes:
         return int(self.reads.sum()) >= _LEAST * self.all_reads or volume >= _LEAST * self.all_bytes
 
 
-def transfer_modes(
+def find_transfer_modes(
     sizes: tuple[Int64Array, Int64Array], paths: Sequence[str], user_data: UserData
 ) -> tuple[TransferMode, ...]:
     """Modes that hold 2 % of the reads or bytes, most bytes first.
@@ -365,25 +365,25 @@ def transfer_modes(
     total = _Sizes(nbytes, reads, int(reads.sum()), int((nbytes * reads).sum()))
     if len(nbytes) == 0:
         return ()
-    known = _known(paths, user_data)
+    known = _collect_blocks(paths, user_data)
     found: list[TransferMode] = []
     cause = np.array([known[n].what if n in known else "" for n in nbytes.tolist()], object)
     for what in sorted(set(cause.tolist()) - {""}):
         mine = total.pick(cause == what)
         if mine.large:
-            found.append(_mode(mine, what, True, _evidence(mine, known)))
+            found.append(_make_mode(mine, what, True, _describe_blocks(mine, known)))
     rest = total.pick(cause == "")
     single = rest.large_alone
     alone = rest.nbytes[single].tolist()
-    found += [_hinted(rest.pick(rest.nbytes == size), paths) for size in alone]
+    found += [_guess_mode(rest.pick(rest.nbytes == size), paths) for size in alone]
     rest = rest.pick(~single)
     octave = np.frexp(rest.nbytes.astype(float))[1]
     groups = [rest.pick(octave == k) for k in np.unique(octave).tolist()]
-    found += [_hinted(group, paths) for group in groups if group.large]
+    found += [_guess_mode(group, paths) for group in groups if group.large]
     return tuple(sorted(found, key=lambda m: (-m.share_of_bytes, -m.reads, m.low)))
 
 
-def _mode(mine: _Sizes, cause: str | None, certain: bool, evidence: str) -> TransferMode:
+def _make_mode(mine: _Sizes, cause: str | None, certain: bool, evidence: str) -> TransferMode:
     return TransferMode(
         int(mine.nbytes.min()),
         int(mine.nbytes.max()),
@@ -396,7 +396,7 @@ def _mode(mine: _Sizes, cause: str | None, certain: bool, evidence: str) -> Tran
     )
 
 
-def _known(paths: Sequence[str], user_data: UserData) -> dict[int, Block]:
+def _collect_blocks(paths: Sequence[str], user_data: UserData) -> dict[int, Block]:
     """Size -> what opened files have of it; the reader's buffer of TFRecord files first."""
     facts = [user_data.facts[path] for path in paths if path in user_data.facts]
     known: dict[int, Block] = {}
@@ -408,30 +408,30 @@ def _known(paths: Sequence[str], user_data: UserData) -> dict[int, Block]:
     return known
 
 
-def _evidence(mine: _Sizes, known: dict[int, Block]) -> str:
+def _describe_blocks(mine: _Sizes, known: dict[int, Block]) -> str:
     pieces = sum(known[n].count for n in mine.nbytes.tolist())
     if not pieces:
         return "the opened files are TFRecord; 256 KiB is what their reader asks for by default"
     return f"{pieces:,} pieces of exactly these sizes in the opened files"
 
 
-def _hinted(mine: _Sizes, paths: Sequence[str]) -> TransferMode:
+def _guess_mode(mine: _Sizes, paths: Sequence[str]) -> TransferMode:
     for hint in _HINTS:
         text = hint(mine.nbytes, paths)
         if text:
             evidence = "by size and file names; no file was opened to confirm it"
-            return _mode(mine, f"typical of {text}", False, evidence)
-    return _mode(mine, None, False, "unknown")
+            return _make_mode(mine, f"typical of {text}", False, evidence)
+    return _make_mode(mine, None, False, "unknown")
 
 
-def _tfrecord_hint(nbytes: Int64Array, paths: Sequence[str]) -> str:
+def _suggest_tfrecord(nbytes: Int64Array, paths: Sequence[str]) -> str:
     named = any("tfrecord" in p.rsplit("/", 1)[-1].lower() for p in paths)
     if named and nbytes.tolist() == [READ_BUFFER]:
         return "the TFRecord reader's buffer (256 KiB by default)"
     return ""
 
 
-def _hdf5_hint(nbytes: Int64Array, paths: Sequence[str]) -> str:
+def _suggest_hdf5(nbytes: Int64Array, paths: Sequence[str]) -> str:
     if not any(p.lower().endswith((".h5", ".hdf5", ".he5", ".nc")) for p in paths):
         return ""
     if len(nbytes) == 1:
@@ -439,14 +439,14 @@ def _hdf5_hint(nbytes: Int64Array, paths: Sequence[str]) -> str:
     return "compressed HDF5 chunks (many sizes close together)" if len(nbytes) >= _MANY else ""
 
 
-def _buffered_hint(nbytes: Int64Array, paths: Sequence[str]) -> str:
+def _suggest_buffering(nbytes: Int64Array, paths: Sequence[str]) -> str:
     del paths
     names = {4096: "a page or C's stdio buffer", 8192: "Python's file buffer"}
     return names.get(int(nbytes[0]), "") if len(nbytes) == 1 else ""
 
 
 _HINTS: tuple[Callable[[Int64Array, Sequence[str]], str], ...] = (
-    _tfrecord_hint,
-    _hdf5_hint,
-    _buffered_hint,
+    _suggest_tfrecord,
+    _suggest_hdf5,
+    _suggest_buffering,
 )

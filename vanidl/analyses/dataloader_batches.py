@@ -5,10 +5,10 @@ worker k mod W, and is read before the k-th `__next__` of that epoch returns. Th
 last batch finds nothing (StopIteration), shows as a step with two waits, and comes before every
 read of the next epoch, for which the workers are started again.
 
-`deliveries` tells which reads went into which step of a trace: as the fetches were recorded,
-else by `guessed`. That tries every number of batches per epoch among which the reads divide
-evenly, and every mapping of batches to waits. A mapping is known where it is the only one that
-breaks none of these rules: mostly that takes a profile that holds the end of an epoch.
+`find_deliveries` tells which reads went into which step of a trace: as the fetches were recorded,
+else by `infer_deliveries`. That tries every number of batches per epoch among which the reads
+divide evenly, and every mapping of batches to waits. A mapping is known where it is the only one
+that breaks none of these rules: mostly that takes a profile that holds the end of an epoch.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class _Calls:
     epoch: Int64Array
 
 
-def generations(workers: Iterable[tuple[Process, Part]]) -> list[Generation]:
+def split_generations(workers: Iterable[tuple[Process, Part]]) -> list[Generation]:
     """Reads of workers that lived at the same time, epoch by epoch.
 
     Empty where the epochs have different numbers of workers. Workers are numbered in the order
@@ -95,24 +95,24 @@ def generations(workers: Iterable[tuple[Process, Part]]) -> list[Generation]:
     Args:
         workers: each worker that read, and its reads.
     """
-    lives = sorted(workers, key=lambda life: (_life(life[0]), life[1].process))
+    lives = sorted(workers, key=lambda life: (_get_lifetime(life[0]), life[1].process))
     groups: list[list[tuple[Process, Part]]] = []
     first_end = 0
     for process, reads in lives:
-        start_ns, end_ns = _life(process)
+        start_ns, end_ns = _get_lifetime(process)
         if not groups or start_ns >= first_end:
             groups.append([])
             first_end = end_ns
         first_end = min(first_end, end_ns)
         groups[-1].append((process, reads))
-    return [_numbered(g) for g in groups] if len({len(g) for g in groups}) == 1 else []
+    return [_sort_by_fork(g) for g in groups] if len({len(g) for g in groups}) == 1 else []
 
 
-def _life(process: Process) -> tuple[int, int]:
+def _get_lifetime(process: Process) -> tuple[int, int]:
     return process.start_ns or 0, process.end_ns or 0
 
 
-def _numbered(generation: Sequence[tuple[Process, Part]]) -> Generation:
+def _sort_by_fork(generation: Sequence[tuple[Process, Part]]) -> Generation:
     """In the order in which the workers were forked."""
     pids = [process.pid for process, _ in generation if process.pid is not None]
     known = len(set(pids)) == len(generation) and max(pids) - min(pids) < _WRAPPED
@@ -121,14 +121,14 @@ def _numbered(generation: Sequence[tuple[Process, Part]]) -> Generation:
     return tuple(r for _, r in sorted(generation, key=lambda each: each[0].pid or 0))
 
 
-def equal_reads(reads: Part) -> Part:
+def select_equal_reads(reads: Part) -> Part:
     """Reads of the size that moves most bytes: samples, without headers and indices."""
     sizes, which = np.unique(reads.nbytes, return_inverse=True)
     most = np.bincount(which, weights=reads.nbytes).argmax()
     return reads.rows(reads.nbytes == sizes[most])
 
 
-def divisions(epochs: Sequence[Generation], waits: int) -> Iterator[tuple[int, int]]:
+def enumerate_divisions(epochs: Sequence[Generation], waits: int) -> Iterator[tuple[int, int]]:
     """(batches per epoch, reads per batch) wherever the reads divide evenly.
 
     Args:
@@ -140,12 +140,12 @@ def divisions(epochs: Sequence[Generation], waits: int) -> Iterator[tuple[int, i
         return
     least = max(-(-waits // len(counts)) - 1, len(counts[0]))
     for batches in range(least, sum(counts[0]) + 1):
-        per_batch = _reads_per_batch(counts[0], batches)
+        per_batch = _find_reads_per_batch(counts[0], batches)
         if per_batch:
             yield batches, per_batch
 
 
-def _reads_per_batch(counts: Sequence[int], batches: int) -> int:
+def _find_reads_per_batch(counts: Sequence[int], batches: int) -> int:
     """Reads of each batch, the last one perhaps fewer; 0 where the counts do not divide so.
 
     Of a single worker the most even split counts: no other one shows how long batches are.
@@ -161,7 +161,7 @@ def _reads_per_batch(counts: Sequence[int], batches: int) -> int:
     return size if fits else 0
 
 
-def batches_of(generation: Generation, batches: int, per_batch: int) -> EpochBatches:
+def deal_to_workers(generation: Generation, batches: int, per_batch: int) -> EpochBatches:
     """The batches of an epoch, dealt to its workers in turn."""
     worker, first_start, last_start, end = np.empty((4, batches), np.int64)
     for i, reads in enumerate(generation):
@@ -174,7 +174,9 @@ def batches_of(generation: Generation, batches: int, per_batch: int) -> EpochBat
     return EpochBatches(worker, first_start, last_start, end)
 
 
-def epoch_ends(wait_start: Int64Array, step_start: Int64Array, step_end: Int64Array) -> Int64Array:
+def find_epoch_ends(
+    wait_start: Int64Array, step_start: Int64Array, step_end: Int64Array
+) -> Int64Array:
     """Rows of the waits that found the end of an epoch: the first of two in one step.
 
     None where steps do not have one wait each else.
@@ -187,20 +189,20 @@ def epoch_ends(wait_start: Int64Array, step_start: Int64Array, step_end: Int64Ar
     return rows
 
 
-def deliveries(trace: Trace) -> tuple[Deliveries, ...]:
+def find_deliveries(trace: Trace) -> tuple[Deliveries, ...]:
     """What is known, for each training process with waits and workers."""
-    known = recorded(trace)
+    known = get_recorded_deliveries(trace)
     told = {each.trainer for each in known}
-    return (*known, *(each for each in guessed(trace, without=told)))
+    return (*known, *(each for each in infer_deliveries(trace, without=told)))
 
 
-def recorded(trace: Trace) -> tuple[Deliveries, ...]:
+def get_recorded_deliveries(trace: Trace) -> tuple[Deliveries, ...]:
     """Of each training process whose workers' fetches were recorded: batches with reads."""
     fetches = trace.fetches
     taken = (fetches.worker >= 0) & (fetches.process >= 0) & (fetches.wait_end >= 0)
     fetches = fetches.pick(taken)
     fetches = fetches.pick(np.argsort(fetches.wait_end, kind="stable"))
-    reads = _data_reads(trace, set(fetches.process.tolist()))
+    reads = _collect_data_reads(trace, set(fetches.process.tolist()))
     last = np.full(len(fetches), -1, np.int64)
     for process, own in reads.items():
         mine = fetches.process == process
@@ -220,13 +222,15 @@ def recorded(trace: Trace) -> tuple[Deliveries, ...]:
     )
 
 
-def guessed(trace: Trace, without: Collection[int] = ()) -> tuple[Deliveries, ...]:
+def infer_deliveries(trace: Trace, without: Collection[int] = ()) -> tuple[Deliveries, ...]:
     """What follows from the order of reads and waits, but for some training processes."""
     served = {p.trainer for p in trace.processes if p.role == "worker"}
     waits = {
         process: found
         for process in trace.ranks
-        if process in served and process not in without and (found := _waits(trace, process))
+        if process in served
+        and process not in without
+        and (found := _collect_waits(trace, process))
     }
     workers = {
         i: p.trainer
@@ -240,20 +244,22 @@ def guessed(trace: Trace, without: Collection[int] = ()) -> tuple[Deliveries, ..
     known = []
     for trainer, own in waits.items():
         mine = [(trace.processes[i], part) for i, part in reads.items() if workers[i] == trainer]
-        known.append(_of_trainer(trainer, own, generations(mine)))
+        known.append(_infer_of_trainer(trainer, own, split_generations(mine)))
     return tuple(each for each in known if each is not None)
 
 
-def _of_trainer(trainer: int, waits: _Waits, epochs: Sequence[Generation]) -> Deliveries | None:
+def _infer_of_trainer(
+    trainer: int, waits: _Waits, epochs: Sequence[Generation]
+) -> Deliveries | None:
     if not epochs:
         return None
-    divided = list(divisions(epochs, len(waits.start)))
+    divided = list(enumerate_divisions(epochs, len(waits.start)))
     if len(epochs) * sum(batches + 1 for batches, _ in divided) > _MOST_MAPPINGS:
         return None  # too many to try them all
     fits = [
         (calls, shift)
-        for calls in (_calls(epochs, batches, per_batch) for batches, per_batch in divided)
-        for shift in _shifts(calls, waits)
+        for calls in (_make_calls(epochs, batches, per_batch) for batches, per_batch in divided)
+        for shift in _enumerate_shifts(calls, waits)
     ]
     if len(fits) != 1:
         return None
@@ -268,7 +274,7 @@ def _of_trainer(trainer: int, waits: _Waits, epochs: Sequence[Generation]) -> De
     )
 
 
-def _waits(trace: Trace, trainer: int) -> _Waits | None:
+def _collect_waits(trace: Trace, trainer: int) -> _Waits | None:
     mine = trace.spans.pick(trace.spans.process == trainer)
     waits, steps = (mine.pick(mine.kind == k) for k in (SpanKind.INPUT_WAIT, SpanKind.STEP))
     if not len(waits) or not len(steps):
@@ -277,7 +283,7 @@ def _waits(trace: Trace, trainer: int) -> _Waits | None:
     return _Waits(
         start=waits.start,
         end=waits.end,
-        stops=epoch_ends(waits.start, steps.start, steps.end),
+        stops=find_epoch_ends(waits.start, steps.start, steps.end),
         in_step=(step >= 0) & (waits.start < steps.end[step]),
         slack_ns=max(
             trace.profiles[s].clock_uncertainty_ns for s in np.unique(waits.source).tolist()
@@ -290,11 +296,11 @@ def _sample_reads(trace: Trace, workers: set[int]) -> dict[int, Part]:
 
     None of any where one has too many.
     """
-    found = _data_reads(trace, workers)
-    return {process: equal_reads(reads) for process, reads in found.items()}
+    found = _collect_data_reads(trace, workers)
+    return {process: select_equal_reads(reads) for process, reads in found.items()}
 
 
-def _data_reads(trace: Trace, workers: set[int]) -> dict[int, Part]:
+def _collect_data_reads(trace: Trace, workers: set[int]) -> dict[int, Part]:
     """The same of all reads of data files."""
     is_data = trace.files.is_data
     found: dict[int, list[Part]] = {process: [] for process in sorted(workers)}
@@ -308,33 +314,33 @@ def _data_reads(trace: Trace, workers: set[int]) -> dict[int, Part]:
     return {process: reads for process, reads in joined.items() if len(reads)}
 
 
-def _calls(epochs: Sequence[Generation], batches: int, per_batch: int) -> _Calls:
-    dealt = [batches_of(generation, batches, per_batch) for generation in epochs]
+def _make_calls(epochs: Sequence[Generation], batches: int, per_batch: int) -> _Calls:
+    dealt = [deal_to_workers(generation, batches, per_batch) for generation in epochs]
     return _Calls(
-        worker=_with_ends([epoch.worker for epoch in dealt]),
-        read_ns=_with_ends([epoch.last_start for epoch in dealt]),
-        ready_ns=_with_ends([epoch.end for epoch in dealt]),
+        worker=_append_ends([epoch.worker for epoch in dealt]),
+        read_ns=_append_ends([epoch.last_start for epoch in dealt]),
+        ready_ns=_append_ends([epoch.end for epoch in dealt]),
         epoch=np.repeat(np.arange(len(epochs)), batches + 1),
     )
 
 
-def _with_ends(epochs: Sequence[Int64Array]) -> Int64Array:
+def _append_ends(epochs: Sequence[Int64Array]) -> Int64Array:
     """A column over all epochs, with the call that found the end of each."""
     return np.concatenate([np.append(column, -1) for column in epochs])
 
 
-def _shifts(calls: _Calls, waits: _Waits) -> Iterator[int]:
+def _enumerate_shifts(calls: _Calls, waits: _Waits) -> Iterator[int]:
     """Numbers of calls before the first wait that break no rule."""
     for shift in range(len(calls.worker) - len(waits.start) + 1):
         mine = slice(shift, shift + len(waits.start))
         has_batch = calls.worker[mine] >= 0
         ready = calls.ready_ns[mine] <= waits.end + waits.slack_ns
         in_order = (ready | ~has_batch).all() and not has_batch[waits.stops].any()
-        if in_order and _starts_anew(calls, waits, mine):
+        if in_order and _is_started_anew(calls, waits, mine):
             yield shift
 
 
-def _starts_anew(calls: _Calls, waits: _Waits, mine: slice) -> bool:
+def _is_started_anew(calls: _Calls, waits: _Waits, mine: slice) -> bool:
     """Whether the reads of each epoch come after the call that ended the one before."""
     for row in np.flatnonzero(calls.worker[mine] < 0).tolist():
         later = calls.epoch > calls.epoch[mine][row]

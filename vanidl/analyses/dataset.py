@@ -27,10 +27,10 @@ from vanidl.analyses.datafiles import (
     SamplesPerFile,
     TransferMode,
 )
-from vanidl.analyses.files import grouped
+from vanidl.analyses.files import reduce_equal_files
 from vanidl.analyses.operations import add_sparse
 from vanidl.analyses.reducing import ByFile, Rows
-from vanidl.analyses.sorting import sorted_rows, sum_by_group, sum_by_key
+from vanidl.analyses.sorting import sort_rows, sum_by_group, sum_by_key
 from vanidl.model import intervals
 from vanidl.model.intervals import Intervals
 from vanidl.model.ordering import stable_order
@@ -68,10 +68,12 @@ def union_by_key(key: Int64Array, start: Int64Array, end: Int64Array) -> ByteRan
         order = stable_order(key)
         key, start, end = key[order], start[order], end[order]
     first = np.flatnonzero(np.append(True, key[1:] != key[:-1])[: len(key)])
-    return of_groups(key[first], np.append(first, len(key)), start, end)
+    return union_groups(key[first], np.append(first, len(key)), start, end)
 
 
-def of_groups(key: Int64Array, first: Int64Array, start: Int64Array, end: Int64Array) -> ByteRanges:
+def union_groups(
+    key: Int64Array, first: Int64Array, start: Int64Array, end: Int64Array
+) -> ByteRanges:
     """The union of the ranges first[i] to first[i + 1] for each key[i], all distinct.
 
     All keys are laid out behind one another, a byte apart, so that one union does for all.
@@ -81,16 +83,16 @@ def of_groups(key: Int64Array, first: Int64Array, start: Int64Array, end: Int64A
     room = np.maximum.reduceat(end, first[:-1]) + 1
     if float(room.astype(float).sum()) > _SAFE:
         rows = (slice(a, b) for a, b in pairwise(first.tolist()))
-        return _behind(key, [intervals.union(start[r], end[r]) for r in rows])
+        return _join_unions(key, [intervals.union(start[r], end[r]) for r in rows])
     base = np.cumsum(room) - room
     shift = np.repeat(base, np.diff(first))
     union = intervals.union(start + shift, end + shift)
     first = np.append(np.searchsorted(union.start, base), len(union.start))
     shift = np.repeat(base, np.diff(first))
-    return _used(key, first, Intervals(union.start - shift, union.end - shift))
+    return _drop_empty_keys(key, first, Intervals(union.start - shift, union.end - shift))
 
 
-def by_owner(
+def split_by_owner(
     ranges: ByteRanges, owner: Int64Array, key: Int64Array
 ) -> Iterator[tuple[int, ByteRanges]]:
     """Each owner, ascending, and its ranges under other keys; those of equal keys are united.
@@ -100,7 +102,7 @@ def by_owner(
     """
     if (owner[1:] < owner[:-1]).any():
         order = stable_order(owner)
-        ranges, owner, key = _ordered(ranges, order), owner[order], key[order]
+        ranges, owner, key = _reorder_keys(ranges, order), owner[order], key[order]
     borders = np.flatnonzero(np.diff(owner, prepend=-1, append=-1)).tolist()
     rows = ranges.first[borders].tolist()
     falls = set(owner[1:][(key[1:] <= key[:-1]) & (owner[1:] == owner[:-1])].tolist())
@@ -108,46 +110,48 @@ def by_owner(
     for each, (low, high), (begin, end) in places:
         first = ranges.first[low : high + 1] - begin
         own = ByteRanges(key[low:high], first, ranges.start[begin:end], ranges.end[begin:end])
-        yield each, _united(own) if each in falls else own
+        yield each, _unite_equal_keys(own) if each in falls else own
 
 
-def _ordered(ranges: ByteRanges, order: NDArray[np.intp]) -> ByteRanges:
+def _reorder_keys(ranges: ByteRanges, order: NDArray[np.intp]) -> ByteRanges:
     counts = np.diff(ranges.first)[order]
     first = np.append(0, np.cumsum(counts))
     rows = np.repeat(ranges.first[order] - first[:-1], counts) + np.arange(first[-1])
     return ByteRanges(ranges.key[order], first, ranges.start[rows], ranges.end[rows])
 
 
-def _united(ranges: ByteRanges) -> ByteRanges:
+def _unite_equal_keys(ranges: ByteRanges) -> ByteRanges:
     """The ranges with their keys, which are in any order, ascending."""
     return union_by_key(np.repeat(ranges.key, np.diff(ranges.first)), ranges.start, ranges.end)
 
 
 def merge(a: ByteRanges, b: ByteRanges) -> ByteRanges:
     """The bytes in a or b."""
-    return _all_of([c for c in (a, b) if len(c.key)])
+    return _unite_sets([c for c in (a, b) if len(c.key)])
 
 
-def together(sets: Sequence[ByteRanges]) -> tuple[Int64Array, Int64Array, Int64Array]:
+def measure_unions(sets: Sequence[ByteRanges]) -> tuple[Int64Array, Int64Array, Int64Array]:
     """(distinct keys ascending, bytes in any of the sets, highest end) of each key.
 
     Keys are taken block by block, so that memory is that of a block, not of all sets.
     """
     held = (c for c in sets if len(c.key))
     # Small ones are united first, as many as fill a block: there may be thousands.
-    sets = [_all_of(some) for some in batches(held, lambda c: len(c.start), _BLOCK)]
+    sets = [_unite_sets(some) for some in batches(held, lambda c: len(c.start), _BLOCK)]
     if not sets:
         return _NONE, _NONE, _NONE
     keys, place = np.unique(np.concatenate([c.key for c in sets]), return_inverse=True)
     counts, ends = np.zeros((2, len(keys)), np.int64)
     np.add.at(counts, place, np.concatenate([np.diff(c.first) for c in sets]))
     np.maximum.at(ends, place, np.concatenate([c.end[c.first[1:] - 1] for c in sets]))
-    blocks = list(_blocks(counts, ends))
-    lengths = in_threads(lambda some: _lengths(sets, keys[some], ends[some]), blocks)
+    blocks = list(_split_in_blocks(counts, ends))
+    lengths = in_threads(
+        lambda some: _measure_unions_of_block(sets, keys[some], ends[some]), blocks
+    )
     return keys, np.concatenate(list(lengths)), ends
 
 
-def _all_of(sets: Sequence[ByteRanges]) -> ByteRanges:
+def _unite_sets(sets: Sequence[ByteRanges]) -> ByteRanges:
     """The bytes in any of the sets."""
     if len(sets) < 2:
         return sets[0] if sets else NO_RANGES
@@ -156,7 +160,7 @@ def _all_of(sets: Sequence[ByteRanges]) -> ByteRanges:
     return union_by_key(keys, *(np.concatenate([c[i] for c in sets]) for i in (2, 3)))
 
 
-def _blocks(counts: Int64Array, ends: Int64Array) -> Iterator[slice]:
+def _split_in_blocks(counts: Int64Array, ends: Int64Array) -> Iterator[slice]:
     """Neighbouring keys that are united at once: not too many ranges, not too far apart."""
     far = np.cumsum(ends.astype(float)) // (_SAFE / 4)
     many = np.cumsum(counts) // _BLOCK
@@ -165,15 +169,17 @@ def _blocks(counts: Int64Array, ends: Int64Array) -> Iterator[slice]:
         yield slice(low, high)
 
 
-def _lengths(sets: Sequence[ByteRanges], keys: Int64Array, ends: Int64Array) -> Int64Array:
+def _measure_unions_of_block(
+    sets: Sequence[ByteRanges], keys: Int64Array, ends: Int64Array
+) -> Int64Array:
     """Bytes of each of these keys in any of the sets."""
     base = np.append(0, np.cumsum(ends + 1)[:-1])
-    pieces = [_laid_out(c, keys, base) for c in sets]
+    pieces = [_lay_out_keys(c, keys, base) for c in sets]
     union = intervals.union(*(np.concatenate(column) for column in zip(*pieces, strict=True)))
     return np.add.reduceat(union.end - union.start, np.searchsorted(union.start, base))
 
 
-def _laid_out(
+def _lay_out_keys(
     ranges: ByteRanges, keys: Int64Array, base: Int64Array
 ) -> tuple[Int64Array, Int64Array]:
     """Starts and ends of the keys' ranges, each key moved to its base."""
@@ -184,13 +190,13 @@ def _laid_out(
     return ranges.start[rows] + shift, ranges.end[rows] + shift
 
 
-def _behind(key: Int64Array, unions: Sequence[Intervals]) -> ByteRanges:
+def _join_unions(key: Int64Array, unions: Sequence[Intervals]) -> ByteRanges:
     first = np.append(0, np.cumsum([len(u.start) for u in unions]))
     bounds = (np.concatenate(column) for column in zip(*unions, strict=True))
-    return _used(key, first, Intervals(*bounds))
+    return _drop_empty_keys(key, first, Intervals(*bounds))
 
 
-def _used(key: Int64Array, first: Int64Array, ranges: Intervals) -> ByteRanges:
+def _drop_empty_keys(key: Int64Array, first: Int64Array, ranges: Intervals) -> ByteRanges:
     """Without the keys that have no range left."""
     used = np.diff(first) > 0
     return ByteRanges(key[used], np.append(first[:-1][used], first[-1]), ranges.start, ranges.end)
@@ -274,32 +280,32 @@ def find_borders(reads: ByFile) -> Borders:
 
 
 def combine_borders(a: Borders, b: Borders) -> Borders:
-    """The visits of both; borders are stitched in `visits`."""
+    """The visits of both; borders are stitched in `find_visits`."""
     return Borders(np.concatenate([a.border, b.border]), np.concatenate([a.again, b.again]))
 
 
-def visits(borders: Borders, since_ns: int) -> Visits:
+def find_visits(borders: Borders, since_ns: int) -> Visits:
     """Every visit of every file by every process; starts counted from `since_ns`."""
-    border = sorted_rows(borders.border)
+    border = sort_rows(borders.border)
     if len(border) == 0:
         none = np.empty(0, np.int64)
         return Visits(none, none, none, none)
     process, file, start, offset, _, _, last_offset, _, part_lowest = border.T
-    begins = _changes(process, file)
+    begins = _mark_changes(process, file)
     group = np.cumsum(begins) - 1
     lowest = np.minimum.reduceat(part_lowest, np.flatnonzero(begins))
     arrives = offset == lowest[group]
     was_there = np.concatenate([[False], (last_offset == lowest[group])[:-1]])
     stitched = ~begins & arrives & ~was_there
-    inner = _returns(borders.again, process[begins], file[begins], lowest)
+    inner = _select_returns(borders.again, process[begins], file[begins], lowest)
     stitches = np.stack([group[stitched], start[stitched]], axis=1)
-    later = sorted_rows(np.concatenate([stitches, inner]))
+    later = sort_rows(np.concatenate([stitches, inner]))
     all_group = np.concatenate([group[begins], later[:, 0]])
     all_start = np.concatenate([start[begins], later[:, 1]])
     if len(later):  # else in order as they are
         order = stable_order(all_group)  # of each the first read, then the returns by start
         all_group, all_start = all_group[order], all_start[order]
-    ordinal = _ordinal(all_group)
+    ordinal = _count_within_group(all_group)
     # A first read elsewhere and the first arrival at the lowest byte are one visit.
     keep = arrives[begins][all_group] | (ordinal != 1)
     all_group, all_start = all_group[keep], all_start[keep]
@@ -307,17 +313,19 @@ def visits(borders: Borders, since_ns: int) -> Visits:
         process[begins][all_group],
         file[begins][all_group],
         all_start - since_ns,
-        _ordinal(all_group),
+        _count_within_group(all_group),
     )
 
 
 def visit_order(found: Visits, files: Files) -> VisitOrder:
     """In which order processes begin to read files, over all passes."""
-    order = _in_passes(found)[:MOST_ORDERED]
+    order = _sort_by_pass(found)[:MOST_ORDERED]
     process, ordinal, file = (c[order] for c in (found.process, found.ordinal, found.file))
-    sequence = np.cumsum(_changes(process, ordinal)) - 1
-    by_name = _natural_rank(np.unique(file), files)
-    concordance, deviation = _concordance(sequence, by_name[np.searchsorted(np.unique(file), file)])
+    sequence = np.cumsum(_mark_changes(process, ordinal)) - 1
+    by_name = _rank_naturally(np.unique(file), files)
+    concordance, deviation = _compute_concordance(
+        sequence, by_name[np.searchsorted(np.unique(file), file)]
+    )
     first = ordinal == 0
     own = np.full(len(file), -1, np.int64)
     own[first] = np.arange(int(first.sum()))
@@ -325,12 +333,12 @@ def visit_order(found: Visits, files: Files) -> VisitOrder:
     place = stable_order(key[first])
     at = np.searchsorted(key[first][place], key)
     own = own[first][place][np.minimum(at, len(place) - 1)] if len(place) else own
-    repeated, _ = _concordance(sequence[~first], own[~first])
+    repeated, _ = _compute_concordance(sequence[~first], own[~first])
     name = "one file" if len(by_name) == 1 else _order_name(concordance, deviation)
     return VisitOrder(name, concordance, repeated, len(file))
 
 
-def _in_passes(found: Visits) -> NDArray[np.intp]:
+def _sort_by_pass(found: Visits) -> NDArray[np.intp]:
     """Places of visits by process, pass and start; equal ones stay by file, as visits come."""
     order = stable_order(found.start)
     for key in (found.ordinal, found.process):
@@ -348,7 +356,7 @@ def _order_name(concordance: float | None, deviation: float) -> str:
     return "shuffled" if deviation < 0.1 else "not clear"
 
 
-def _concordance(sequence: Int64Array, value: Int64Array) -> tuple[float | None, float]:
+def _compute_concordance(sequence: Int64Array, value: Int64Array) -> tuple[float | None, float]:
     """Share of pairs in ascending order within sequences, and its deviation under chance.
 
     Variance of Kendall's tau of n items in random order: 2 (2n + 5) / (9 n (n - 1)).
@@ -359,12 +367,12 @@ def _concordance(sequence: Int64Array, value: Int64Array) -> tuple[float | None,
     if pairs.sum() == 0:
         return None, 0.0
     wide = int(value.max()) + 1
-    discordant = inversions(sequence * wide + value)
+    discordant = count_inversions(sequence * wide + value)
     variance = (2 * (2 * n + 5) / (9 * n * (n - 1)) / 4 * pairs**2).sum() / pairs.sum() ** 2
     return 1 - discordant / float(pairs.sum()), float(np.sqrt(variance))
 
 
-def inversions(values: Int64Array) -> int:
+def count_inversions(values: Int64Array) -> int:
     """How many pairs i < j have values[i] > values[j].
 
     Merge sort, all blocks of a level at once, until all is in order: mostly it is at once.
@@ -383,23 +391,23 @@ def inversions(values: Int64Array) -> int:
     return total
 
 
-def _natural_rank(codes: Int64Array, files: Files) -> Int64Array:
+def _rank_naturally(codes: Int64Array, files: Files) -> Int64Array:
     """Place of each file by name, numbers in names as numbers: part-2 before part-10."""
     if files.place:
         return np.argsort(np.argsort(np.array(files.place)[codes]))
-    names = [natural(files.path[code]) for code in codes.tolist()]
+    names = [make_natural_key(files.path[code]) for code in codes.tolist()]
     rank = np.empty(len(names), np.int64)
     rank[sorted(range(len(names)), key=names.__getitem__)] = np.arange(len(names))
     return rank
 
 
-def natural(path: str) -> list[tuple[int, str]]:
+def make_natural_key(path: str) -> list[tuple[int, str]]:
     """A key that sorts names as people do: part-2 before part-10."""
     pieces = re.split(r"(\d{1,18})", path)
     return [(int(p), "") if i % 2 else (-1, p) for i, p in enumerate(pieces)]
 
 
-def _changes(*columns: Int64Array) -> NDArray[np.bool_]:
+def _mark_changes(*columns: Int64Array) -> NDArray[np.bool_]:
     differs = np.zeros(len(columns[0]), bool)
     differs[:1] = True
     for column in columns:
@@ -407,13 +415,13 @@ def _changes(*columns: Int64Array) -> NDArray[np.bool_]:
     return differs
 
 
-def _ordinal(group: Int64Array) -> Int64Array:
+def _count_within_group(group: Int64Array) -> Int64Array:
     at = np.arange(len(group))
-    begins = _changes(group)
+    begins = _mark_changes(group)
     return at - np.maximum.accumulate(np.where(begins, at, 0))
 
 
-def _returns(
+def _select_returns(
     again: Int64Array, process: Int64Array, file: Int64Array, lowest: Int64Array
 ) -> Int64Array:
     """Group and start of the returns inside parts that reach the lowest byte of all parts."""
@@ -503,11 +511,11 @@ def partial(rows: Rows, trace: Trace) -> Uses:
     placed = reads.with_offset
     moved = placed if (placed.nbytes > 0).all() else placed.rows(placed.nbytes > 0)
     return Uses(
-        *_sums(reads),
-        ranges=dict(_ranges(placed)),
-        grid=_grid(reads, trace),
+        *_sum_reads(reads),
+        ranges=dict(_collect_ranges(placed)),
+        grid=_make_grid(reads, trace),
         sizes=reads.sizes,
-        runs=access.runs(moved, READ),
+        runs=access.count_runs(moved, READ),
         borders=find_borders(moved),
     )
 
@@ -518,8 +526,8 @@ def combine(a: Uses, b: Uses) -> Uses:
     both = [np.concatenate([getattr(a, name), getattr(b, name)]) for name in names]
     order = stable_order(both[0])
     return Uses(
-        *grouped(*(column[order] for column in both)),
-        _merged(a.ranges, b.ranges),
+        *reduce_equal_files(*(column[order] for column in both)),
+        _merge_ranges(a.ranges, b.ranges),
         add_sparse(a.grid, b.grid),
         add_sparse(a.sizes, b.sizes),
         access.combine(a.runs, b.runs),
@@ -527,80 +535,80 @@ def combine(a: Uses, b: Uses) -> Uses:
     )
 
 
-def _merged(a: dict[int, ByteRanges], b: dict[int, ByteRanges]) -> dict[int, ByteRanges]:
+def _merge_ranges(a: dict[int, ByteRanges], b: dict[int, ByteRanges]) -> dict[int, ByteRanges]:
     both = {p: merge(a[p], b[p]) for p in a.keys() & b.keys()}
     return a | b | both
 
 
-def unique_by_file(uses: Uses) -> UniqueByFile:
+def measure_unique_by_file(uses: Uses) -> UniqueByFile:
     """What all ranks together read of each file."""
-    return together(list(uses.ranges.values()))
+    return measure_unions(list(uses.ranges.values()))
 
 
 def finish(uses: Uses, trace: Trace, layer: str, unique: Future[UniqueByFile]) -> Dataset | None:
     """The dataset view; None where no dataset file was read through the layer.
 
-    `unique` is `unique_by_file` of the uses, worked out meanwhile.
+    `unique` is `measure_unique_by_file` of the uses, worked out meanwhile.
     """
-    counted = datafiles.counted(trace, layer)
+    counted = datafiles.count_by_file(trace, layer)
     traced = len(uses.key) > 0
-    found, order = _visits(uses, trace) if traced else (None, None)
-    visited = _visited(found)
+    found, order = _order_visits(uses, trace) if traced else (None, None)
+    visited = _count_visits(found)
     by_file = unique.result()
-    table = _table(uses, by_file, trace, counted)
+    table = _make_table(uses, by_file, trace, counted)
     if not table:
         return None
-    files = tuple(_file(row, visited, trace, counted) for row in table)
+    files = tuple(_make_data_file(row, visited, trace, counted) for row in table)
     within = access.finish(uses.runs, trace, layer)
     unique_nbytes = _sum(f.unique_bytes for f in files)
     read = sum(f.bytes_read for f in files)
     size = _sum(f.size for f in files)
     record = datafiles.record_size(trace.user_data, uses.sizes, within.read if within else None)
-    files = tuple(datafiles.with_samples(f, record, trace.user_data) for f in files)
+    files = tuple(datafiles.add_samples(f, record, trace.user_data) for f in files)
     return Dataset(
         files,
         read,
         unique_nbytes,
         read / unique_nbytes if unique_nbytes else None,
         size,
-        datafiles.traced_share(counted, int(uses.sums[:, 0].sum()) if traced else 0),
-        tuple(_shares(uses, trace, size or int(by_file[1].sum()))),
+        datafiles.compute_traced_share(counted, int(uses.sums[:, 0].sum()) if traced else 0),
+        tuple(_compute_shares(uses, trace, size or int(by_file[1].sum()))),
         "size on disk" if size else "bytes that any rank read",
         order,
         within.read if within else None,
-        datafiles.samples_per_file(files, record),
-        datafiles.transfer_modes(uses.sizes, tuple(f.path for f in files), trace.user_data),
-        datafiles.never_read(trace),
+        datafiles.count_samples_per_file(files, record),
+        datafiles.find_transfer_modes(uses.sizes, tuple(f.path for f in files), trace.user_data),
+        datafiles.find_never_read(trace),
         _read_grid(uses, files, trace) if traced else None,
         found,
-        _empty(uses) if traced else None,
+        _count_empty_reads(uses) if traced else None,
     )
 
 
-def _empty(uses: Uses) -> int:
+def _count_empty_reads(uses: Uses) -> int:
     """Reads that moved nothing: Python reads a file until it gets nothing more."""
     nbytes, counts = uses.sizes
     return int(counts[nbytes == 0].sum())
 
 
-def _sums(reads: ByFile) -> tuple[Int64Array, Int64Array, Int64Array, Int64Array]:
+def _sum_reads(reads: ByFile) -> tuple[Int64Array, Int64Array, Int64Array, Int64Array]:
     """(key, sums, first, last), by file and position."""
     unplaced = reads.sums(reads.offset < 0)
     sums = np.stack([reads.counts, reads.group_nbytes, unplaced], axis=1)
     key = reads.file * _POSITIONS + reads.position + 1
     order = stable_order(key)
     columns = (key, sums, reads.group_start, reads.group_end)
-    return grouped(*(column[order] for column in columns))
+    return reduce_equal_files(*(column[order] for column in columns))
 
 
-def _ranges(reads: ByFile) -> Iterator[tuple[int, ByteRanges]]:
+def _collect_ranges(reads: ByFile) -> Iterator[tuple[int, ByteRanges]]:
     """(position + 1, the bytes that it read by file)."""
     groups = np.arange(len(reads.file))
-    held = of_groups(groups, reads.first, reads.offset, reads.end_offset)
-    yield from by_owner(held, reads.position[held.key] + 1, reads.file[held.key])
+    held = union_groups(groups, reads.first, reads.offset, reads.end_offset)
+    yield from split_by_owner(held, reads.position[held.key] + 1, reads.file[held.key])
 
 
-def _grid(reads: ByFile, trace: Trace) -> tuple[Int64Array, Int64Array]:
+def _make_grid(reads: ByFile, trace: Trace) -> tuple[Int64Array, Int64Array]:
     """Sparse bytes by file * TIME_BINS + bin."""
     length = max(trace.job.end_ns - trace.job.start_ns, 1)
     since = np.clip(reads.start - trace.job.start_ns, 0, length - 1)
@@ -630,7 +638,7 @@ class _Row:
     extent: int | None
 
 
-def _table(
+def _make_table(
     uses: Uses,
     by_file: UniqueByFile,
     trace: Trace,
@@ -639,7 +647,9 @@ def _table(
     """Every dataset file that was read, by traffic; from counters where nothing was traced."""
     codes, lengths, ends = (a.tolist() for a in by_file)
     unique, extent = dict(zip(codes, lengths, strict=True)), dict(zip(codes, ends, strict=True))
-    file, sums, first, final = grouped(uses.key // _POSITIONS, uses.sums, uses.first, uses.last)
+    file, sums, first, final = reduce_equal_files(
+        uses.key // _POSITIONS, uses.sums, uses.first, uses.last
+    )
     ranked = uses.key[uses.key % _POSITIONS > 0] // _POSITIONS
     ranks = dict(zip(*(a.tolist() for a in np.unique(ranked, return_counts=True)), strict=True))
     rows = [
@@ -656,12 +666,12 @@ def _table(
     return sorted(rows, key=lambda r: (-int(r.sums[1]), trace.files.path[r.code]))
 
 
-def _visits(uses: Uses, trace: Trace) -> tuple[Visits, VisitOrder]:
-    found = visits(uses.borders, trace.job.start_ns)
+def _order_visits(uses: Uses, trace: Trace) -> tuple[Visits, VisitOrder]:
+    found = find_visits(uses.borders, trace.job.start_ns)
     return found, visit_order(found, trace.files)
 
 
-def _visited(found: Visits | None) -> dict[int, int] | None:
+def _count_visits(found: Visits | None) -> dict[int, int] | None:
     """Visits of each file; None where nothing was traced."""
     if found is None:
         return None
@@ -669,7 +679,7 @@ def _visited(found: Visits | None) -> dict[int, int] | None:
     return dict(zip(files.tolist(), counts.tolist(), strict=True))
 
 
-def _file(
+def _make_data_file(
     row: _Row, visited: dict[int, int] | None, trace: Trace, counted: datafiles.Counted
 ) -> DataFile:
     path, since = trace.files.path[row.code], trace.job.start_ns
@@ -692,7 +702,7 @@ def _file(
     )
 
 
-def _shares(uses: Uses, trace: Trace, whole: int) -> Iterator[RankShare]:
+def _compute_shares(uses: Uses, trace: Trace, whole: int) -> Iterator[RankShare]:
     """One row per rank, ranks without I/O included; one more for processes in no rank."""
     if len(uses.key) == 0:
         return

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from vanidl.analyses.operations import add_sparse
 from vanidl.analyses.reducing import Rows
-from vanidl.analyses.sorting import counted
+from vanidl.analyses.sorting import count_distinct
 from vanidl.model.trace import READ, WRITE, Trace
 
 Int64Array = NDArray[np.int64]
@@ -74,7 +74,7 @@ def partial(rows: Rows, trace: Trace) -> Classes:
     masks = (reads & of_data & moved, reads & ~of_data & moved, (rows.op == WRITE) & moved)
     nothing = reads & of_data & ~moved
     return Classes(
-        tuple(_classes(rows.duration[mask]) for mask in masks),
+        tuple(_count_classes(rows.duration[mask]) for mask in masks),
         int(np.count_nonzero(nothing)),
         int(rows.duration[nothing].sum()),
     )
@@ -89,7 +89,7 @@ def combine(a: Classes, b: Classes) -> Classes:
 def finish(classes: Classes) -> Durations | None:
     """Statistics of each group; None where no operation was traced."""
     groups = {
-        name: _of_group(*found)
+        name: _summarize_group(*found)
         for name, found in zip(GROUPS, classes.found, strict=True)
         if len(found[0])
     }
@@ -98,14 +98,14 @@ def finish(classes: Classes) -> Durations | None:
     return Durations(groups, classes.empty, classes.empty_ns / 1e9)
 
 
-def _classes(duration_ns: Int64Array) -> tuple[Int64Array, Int64Array]:
+def _count_classes(duration_ns: Int64Array) -> tuple[Int64Array, Int64Array]:
     if not len(duration_ns):
         return _EMPTY
     codes: Int64Array = np.maximum(duration_ns, 0).astype(np.float64).view(np.int64) >> _SHIFT
-    return counted(codes)
+    return count_distinct(codes)
 
 
-def _of_group(code: Int64Array, count: Int64Array) -> OfGroup:
+def _summarize_group(code: Int64Array, count: Int64Array) -> OfGroup:
     middle: Int64Array = (code << _SHIFT) + (1 << (_SHIFT - 1))
     seconds = np.where(code > 0, middle.view(np.float64), 0.0) / 1e9
     reached = np.cumsum(count)

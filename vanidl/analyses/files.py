@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from vanidl.analyses import timeline
 from vanidl.analyses.reducing import ByFile, Rows
-from vanidl.analyses.sorting import dense_codes, distinct
+from vanidl.analyses.sorting import encode_densely, find_distinct
 from vanidl.model import intervals
 from vanidl.model.counter_tables import CounterTable, Stripes
 from vanidl.model.counter_totals import COUNTED, count_by_record, prefix_of
@@ -109,16 +109,16 @@ def partial(rows: Rows, trace: Trace) -> FileSums:
     """The files of some rows."""
     both = (rows.reads, rows.writes)
     file, position = (np.concatenate([getattr(g, n) for g in both]) for n in ("file", "position"))
-    sums = np.concatenate([_sums(groups, op) for op, groups in enumerate(both)])
+    sums = np.concatenate([_sum_groups(groups, op) for op, groups in enumerate(both)])
     first = np.concatenate([groups.group_start for groups in both])
     last = np.concatenate([groups.group_end for groups in both])
     order = stable_order(file)
-    by_file = grouped(*(column[order] for column in (file, sums, first, last)))
-    touched = distinct(file * _POSITIONS + position + 1)
-    return FileSums(*by_file, touched, _busy_by_group(rows, trace, by_file[0]))
+    by_file = reduce_equal_files(*(column[order] for column in (file, sums, first, last)))
+    touched = find_distinct(file * _POSITIONS + position + 1)
+    return FileSums(*by_file, touched, _find_busy_by_group(rows, trace, by_file[0]))
 
 
-def _sums(groups: ByFile, op: int) -> Int64Array:
+def _sum_groups(groups: ByFile, op: int) -> Int64Array:
     """The sums of each group of reads or writes, shape (groups, 5)."""
     sums = np.zeros((len(groups.file), len(SUMS)), np.int64)
     sums[:, op], sums[:, 2 + op] = groups.counts, groups.group_nbytes
@@ -131,9 +131,9 @@ def combine(a: FileSums, b: FileSums) -> FileSums:
     names = ("file", "sums", "first", "last")
     both = [np.concatenate([getattr(a, name), getattr(b, name)]) for name in names]
     order = stable_order(both[0])
-    rows = grouped(*(column[order] for column in both))
+    rows = reduce_equal_files(*(column[order] for column in both))
     busy = intervals.merge_by_key(a.busy, b.busy)
-    return FileSums(*rows, distinct(np.concatenate([a.touched, b.touched])), busy)
+    return FileSums(*rows, find_distinct(np.concatenate([a.touched, b.touched])), busy)
 
 
 def finish(sums: FileSums, trace: Trace, layer: str) -> FileTotals:
@@ -146,24 +146,27 @@ def finish(sums: FileSums, trace: Trace, layer: str) -> FileTotals:
     traced[sums.file] = sums.sums[:, :4]
     seen = np.zeros(len(trace.files), bool)
     seen[sums.file] = True
-    counted = _counted(trace, layer)
+    counted = _collect_counts(trace, layer)
     cut = np.zeros_like(seen)
     if len(sums.file):
         values, present = counted.get(layer, (np.zeros_like(traced), np.zeros_like(seen)))
         cut = seen & (values[:, :2].sum(axis=1) > traced[:, :2].sum(axis=1))
         whole = seen & ~cut
         counted[layer] = (np.where(whole[:, None], traced, values), seen | present)
-    rows = _striped(_rows(counted, sums, trace), trace)
+    rows = _add_stripes(_make_rows(counted, sums, trace), trace)
     if cut.any():
-        rows = _by_counters(rows, cut, trace, layer)
+        rows = _add_counter_time(rows, cut, trace, layer)
     on_layer = counted.get(layer, (traced, seen))
     return FileTotals(
         tuple(rows),
-        *(_marked(_groups(on_layer, sums, trace, group), cut, trace, group) for group in _GROUPS),
+        *(
+            _mark_truncated(_make_groups(on_layer, sums, trace, group), cut, trace, group)
+            for group in _GROUPS
+        ),
     )
 
 
-def _by_counters(
+def _add_counter_time(
     rows: list[FileRow], cut: NDArray[np.bool_], trace: Trace, layer: str
 ) -> list[FileRow]:
     """The rows with the counters' time where not all operations were traced."""
@@ -181,16 +184,16 @@ def _by_counters(
     ]
 
 
-def _marked(
+def _mark_truncated(
     rows: Sequence[GroupRow], cut: NDArray[np.bool_], trace: Trace, group: str
 ) -> tuple[GroupRow, ...]:
     values: tuple[str, ...] = getattr(trace.files, group)
     names = {values[code] for code in np.flatnonzero(cut)}
     rows = [replace(row, truncated=row.name in names) for row in rows]
-    return tuple(_with_type(row, trace) if group == "mount" else row for row in rows)
+    return tuple(_add_mount_type(row, trace) if group == "mount" else row for row in rows)
 
 
-def _striped(rows: list[FileRow], trace: Trace) -> list[FileRow]:
+def _add_stripes(rows: list[FileRow], trace: Trace) -> list[FileRow]:
     layouts: dict[str, tuple[Stripes, ...]] = {}
     for part in trace.stripes:
         path = trace.files.path[part.file]
@@ -200,7 +203,7 @@ def _striped(rows: list[FileRow], trace: Trace) -> list[FileRow]:
     return [replace(row, stripes=layouts.get(row.path, ())) for row in rows]
 
 
-def grouped(
+def reduce_equal_files(
     file: Int64Array, sums: Int64Array, first: Int64Array, last: Int64Array
 ) -> tuple[Int64Array, Int64Array, Int64Array, Int64Array]:
     """Rows of equal file (sorted) reduced to one."""
@@ -215,7 +218,7 @@ def grouped(
     )
 
 
-def _busy_by_group(
+def _find_busy_by_group(
     rows: Rows, trace: Trace, codes: Int64Array
 ) -> dict[tuple[str, str, int], Intervals]:
     """Busy time of each group and position; `codes` are the files of the rows.
@@ -231,12 +234,12 @@ def _busy_by_group(
             members = names == name
             key = members.tobytes()
             if key not in found:
-                found[key] = _busy_of(rows, codes, members)
+                found[key] = _merge_busy(rows, codes, members)
             busy |= {(group, name, p): time for p, time in found[key].items() if len(time.start)}
     return busy
 
 
-def _busy_of(rows: Rows, codes: Int64Array, members: NDArray[np.bool_]) -> dict[int, Intervals]:
+def _merge_busy(rows: Rows, codes: Int64Array, members: NDArray[np.bool_]) -> dict[int, Intervals]:
     """By position the busy time of some of the files."""
     if members.all():
         return rows.busy
@@ -248,17 +251,17 @@ def _busy_of(rows: Rows, codes: Int64Array, members: NDArray[np.bool_]) -> dict[
 _ByLayer = dict[str, tuple[Int64Array, NDArray[np.bool_]]]
 
 
-def _counted(trace: Trace, layer: str) -> _ByLayer:
+def _collect_counts(trace: Trace, layer: str) -> _ByLayer:
     """Layer -> ((files, 4) reads, writes, bytes read, bytes written; which files it knows)."""
     layers = STORAGE_LAYERS if layer in STORAGE_LAYERS else (layer,)
     return {
-        name: _counted_by_file(trace.counters[name], len(trace.files))
+        name: _count_by_file(trace.counters[name], len(trace.files))
         for name in layers
         if name in trace.counters
     }
 
 
-def _counted_by_file(table: CounterTable, files: int) -> tuple[Int64Array, NDArray[np.bool_]]:
+def _count_by_file(table: CounterTable, files: int) -> tuple[Int64Array, NDArray[np.bool_]]:
     columns = [
         np.bincount(table.file, count_by_record(table, what), minlength=files) for what in COUNTED
     ]
@@ -266,7 +269,7 @@ def _counted_by_file(table: CounterTable, files: int) -> tuple[Int64Array, NDArr
     return np.stack(columns, axis=1).astype(np.int64), present
 
 
-def _rows(counted: _ByLayer, sums: FileSums, trace: Trace) -> list[FileRow]:
+def _make_rows(counted: _ByLayer, sums: FileSums, trace: Trace) -> list[FileRow]:
     totals = np.zeros((len(trace.files), 4), np.int64)
     known = np.zeros(len(trace.files), bool)
     for values, present in counted.values():
@@ -275,16 +278,16 @@ def _rows(counted: _ByLayer, sums: FileSums, trace: Trace) -> list[FileRow]:
     at = {int(file): i for i, file in enumerate(sums.file)}
     codes = [int(c) for c in np.flatnonzero(known)]
     codes.sort(key=lambda c: (-int(totals[c, 2] + totals[c, 3]), trace.files.path[c]))
-    return [_row(c, totals[c], at.get(c), counted, (sums, trace)) for c in codes]
+    return [_make_row(c, totals[c], at.get(c), counted, (sums, trace)) for c in codes]
 
 
-def _row(
+def _make_row(
     code: int, totals: Int64Array, i: int | None, counted: _ByLayer, seen: tuple[FileSums, Trace]
 ) -> FileRow:
     sums, trace = seen
     files = trace.files
     reads, writes, bytes_read, bytes_written = totals.tolist()
-    io_s, ranks, first_s, last_s = _timing(i, sums, trace.job.start_ns)
+    io_s, ranks, first_s, last_s = _extract_timing(i, sums, trace.job.start_ns)
     layers = tuple(name for name, (_, present) in counted.items() if present[code])
     return FileRow(
         files.path[code], files.kind[code], files.mount[code], files.file_system[code],
@@ -292,7 +295,7 @@ def _row(
     )  # fmt: skip
 
 
-def _timing(
+def _extract_timing(
     i: int | None, sums: FileSums, since_ns: int
 ) -> tuple[float | None, int | None, float | None, float | None]:
     """(io_s, ranks, first_s, last_s) of row i of the sums; None four times without one."""
@@ -304,7 +307,7 @@ def _timing(
     return int(sums.sums[i, 4]) / 1e9, int(high - low), first_s, last_s
 
 
-def _groups(
+def _make_groups(
     on_layer: tuple[Int64Array, NDArray[np.bool_]], sums: FileSums, trace: Trace, group: str
 ) -> tuple[GroupRow, ...]:
     values, present = on_layer
@@ -317,7 +320,7 @@ def _groups(
     return tuple(sorted(rows, key=lambda r: (-(r.bytes_read + r.bytes_written), r.name)))
 
 
-def _with_type(row: GroupRow, trace: Trace) -> GroupRow:
+def _add_mount_type(row: GroupRow, trace: Trace) -> GroupRow:
     """A mount point's row with the type of its file system."""
     kinds = zip(trace.files.mount, trace.files.file_system, strict=True)
     return replace(row, file_system=next((k for m, k in kinds if m == row.name), "") or None)
@@ -377,24 +380,24 @@ class OfFiles:
 
     def partial(self, rows: Rows, trace: Trace) -> FileBins:
         """The bins of some rows."""
-        chosen = _row_of_code(self.codes, len(trace.files)) >= 0
-        bounds = timeline.edges(trace.job.start_ns, trace.job.end_ns, BINS)
+        chosen = _map_codes_to_rows(self.codes, len(trace.files)) >= 0
+        bounds = timeline.compute_edges(trace.job.start_ns, trace.job.end_ns, BINS)
         value = NO_BINS
         for op, groups in ((READ, rows.reads), (WRITE, rows.writes)):
-            key, nbytes = _bins(groups.groups(chosen[groups.file]), bounds)
+            key, nbytes = _make_bins(groups.groups(chosen[groups.file]), bounds)
             sums = np.zeros((len(key), 2), np.int64)
             sums[:, op] = nbytes
-            value = _added(value, key, sums)
+            value = _add_bins(value, key, sums)
         return value
 
     def combine(self, a: FileBins, b: FileBins) -> FileBins:
         """The bins of both."""
-        return _added(a, b.key, b.sums)
+        return _add_bins(a, b.key, b.sums)
 
 
-def _bins(rows: ByFile, bounds: Int64Array) -> tuple[Int64Array, Int64Array]:
+def _make_bins(rows: ByFile, bounds: Int64Array) -> tuple[Int64Array, Int64Array]:
     """(file code * BINS + bin, bytes) of all bins with bytes, ascending."""
-    files, place = dense_codes(rows.file)
+    files, place = encode_densely(rows.file)
     sums = np.zeros(len(files) * BINS, np.int64)
     if len(rows):
         _add(rows, place * BINS, bounds, sums)
@@ -408,7 +411,7 @@ def _add(rows: ByFile, key: Int64Array, bounds: Int64Array, sums: Int64Array) ->
     `key` is that of each group. Operations of a bin are neighbours, and added to it whole where
     they do not reach into another one: few do.
     """
-    at = timeline.bin_of(rows.start, bounds)
+    at = timeline.find_bin(rows.start, bounds)
     new = at[1:] != at[:-1]
     new[rows.first[1:-1] - 1] = True
     cell = np.append(0, np.flatnonzero(new) + 1)
@@ -437,24 +440,24 @@ def finish_timeline(bins: FileBins, totals: FileSums, trace: Trace) -> FileTimel
     codes = bin_busiest_files(totals).codes
     if not codes:
         return None
-    row = _row_of_code(codes, len(trace.files))
+    row = _map_codes_to_rows(codes, len(trace.files))
     dense = np.zeros((2, len(codes), BINS), np.int64)
     file, at = np.divmod(bins.key, BINS)
     dense[:, row[file], at] = bins.sums.T
     read, written = dense
     start = trace.job.start_ns
-    edges_s = (timeline.edges(start, trace.job.end_ns, BINS) - start) / 1e9
+    edges_s = (timeline.compute_edges(start, trace.job.end_ns, BINS) - start) / 1e9
     paths = tuple(trace.files.path[code] for code in codes)
     return FileTimeline(edges_s, paths, len(totals.file), read, written)
 
 
-def _row_of_code(codes: tuple[int, ...], files: int) -> Int64Array:
+def _map_codes_to_rows(codes: tuple[int, ...], files: int) -> Int64Array:
     row = np.full(files, -1, np.int64)
     row[list(codes)] = np.arange(len(codes))
     return row
 
 
-def _added(value: FileBins, key: Int64Array, sums: Int64Array) -> FileBins:
+def _add_bins(value: FileBins, key: Int64Array, sums: Int64Array) -> FileBins:
     keys, place = np.unique(np.concatenate([value.key, key]), return_inverse=True)
     total = np.zeros((len(keys), 2), np.int64)
     np.add.at(total, place, np.concatenate([value.sums, sums]))

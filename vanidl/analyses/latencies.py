@@ -101,16 +101,16 @@ NOTHING = Reduced(
 
 def partial(rows: Rows, trace: Trace) -> Reduced:
     """The numbers of some rows."""
-    place = _bins(rows)
+    place = _find_bins(rows)
     counts = np.bincount(place, minlength=2 * len(EDGES_NS)).reshape(2, -1)
     spent = sum_by_group(place, rows.duration, counts.size).reshape(2, -1)
     is_data = trace.files.is_data
     data = np.flatnonzero((rows.op == READ) & is_data[rows.file]) if len(is_data) else _NONE
     by_file = rows.reads
     columns = [by_file.counts, by_file.sums(by_file.nbytes == 0)]
-    files, reads = _added(by_file.file, np.stack(columns, axis=1))
+    files, reads = _sum_by_file(by_file.file, np.stack(columns, axis=1))
     bins = np.concatenate([counts, spent])
-    return Reduced(bins, _slowest(rows), _sample(rows, data), files, reads)
+    return Reduced(bins, _select_slowest(rows), _sample(rows, data), files, reads)
 
 
 _SHIFT = 46  # 64 classes per octave: none holds more than one edge
@@ -123,11 +123,13 @@ _EDGE = np.append(EDGES_NS, np.iinfo(np.int64).max)[_FIRST_BIN + 1]
 
 def combine(a: Reduced, b: Reduced) -> Reduced:
     """The numbers of both."""
-    files, reads = _added(np.concatenate([a.files, b.files]), np.concatenate([a.reads, b.reads]))
+    files, reads = _sum_by_file(
+        np.concatenate([a.files, b.files]), np.concatenate([a.reads, b.reads])
+    )
     return Reduced(
         a.bins + b.bins,
-        _first(np.concatenate([a.slowest, b.slowest]), SLOWEST),
-        _first(np.concatenate([a.sample, b.sample]), SAMPLED),
+        _select_smallest(np.concatenate([a.slowest, b.slowest]), SLOWEST),
+        _select_smallest(np.concatenate([a.sample, b.sample]), SAMPLED),
         files,
         reads,
     )
@@ -138,12 +140,12 @@ def finish(reduced: Reduced, trace: Trace) -> Latencies | None:
     if not reduced.bins[:2].any():
         return None
     since = trace.job.start_ns
-    slowest = tuple(_slow(row, trace) for row in reduced.slowest.tolist())
+    slowest = tuple(_make_slow_operation(row, trace) for row in reduced.slowest.tolist())
     paths = trace.files.path
     counts_of = zip(reduced.files.tolist(), reduced.reads[:, 1].tolist(), strict=True)
     empty = {paths[code]: count for code, count in counts_of}
     if not len(reduced.sample):
-        return Latencies(_histogram(reduced.bins), slowest, None, empty)
+        return Latencies(_make_histogram(reduced.bins), slowest, None, empty)
     files, counts = np.unique(reduced.sample[:, 4], return_counts=True)
     code = int(files[counts.argmax()])
     mine = reduced.sample[reduced.sample[:, 4] == code]
@@ -153,10 +155,10 @@ def finish(reduced: Reduced, trace: Trace) -> Latencies | None:
     sample = OffsetSample(
         trace.files.path[code], reads, start_s, mine[:, 2], mine[:, 3], mine[:, 5]
     )
-    return Latencies(_histogram(reduced.bins), slowest, sample, empty)
+    return Latencies(_make_histogram(reduced.bins), slowest, sample, empty)
 
 
-def _added(files: Int64Array, reads: Int64Array) -> tuple[Int64Array, Int64Array]:
+def _sum_by_file(files: Int64Array, reads: Int64Array) -> tuple[Int64Array, Int64Array]:
     """Each file once, ascending, with the sum of its rows."""
     distinct, place = np.unique(files, return_inverse=True)
     total = np.zeros((len(distinct), 2), np.int64)
@@ -164,7 +166,7 @@ def _added(files: Int64Array, reads: Int64Array) -> tuple[Int64Array, Int64Array
     return distinct, total
 
 
-def _bins(rows: Rows) -> NDArray[np.intp]:
+def _find_bins(rows: Rows) -> NDArray[np.intp]:
     """The bin of each operation, those of writes behind those of reads.
 
     Leading bits of the float64 tell it but for one edge: faster than a search.
@@ -179,7 +181,7 @@ def _bins(rows: Rows) -> NDArray[np.intp]:
     return place
 
 
-def _slowest(rows: Rows) -> Int64Array:
+def _select_slowest(rows: Rows) -> Int64Array:
     if not len(rows):
         return NOTHING.slowest
     most = min(SLOWEST, len(rows))
@@ -189,13 +191,13 @@ def _slowest(rows: Rows) -> Int64Array:
         -rows.duration[at], rows.start[at], rows.owner.process[rows.part[at]], rows.file[at],
         rows.op[at], rows.offset[at], rows.nbytes[at],
     )  # fmt: skip
-    return _first(np.stack([c.astype(np.int64) for c in columns], axis=1), SLOWEST)
+    return _select_smallest(np.stack([c.astype(np.int64) for c in columns], axis=1), SLOWEST)
 
 
 def _sample(rows: Rows, data: NDArray[np.intp]) -> Int64Array:
     if not len(data):
         return NOTHING.sample
-    drawn = _drawn(rows, data)
+    drawn = _draw_numbers(rows, data)
     if len(data) > SAMPLED:
         limit = np.partition(drawn, SAMPLED - 1)[SAMPLED - 1]
         keep = drawn <= limit
@@ -204,10 +206,10 @@ def _sample(rows: Rows, data: NDArray[np.intp]) -> Int64Array:
         drawn, rows.start[data], rows.offset[data], rows.nbytes[data], rows.file[data],
         rows.owner.position[rows.part[data]],
     )  # fmt: skip
-    return _first(np.stack([c.astype(np.int64) for c in columns], axis=1), SAMPLED)
+    return _select_smallest(np.stack([c.astype(np.int64) for c in columns], axis=1), SAMPLED)
 
 
-def _drawn(rows: Rows, at: NDArray[np.intp]) -> Int64Array:
+def _draw_numbers(rows: Rows, at: NDArray[np.intp]) -> Int64Array:
     """A number for each read that depends on nothing but itself: the same however parts are cut."""
     x = rows.start[at].view(np.uint64) ^ (rows.offset[at].view(np.uint64) << np.uint64(20))
     x = x + rows.owner.process[rows.part[at]].view(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
@@ -217,7 +219,7 @@ def _drawn(rows: Rows, at: NDArray[np.intp]) -> Int64Array:
     return drawn
 
 
-def _first(rows: Int64Array, most: int) -> Int64Array:
+def _select_smallest(rows: Int64Array, most: int) -> Int64Array:
     """The smallest rows, in order of their columns."""
     order = np.argsort(rows[:, 0])
     if (np.diff(rows[order, 0]) == 0).any():  # hardly ever: the first column decides
@@ -226,7 +228,7 @@ def _first(rows: Int64Array, most: int) -> Int64Array:
     return first
 
 
-def _histogram(bins: Int64Array) -> tuple[DurationBin, ...]:
+def _make_histogram(bins: Int64Array) -> tuple[DurationBin, ...]:
     used = np.flatnonzero(bins[:2].any(axis=0))
     edges = [*(EDGES_NS / 1e9).tolist(), None]
     return tuple(
@@ -237,7 +239,7 @@ def _histogram(bins: Int64Array) -> tuple[DurationBin, ...]:
     )
 
 
-def _slow(row: list[int], trace: Trace) -> SlowOperation:
+def _make_slow_operation(row: list[int], trace: Trace) -> SlowOperation:
     duration, start, process, file, op, offset, nbytes = row
     position = int(trace.family[process])
     owner = trace.processes[trace.ranks[position] if position >= 0 else process]

@@ -55,19 +55,19 @@ class Lines:
 
 def finish(trace: Trace) -> Lines | None:
     """The lines of a run, over all its processes; None where none was sampled."""
-    parts = {part.name: _part(part) for part in trace.lines if part.wall_ns}
+    parts = {part.name: _count_part(part) for part in trace.lines if part.wall_ns}
     if not any(parts.values()):
         return None
     return Lines(parts.get(FETCH), parts.get(LOOP))
 
 
-def _part(part: SampledPart) -> PartLines | None:
+def _count_part(part: SampledPart) -> PartLines | None:
     known = {function.key: function for function in part.functions}
     shown = [f for f in part.functions if f.own] or list(part.functions)
     keys = {function.key for function in shown}
     inside: dict[tuple[Key, int], list[int]] = defaultdict(lambda: [0, 0])
     for function in shown:
-        place = _called_from(function, known, keys)
+        place = _find_caller(function, known, keys)
         if place is not None:
             inside[place][0] += sum(line.wall_ns for line in function.lines)
             inside[place][1] += sum(line.cpu_ns for line in function.lines)
@@ -95,7 +95,7 @@ def _part(part: SampledPart) -> PartLines | None:
     return PartLines(part.samples, part.wall_ns / 1e9, part.cpu_ns / 1e9, kept) if kept else None
 
 
-def _called_from(
+def _find_caller(
     function: FunctionLines, known: dict[Key, FunctionLines], shown: set[Key]
 ) -> tuple[Key, int] | None:
     """The line of a shown function that a function is called from, through others that are not."""

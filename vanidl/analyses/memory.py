@@ -72,27 +72,27 @@ class Memory:
 
 def finish(trace: Trace) -> Memory | None:
     """The memory of a run; None where it was not looked at."""
-    found = [(host, _series(host, trace)) for host in trace.memory if len(host.at_ns)]
+    found = [(host, _make_series(host, trace)) for host in trace.memory if len(host.at_ns)]
     if not found:
         return None
-    host, series = max(found, key=lambda pair: float(_total(pair[1]).max()))
-    total = _total(series)
-    workers = [p for p in host.processes if _role(p, trace, host) == "worker"]
-    slope = trend(series.at_s, total)
-    copied = sum(_copied(worker) for worker in workers)
-    left = _left(host, total)
+    host, series = max(found, key=lambda pair: float(_sum_series(pair[1]).max()))
+    total = _sum_series(series)
+    workers = [p for p in host.processes if _infer_role(p, trace, host) == "worker"]
+    slope = estimate_trend(series.at_s, total)
+    copied = sum(_sum_copied(worker) for worker in workers)
+    left = _find_least_left(host, total)
     ahead = int(trace.fetches.ahead.max(initial=-1))
     shared_peak = float(series.shared_memory.max())
     return Memory(
-        kind=_kind(copied, shared_peak, float(total.max()), slope),
+        kind=_classify_growth(copied, shared_peak, float(total.max()), slope),
         peak_nbytes=int(total.max()),
         peak_training_nbytes=int(series.training.max()),
         peak_workers_nbytes=int(series.workers.max()),
         peak_shared_nbytes=int(shared_peak),
-        workers=_at_once(workers),
+        workers=_count_concurrent(workers),
         copied_nbytes=copied,
         growth_nbytes_per_s=slope,
-        growth_nbytes_per_epoch=_per_epoch(series, total, trace),
+        growth_nbytes_per_epoch=_compute_epoch_growth(series, total, trace),
         limit_nbytes=host.limit if host.limit > 0 else None,
         limit_of=host.limit_of,
         left_nbytes=left,
@@ -102,7 +102,7 @@ def finish(trace: Trace) -> Memory | None:
     )
 
 
-def trend(at_s: FloatArray, nbytes: FloatArray) -> float | None:
+def estimate_trend(at_s: FloatArray, nbytes: FloatArray) -> float | None:
     """Bytes a second by which something grows at its end; None where no trend holds.
 
     Looked at are its last two thirds: both halves of them must grow, one at least half as fast as
@@ -113,21 +113,21 @@ def trend(at_s: FloatArray, nbytes: FloatArray) -> float | None:
     if len(at_s) < _LEAST_LOOKS or at_s[-1] - at_s[0] < _LEAST_S:
         return None
     middle = (at_s[0] + at_s[-1]) / 2
-    slopes = [_slope(at_s[half], nbytes[half]) for half in (at_s <= middle, at_s >= middle)]
-    slope = _slope(at_s, nbytes)
+    slopes = [_fit_slope(at_s[half], nbytes[half]) for half in (at_s <= middle, at_s >= middle)]
+    slope = _fit_slope(at_s, nbytes)
     rise = slope * (at_s[-1] - at_s[0])
     holds = min(slopes) > 0 and min(slopes) >= _HOLDS * max(slopes)
     matters = rise >= max(LEAST_NBYTES, _SHARE * float(nbytes.mean()))
     return slope if holds and matters else None
 
 
-def _slope(at_s: FloatArray, nbytes: FloatArray) -> float:
+def _fit_slope(at_s: FloatArray, nbytes: FloatArray) -> float:
     centred = at_s - at_s.mean()
     spread = float((centred**2).sum())
     return float((centred * nbytes).sum()) / spread if spread else 0.0
 
 
-def _kind(copied: int, shared: float, total: float, slope: float | None) -> str:
+def _classify_growth(copied: int, shared: float, total: float, slope: float | None) -> str:
     """What there is to say, the dearest first."""
     if copied >= max(LEAST_NBYTES, _SHARE * total):
         return COPIES
@@ -136,15 +136,15 @@ def _kind(copied: int, shared: float, total: float, slope: float | None) -> str:
     return GROWTH if slope is not None else STEADY
 
 
-def totals(host: HostMemory) -> tuple[FloatArray, FloatArray]:
+def sum_hosts(host: HostMemory) -> tuple[FloatArray, FloatArray]:
     """Seconds since the epoch, and bytes of all processes of a host then."""
-    parts = _parts(host, lambda _: "other")
+    parts = _sum_by_role(host, lambda _: "other")
     total: FloatArray = parts["other"] + parts["shared"]
     return host.at_ns / 1e9, total
 
 
-def _series(host: HostMemory, trace: Trace) -> MemorySeries:
-    parts = _parts(host, lambda process: _role(process, trace, host))
+def _make_series(host: HostMemory, trace: Trace) -> MemorySeries:
+    parts = _sum_by_role(host, lambda process: _infer_role(process, trace, host))
     cache = np.where(host.group_files >= 0, host.group_files, np.nan).astype(np.float64)
     return MemorySeries(
         host.host,
@@ -157,14 +157,14 @@ def _series(host: HostMemory, trace: Trace) -> MemorySeries:
     )
 
 
-def _parts(host: HostMemory, role: Callable[[ProcessMemory], str]) -> dict[str, FloatArray]:
+def _sum_by_role(host: HostMemory, role: Callable[[ProcessMemory], str]) -> dict[str, FloatArray]:
     """Bytes at the looks by role, and of shared memory."""
     parts = {each: np.zeros(len(host.at_ns)) for each in ("trainer", "worker", "other", "shared")}
     # When pages change hands: a process is new, or was there for the last time.
     edges = [(p.at_ns[0], p.at_ns[-1] + 1) for p in host.processes]
     hands_ns = np.unique(np.array(edges, np.int64))
     for process in host.processes:
-        inside, shared = _at(process, host.at_ns, hands_ns)
+        inside, shared = _interpolate_memory(process, host.at_ns, hands_ns)
         parts[role(process)] += inside
         parts["shared"] += shared
     if len(host.dev_shm) and host.dev_shm[0] >= 0:  # batches that nobody has mapped as yet
@@ -173,12 +173,12 @@ def _parts(host: HostMemory, role: Callable[[ProcessMemory], str]) -> dict[str, 
     return parts
 
 
-def _total(series: MemorySeries) -> FloatArray:
+def _sum_series(series: MemorySeries) -> FloatArray:
     total: FloatArray = series.training + series.workers + series.other + series.shared_memory
     return total
 
 
-def _at(
+def _interpolate_memory(
     process: ProcessMemory, at_ns: Int64Array, hands_ns: Int64Array
 ) -> tuple[FloatArray, FloatArray]:
     """Proportional bytes of a process at some times, without shared memory, and of that.
@@ -213,14 +213,14 @@ def _at(
     return np.where(lives, counted - shared, 0.0), np.where(lives, shared, 0.0)
 
 
-def _role(process: ProcessMemory, trace: Trace, host: HostMemory) -> str:
+def _infer_role(process: ProcessMemory, trace: Trace, host: HostMemory) -> str:
     trainers = {p.pid for p in trace.processes if p.role == "trainer" and p.host in ("", host.host)}
     if process.pid in trainers:
         return "trainer"
     return "worker" if process.parent_pid in trainers else "other"
 
 
-def _copied(worker: ProcessMemory) -> int:
+def _sum_copied(worker: ProcessMemory) -> int:
     """Bytes that were shared when it began and are its own by now, as its pages show."""
     if len(worker.walked_ns) < 2:
         return 0
@@ -232,7 +232,7 @@ def _copied(worker: ProcessMemory) -> int:
     return int(copied) if grown[at] <= _AS_MUCH * max(own[at], 1) else 0
 
 
-def _at_once(workers: Sequence[ProcessMemory]) -> int:
+def _count_concurrent(workers: Sequence[ProcessMemory]) -> int:
     """How many lived at the same time, at most."""
     edges = [(int(p.at_ns[0]), 1) for p in workers] + [(int(p.at_ns[-1]) + 1, -1) for p in workers]
     alive, most = 0, 0
@@ -242,7 +242,7 @@ def _at_once(workers: Sequence[ProcessMemory]) -> int:
     return most
 
 
-def _left(host: HostMemory, total: FloatArray) -> int | None:
+def _find_least_left(host: HostMemory, total: FloatArray) -> int | None:
     """Bytes to the limit when the least was left."""
     left = []
     if host.limit > 0:
@@ -252,18 +252,18 @@ def _left(host: HostMemory, total: FloatArray) -> int | None:
     return max(min(left), 0) if left else None
 
 
-def _per_epoch(series: MemorySeries, total: FloatArray, trace: Trace) -> float | None:
+def _compute_epoch_growth(series: MemorySeries, total: FloatArray, trace: Trace) -> float | None:
     """Mean growth of the largest size from one epoch to the next; None with fewer than 3."""
     spans = trace.spans
     epochs = np.flatnonzero(spans.kind == SpanKind.EPOCH)
     if not len(epochs):
         return None
     first = spans.process[epochs[0]]
-    peaks = list(_peaks(series, total, trace, epochs[spans.process[epochs] == first]))
+    peaks = list(_iterate_peaks(series, total, trace, epochs[spans.process[epochs] == first]))
     return (peaks[-1] - peaks[1]) / (len(peaks) - 2) if len(peaks) >= 3 else None
 
 
-def _peaks(
+def _iterate_peaks(
     series: MemorySeries, total: FloatArray, trace: Trace, epochs: Int64Array
 ) -> Iterable[float]:
     for row in epochs.tolist():

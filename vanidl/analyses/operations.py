@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vanidl.analyses.reducing import Rows
-from vanidl.analyses.sorting import counted
+from vanidl.analyses.sorting import count_distinct
 from vanidl.model import intervals
 from vanidl.model.intervals import Intervals
 from vanidl.model.trace import OBJECT, READ, WRITE, SpanKind, Trace
@@ -92,7 +92,7 @@ class OfProcesses:
         )
 
 
-def calls_of(trace: Trace) -> OfProcesses:
+def make_calls_reduction(trace: Trace) -> OfProcesses:
     """The reduction for the ranks with steps, and the processes that work for them."""
     stepping = np.unique(trace.spans.process[trace.spans.kind == SpanKind.STEP]).tolist()
     positions = {int(trace.family[process]) for process in stepping} - {-1}
@@ -162,8 +162,8 @@ NOTHING = Operations({}, {}, np.empty(0, np.int64), np.empty(0, np.int64))
 
 def partial(rows: Rows, trace: Trace) -> Operations:
     """The totals of some rows."""
-    classes, counts = counted(_speed_classes(rows))
-    return Operations(_totals(rows), rows.busy, classes, counts, _own_busy(rows, trace))
+    classes, counts = count_distinct(_count_speed_classes(rows))
+    return Operations(_sum_totals(rows), rows.busy, classes, counts, _own_busy(rows, trace))
 
 
 def _own_busy(rows: Rows, trace: Trace) -> dict[int, Intervals]:
@@ -203,7 +203,7 @@ def add_sparse(
     return keys, values
 
 
-def median_speed(operations: Operations) -> float | None:
+def compute_median_speed(operations: Operations) -> float | None:
     """Median bytes per second of single operations, to 0.1 %; None without any.
 
     Of an even number it is the mean of the two in the middle. Operations of zero length in
@@ -215,17 +215,17 @@ def median_speed(operations: Operations) -> float | None:
     places = np.searchsorted(
         np.cumsum(operations.speed_count), [(total - 1) // 2, total // 2], "right"
     )
-    low, high = (_speed(int(operations.speed_class[place])) for place in places)
+    low, high = (_get_class_speed(int(operations.speed_class[place])) for place in places)
     return low if low == high else (low + high) / 2
 
 
-def _speed(code: int) -> float:
+def _get_class_speed(code: int) -> float:
     """Bytes per second in the middle of a class."""
     middle = (code << _SHIFT) + (1 << (_SHIFT - 1))
     return float(np.int64(middle).view(np.float64)) if code > 0 else 0.0
 
 
-def _totals(rows: Rows) -> dict[int, Totals]:
+def _sum_totals(rows: Rows) -> dict[int, Totals]:
     """By position, also of parts without a row."""
     positions = rows.owner.positions
     sums = np.zeros((5, len(positions)), np.int64)
@@ -237,7 +237,7 @@ def _totals(rows: Rows) -> dict[int, Totals]:
     return {p: Totals(*row) for p, row in zip(positions.tolist(), sums.T.tolist(), strict=True)}
 
 
-def _speed_classes(rows: Rows) -> NDArray[np.int64]:
+def _count_speed_classes(rows: Rows) -> NDArray[np.int64]:
     nbytes, duration = rows.nbytes, rows.duration
     timed = duration > 0
     if not timed.all():

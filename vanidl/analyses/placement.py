@@ -98,43 +98,45 @@ class Placement:
 
 def finish(trace: Trace) -> Placement | None:
     """Every rank whose steps can be placed; None where there is none."""
-    rows = tuple(sorted(_ranks(trace), key=lambda row: (row.rank is None, row.rank or 0)))
+    rows = tuple(sorted(_place_ranks(trace), key=lambda row: (row.rank is None, row.rank or 0)))
     if not rows:
         return None
     io_s = sum(row.io_s for row in rows)
     low, high = sum(row.hidden_low_s for row in rows), sum(row.hidden_high_s for row in rows)
-    return Placement(rows, io_s, low, high, _verdict(io_s, low, high))
+    return Placement(rows, io_s, low, high, _decide_verdict(io_s, low, high))
 
 
-def _verdict(io_s: float, low: float, high: float) -> str:
+def _decide_verdict(io_s: float, low: float, high: float) -> str:
     if low >= (1 - _SURE) * io_s:
         return HIDDEN
     return EXPOSED if high <= _SURE * io_s else NOT_DETERMINED
 
 
-def _ranks(trace: Trace) -> Iterator[RankPlacement]:
-    file = _busiest_file(trace) if trace.step_durations else None
+def _place_ranks(trace: Trace) -> Iterator[RankPlacement]:
+    file = _find_busiest_file(trace) if trace.step_durations else None
     for steps in trace.step_durations:
         position = int(trace.family[steps.process])
         if position >= 0 and file is not None:
-            found = _rank(trace, position, file, steps)
+            found = _place_rank(trace, position, file, steps)
             if found is not None:
                 yield found
 
 
-def _rank(trace: Trace, position: int, file: int, steps: UndatedSteps) -> RankPlacement | None:
-    reads = _reads(trace, position, file)
-    bursts = _bursts(reads)
+def _place_rank(
+    trace: Trace, position: int, file: int, steps: UndatedSteps
+) -> RankPlacement | None:
+    reads = _collect_reads(trace, position, file)
+    bursts = _find_bursts(reads)
     if bursts is None:
         return None
-    found = _long_steps(steps.duration_ns, len(bursts.start) - 1)
-    lag = None if found is None else _lag(bursts.start, found)
+    found = _select_long_steps(steps.duration_ns, len(bursts.start) - 1)
+    lag = None if found is None else _find_lag(bursts.start, found)
     if found is None or lag is None:
         return None
-    return _placed(trace, _Where(position, file, *lag), reads, bursts, found)
+    return _make_placement(trace, _Where(position, file, *lag), reads, bursts, found)
 
 
-def _busiest_file(trace: Trace) -> int | None:
+def _find_busiest_file(trace: Trace) -> int | None:
     """The dataset file that the job read most bytes of."""
     read = np.zeros(len(trace.files), np.int64)
     for part in trace.io:
@@ -144,7 +146,7 @@ def _busiest_file(trace: Trace) -> int | None:
     return int(read.argmax()) if read.any() else None
 
 
-def _reads(trace: Trace, position: int, file: int) -> Intervals:
+def _collect_reads(trace: Trace, position: int, file: int) -> Intervals:
     found = intervals.EMPTY
     for part in trace.io:
         if trace.family[part.process] == position:
@@ -153,7 +155,7 @@ def _reads(trace: Trace, position: int, file: int) -> Intervals:
     return found
 
 
-def _bursts(reads: Intervals) -> Intervals | None:
+def _find_bursts(reads: Intervals) -> Intervals | None:
     """Groups of reads; None where no gap between groups stands out against those within."""
     gaps = reads.start[1:] - reads.end[:-1]
     if len(gaps) < _FEWEST:
@@ -171,7 +173,7 @@ def _bursts(reads: Intervals) -> Intervals | None:
     return Intervals(reads.start[first], reads.end[last])
 
 
-def _long_steps(duration_ns: Int64Array, count: int) -> _Steps | None:
+def _select_long_steps(duration_ns: Int64Array, count: int) -> _Steps | None:
     """The `count` longest steps, each with the shorter ones that follow it; None where fewer."""
     order = np.argsort(-duration_ns, kind="stable")
     long, others = np.sort(order[:count]), duration_ns[order[count:]]
@@ -182,16 +184,16 @@ def _long_steps(duration_ns: Int64Array, count: int) -> _Steps | None:
     return _Steps(duration_ns[long], np.add.reduceat(duration_ns, long), len(others))
 
 
-def _lag(starts: Int64Array, long: _Steps) -> tuple[int, str] | None:
+def _find_lag(starts: Int64Array, long: _Steps) -> tuple[int, str] | None:
     """(bursts to skip, why): at which every step fits between its two, and no other number does.
 
     Where several numbers let every step fit, the one at which long steps lie in long
     intervals: their correlation stands out.
     """
-    fitting = [lag for lag in _LAGS if (_slack(starts, long, lag) >= 0).all()]
+    fitting = [lag for lag in _LAGS if (_compute_slack(starts, long, lag) >= 0).all()]
     if len(fitting) == 1:
         return fitting[0], "no other number of bursts before the first step lets every step fit"
-    alike = {lag: _correlation(starts, long, lag) for lag in fitting}
+    alike = {lag: _compute_correlation(starts, long, lag) for lag in fitting}
     ordered = sorted(fitting, key=lambda lag: -alike[lag])
     if not ordered or alike[ordered[0]] < max(_ALIKE, alike[ordered[1]] + _STANDS_OUT):
         return None
@@ -200,9 +202,9 @@ def _lag(starts: Int64Array, long: _Steps) -> tuple[int, str] | None:
     return ordered[0], f"{why}: r = {best:.2f}, against {second:.2f} at most elsewhere"
 
 
-def _correlation(starts: Int64Array, long: _Steps, lag: int) -> float:
+def _compute_correlation(starts: Int64Array, long: _Steps, lag: int) -> float:
     """Of intervals and the steps in them, unusual intervals left out."""
-    slack = _slack(starts, long, lag)
+    slack = _compute_slack(starts, long, lag)
     usual = slack <= _UNUSUAL * max(float(np.median(slack)), 1.0)
     room, step = np.diff(starts[lag:])[usual], long.together[: len(slack)][usual]
     if usual.sum() < _FEWEST or not np.ptp(room) or not np.ptp(step):
@@ -210,7 +212,7 @@ def _correlation(starts: Int64Array, long: _Steps, lag: int) -> float:
     return float(np.corrcoef(room, step)[0, 1])
 
 
-def _slack(starts: Int64Array, long: _Steps, lag: int) -> Int64Array:
+def _compute_slack(starts: Int64Array, long: _Steps, lag: int) -> Int64Array:
     """How much longer each interval between bursts is than the steps in it."""
     room = np.diff(starts[lag:])
     slack: Int64Array = room - long.together[: len(room)]
@@ -227,15 +229,15 @@ class _Where:
     why: str
 
 
-def _placed(
+def _make_placement(
     trace: Trace, at: _Where, reads: Intervals, bursts: Intervals, long: _Steps
 ) -> RankPlacement:
-    slack = _slack(bursts.start, long, at.lag)
+    slack = _compute_slack(bursts.start, long, at.lag)
     first, step = bursts.start[at.lag :][: len(slack)], long.alone[: len(slack)]
     borders = np.array([reads.start[0], first[0], bursts.start[at.lag + len(slack)]], np.int64)
     before, inside = intervals.covered_within(reads, borders[:-1], borders[1:]).tolist()
-    low, high = _hidden(reads, first, slack, step)
-    slope, error = _slope(bursts.end[at.lag :][: len(slack)] - first, slack)
+    low, high = _bound_hidden(reads, first, slack, step)
+    slope, error = _fit_slope(bursts.end[at.lag :][: len(slack)] - first, slack)
     process, since = trace.processes[trace.ranks[at.position]], trace.job.start_ns
     return RankPlacement(
         label=process.label,
@@ -259,7 +261,7 @@ def _placed(
     )
 
 
-def _hidden(
+def _bound_hidden(
     reads: Intervals, first: Int64Array, slack: Int64Array, step: Int64Array
 ) -> tuple[int, int]:
     """Least and most I/O under the steps, each at the best of its places, ns.
@@ -269,7 +271,7 @@ def _hidden(
     """
     low = high = 0
     for begin, room, length in zip(first.tolist(), slack.tolist(), step.tolist(), strict=True):
-        around = _touching(reads, begin, begin + room + length)
+        around = _select_touching(reads, begin, begin + room + length)
         near = np.concatenate([around.start, around.end]) - begin
         places = np.concatenate([np.array([0, room], np.int64), near, near - length])
         places = begin + places[(places >= 0) & (places <= room)]
@@ -278,14 +280,14 @@ def _hidden(
     return low, high
 
 
-def _touching(reads: Intervals, low: int, high: int) -> Intervals:
+def _select_touching(reads: Intervals, low: int, high: int) -> Intervals:
     """The reads that have an instant of [low, high]."""
     first = np.searchsorted(reads.end, low)
     last = np.searchsorted(reads.start, high, side="right")
     return Intervals(reads.start[first:last], reads.end[first:last])
 
 
-def _slope(burst: Int64Array, slack: Int64Array) -> tuple[float | None, float | None]:
+def _fit_slope(burst: Int64Array, slack: Int64Array) -> tuple[float | None, float | None]:
     """Least squares of slack on burst length, unusual slacks left out: (slope, its error)."""
     usual = slack <= _UNUSUAL * np.median(slack)
     x, y = burst[usual] / 1e9, slack[usual] / 1e9

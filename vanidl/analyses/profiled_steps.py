@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from vanidl.analyses import timeline
 from vanidl.analyses.operations import Operations, add_sparse
 from vanidl.analyses.reducing import Rows
-from vanidl.analyses.sorting import distinct
+from vanidl.analyses.sorting import find_distinct
 from vanidl.model import intervals
 from vanidl.model.intervals import Intervals
 from vanidl.model.trace import (
@@ -182,33 +182,34 @@ class SpansByRank(Mapping[int, RankSpans]):
         return len(self._positions)
 
 
-def rank_spans(trace: Trace) -> SpansByRank:
+def group_rank_spans(trace: Trace) -> SpansByRank:
     """What profilers saw of each rank with a profiled step."""
     return SpansByRank(trace)
 
 
 def finish(reduced: Operations, trace: Trace) -> Steps | None:
     """Statistics over all steps of all ranks; None where no step was profiled or timed."""
-    ranks = rank_spans(trace)
+    ranks = group_rank_spans(trace)
     if not ranks:
         return measure_undated(trace)
     traced = bool(reduced.totals)
     blocks, used = [], set[int]()
     for position, spans in ranks.items():
         busy = reduced.busy.get(position, intervals.EMPTY)
-        blocks.append(_rows(position, spans, trace, busy, traced))
-        used.update(distinct(spans.steps.source).tolist())
+        blocks.append(_make_rows(position, spans, trace, busy, traced))
+        used.update(find_distinct(spans.steps.source).tolist())
     table = StepTable(*(np.concatenate(column) for column in zip(*blocks, strict=True)))
     duration = table.duration_s
     counts = [len(block[0]) for block in blocks]
     sources = [trace.profiles[s] for s in sorted(used)]
-    source = " + ".join(sorted({_source(p) for p in sources}))
+    source = " + ".join(sorted({_describe_source(p) for p in sources}))
     return Steps(
         source, min(counts), max(counts), len(ranks), float(duration.mean()),
-        float(np.median(duration)), float(np.percentile(duration, 99)), worst(trace), table,
-        clocks(trace), next((p.steps_from for p in sources if p.steps_from), ""),
-        log_clocks(trace), loader_waits(trace), counted=_counted(trace, max(counts)),
-        device=_device(trace),
+        float(np.median(duration)), float(np.percentile(duration, 99)),
+        find_worst_clock(trace), table, list_clocks(trace),
+        next((p.steps_from for p in sources if p.steps_from), ""),
+        list_log_clocks(trace), sum_loader_waits(trace),
+        counted=_get_counted_steps(trace, max(counts)), device=_sum_device_steps(trace),
     )  # fmt: skip
 
 
@@ -239,34 +240,36 @@ def measure_undated(trace: Trace) -> Steps | None:
         float(duration_s.mean()),
         float(np.median(duration_s)),
         float(np.percentile(duration_s, 99)),
-        _clock_of_undated(trace, found),
+        _describe_undated_clock(trace, found),
         table,
-        clocks(trace),
+        list_clocks(trace),
     )
 
 
-def _clock_of_undated(trace: Trace, found: Sequence[tuple[int, UndatedSteps]]) -> ClockEvidence:
+def _describe_undated_clock(
+    trace: Trace, found: Sequence[tuple[int, UndatedSteps]]
+) -> ClockEvidence:
     """Not aligned, where the steps are of profiles with times of their own."""
     ranks = {rank for rank, _ in found}
-    for profile, clock in zip(trace.profiles, clocks(trace), strict=True):
+    for profile, clock in zip(trace.profiles, list_clocks(trace), strict=True):
         if not profile.aligned and int(trace.family[profile.process]) in ranks:
             return clock
     return ClockEvidence("none", None, None)
 
 
-def _counted(trace: Trace, profiled: int) -> int | None:
+def _get_counted_steps(trace: Trace, profiled: int) -> int | None:
     """Steps of one rank by its event file, where these are more than were profiled."""
     counted = trace.steps_counted
     return counted if counted is not None and counted > profiled else None
 
 
-def _source(profile: Profile) -> str:
+def _describe_source(profile: Profile) -> str:
     """Which program saw the steps, and what they were found by."""
     by = f", steps from {profile.steps_from}" if profile.steps_from else ""
     return f"{profile.source}{by}"
 
 
-def _device(trace: Trace) -> DeviceSteps | None:
+def _sum_device_steps(trace: Trace) -> DeviceSteps | None:
     found = [profile.device for profile in trace.profiles if profile.device is not None]
     if not found:
         return None
@@ -277,7 +280,7 @@ def _device(trace: Trace) -> DeviceSteps | None:
     )
 
 
-def loader_waits(trace: Trace) -> tuple[LoaderWaits, ...]:
+def sum_loader_waits(trace: Trace) -> tuple[LoaderWaits, ...]:
     """The waits for each loader, in order of its name, from profiles that mark the loop."""
     marking = [i for i, profile in enumerate(trace.profiles) if profile.marks_loop]
     spans = trace.spans
@@ -295,7 +298,7 @@ def gather_rank_spans(trace: Trace, spans: Spans) -> RankSpans:
     steps = spans.of_kind(SpanKind.STEP)
     waiting = np.flatnonzero(spans.kind == SpanKind.INPUT_WAIT)
     profiles = {source: trace.profiles[source] for source in steps.sources}
-    bounds = [_window(trace, spans, source) for source in profiles]
+    bounds = [_find_window(trace, spans, source) for source in profiles]
     low, high = np.array(bounds, np.int64).T
     known = all(profile.has_wait_spans for profile in profiles.values())
     loop = any(profile.marks_loop for profile in profiles.values())
@@ -305,7 +308,7 @@ def gather_rank_spans(trace: Trace, spans: Spans) -> RankSpans:
     return RankSpans(steps, windows, inside, known, loop, marked)
 
 
-def _window(trace: Trace, spans: Spans, source: int) -> tuple[int, int]:
+def _find_window(trace: Trace, spans: Spans, source: int) -> tuple[int, int]:
     """What one trace shows of its rank; not beyond the part of the run that is looked at."""
     profile = trace.profiles[source]
     if spans.sources != [source]:
@@ -319,7 +322,7 @@ def _window(trace: Trace, spans: Spans, source: int) -> tuple[int, int]:
     )
 
 
-def _rows(
+def _make_rows(
     position: int, spans: RankSpans, trace: Trace, busy: Intervals, traced: bool
 ) -> tuple[NDArray[np.generic], ...]:
     steps = spans.steps
@@ -333,13 +336,13 @@ def _rows(
     )  # fmt: skip
 
 
-def worst(trace: Trace) -> ClockEvidence:
+def find_worst_clock(trace: Trace) -> ClockEvidence:
     """The least certain of the clocks of the profiles that are aligned, workers' logs included."""
-    aligned = [_clock(trace, p) for p in trace.profiles if p.aligned]
+    aligned = [_make_clock_evidence(trace, p) for p in trace.profiles if p.aligned]
     return max(aligned, key=lambda c: (c.uncertainty_s or 0.0) + (c.workers_uncertainty_s or 0.0))
 
 
-def log_clocks(trace: Trace) -> tuple[LogClock, ...]:
+def list_log_clocks(trace: Trace) -> tuple[LogClock, ...]:
     """The clock of every log whose start may have been taken late, in order of processes."""
     return tuple(
         LogClock(
@@ -356,7 +359,7 @@ def log_clocks(trace: Trace) -> tuple[LogClock, ...]:
     )
 
 
-def _workers_s(trace: Trace, trainer: int) -> float | None:
+def _find_worker_uncertainty_s(trace: Trace, trainer: int) -> float | None:
     unsure = [
         p.clock_uncertainty_ns
         for p in trace.processes
@@ -365,12 +368,12 @@ def _workers_s(trace: Trace, trainer: int) -> float | None:
     return max(unsure) / 1e9 if unsure else None
 
 
-def clocks(trace: Trace) -> tuple[ClockEvidence, ...]:
+def list_clocks(trace: Trace) -> tuple[ClockEvidence, ...]:
     """The clock of every profile."""
-    return tuple(_clock(trace, profile) for profile in trace.profiles)
+    return tuple(_make_clock_evidence(trace, profile) for profile in trace.profiles)
 
 
-def _clock(trace: Trace, profile: Profile) -> ClockEvidence:
+def _make_clock_evidence(trace: Trace, profile: Profile) -> ClockEvidence:
     label = trace.processes[profile.process].label
     if not profile.aligned:
         return ClockEvidence(
@@ -386,7 +389,7 @@ def _clock(trace: Trace, profile: Profile) -> ClockEvidence:
         profile.clock_evidence,
         label,
         profile.path,
-        _workers_s(trace, profile.process),
+        _find_worker_uncertainty_s(trace, profile.process),
     )
 
 
@@ -434,25 +437,27 @@ class OfSteps:
         """The sums of some rows."""
         value = NO_SUMS
         for position, own in rows.by_position(self.cells.keys()):
-            value = self.combine(value, _step_sums(own, self.cells[position], len(trace.files)))
+            value = self.combine(
+                value, _compute_step_sums(own, self.cells[position], len(trace.files))
+            )
         return value
 
     def combine(self, a: StepSums, b: StepSums) -> StepSums:
         """The sums of both."""
-        row, amounts = _added((a.row, a.amounts), (b.row, b.amounts))
+        row, amounts = _add_amounts((a.row, a.amounts), (b.row, b.amounts))
         return StepSums(row, amounts, *add_sparse((a.key, a.spent), (b.key, b.spent)))
 
 
-def step_sums_of(trace: Trace) -> OfSteps:
+def make_step_sums_reduction(trace: Trace) -> OfSteps:
     """The reduction for the steps of a trace, in the order of its step table."""
     cells, before = {}, 0
-    for position, spans in rank_spans(trace).items():
-        cells[position] = _cells(spans.steps.start, spans.steps.end, before)
+    for position, spans in group_rank_spans(trace).items():
+        cells[position] = _make_cells(spans.steps.start, spans.steps.end, before)
         before += len(spans.steps)
     return OfSteps(cells)
 
 
-def _cells(start: Int64Array, end: Int64Array, before: int) -> _StepCells:
+def _make_cells(start: Int64Array, end: Int64Array, before: int) -> _StepCells:
     """Cells of steps in order of start; where two overlap, time counts in the later one."""
     borders = np.unique(np.concatenate([start, end]))
     bounds = np.concatenate([borders[:1] - 1, borders, borders[-1:] + 1])
@@ -461,34 +466,34 @@ def _cells(start: Int64Array, end: Int64Array, before: int) -> _StepCells:
     return _StepCells(bounds, np.where(inside, step + before, -1))
 
 
-def _step_sums(rows: Rows, cells: _StepCells, files: int) -> StepSums:
+def _compute_step_sums(rows: Rows, cells: _StepCells, files: int) -> StepSums:
     """The sums of the rows of one rank."""
-    row, amounts = _amounts(rows, cells)
-    spent = timeline.shares(rows.start, rows.end, rows.duration, cells.bounds)
+    row, amounts = _sum_amounts(rows, cells)
+    spent = timeline.split_by_bin(rows.start, rows.end, rows.duration, cells.bounds)
     key, total = _NONE, _NONE
     for owner, at, share in spent:
         inside = (cells.row[at] >= 0) & (share > 0)
         keys = cells.row[at[inside]] * files + rows.file[owner[inside]]
-        key, total = add_sparse((key, total), _summed(keys, share[inside]))
+        key, total = add_sparse((key, total), _sum_by_key(keys, share[inside]))
     return StepSums(row, amounts, key, total)
 
 
-def _amounts(rows: Rows, cells: _StepCells) -> tuple[Int64Array, Int64Array]:
+def _sum_amounts(rows: Rows, cells: _StepCells) -> tuple[Int64Array, Int64Array]:
     """(rows ascending, their amounts) of the operations of one rank."""
     write = (rows.op == WRITE).astype(np.int64)
-    row = cells.row[timeline.bin_of(rows.start, cells.bounds)]
+    row = cells.row[timeline.find_bin(rows.start, cells.bounds)]
     blocks = [(row, np.stack([1 - write, write, 0 * write, 0 * write], axis=1))]
-    for owner, at, share in timeline.shares(rows.start, rows.end, rows.nbytes, cells.bounds):
+    for owner, at, share in timeline.split_by_bin(rows.start, rows.end, rows.nbytes, cells.bounds):
         wrote = write[owner]
         moved = np.stack([0 * share, 0 * share, share * (1 - wrote), share * wrote], axis=1)
         blocks.append((cells.row[at], moved))
     at_row = np.concatenate([r for r, _ in blocks])
     amounts = np.concatenate([a for _, a in blocks])
     inside = at_row >= 0
-    return _added((_NONE, NO_SUMS.amounts), (at_row[inside], amounts[inside]))
+    return _add_amounts((_NONE, NO_SUMS.amounts), (at_row[inside], amounts[inside]))
 
 
-def _added(
+def _add_amounts(
     a: tuple[Int64Array, Int64Array], b: tuple[Int64Array, Int64Array]
 ) -> tuple[Int64Array, Int64Array]:
     keys, place = np.unique(np.concatenate([a[0], b[0]]), return_inverse=True)
@@ -497,14 +502,14 @@ def _added(
     return keys, total
 
 
-def _summed(keys: Int64Array, values: Int64Array) -> tuple[Int64Array, Int64Array]:
+def _sum_by_key(keys: Int64Array, values: Int64Array) -> tuple[Int64Array, Int64Array]:
     distinct, place = np.unique(keys, return_inverse=True)
     total = np.zeros(len(distinct), np.int64)
     np.add.at(total, place.ravel(), values)
     return distinct, total
 
 
-def slowest_files(
+def find_slowest_files(
     sums: StepSums, steps: int, trace: Trace
 ) -> tuple[tuple[tuple[str, float], ...], ...]:
     """Of each step the files with most time in I/O."""

@@ -243,7 +243,7 @@ class Rows:
         if len(self.owner.process) > 1 or not mine[rows].all():
             return self.busy_of(mine)
         ((position, busy),) = self.busy.items()
-        inside = _between(busy, self.start, rows)
+        inside = _select_between(busy, self.start, rows)
         return self.busy_of(rows) if inside is None else {position: inside}
 
     def by_position(self, positions: AbstractSet[int]) -> Iterator[tuple[int, Rows]]:
@@ -325,7 +325,7 @@ class Rows:
         return key
 
 
-def _between(busy: Intervals, start: Int64Array, rows: slice) -> Intervals | None:
+def _select_between(busy: Intervals, start: Int64Array, rows: slice) -> Intervals | None:
     """What of the busy time is that of some neighbours; None where they touch other operations."""
     if not len(busy.start):
         return busy
@@ -340,7 +340,7 @@ def _between(busy: Intervals, start: Int64Array, rows: slice) -> Intervals | Non
     return Intervals(busy.start[low:high], busy.end[low:high])
 
 
-def rows_of(parts: Sequence[Part], trace: Trace) -> Rows:
+def collect_rows(parts: Sequence[Part], trace: Trace) -> Rows:
     """The operations of parts of one layer."""
     process = np.array([p.process for p in parts], np.int64)
     owner = Owner(process, trace.family[process].astype(np.int64))
@@ -353,7 +353,7 @@ def rows_of(parts: Sequence[Part], trace: Trace) -> Rows:
     return Rows(parts[0].layer, owner, part, **columns)
 
 
-def small_parts_together(parts: Iterable[Part]) -> Iterator[list[Part]]:
+def batch_small_parts(parts: Iterable[Part]) -> Iterator[list[Part]]:
     """Each large part alone, small ones of a layer in lists."""
     small: dict[str, list[Part]] = {}
     rows: dict[str, int] = {}
@@ -404,11 +404,11 @@ def reduce_parts(
     values grow with the parts.
     """
     if executor is None:
-        return _folded(reductions, _partials(reductions, parts, trace))
-    return _folded(reductions, _from_workers(reductions, parts, trace, executor))
+        return _combine_all(reductions, _compute_partials(reductions, parts, trace))
+    return _combine_all(reductions, _receive_from_workers(reductions, parts, trace, executor))
 
 
-def _folded(reductions: dict[str, Reduction], partials: Iterable[Values]) -> Values:
+def _combine_all(reductions: dict[str, Reduction], partials: Iterable[Values]) -> Values:
     stack: list[tuple[int, Values]] = []
     for one in partials:
         weight, values = 1, one
@@ -424,18 +424,18 @@ def _folded(reductions: dict[str, Reduction], partials: Iterable[Values]) -> Val
     return total
 
 
-def _partials(
+def _compute_partials(
     reductions: dict[str, Reduction], parts: Iterable[Part], trace: Trace
 ) -> Iterator[Values]:
     """The values of each part or list of small parts, worked out by a few threads."""
 
     def values_of(parts: list[Part]) -> Values:
-        rows = rows_of(parts, trace)
+        rows = collect_rows(parts, trace)
         return {name: r.partial(rows, trace) for name, r in reductions.items()}
 
     with ThreadPoolExecutor(thread_count()) as pool:
         ahead: deque[Future[Values]] = deque()
-        for some in small_parts_together(parts):
+        for some in batch_small_parts(parts):
             if (rows := sum(map(len, some))) < SMALL_ROWS or rows < _WORTH_ROWS * len(some):
                 yield from (ahead.popleft().result() for _ in range(len(ahead)))
                 yield values_of(some)
@@ -447,7 +447,7 @@ def _partials(
             yield ahead.popleft().result()
 
 
-def _from_workers(
+def _receive_from_workers(
     reductions: dict[str, Reduction], parts: Sequence[Part], trace: Trace, executor: Executor
 ) -> Iterator[Values]:
     """The values of each batch in turn; a few batches are under way.
@@ -455,14 +455,14 @@ def _from_workers(
     Parts that lie in a file are read by the workers where these see it, too, so that they do not
     pass through this process; the first batch shows whether they do.
     """
-    workers = _Workers(reductions, _without_records(trace), executor)
-    in_file = iter(_in_file(parts))
+    workers = _Workers(reductions, _strip_records(trace), executor)
+    in_file = iter(_batch_by_file(parts))
     first = next(in_file, None)
     read_there = None if first is None else workers.read_there(first)
     if read_there is not None:
         yield read_there
     ahead: deque[tuple[Sequence[Part], Future[Values]]] = deque()
-    for batch in _cut(parts) if read_there is None else in_file:
+    for batch in _cut_parts(parts) if read_there is None else in_file:
         ahead.append((batch, workers.submit(batch)))
         if len(ahead) >= _AHEAD * worker_count(executor):
             yield workers.values_of(*ahead.popleft())
@@ -496,7 +496,7 @@ class _Workers:
             return self.submit(list(batch)).result()
 
 
-def _in_file(parts: Sequence[Part]) -> list[Parts | SelectedParts]:
+def _batch_by_file(parts: Sequence[Part]) -> list[Parts | SelectedParts]:
     """Batches of parts that lie in a file, by their places in it; none where they do not."""
     if not isinstance(parts, (Parts, SelectedParts)) or not parts.spilled:
         return []
@@ -505,7 +505,7 @@ def _in_file(parts: Sequence[Part]) -> list[Parts | SelectedParts]:
     return [parts.at(some) for some in some_each]
 
 
-def _cut(parts: Iterable[Part]) -> Iterator[list[Part]]:
+def _cut_parts(parts: Iterable[Part]) -> Iterator[list[Part]]:
     """Batches of parts, large ones cut."""
     batch: list[Part] = []
     for part in parts:
@@ -518,7 +518,7 @@ def _cut(parts: Iterable[Part]) -> Iterator[list[Part]]:
         yield batch
 
 
-def _without_records(trace: Trace) -> Trace:
+def _strip_records(trace: Trace) -> Trace:
     """The trace with what a partial looks at: the job, its processes and its files."""
     return replace(
         trace,

@@ -114,10 +114,10 @@ def finish(counts: SizeCounts, trace: Trace) -> Sizes:  # noqa: ARG001
         int(counts.nbytes[0]),
         int(counts.nbytes[-1]),
         int((counts.nbytes * ops).sum()) / total,
-        _median(counts.nbytes, ops, total),
-        _power_bins(counts),
-        _bins(counts, DARSHAN_EDGES),
-        _common(counts, ops),
+        _compute_median(counts.nbytes, ops, total),
+        _make_power_bins(counts),
+        _make_bins(counts, DARSHAN_EDGES),
+        _select_common(counts, ops),
         len(counts.nbytes),
     )
 
@@ -135,30 +135,30 @@ def _gather(nbytes: Int64Array, reads: Int64Array, writes: Int64Array) -> SizeCo
     )
 
 
-def _median(nbytes: Int64Array, ops: Int64Array, total: int) -> float:
+def _compute_median(nbytes: Int64Array, ops: Int64Array, total: int) -> float:
     reach = np.cumsum(ops)
     low, high = np.searchsorted(reach, [(total + 1) // 2, total // 2 + 1])
     return (int(nbytes[low]) + int(nbytes[high])) / 2
 
 
-def _power_bins(counts: SizeCounts) -> tuple[SizeBin, ...]:
+def _make_power_bins(counts: SizeCounts) -> tuple[SizeBin, ...]:
     top = int(counts.nbytes[-1]).bit_length()
-    bins = _bins(counts, [0, *(1 << i for i in range(top + 1))])
+    bins = _make_bins(counts, [0, *(1 << i for i in range(top + 1))])
     used = [i for i, b in enumerate(bins) if b.reads + b.writes]
     return bins[used[0] : used[-1] + 1]
 
 
-def _bins(counts: SizeCounts, edges: Sequence[int]) -> tuple[SizeBin, ...]:
+def _make_bins(counts: SizeCounts, edges: Sequence[int]) -> tuple[SizeBin, ...]:
     at = np.searchsorted(counts.nbytes, np.array(edges, np.int64)).tolist()
     spans = zip(at, [*at[1:], len(counts.nbytes)], strict=True)
     bounds = zip(edges, [*edges[1:], None], strict=True)
     return tuple(
-        _bin(counts, slice(i, j), low, high)
+        _make_bin(counts, slice(i, j), low, high)
         for (i, j), (low, high) in zip(spans, bounds, strict=True)
     )
 
 
-def _bin(counts: SizeCounts, pick: slice, low: int, high: int | None) -> SizeBin:
+def _make_bin(counts: SizeCounts, pick: slice, low: int, high: int | None) -> SizeBin:
     nbytes, reads, writes = counts.nbytes[pick], counts.reads[pick], counts.writes[pick]
     return SizeBin(
         low, high, int(reads.sum()), int(writes.sum()),
@@ -166,7 +166,7 @@ def _bin(counts: SizeCounts, pick: slice, low: int, high: int | None) -> SizeBin
     )  # fmt: skip
 
 
-def _common(counts: SizeCounts, ops: Int64Array) -> tuple[CommonSize, ...]:
+def _select_common(counts: SizeCounts, ops: Int64Array) -> tuple[CommonSize, ...]:
     top = np.lexsort((counts.nbytes, -ops))[:COMMON_SIZES]
     return tuple(
         CommonSize(int(counts.nbytes[i]), int(counts.reads[i]), int(counts.writes[i])) for i in top

@@ -15,18 +15,18 @@ _DENSE = 4  # a table may have as many entries a row
 _EXACT = float(1 << 52)
 
 
-def sorted_rows(rows: Int64Array) -> Int64Array:
+def sort_rows(rows: Int64Array) -> Int64Array:
     """The rows of a table by its first column, then the second and so on; as is where sorted.
 
     Where the first two, as process and file, say nearly all, the others need not be sorted by.
     """
-    if _in_order(rows):
+    if _is_in_order(rows):
         return rows
     rows = rows[np.lexsort(rows.T[1::-1])]
-    return rows if _in_order(rows) else rows[np.lexsort(rows.T[::-1])]
+    return rows if _is_in_order(rows) else rows[np.lexsort(rows.T[::-1])]
 
 
-def _in_order(rows: Int64Array) -> bool:
+def _is_in_order(rows: Int64Array) -> bool:
     undecided = np.ones(max(len(rows) - 1, 0), bool)
     for column in rows.T:
         if (undecided & (column[:-1] > column[1:])).any():
@@ -37,7 +37,7 @@ def _in_order(rows: Int64Array) -> bool:
     return True
 
 
-def distinct(values: Whole) -> Whole:
+def find_distinct(values: Whole) -> Whole:
     """Distinct values ascending.
 
     By sorting: numpy's `unique` takes a hash table, in which keys with equal low bits collide.
@@ -47,7 +47,7 @@ def distinct(values: Whole) -> Whole:
     return first
 
 
-def counted(values: Int64Array) -> tuple[Int64Array, Int64Array]:
+def count_distinct(values: Int64Array) -> tuple[Int64Array, Int64Array]:
     """(distinct values ascending, how often each occurs): without sorting where they lie close."""
     if len(values) == 0:
         return np.empty(0, np.int64), np.empty(0, np.int64)
@@ -59,7 +59,9 @@ def counted(values: Int64Array) -> tuple[Int64Array, Int64Array]:
     return used + low, counts[used]
 
 
-def dense_codes(code: NDArray[np.int32] | NDArray[np.int64]) -> tuple[Int64Array, NDArray[np.intp]]:
+def encode_densely(
+    code: NDArray[np.int32] | NDArray[np.int64],
+) -> tuple[Int64Array, NDArray[np.intp]]:
     """(distinct codes ascending, for each code its place among them).
 
     Codes that are few for the number of rows are looked up in a table instead of sorted.
@@ -89,11 +91,11 @@ def sum_by_key(key: Int64Array, values: Int64Array) -> tuple[Int64Array, Int64Ar
     """(distinct keys ascending, exact sum of the values of each)."""
     if (key[1:] > key[:-1]).all():
         return key, values
-    distinct, group = dense_codes(key)
+    distinct, group = encode_densely(key)
     return distinct, sum_by_group(group, values, len(distinct))
 
 
-def minmax_by_group(
+def find_minmax_by_group(
     group: NDArray[np.intp], start: Int64Array, end: Int64Array, n: int
 ) -> tuple[Int64Array, Int64Array]:
     """(smallest start, largest end) by group, each of shape (n,)."""

@@ -70,40 +70,40 @@ class Summary:
     counter_s: CounterTime | None = None  # by counters; never added to, or taken for, `time`
 
 
-def objects_apart(summary: Summary) -> bool:
+def has_separate_objects(summary: Summary) -> bool:
     """Whether object storage moved a real part of the bytes and the summary is of another layer."""
     objects = next((t for t in summary.layers if t.layer == OBJECT), None)
     if objects is None or summary.layer == OBJECT:
         return False
     files = (summary.storage_bytes_read or 0) + (summary.storage_bytes_written or 0)
-    return moved_bytes(objects) > REAL_PART * files
+    return sum_moved_bytes(objects) > REAL_PART * files
 
 
-def moved_bytes(totals: LayerTotals) -> int:
+def sum_moved_bytes(totals: LayerTotals) -> int:
     """Bytes read and written, 0 where not monitored."""
     return (totals.bytes_read or 0) + (totals.bytes_written or 0)
 
 
 def finish(reduced: Operations, trace: Trace, layer: str) -> Summary:
     """The summary of the traced operations, or of the counters where none was traced."""
-    layers = tuple(_layer_totals(table, trace) for table in trace.counters.values())
+    layers = tuple(_make_layer_totals(table, trace) for table in trace.counters.values())
     totals = next((t for t in layers if t.layer == layer), None)
     traced = bool(reduced.totals) or (layer in trace.layers_traced and totals is None)
     total = reduced.total
-    time = _busy_time(reduced, total, trace) if traced else None
+    time = _compute_busy_time(reduced, total, trace) if traced else None
     source = "trace" if traced else "counters" if totals else ""
-    values = _from_trace(total) if traced else _from_counters(totals)
+    values = _summarize_trace(total) if traced else _summarize_counters(totals)
     aggregate = None
     if time and time.any_rank_s > 0:
         aggregate = (total.bytes_read + total.bytes_written) / time.any_rank_s
     return Summary(
-        layer, source, *values, time, aggregate, operations.median_speed(reduced),
-        _storage(layers, "bytes_read"), _storage(layers, "bytes_written"), layers,
-        _counter_time(trace, layer, totals),
+        layer, source, *values, time, aggregate, operations.compute_median_speed(reduced),
+        _sum_storage(layers, "bytes_read"), _sum_storage(layers, "bytes_written"), layers,
+        _get_counter_time(trace, layer, totals),
     )  # fmt: skip
 
 
-def _busy_time(reduced: Operations, total: Totals, trace: Trace) -> BusyTime:
+def _compute_busy_time(reduced: Operations, total: Totals, trace: Trace) -> BusyTime:
     per_rank = reduced.busy_ns(len(trace.ranks))
     bounds = list(reduced.busy.values())
     mean_s = sum(per_rank) / max(len(per_rank), 1) / 1e9
@@ -117,7 +117,7 @@ def _busy_time(reduced: Operations, total: Totals, trace: Trace) -> BusyTime:
     )
 
 
-def _counter_time(trace: Trace, layer: str, totals: LayerTotals | None) -> CounterTime | None:
+def _get_counter_time(trace: Trace, layer: str, totals: LayerTotals | None) -> CounterTime | None:
     limit = trace.job.run_time_s * max(len(trace.processes), 1)
     meta_s = totals.meta_s if totals else None
     return by_counters.sum_times(trace, layer, meta_is_credible=meta_s is None or meta_s <= limit)
@@ -126,12 +126,12 @@ def _counter_time(trace: Trace, layer: str, totals: LayerTotals | None) -> Count
 _Values = tuple[int | None, int | None, int | None, int | None, int | None]
 
 
-def _from_trace(total: Totals) -> _Values:
+def _summarize_trace(total: Totals) -> _Values:
     ops = total.reads + total.writes
     return ops, total.reads, total.writes, total.bytes_read, total.bytes_written
 
 
-def _from_counters(totals: LayerTotals | None) -> _Values:
+def _summarize_counters(totals: LayerTotals | None) -> _Values:
     if totals is None:
         return None, None, None, None, None
     reads, writes = totals.reads, totals.writes
@@ -139,25 +139,25 @@ def _from_counters(totals: LayerTotals | None) -> _Values:
     return ops, reads, writes, totals.bytes_read, totals.bytes_written
 
 
-def _storage(layers: tuple[LayerTotals, ...], name: str) -> int | None:
+def _sum_storage(layers: tuple[LayerTotals, ...], name: str) -> int | None:
     known = [getattr(t, name) for t in layers if t.layer in STORAGE_LAYERS]
     values = [v for v in known if v is not None]
     return sum(values) if values else None
 
 
-def _counted(table: CounterTable) -> tuple[int | None, int | None, int | None, int | None]:
+def _get_counts(table: CounterTable) -> tuple[int | None, int | None, int | None, int | None]:
     reads, writes, bytes_read, bytes_written = (count_total(table, what) for what in COUNTED)
     return reads, writes, bytes_read, bytes_written
 
 
-def _layer_totals(table: CounterTable, trace: Trace) -> LayerTotals:
+def _make_layer_totals(table: CounterTable, trace: Trace) -> LayerTotals:
     prefix = prefix_of(table.layer)
     files = np.unique(table.file).tolist()
     all_known = FILES_NOT_RECORDED not in (trace.files.path[code] for code in files)
     return LayerTotals(
         table.layer,
         len(files) if all_known else None,
-        *_counted(table),
+        *_get_counts(table),
         table.total_s(f"{prefix}_F_READ_TIME"),
         table.total_s(f"{prefix}_F_WRITE_TIME"),
         table.total_s(f"{prefix}_F_META_TIME"),

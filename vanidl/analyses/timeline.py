@@ -31,17 +31,17 @@ _SAFE_PRODUCT = 2**62
 _EXACT = float(1 << 52)
 
 
-def edges(start_ns: int, end_ns: int, bins: int = FINEST) -> Int64Array:
+def compute_edges(start_ns: int, end_ns: int, bins: int = FINEST) -> Int64Array:
     """The bounds of equal bins, shape (bins + 1,): edge i is start + ceil(i * length / bins).
 
     `bins` is a power of two up to FINEST, so every edge of wider bins is one of narrower bins.
     A run shorter than FINEST ns is taken as that long.
     """
-    return _edges(start_ns, end_ns, bins)
+    return _compute_edges(start_ns, end_ns, bins)
 
 
 @lru_cache(8)
-def _edges(start_ns: int, end_ns: int, bins: int) -> Int64Array:
+def _compute_edges(start_ns: int, end_ns: int, bins: int) -> Int64Array:
     whole, rest = divmod(max(end_ns - start_ns, FINEST), bins)
     index = np.arange(bins + 1, dtype=np.int64)
     bounds: Int64Array = start_ns + index * whole - (-index * rest) // bins
@@ -49,17 +49,17 @@ def _edges(start_ns: int, end_ns: int, bins: int) -> Int64Array:
     return bounds
 
 
-def bin_of(at: Int64Array, bounds: Int64Array) -> Int64Array:
+def find_bin(at: Int64Array, bounds: Int64Array) -> Int64Array:
     """The bin that holds each time; what lies outside counts in the first or last.
 
-    Where the bounds are `edges`, a division says what else is looked up.
+    Where the bounds are `compute_edges`, a division says what else is looked up.
     """
     bins, length = len(bounds) - 1, int(bounds[-1] - bounds[0])
     index: Int64Array
     since = at - bounds[0]
     if (
         len(at)
-        and _even(bounds)
+        and _is_even(bounds)
         and max(abs(int(since.min())), abs(int(since.max()))) < _SAFE_PRODUCT // bins
     ):
         # Time t is in bin i or later where t >= ceil(i * length / bins).
@@ -72,14 +72,14 @@ def bin_of(at: Int64Array, bounds: Int64Array) -> Int64Array:
     return index
 
 
-def _even(bounds: Int64Array) -> bool:
-    """Whether the bounds are `edges`."""
+def _is_even(bounds: Int64Array) -> bool:
+    """Whether the bounds are `compute_edges`."""
     if len(bounds) < 2 or bounds[-1] - bounds[0] < FINEST:
         return False
-    return np.array_equal(bounds, _edges(int(bounds[0]), int(bounds[-1]), len(bounds) - 1))
+    return np.array_equal(bounds, _compute_edges(int(bounds[0]), int(bounds[-1]), len(bounds) - 1))
 
 
-def shares(
+def split_by_bin(
     start: Int64Array, end: Int64Array, nbytes: Int64Array, bounds: Int64Array
 ) -> Iterator[tuple[Int64Array, Int64Array, Int64Array]]:
     """Blocks of (operation, bin, bytes): the bytes of each operation, spread in proportion to time.
@@ -87,21 +87,21 @@ def shares(
     Bin i of an operation gets floor(n t_(i+1)/d) - floor(n t_i/d), t_i being the time from its
     start to edge i and d its duration, so the shares of an operation sum to its bytes.
     """
-    columns = _with_bins(start, end, nbytes, bounds)
+    columns = _find_first_bins(start, end, nbytes, bounds)
     first, bins = columns[3:]
     single = np.flatnonzero(bins == 1)
     yield single, first[single], nbytes[single]
-    alike, others = _alike(np.flatnonzero(bins > 1), columns, bounds)
+    alike, others = _group_by_bins(np.flatnonzero(bins > 1), columns, bounds)
     for block in alike:
         yield _spread_alike(block, columns, bounds)
-    for block in _blocks(others, bins[others]):
+    for block in _cut_in_blocks(others, bins[others]):
         yield _spread(block, columns, bounds)
 
 
 def spread_bytes(
     start: Int64Array, end: Int64Array, nbytes: Int64Array, bounds: Int64Array
 ) -> Int64Array:
-    """Bytes of each bin, shape (bins,); see `shares` for the rule."""
+    """Bytes of each bin, shape (bins,); see `split_by_bin` for the rule."""
     sums = np.zeros(len(bounds) - 1, np.int64)
     add_spread((start, end, nbytes), bounds, Sums(sums))
     return sums
@@ -128,13 +128,13 @@ class Sums:
 def add_spread(
     operations: tuple[Int64Array, Int64Array, Int64Array], bounds: Int64Array, *into: Sums
 ) -> None:
-    """Adds the shares of operations (start, end, bytes) to all sums; see `shares` for the rule.
+    """Adds the shares of operations (start, end, bytes) to all sums by the rule of `split_by_bin`.
 
     Shares of wider bins are worked out beside the others': edges of these are edges of those.
     """
-    columns = _with_bins(*operations, bounds)
+    columns = _find_first_bins(*operations, bounds)
     first, bins = columns[3:]
-    by_edges = (bins == 1) | _exact(columns, bounds)
+    by_edges = (bins == 1) | _is_exact(columns, bounds)
     widest = max(each.every for each in into)
     edges = np.where(bins == 1, 0, bins - 1 + first % widest)
     some = np.flatnonzero(by_edges)
@@ -144,7 +144,7 @@ def add_spread(
     others = np.flatnonzero(~by_edges)
     start, end, nbytes = (column[others] for column in operations)
     for each in into if len(others) else ():
-        for owner, at, share in shares(start, end, nbytes, bounds[:: each.every]):
+        for owner, at, share in split_by_bin(start, end, nbytes, bounds[:: each.every]):
             base = 0 if each.base is None else each.base[others[owner]]
             np.add.at(each.sums, base + at, share)
 
@@ -160,7 +160,7 @@ def _add_by_edges(
     behind = [np.zeros(len(each.sums)) for each in into]
     for each in into:
         np.add.at(each.sums, each.place(slice(None), first + bins - 1), nbytes)
-    for i, rows, at, done in _done_at_edges(columns, bounds, widest):
+    for i, rows, at, done in _split_at_edges(columns, bounds, widest):
         for each, until in zip(into, behind, strict=True):
             if (i + 1) % each.every == 0:
                 _add_at(until, each.place(rows, at), done)
@@ -180,7 +180,7 @@ def _add_at(sums: NDArray[np.float64], at: Int64Array, values: NDArray[np.float6
     sums[: len(found)] += found
 
 
-def _done_at_edges(
+def _split_at_edges(
     columns: Sequence[Int64Array], bounds: Int64Array, widest: int
 ) -> Iterator[tuple[int, slice, Int64Array, NDArray[np.float64]]]:
     """Blocks of (i, operations, bin, whole bytes moved until its end), of all bins but the last.
@@ -207,7 +207,7 @@ def _done_at_edges(
             at += 1
 
 
-def _exact(columns: Sequence[Int64Array], bounds: Int64Array) -> NDArray[np.bool_]:
+def _is_exact(columns: Sequence[Int64Array], bounds: Int64Array) -> NDArray[np.bool_]:
     """Of which operations over several bins floats give the exact shares, and sums of these."""
     start, end, nbytes, _, bins = columns
     if bounds[-1] - bounds[0] >= _EXACT or nbytes.sum(dtype=float) >= _EXACT:
@@ -219,22 +219,22 @@ def _exact(columns: Sequence[Int64Array], bounds: Int64Array) -> NDArray[np.bool
     return exact
 
 
-def _with_bins(
+def _find_first_bins(
     start: Int64Array, end: Int64Array, nbytes: Int64Array, bounds: Int64Array
 ) -> tuple[Int64Array, Int64Array, Int64Array, Int64Array, Int64Array]:
     """The columns of operations, the first bin of each and over how many it goes."""
-    first = bin_of(start, bounds)
-    return start, end, nbytes, first, np.maximum(bin_of(end - 1, bounds), first) - first + 1
+    first = find_bin(start, bounds)
+    return start, end, nbytes, first, np.maximum(find_bin(end - 1, bounds), first) - first + 1
 
 
-def folded(sums: Int64Array, bins: int) -> Int64Array:
+def sum_neighbouring_bins(sums: Int64Array, bins: int) -> Int64Array:
     """Sums of neighbouring bins along the last axis, which `bins` divides."""
     shape = (*sums.shape[:-1], bins, sums.shape[-1] // bins)
     wider: Int64Array = sums.reshape(shape).sum(axis=-1)
     return wider
 
 
-def pyramid(sums: Int64Array, coarsest: int) -> tuple[Int64Array, ...]:
+def build_pyramid(sums: Int64Array, coarsest: int) -> tuple[Int64Array, ...]:
     """The same amounts in ever wider bins, finest first; every level has the same sum.
 
     Each level adds pairs of the one before, as long as they come in pairs and the next one has
@@ -242,15 +242,15 @@ def pyramid(sums: Int64Array, coarsest: int) -> tuple[Int64Array, ...]:
     """
     levels = [sums]
     while levels[-1].shape[-1] % 2 == 0 and levels[-1].shape[-1] // 2 >= coarsest:
-        levels.append(folded(levels[-1], levels[-1].shape[-1] // 2))
+        levels.append(sum_neighbouring_bins(levels[-1], levels[-1].shape[-1] // 2))
     return tuple(levels)
 
 
-def _alike(
+def _group_by_bins(
     many: Int64Array, columns: Sequence[Int64Array], bounds: Int64Array
 ) -> tuple[list[Int64Array], Int64Array]:
     """(blocks of operations over equally many bins, for which floats are exact; all others)."""
-    code = np.where(_exact(columns, bounds), columns[4], 0)[many]
+    code = np.where(_is_exact(columns, bounds), columns[4], 0)[many]
     order = stable_order(code)
     code = code[order]
     edges = np.flatnonzero(np.diff(code, prepend=-1, append=-1))
@@ -269,14 +269,14 @@ def _spread_alike(
     block: Int64Array, columns: Sequence[Int64Array], bounds: Int64Array
 ) -> tuple[Int64Array, Int64Array, Int64Array]:
     """Operations over equally many bins, as a table with a row for each."""
-    at, done = _done_alike(block, columns, bounds)
+    at, done = _split_alike(block, columns, bounds)
     nbytes = columns[2][block][:, None]  # of what lasts beyond the last bin, too
     share = np.diff(done, prepend=0, append=nbytes)
     at = np.concatenate([at, at[:, -1:] + 1], axis=1)
     return np.repeat(block, at.shape[1]), at.ravel(), share.ravel()
 
 
-def _done_alike(
+def _split_alike(
     block: Int64Array, columns: Sequence[Int64Array], bounds: Int64Array
 ) -> tuple[Int64Array, Int64Array]:
     """(bin, bytes moved until its end) of all bins but the last that operations go over.
@@ -291,7 +291,7 @@ def _done_alike(
     return at, done.astype(np.int64)  # rounded down: none is negative
 
 
-def _blocks(index: Int64Array, bins: Int64Array) -> list[Int64Array]:
+def _cut_in_blocks(index: Int64Array, bins: Int64Array) -> list[Int64Array]:
     if len(index) == 0:
         return []
     block = np.cumsum(bins) // _MAX_PAIRS
@@ -310,13 +310,13 @@ def _spread(
     done_at = np.repeat(duration, bins)
     np.minimum(reach, done_at, out=reach)
     reach[past - 1] = duration  # of what lasts beyond the last bin, too
-    done = _floor_share(np.repeat(nbytes, bins), reach, done_at)
+    done = _compute_floor_share(np.repeat(nbytes, bins), reach, done_at)
     share = np.diff(done, prepend=0)
     share[past - bins] = done[past - bins]
     return np.repeat(block, bins), at, share
 
 
-def _floor_share(nbytes: Int64Array, reach: Int64Array, duration: Int64Array) -> Int64Array:
+def _compute_floor_share(nbytes: Int64Array, reach: Int64Array, duration: Int64Array) -> Int64Array:
     """floor(nbytes * reach / duration) without overflow."""
     if float(nbytes.max(initial=0)) * float(reach.max(initial=0)) <= _SAFE_PRODUCT:
         return nbytes * reach // duration
@@ -400,23 +400,23 @@ def partial(rows: Rows, trace: Trace) -> Bins:
     Each operation counts in the bin in which it starts, and so do its bytes, unless it lasts
     beyond that bin: then they are spread.
     """
-    bounds = edges(trace.job.start_ns, trace.job.end_ns, JOB_BINS)
+    bounds = compute_edges(trace.job.start_ns, trace.job.end_ns, JOB_BINS)
     job = np.zeros((4, JOB_BINS), np.int64)
-    row_of_part = [row_of(p, len(trace.ranks)) for p in rows.owner.position.tolist()]
+    row_of_part = [find_row(p, len(trace.ranks)) for p in rows.owner.position.tolist()]
     if not len(rows):
         return Bins(job, {row: np.zeros((4, BINS), np.int64) for row in row_of_part})
-    at = bin_of(rows.start, bounds)
+    at = find_bin(rows.start, bounds)
     long = np.flatnonzero(rows.end > bounds[1:][at])
     nbytes = rows.nbytes.copy()
     nbytes[long] = 0
-    job[:] = _where_they_start(rows, nbytes, at, JOB_BINS)
+    job[:] = _sum_at_starts(rows, nbytes, at, JOB_BINS)
     keys, place = np.unique(row_of_part, return_inverse=True)
     if len(keys) == 1:
         for op in (READ, WRITE):
             _spread_bytes(rows, long[rows.op[long] == op], bounds, Sums(job[op]))
-        return Bins(job, {int(keys[0]): folded(job, BINS)})
+        return Bins(job, {int(keys[0]): sum_neighbouring_bins(job, BINS)})
     first = place[rows.part] * BINS
-    by_row = _where_they_start(rows, nbytes, first + at // _EVERY, len(keys) * BINS)
+    by_row = _sum_at_starts(rows, nbytes, first + at // _EVERY, len(keys) * BINS)
     for op in (READ, WRITE):
         some = long[rows.op[long] == op]
         of_rows = Sums(by_row[op], _EVERY, first[some])
@@ -425,7 +425,7 @@ def partial(rows: Rows, trace: Trace) -> Bins:
     return Bins(job, dict(zip(keys.tolist(), by_key, strict=True)))
 
 
-def _where_they_start(
+def _sum_at_starts(
     rows: Rows, nbytes: Int64Array, cell: NDArray[np.intp], cells: int
 ) -> Int64Array:
     """Sums of bytes and operations, shape (4, cells), each operation in the cell of its start."""
@@ -458,37 +458,37 @@ def finish(bins: Bins, trace: Trace) -> Timeline | None:
     """One row per rank or group of ranks; None where no operation was traced."""
     if not bins.rows:
         return None
-    labels, (read, written, reads, writes) = stacked(bins.rows, trace)
-    finest = JobTimeline(_edges_s(trace, JOB_BINS), *bins.job)
-    edges_s = _edges_s(trace, BINS)
+    labels, (read, written, reads, writes) = stack_rows(bins.rows, trace)
+    finest = JobTimeline(_compute_edges_s(trace, JOB_BINS), *bins.job)
+    edges_s = _compute_edges_s(trace, BINS)
     ranks = len(trace.ranks)
     return Timeline(edges_s, labels, ranks, read, written, reads, writes, finest=finest)
 
 
-def stacked(rows: dict[int, Int64Array], trace: Trace) -> tuple[tuple[str, ...], Int64Array]:
+def stack_rows(rows: dict[int, Int64Array], trace: Trace) -> tuple[tuple[str, ...], Int64Array]:
     """Labels of all rows, their sums, shape (sums a row, rows, bins); rows without I/O are 0."""
     groups = min(len(trace.ranks), MAX_ROWS)
     keys = [*range(groups), *([-1] if -1 in rows else [])]
     empty = np.zeros_like(next(iter(rows.values())))
-    return _labels(keys, trace), np.stack([rows.get(key, empty) for key in keys], axis=1)
+    return _make_labels(keys, trace), np.stack([rows.get(key, empty) for key in keys], axis=1)
 
 
-def _edges_s(trace: Trace, bins: int) -> NDArray[np.float64]:
+def _compute_edges_s(trace: Trace, bins: int) -> NDArray[np.float64]:
     start = trace.job.start_ns
-    seconds: NDArray[np.float64] = (edges(start, trace.job.end_ns, bins) - start) / 1e9
+    seconds: NDArray[np.float64] = (compute_edges(start, trace.job.end_ns, bins) - start) / 1e9
     return seconds
 
 
-def row_of(position: int, ranks: int) -> int:
+def find_row(position: int, ranks: int) -> int:
     """The row of a rank (position in Trace.ranks, -1 for none) among at most MAX_ROWS."""
     if position < 0 or ranks <= MAX_ROWS:
         return position
     return position * MAX_ROWS // ranks
 
 
-def _labels(keys: Sequence[int], trace: Trace) -> tuple[str, ...]:
+def _make_labels(keys: Sequence[int], trace: Trace) -> tuple[str, ...]:
     ranks = trace.ranks
-    rows = [row_of(i, len(ranks)) for i in range(len(ranks))]
+    rows = [find_row(i, len(ranks)) for i in range(len(ranks))]
     bounds = np.searchsorted(rows, np.arange(len(keys) + 1)).tolist()
     ends = [
         [trace.processes[ranks[i]].label for i in sorted({low, high - 1})]

@@ -37,7 +37,7 @@ def find(trace: Trace, traced_s: Mapping[str, float]) -> tuple[Notice, ...]:
     return tuple(notice for rule in rules for notice in rule(trace, traced_s))
 
 
-def _partial(trace: Trace, traced_s: Mapping[str, float]) -> Iterator[Notice]:  # noqa: ARG001
+def _warn_of_partial_layers(trace: Trace, traced_s: Mapping[str, float]) -> Iterator[Notice]:  # noqa: ARG001
     flagged = sorted({layer for log in trace.logs for layer in log.partial_layers})
     records = [layer for layer in flagged if layer in COUNTED_LAYERS]
     if flagged:
@@ -58,7 +58,7 @@ def _partial(trace: Trace, traced_s: Mapping[str, float]) -> Iterator[Notice]:  
         )
 
 
-def _modules_not_read(trace: Trace, traced_s: Mapping[str, float]) -> Iterator[Notice]:  # noqa: ARG001
+def _warn_of_unread_modules(trace: Trace, traced_s: Mapping[str, float]) -> Iterator[Notice]:  # noqa: ARG001
     """Modules of the log that no reader knows; those that record no I/O are worth a remark."""
     logs = Counter(module for log in trace.logs for module in log.unread_modules)
     if not logs:
@@ -80,9 +80,9 @@ def _modules_not_read(trace: Trace, traced_s: Mapping[str, float]) -> Iterator[N
     )
 
 
-def _time_mismatch(trace: Trace, traced_s: Mapping[str, float]) -> Iterator[Notice]:
+def _warn_of_time_mismatch(trace: Trace, traced_s: Mapping[str, float]) -> Iterator[Notice]:
     for layer, spent_s in traced_s.items():
-        counted, with_syncs = _counted_seconds(trace.counters.get(layer))
+        counted, with_syncs = _sum_counted_seconds(trace.counters.get(layer))
         if spent_s < counted * (1 - _TIME_TOLERANCE):
             yield Notice(
                 "time_mismatch",
@@ -109,7 +109,7 @@ def exceeds_run_time(table: CounterTable, trace: Trace) -> bool:
     return bool(spent_s) and 0 < limit < (spent_s or 0.0)
 
 
-def _meta_time(trace: Trace, traced_s: Mapping[str, float]) -> Iterator[Notice]:  # noqa: ARG001
+def _warn_of_metadata_time(trace: Trace, traced_s: Mapping[str, float]) -> Iterator[Notice]:  # noqa: ARG001
     for table in trace.counters.values():
         spent_s = table.total_s(f"{prefix_of(table.layer)}_F_META_TIME")
         if exceeds_run_time(table, trace):
@@ -123,12 +123,12 @@ def _meta_time(trace: Trace, traced_s: Mapping[str, float]) -> Iterator[Notice]:
             )
 
 
-def _stdio_untraced(trace: Trace, traced_s: Mapping[str, float]) -> Iterator[Notice]:
+def _warn_of_untraced_stdio(trace: Trace, traced_s: Mapping[str, float]) -> Iterator[Notice]:
     table, posix = trace.counters.get(STDIO), trace.counters.get(POSIX)
     if table is None or not traced_s or STDIO in trace.layers_traced:
         return
-    moved = _bytes(table)
-    total = moved + (_bytes(posix) if posix else 0)
+    moved = _sum_bytes(table)
+    total = moved + (_sum_bytes(posix) if posix else 0)
     if moved > _STDIO_SHARE * total:
         yield Notice(
             "stdio_untraced",
@@ -140,12 +140,12 @@ def _stdio_untraced(trace: Trace, traced_s: Mapping[str, float]) -> Iterator[Not
         )
 
 
-def _offsets_ambiguous(trace: Trace, traced_s: Mapping[str, float]) -> Iterator[Notice]:
+def _warn_of_ambiguous_offsets(trace: Trace, traced_s: Mapping[str, float]) -> Iterator[Notice]:
     table = trace.counters.get(POSIX)
     if table is None or POSIX not in traced_s or OPENS not in table.counters:
         return
     dataset = trace.files.is_data[table.file]
-    shared = shared_openings(trace, dataset & (table.process >= 0))
+    shared = find_shared_openings(trace, dataset & (table.process >= 0))
     if shared is None:
         return
     files = shared.together + shared.unclear
@@ -163,7 +163,7 @@ def _offsets_ambiguous(trace: Trace, traced_s: Mapping[str, float]) -> Iterator[
     )
 
 
-def _mmap(trace: Trace, traced_s: Mapping[str, float]) -> Iterator[Notice]:  # noqa: ARG001
+def _warn_of_mmap(trace: Trace, traced_s: Mapping[str, float]) -> Iterator[Notice]:  # noqa: ARG001
     table = trace.counters.get(POSIX)
     if table is None or "POSIX_MMAPS" not in table.counters:
         return
@@ -178,14 +178,14 @@ def _mmap(trace: Trace, traced_s: Mapping[str, float]) -> Iterator[Notice]:  # n
         )
 
 
-def _reads_not_seen(trace: Trace, traced_s: Mapping[str, float]) -> Iterator[Notice]:  # noqa: ARG001
+def _warn_of_unseen_reads(trace: Trace, traced_s: Mapping[str, float]) -> Iterator[Notice]:  # noqa: ARG001
     table = trace.counters.get(POSIX)
     if table is None or "POSIX_OPENS" not in table.counters:
         return
     opened = np.unique(table.file[table.counters["POSIX_OPENS"] > 0])
-    silent = np.setdiff1d(opened, _moved(trace)).tolist()
-    through_stdio = _files_with_bytes(trace.counters.get(STDIO))
-    headers = np.setdiff1d(table.file[_only_header(table)], through_stdio).tolist()
+    silent = np.setdiff1d(opened, _find_moved_files(trace)).tolist()
+    through_stdio = _find_files_with_bytes(trace.counters.get(STDIO))
+    headers = np.setdiff1d(table.file[_mark_only_header(table)], through_stdio).tolist()
     names = [trace.files.path[c] for c in silent]
     data = [name for name in names if name.lower().endswith(_DATA_SUFFIXES)]
     data += [trace.files.path[c] for c in headers if trace.files.path[c].endswith(".npy")]
@@ -207,13 +207,15 @@ def _reads_not_seen(trace: Trace, traced_s: Mapping[str, float]) -> Iterator[Not
         )
 
 
-def _mapped(trace: Trace, traced_s: Mapping[str, float]) -> Iterator[Notice]:  # noqa: ARG001
+def _warn_of_mapped_files(trace: Trace, traced_s: Mapping[str, float]) -> Iterator[Notice]:  # noqa: ARG001
     """Data files that were mapped, and of which no call read anything."""
     table = trace.counters.get(POSIX)
     if table is None or "POSIX_MMAPS" not in table.counters:
         return
     mapped = np.unique(table.file[table.counters["POSIX_MMAPS"] > 0])
-    silent = [trace.files.path[code] for code in np.setdiff1d(mapped, _moved(trace)).tolist()]
+    silent = [
+        trace.files.path[code] for code in np.setdiff1d(mapped, _find_moved_files(trace)).tolist()
+    ]
     data = [name for name in silent if name.lower().endswith(_DATA_SUFFIXES)]
     if data:
         yield Notice(
@@ -225,10 +227,10 @@ def _mapped(trace: Trace, traced_s: Mapping[str, float]) -> Iterator[Notice]:  #
         )
 
 
-def _dataset_not_seen(trace: Trace, traced_s: Mapping[str, float]) -> Iterator[Notice]:  # noqa: ARG001
+def _warn_of_unseen_dataset(trace: Trace, traced_s: Mapping[str, float]) -> Iterator[Notice]:  # noqa: ARG001
     """Hardly a file was read of those that the command names as the dataset: DLIO's parameters."""
     named = max(map(int, _NAMED_FILES.findall(trace.job.command)), default=0)
-    read = np.unique(_moved(trace))
+    read = np.unique(_find_moved_files(trace))
     seen = int(trace.files.is_data[read].sum())
     if named >= _MANY_FILES and seen < _HARDLY * named:
         yield Notice(
@@ -246,7 +248,7 @@ _MANY_FILES = 10
 _HARDLY = 0.1
 
 
-def _anonymised(trace: Trace, traced_s: Mapping[str, float]) -> Iterator[Notice]:  # noqa: ARG001
+def _warn_of_anonymised_names(trace: Trace, traced_s: Mapping[str, float]) -> Iterator[Notice]:  # noqa: ARG001
     if trace.job.command.isdecimal():  # darshan-convert --obfuscate writes a hash
         yield Notice(
             "anonymised",
@@ -261,7 +263,7 @@ _DATA_SUFFIXES = (".npy", ".npz", ".h5", ".hdf5", ".tfrecord", ".tfrecords", ".p
 _SMALLEST_BUFFER = 512
 
 
-def _only_header(table: CounterTable) -> NDArray[np.bool_]:
+def _mark_only_header(table: CounterTable) -> NDArray[np.bool_]:
     """Records of which only one full buffer at offset 0 was read each time they were opened.
 
     So looks np.load of a .npy file: Python's file object reads its buffer, a power of two,
@@ -278,20 +280,20 @@ def _only_header(table: CounterTable) -> NDArray[np.bool_]:
     return found
 
 
-def _moved(trace: Trace) -> NDArray[np.int32]:
+def _find_moved_files(trace: Trace) -> NDArray[np.int32]:
     """Files of which bytes were seen moving on any storage layer."""
     tables = (trace.counters.get(layer) for layer in STORAGE_LAYERS)
-    return np.concatenate([_files_with_bytes(table) for table in tables])
+    return np.concatenate([_find_files_with_bytes(table) for table in tables])
 
 
-def _files_with_bytes(table: CounterTable | None) -> NDArray[np.int32]:
+def _find_files_with_bytes(table: CounterTable | None) -> NDArray[np.int32]:
     if table is None:
         return np.empty(0, np.int32)
     moved = count_by_record(table, "BYTES_READ") + count_by_record(table, "BYTES_WRITTEN")
     return table.file[moved > 0]
 
 
-def _counted_seconds(table: CounterTable | None) -> tuple[float, float]:
+def _sum_counted_seconds(table: CounterTable | None) -> tuple[float, float]:
     """Read and write time by the counters: without files that were synced, and of all.
 
     Darshan adds the time of fsync, fdatasync and MPI_File_sync to the write time of a file.
@@ -308,29 +310,29 @@ def _counted_seconds(table: CounterTable | None) -> tuple[float, float]:
     return float(seconds[~synced].sum()), float(seconds.sum())
 
 
-def _bytes(table: CounterTable) -> int:
+def _sum_bytes(table: CounterTable) -> int:
     return int(sum(count_by_record(table, f"BYTES_{d}").sum() for d in ("READ", "WRITTEN")))
 
 
 Rule = Callable[[Trace, Mapping[str, float]], Iterator[Notice]]
 RULES: tuple[Rule, ...] = (
-    _partial,
-    _modules_not_read,
-    _time_mismatch,
-    _meta_time,
-    _stdio_untraced,
-    _offsets_ambiguous,
-    _mmap,
-    _reads_not_seen,
-    _dataset_not_seen,
-    _anonymised,
+    _warn_of_partial_layers,
+    _warn_of_unread_modules,
+    _warn_of_time_mismatch,
+    _warn_of_metadata_time,
+    _warn_of_untraced_stdio,
+    _warn_of_ambiguous_offsets,
+    _warn_of_mmap,
+    _warn_of_unseen_reads,
+    _warn_of_unseen_dataset,
+    _warn_of_anonymised_names,
 )
 OF_CALLS: tuple[Rule, ...] = (
-    _modules_not_read,
-    _meta_time,
-    _mapped,
-    _dataset_not_seen,
-    _anonymised,
+    _warn_of_unread_modules,
+    _warn_of_metadata_time,
+    _warn_of_mapped_files,
+    _warn_of_unseen_dataset,
+    _warn_of_anonymised_names,
 )
 """Of a tracer that sees every call of libc, and knows where in a file each one is."""
 
@@ -356,7 +358,7 @@ class _Reads:
     jumps: int = 0
 
 
-def shared_openings(trace: Trace, candidates: NDArray[np.bool_]) -> SharedOpenings | None:
+def find_shared_openings(trace: Trace, candidates: NDArray[np.bool_]) -> SharedOpenings | None:
     """What cannot be ruled out among the candidate records of the POSIX counters; None: all can.
 
     Darshan keeps one position a file and process, not one a descriptor: two descriptors that
@@ -372,37 +374,39 @@ def shared_openings(trace: Trace, candidates: NDArray[np.bool_]) -> SharedOpenin
     In the other cases Darshan's records do not say. Verified with Darshan 3.4.7.
     """
     table = trace.counters[POSIX]
-    rows = np.flatnonzero(candidates & (_openings(table) > 1))
+    rows = np.flatnonzero(candidates & (_count_openings(table) > 1))
     if not len(rows):
         return None
     wanted = {(int(table.process[i]), int(table.file[i])): i for i in rows.tolist()}
-    reads = _reads(trace, wanted)
-    doubtful = [i for key, i in wanted.items() if key in reads and _doubtful(table, i, reads[key])]
+    reads = _collect_reads(trace, wanted)
+    doubtful = [
+        i for key, i in wanted.items() if key in reads and _is_doubtful(table, i, reads[key])
+    ]
     if not doubtful:
         return None
-    together = sum(_together(table, i) for i in doubtful)
+    together = sum(_is_open_together(table, i) for i in doubtful)
     example = trace.files.path[int(table.file[doubtful[0]])]
     return SharedOpenings(together, len(doubtful) - together, example)
 
 
-def _openings(table: CounterTable) -> NDArray[np.int64]:
+def _count_openings(table: CounterTable) -> NDArray[np.int64]:
     """Openings of each record; Darshan 3.5 counts duplicated descriptors among them."""
     dups = table.counters.get("POSIX_DUPS", np.zeros(len(table.file), np.int64))
     return table.counters[OPENS] - np.maximum(dups, 0)
 
 
-def _doubtful(table: CounterTable, i: int, reads: _Reads) -> bool:
+def _is_doubtful(table: CounterTable, i: int, reads: _Reads) -> bool:
     if reads.follows == 0 and reads.jumps == 0:
         return False
     if reads.jumps:
         seeks = table.counters.get("POSIX_SEEKS")
-        return bool(seeks is not None and seeks[i] > 0) and _together(table, i)
-    opened = int(_openings(table)[i])
-    one_after_another = opened == 2 and _is_sure(table, i) and not _together(table, i)
+        return bool(seeks is not None and seeks[i] > 0) and _is_open_together(table, i)
+    opened = int(_count_openings(table)[i])
+    one_after_another = opened == 2 and _is_sure(table, i) and not _is_open_together(table, i)
     return reads.begins < opened and not one_after_another
 
 
-def _together(table: CounterTable, i: int) -> bool:
+def _is_open_together(table: CounterTable, i: int) -> bool:
     """Whether the first close came after the last open, or never."""
     if not _is_sure(table, i):
         return False
@@ -415,17 +419,19 @@ def _is_sure(table: CounterTable, i: int) -> bool:
     return all(n in table.seconds and table.seconds[n][i] >= 0 for n in names)
 
 
-def _reads(trace: Trace, wanted: dict[tuple[int, int], int]) -> dict[tuple[int, int], _Reads]:
+def _collect_reads(
+    trace: Trace, wanted: dict[tuple[int, int], int]
+) -> dict[tuple[int, int], _Reads]:
     found: dict[tuple[int, int], _Reads] = {}
     for part in trace.io:
         files = [file for process, file in wanted if process == part.process]
         if part.layer == POSIX and files:
-            for file, offset, ends in _by_file(part, files):
-                _count(found.setdefault((part.process, file), _Reads()), offset, ends)
+            for file, offset, ends in _iterate_by_file(part, files):
+                _add_reads(found.setdefault((part.process, file), _Reads()), offset, ends)
     return found
 
 
-def _by_file(
+def _iterate_by_file(
     part: Part, files: list[int]
 ) -> Iterator[tuple[int, NDArray[np.int64], NDArray[np.int64]]]:
     """(file, offsets, ends) of the part's reads, in order of start."""
@@ -438,7 +444,7 @@ def _by_file(
             yield int(code[at[0]]), offset[at], offset[at] + nbytes[at]
 
 
-def _count(reads: _Reads, offset: NDArray[np.int64], ends: NDArray[np.int64]) -> None:
+def _add_reads(reads: _Reads, offset: NDArray[np.int64], ends: NDArray[np.int64]) -> None:
     begins = offset == 0
     follows = ~begins[1:] & (offset[1:] == ends[:-1])
     reads.begins += int(begins.sum())

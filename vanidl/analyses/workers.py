@@ -9,7 +9,7 @@ from pathlib import PurePosixPath
 
 from vanidl.analyses.dataset import Dataset, Visits
 from vanidl.analyses.reducing import Rows
-from vanidl.analyses.sorting import dense_codes, minmax_by_group, sum_by_group
+from vanidl.analyses.sorting import encode_densely, find_minmax_by_group, sum_by_group
 from vanidl.model.trace import Trace
 
 _SPREAD_NS = 250_000_000  # by which the logs of processes that were forked together differ
@@ -36,7 +36,7 @@ Files = Mapping[int, frozenset[int]]
 """Process -> the files that it read."""
 
 
-def groups_of_trainers(
+def group_workers_by_trainer(
     trace: Trace, first_read: Mapping[int, int], visits: Visits | None
 ) -> dict[int, list[list[WorkerLife]]]:
     """Training process -> its workers that read data, loader by loader.
@@ -64,15 +64,15 @@ def groups_of_trainers(
                 worker.clock_uncertainty_ns,
             )
             found.setdefault(worker.trainer, []).append(life)
-    files = files_read(visits) if visits is not None and found else {}
-    loaders = _loaders(trace)
+    files = find_files_read(visits) if visits is not None and found else {}
+    loaders = _get_recorded_loaders(trace)
     return {
-        trainer: _recorded_groups(lives, loaders) or worker_groups(lives, files, trace.files.path)
+        trainer: _group_as_recorded(lives, loaders) or group_workers(lives, files, trace.files.path)
         for trainer, lives in found.items()
     }
 
 
-def _loaders(trace: Trace) -> dict[int, tuple[int, int]]:
+def _get_recorded_loaders(trace: Trace) -> dict[int, tuple[int, int]]:
     """Process -> loader and first epoch that it fetched for, where that was recorded."""
     fetches = trace.fetches
     known = fetches.pick((fetches.process >= 0) & (fetches.worker >= 0) & (fetches.name >= 0))
@@ -83,7 +83,7 @@ def _loaders(trace: Trace) -> dict[int, tuple[int, int]]:
     return found
 
 
-def _recorded_groups(
+def _group_as_recorded(
     lives: Sequence[WorkerLife], loaders: Mapping[int, tuple[int, int]]
 ) -> list[list[WorkerLife]]:
     """The workers by loader and epoch, in order of their start; none where one is not known."""
@@ -95,7 +95,7 @@ def _recorded_groups(
     return [sorted(group, key=lambda one: one.process) for group in groups.values()]
 
 
-def files_read(visits: Visits) -> dict[int, frozenset[int]]:
+def find_files_read(visits: Visits) -> dict[int, frozenset[int]]:
     """Process -> the files that it read."""
     found: dict[int, set[int]] = {}
     for process, file in zip(visits.process.tolist(), visits.file.tolist(), strict=True):
@@ -103,19 +103,19 @@ def files_read(visits: Visits) -> dict[int, frozenset[int]]:
     return {process: frozenset(files) for process, files in found.items()}
 
 
-def worker_groups(
+def group_workers(
     lives: Iterable[WorkerLife], files: Files, paths: Sequence[str]
 ) -> list[list[WorkerLife]]:
     """The workers of one training process, loader by loader, in order of their start."""
     groups: list[list[WorkerLife]] = []
     for life in sorted(lives, key=lambda one: (one.begin, one.process)):
-        if not groups or not _started_with(groups[-1], life):
+        if not groups or not _is_started_with(groups[-1], life):
             groups.append([])
         groups[-1].append(life)
-    return [part for group in groups for part in _by_data(group, files, paths)]
+    return [part for group in groups for part in _split_by_data(group, files, paths)]
 
 
-def _started_with(group: Sequence[WorkerLife], life: WorkerLife) -> bool:
+def _is_started_with(group: Sequence[WorkerLife], life: WorkerLife) -> bool:
     """Whether it was started before the group's first read, and while all of them lived."""
     slack = _SPREAD_NS + life.uncertainty + max(one.uncertainty for one in group)
     if life.begin >= min((one.end for one in group if one.end is not None), default=life.begin + 1):
@@ -123,7 +123,7 @@ def _started_with(group: Sequence[WorkerLife], life: WorkerLife) -> bool:
     return life.begin <= min(one.first_read for one in group) + slack
 
 
-def _by_data(
+def _split_by_data(
     group: Sequence[WorkerLife], files: Files, paths: Sequence[str]
 ) -> list[list[WorkerLife]]:
     """The group by what its workers have in common: files where they share most, else folders."""
@@ -184,12 +184,12 @@ NOTHING: dict[int, Sums] = {}
 def partial(rows: Rows, trace: Trace) -> dict[int, Sums]:
     """The dataset reads among some rows, by process."""
     reads = rows.reads_of_kind(trace.files.data_kind, trace)
-    processes, place = dense_codes(reads.process)
+    processes, place = encode_densely(reads.process)
     count = len(processes)
     columns = (
         sum_by_group(place, reads.group_nbytes, count),
         sum_by_group(place, reads.group_duration, count),
-        *minmax_by_group(place, reads.group_start, reads.group_end, count),
+        *find_minmax_by_group(place, reads.group_start, reads.group_end, count),
     )
     sums = zip(*(column.tolist() for column in columns), strict=True)
     return dict(zip(processes.tolist(), sums, strict=True))
@@ -209,17 +209,17 @@ def combine(a: dict[int, Sums], b: dict[int, Sums]) -> dict[int, Sums]:
 def finish(sums: dict[int, Sums], trace: Trace, data: Dataset | None) -> Workers | None:
     """Loads of every worker that read; None where none did."""
     first_read = {process: first for process, (_, _, first, _) in sums.items()}
-    groups = groups_of_trainers(trace, first_read, data.visits if data else None)
+    groups = group_workers_by_trainer(trace, first_read, data.visits if data else None)
     rows = [
         WorkerLoad(life.process, trainer, group, sums[life.process][0], sums[life.process][1] / 1e9)
         for trainer in trace.ranks
         for group, members in enumerate(groups.get(trainer, []))
         for life in members
     ]
-    return Workers(tuple(rows), *_spread(rows)) if rows else None
+    return Workers(tuple(rows), *_measure_spread(rows)) if rows else None
 
 
-def _spread(rows: list[WorkerLoad]) -> tuple[float | None, int]:
+def _measure_spread(rows: list[WorkerLoad]) -> tuple[float | None, int]:
     groups: dict[tuple[int, int], list[int]] = {}
     for row in rows:
         groups.setdefault((row.trainer, row.group), []).append(row.bytes_read)

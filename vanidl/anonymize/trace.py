@@ -12,7 +12,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from vanidl.analyses.dataset import natural
+from vanidl.analyses.dataset import make_natural_key
 from vanidl.anonymize.pseudonyms import Pseudonyms
 from vanidl.model.file_facts import FileFacts
 from vanidl.model.lines import FunctionLines, SampledPart
@@ -76,7 +76,7 @@ def anonymous_selection(trace: Trace, selection: Selection) -> Selection:
 
 
 def _files(files: Files, names: Pseudonyms) -> Files:
-    keys = [natural(path) for path in files.path]
+    keys = [make_natural_key(path) for path in files.path]
     order = sorted(range(len(keys)), key=keys.__getitem__)
     place = [0] * len(keys)
     for i, code in enumerate(order):

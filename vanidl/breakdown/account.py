@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from vanidl.analyses import Results
 from vanidl.analyses.coverage import Coverage
 from vanidl.analyses.profiled_steps import gather_rank_spans
-from vanidl.analyses.sorting import distinct
+from vanidl.analyses.sorting import find_distinct
 from vanidl.breakdown import (
     assumptions,
     input_wait,
@@ -714,7 +714,7 @@ def _add_epochs(table: _Table, position: int, cells: RankCells) -> None:
     """The cells of every epoch of one rank, and of its input waits."""
     tiles = cells.tiles
     # Tiles of each epoch, those in input waits beside the others.
-    numbers = distinct(tiles.epoch[tiles.epoch >= 0])
+    numbers = find_distinct(tiles.epoch[tiles.epoch >= 0])
     if not 0 < len(numbers) <= _MOST_EPOCHS:
         return
     waiting = (tiles.part == windows.INPUT_WAIT) & (tiles.step >= 0)

@@ -21,8 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vanidl.analyses.dataset import Dataset
-from vanidl.analyses.profiled_steps import rank_spans
-from vanidl.analyses.workers import Files, WorkerLife, files_read, groups_of_trainers
+from vanidl.analyses.profiled_steps import group_rank_spans
+from vanidl.analyses.workers import Files, WorkerLife, find_files_read, group_workers_by_trainer
 from vanidl.formatting.units import plural, times
 from vanidl.model.ordering import stable_order
 from vanidl.model.trace import READ, Part, SpanKind, Spans, Trace
@@ -149,7 +149,7 @@ def _find_annotated_epochs(trace: Trace, data: Dataset | None) -> Borders:
 def _find_loader_epochs(trace: Trace, data: Dataset | None) -> Borders:
     """Steps with more waits than the others: the first of them ended the epoch before."""
     found, begin, end = list[list[int]](), [], []
-    for position, own in rank_spans(trace).items():
+    for position, own in group_rank_spans(trace).items():
         if not len(own.windows.start):  # steps of no length, which only damage makes
             return NO_BORDERS
         mine = trace.spans_of(position)
@@ -223,8 +223,8 @@ def _find_worker_generations(trace: Trace, data: Dataset | None) -> tuple[int, .
     starts = (visits.start + trace.job.start_ns).tolist()
     for process, start in zip(visits.process.tolist(), starts, strict=True):
         first_read[process] = min(first_read.get(process, start), start)
-    files = files_read(visits)
-    groups = groups_of_trainers(trace, first_read, visits)
+    files = find_files_read(visits)
+    groups = group_workers_by_trainer(trace, first_read, visits)
     generations = [groups[trainer] for trainer in trace.ranks if trainer in groups]
     if not generations or len({len(each) for each in generations}) > 1:
         return ()

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vanidl.analyses.operations import Operations
-from vanidl.analyses.profiled_steps import RankSpans, rank_spans
-from vanidl.analyses.sorting import distinct
+from vanidl.analyses.profiled_steps import RankSpans, group_rank_spans
+from vanidl.analyses.sorting import find_distinct
 from vanidl.model import intervals
 from vanidl.model.intervals import Intervals, intersect, subtract
 from vanidl.model.trace import Process, Profile, SpanKind, Spans, Trace
@@ -108,7 +108,7 @@ class SlowestWaits:
         if np.array_equal(key, self._key):  # mostly all ranks have the same steps
             np.maximum(self._longest, waited, out=self._longest)
             return
-        every = distinct(np.concatenate([self._key, key]))
+        every = find_distinct(np.concatenate([self._key, key]))
         longest = np.zeros(len(every), np.int64)
         longest[np.searchsorted(every, self._key)] = self._longest
         place = np.searchsorted(every, key)
@@ -370,7 +370,7 @@ def _open_ns(trace: Trace, position: int) -> tuple[int, int]:
     trainer = trace.ranks[position]
     logs = [p for p in trace.processes if p.trainer == trainer and p.clock_evidence]
     spans = trace.spans_of(position)
-    with_steps = distinct(spans.source[spans.kind == SpanKind.STEP]).tolist()
+    with_steps = find_distinct(spans.source[spans.kind == SpanKind.STEP]).tolist()
     own = [
         _bound_clock_offset(p) for i in with_steps if (p := trace.profiles[i]).process == trainer
     ]
@@ -433,7 +433,7 @@ class FatesByRank(Mapping[int, RankFates]):
 
     def __init__(self, trace: Trace, reduced: Operations) -> None:
         self._trace, self._reduced = trace, reduced
-        self._ranks, self._basis = rank_spans(trace), find_basis(trace)
+        self._ranks, self._basis = group_rank_spans(trace), find_basis(trace)
         self._fates: dict[int, RankFates] = {}
 
     def __getitem__(self, position: int) -> RankFates:
@@ -463,7 +463,7 @@ def _build_fates(split: Split) -> RankFates:
     if split.in_wait is not None:
         layers.append((did.starving, Fate.IN_WAIT))
     edges = [edge for spans, _ in layers for edge in spans]
-    start = distinct(np.concatenate([np.array([_EVER], np.int64), *edges]))
+    start = find_distinct(np.concatenate([np.array([_EVER], np.int64), *edges]))
     fate = np.full(len(start), Fate.UNOBSERVED, np.uint8)
     for spans, code in layers:
         fate[_is_covered(spans, start)] = code

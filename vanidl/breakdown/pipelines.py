@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.analyses.sorting import distinct
+from vanidl.analyses.sorting import find_distinct
 from vanidl.breakdown.causes import (
     BLOCKED,
     DELIVERY,
@@ -79,7 +79,7 @@ def _gather_rank_pipelines(trace: Trace, position: int, tiles: Tiles) -> list[Pi
         loader = np.where(fetches.worker >= 0, fetches.name, OWN)
     else:
         in_step = (tiles.wait >= 0) & (tiles.step >= 0) & (tiles.part == INPUT_WAIT)
-        waits = distinct(tiles.wait[in_step])
+        waits = find_distinct(tiles.wait[in_step])
         start, end = tiles.wait_start[waits], tiles.wait_end[waits]
         has_others = has_workers(trace, trainer, trace.fetches.pick(rows))
         loader = np.full(len(waits), LOST if has_others else OWN)
@@ -91,7 +91,7 @@ def _gather_rank_pipelines(trace: Trace, position: int, tiles: Tiles) -> list[Pi
     number = np.where((step >= 0) & last, tiles.number[step] if _is_ascending(tiles) else step, -1)
     end_ns = int(tiles.end[tiles.step >= 0].max())
     pipelines = []
-    for name in distinct(loader).tolist():
+    for name in find_distinct(loader).tolist():
         chosen = loader == name
         of_loader = fetches.pick(chosen) if len(took) else fetches
         fetched = replace(
@@ -225,7 +225,7 @@ def _bound_pipeline_shares(
     most = {STORAGE: np.zeros(len(f), np.int64)}
     slack = length.copy()
     sums: dict[str, list[Sum]] = {}
-    for process in distinct(pipeline.process).tolist():
+    for process in find_distinct(pipeline.process).tolist():
         served, mine = of_process.get(process), pipeline.process == process
         if served is None:
             continue

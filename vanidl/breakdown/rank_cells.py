@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.analyses.sorting import distinct
+from vanidl.analyses.sorting import find_distinct
 from vanidl.breakdown import input_wait, windows
 from vanidl.breakdown.assumptions import (
     FOLLOWS,
@@ -226,7 +226,7 @@ def find_activity(spans: Spans, own: Served | None, waits: Intervals) -> Activit
         copy = intervals.subtract(intervals.subtract(copy, compute), communication)
     computing = np.flatnonzero((spans.kind == SpanKind.KERNEL) | (spans.kind == SpanKind.OP))
     # It sees from the first of its events to the last, its marks of steps among them.
-    each = distinct(spans.source[computing]).tolist()
+    each = find_distinct(spans.source[computing]).tolist()
     first, last = np.zeros(len(each), np.int64), np.zeros(len(each), np.int64)
     for i, one in enumerate(each):
         its = spans.source == one

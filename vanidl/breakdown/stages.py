@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from vanidl.analyses import Results
 from vanidl.analyses.operations import Operations
 from vanidl.analyses.profiled_steps import RankSpans, Steps
-from vanidl.analyses.reducing import small_parts_together
+from vanidl.analyses.reducing import batch_small_parts
 from vanidl.analyses.sorting import sum_by_group
 from vanidl.breakdown import epochs
 from vanidl.breakdown.epochs import EpochStarts
@@ -259,7 +259,7 @@ def _sum_bytes_within(trace: Trace, low: Int64Array, high: Int64Array) -> Int64A
     is_data = trace.files.is_data
     edges = np.unique(np.concatenate([low, high]))
     done = np.zeros((2, len(edges)), np.int64)  # of operations that start before each edge
-    for parts in small_parts_together(trace.io):
+    for parts in batch_small_parts(trace.io):
         start, nbytes, op, file = _join_columns(parts)
         sums = _sum_sorted if len(parts) == 1 else _sum_unsorted
         written = op == WRITE

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vanidl.analyses import Results
-from vanidl.analyses.profiled_steps import AMOUNTS, StepTable, slowest_files
+from vanidl.analyses.profiled_steps import AMOUNTS, StepTable, find_slowest_files
 from vanidl.breakdown.overlap import Split
 from vanidl.breakdown.stages import Phase, Phases
 from vanidl.model import intervals
@@ -134,7 +134,7 @@ def record_steps(
         other_s=times.column("other_s"),
         input_wait_s=table.input_wait_s,
         input_wait_io_s=times.column("input_wait_io_s"),
-        slowest=slowest_files(sums, len(table.step), trace),
+        slowest=find_slowest_files(sums, len(table.step), trace),
     )
 
 

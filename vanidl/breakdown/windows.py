@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.analyses.sorting import distinct
+from vanidl.analyses.sorting import find_distinct
 from vanidl.breakdown import assumptions
 from vanidl.breakdown.causes import PHASES
 from vanidl.model import intervals
@@ -174,7 +174,7 @@ def _collect_edges(
     # Mostly steps follow at once, and begin with a wait: what is there already is not sorted.
     alone = end[np.append(end[:-1] != begin[1:], True)]
     both = [side for side in both if not np.array_equal(side, begin)]
-    return distinct(np.concatenate([np.array(run, np.int64), begin, alone, *both]))
+    return find_distinct(np.concatenate([np.array(run, np.int64), begin, alone, *both]))
 
 
 def _find_model(trace: Trace, spans: Spans, low: int, high: int) -> _Model:
@@ -262,7 +262,7 @@ def _cut_out(spans: Spans, low: int, high: int) -> list[tuple[int, Intervals]]:
     phases = spans.of_kind(SpanKind.PHASE)
     code = of_name[phases.name]
     found = [
-        *((int(each), phases.pick(code == each)) for each in distinct(code)),
+        *((int(each), phases.pick(code == each)) for each in find_distinct(code)),
         (VALIDATION, spans.of_kind(SpanKind.EVALUATION, SpanKind.VALIDATION)),
         (CHECKPOINT, spans.of_kind(SpanKind.CHECKPOINT)),
         (LOAD, spans.of_kind(SpanKind.LOAD)),

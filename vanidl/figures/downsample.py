@@ -10,7 +10,7 @@ from copy import deepcopy
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.analyses.timeline import folded, pyramid
+from vanidl.analyses.timeline import build_pyramid, sum_neighbouring_bins
 from vanidl.figures.figure import Figure, Levels, Spec
 from vanidl.formatting.units import count
 
@@ -41,7 +41,7 @@ def build_levels(
         float(edges_s[0]),
         float(edges_s[-1]),
         divisor,
-        tuple(pyramid(amounts, COARSEST) for amounts in fitting),
+        tuple(build_pyramid(amounts, COARSEST) for amounts in fitting),
     )
 
 
@@ -94,7 +94,7 @@ def _fitting(amounts: Int64Array, limit: int) -> Int64Array:
     bins = amounts.shape[1]
     while bins > limit and bins % 2 == 0:
         bins //= 2
-    return folded(amounts, bins)
+    return sum_neighbouring_bins(amounts, bins)
 
 
 def fold_bins(

@@ -8,7 +8,7 @@ import numpy as np
 
 from vanidl.analyses.batches import FetchedBatches, Fetching, LoaderFetches
 from vanidl.analyses.lines import Lines, PartLines
-from vanidl.analyses.summary import objects_apart
+from vanidl.analyses.summary import has_separate_objects
 from vanidl.breakdown import Breakdown
 from vanidl.breakdown import Cell as DurationCell
 from vanidl.breakdown.account import MEAN, WAIT
@@ -105,7 +105,7 @@ def _is_whole(run: Run) -> bool:
     """Whether all I/O was recorded that can lie in fetches."""
     lossy = LOWER_BOUNDS & serious_codes(run.coverage.warnings)
     sampled = is_storage_known(run.breakdown)
-    return sampled or (not lossy and not objects_apart(run.summary))
+    return sampled or (not lossy and not has_separate_objects(run.summary))
 
 
 def _remarks(run: Run, found: Fetching) -> Iterator[str]:

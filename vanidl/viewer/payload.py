@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.analyses.dataloader_batches import deliveries
+from vanidl.analyses.dataloader_batches import find_deliveries
 from vanidl.analyses.timeline import JobTimeline
 from vanidl.breakdown.overlap import RankFates
 from vanidl.figures import palette
@@ -210,7 +210,7 @@ def _pack_arrows(trace: Trace, lanes: Lanes) -> Spec | None:
             lanes.of_spans[find_trace_rank(trace, each.trainer), "waits"],
             taken,
         )
-        for each in deliveries(trace)
+        for each in find_deliveries(trace)
         if (find_trace_rank(trace, each.trainer), "waits") in lanes.of_spans
         for w, read, taken in zip(
             each.worker.tolist(), each.read_ns.tolist(), each.taken_ns.tolist(), strict=True

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vanidl.analyses.memory import totals, trend
+from vanidl.analyses.memory import estimate_trend, sum_hosts
 from vanidl.encoding.budget import whole_number
 from vanidl.errors import InputError
 from vanidl.readers.run_folder import MEMORY_FOLDER, parse_memory
@@ -146,10 +146,10 @@ class LiveMemory:
             host = parse_memory(lines, str(path))
         except InputError:
             return None
-        at_s, nbytes = totals(host)
+        at_s, nbytes = sum_hosts(host)
         if not len(at_s):
             return None
-        slope = trend(at_s, nbytes)
+        slope = estimate_trend(at_s, nbytes)
         limit = host.limit if host.limit > 0 else None
         left = None if limit is None else limit - float(nbytes[-1])
         if left is not None and host.limit_of != "control group" and host.available[-1] >= 0:

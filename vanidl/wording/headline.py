@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from vanidl.analyses import Results
-from vanidl.analyses.summary import Summary, objects_apart
+from vanidl.analyses.summary import Summary, has_separate_objects
 from vanidl.breakdown import Breakdown
 from vanidl.breakdown.account import EPOCH_END, MEAN, PHASE, WAIT
 from vanidl.breakdown.overlap import Overlap, RankOverlap, has_kernels
@@ -221,7 +221,7 @@ def _describe_waits_of_steps(
     if not wait_ns:
         return f"{who} did not wait for input; {_describe_hidden(overlap)}."
     times = f"{seconds(wait_ns / 1e9)} of {seconds(steps_ns / 1e9)} ({percent(wait_ns / steps_ns)})"
-    whole = not _is_cut(results) and not objects_apart(results.summary)
+    whole = not _is_cut(results) and not has_separate_objects(results.summary)
     parts = describe_waits(account, whole=whole or is_storage_known(account))
     if (why := _explain_unknown_io(results, overlap)) and not is_storage_known(account):
         unknown = f"how much of that was storage is not known: {why}"

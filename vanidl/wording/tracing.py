@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from vanidl.analyses.coverage import Coverage
-from vanidl.analyses.summary import REAL_PART, LayerTotals, Summary, moved_bytes, objects_apart
+from vanidl.analyses.summary import (
+    REAL_PART,
+    LayerTotals,
+    Summary,
+    has_separate_objects,
+    sum_moved_bytes,
+)
 from vanidl.formatting.units import nbytes, percent, seconds
 from vanidl.model.trace import DAOS, DFS, OBJECT, STDIO, STORAGE_LAYERS, Trace
 
@@ -65,7 +71,7 @@ def _find_larger_stdio(summary: Summary) -> LayerTotals | None:
     if stdio is None or summary.source != "counters" or not summary.ops or summary.layer == STDIO:
         return None
     total = (summary.storage_bytes_read or 0) + (summary.storage_bytes_written or 0)
-    return stdio if 2 * moved_bytes(stdio) > total else None
+    return stdio if 2 * sum_moved_bytes(stdio) > total else None
 
 
 def describe_moved(read: int | None, written: int | None) -> str:
@@ -99,10 +105,10 @@ def find_untraced(coverage: Coverage, summary: Summary) -> tuple[Sequence[str], 
     traced = {layer.layer for layer in coverage.layers if layer.traced_ops}
     storage = [layer for layer in summary.layers if layer.layer in STORAGE_LAYERS]
     missing = [layer for layer in storage if layer.layer not in {*traced, summary.layer}]
-    total, untraced = (sum(map(moved_bytes, layers)) for layers in (storage, missing))
+    total, untraced = (sum(map(sum_moved_bytes, layers)) for layers in (storage, missing))
     if untraced <= REAL_PART * total:
         return (), 0.0
-    return [layer.layer for layer in missing if moved_bytes(layer)], untraced / total
+    return [layer.layer for layer in missing if sum_moved_bytes(layer)], untraced / total
 
 
 def describe_objects(summary: Summary) -> str:
@@ -110,13 +116,13 @@ def describe_objects(summary: Summary) -> str:
     objects = find_totals(summary, OBJECT)
     if objects is None:
         return ""
-    if objects_apart(summary):
-        moved = nbytes(moved_bytes(objects))
+    if has_separate_objects(summary):
+        moved = nbytes(sum_moved_bytes(objects))
         return f"Object storage moved {moved}, which is in none of these: see --layer OBJECT."
     files = (summary.storage_bytes_read or 0) + (summary.storage_bytes_written or 0)
     if summary.layer != OBJECT:
         return ""
-    beside = files > REAL_PART * moved_bytes(objects)
+    beside = files > REAL_PART * sum_moved_bytes(objects)
     files_too = f"; POSIX and STDIO moved {nbytes(files)} beside it" if beside else ""
     return f"I/O here is object storage{files_too}."
 

@@ -18,7 +18,7 @@ from typing import IO
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.analyses.dataloader_batches import Deliveries, deliveries
+from vanidl.analyses.dataloader_batches import Deliveries, find_deliveries
 from vanidl.analyses.timeline import Timeline
 from vanidl.errors import UsageError
 from vanidl.files import atomic
@@ -246,7 +246,7 @@ class Flows:
 
     def __init__(self, whole: Trace, seen: Trace, zero_ns: int) -> None:
         self._zero_ns = zero_ns
-        self._ends = [_select_within_steps(each, seen) for each in deliveries(whole)]
+        self._ends = [_select_within_steps(each, seen) for each in find_deliveries(whole)]
         self._found: list[tuple[int, int, int, int, int]] = []  # worker, tid, read, trainer, taken
 
     def meet(self, part: Part, track: Int64Array) -> None:

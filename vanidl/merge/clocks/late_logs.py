@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from vanidl.analyses.dataloader_batches import epoch_ends, equal_reads
+from vanidl.analyses.dataloader_batches import find_epoch_ends, select_equal_reads
 from vanidl.formatting.units import count, plural, range_words, seconds
 from vanidl.merge.clocks.align import Clock
 from vanidl.merge.clocks.evidence import AlignmentInputs, Int64Array, TracedProcess, make_interval
@@ -162,7 +162,7 @@ def find_by_order(inputs: AlignmentInputs, clock: Clock) -> Mapping[int, LogCloc
     waits = _Waits(
         start + clock.offset_ns,
         end + clock.offset_ns,
-        epoch_ends(start, *inputs.kind(SpanKind.STEP)),
+        find_epoch_ends(start, *inputs.kind(SpanKind.STEP)),
         clock.offset_ns - clock.low_ns,
         clock.high_ns - clock.offset_ns,
     )
@@ -291,7 +291,7 @@ def _narrow_by_fetches(worker: TracedProcess, fetches: Intervals) -> LogClock | 
     reads, before = worker.operations(READ), worker.clock
     if not len(reads) or not len(fetches.start):
         return None
-    reads = equal_reads(reads)
+    reads = select_equal_reads(reads)
     left = _find_offsets(
         reads.start, reads.end, fetches, make_interval(before.low_ns, before.high_ns)
     )

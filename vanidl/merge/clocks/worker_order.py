@@ -23,11 +23,11 @@ from vanidl.analyses.dataloader_batches import (
     PREFETCH_FACTOR,
     EpochBatches,
     Generation,
-    batches_of,
-    divisions,
-    epoch_ends,
-    equal_reads,
-    generations,
+    deal_to_workers,
+    enumerate_divisions,
+    find_epoch_ends,
+    select_equal_reads,
+    split_generations,
 )
 from vanidl.formatting.units import plural
 from vanidl.merge.clocks.evidence import (
@@ -75,7 +75,7 @@ def find_worker_order(inputs: AlignmentInputs, within: Intervals) -> Evidence | 
     start, end = inputs.kind(SpanKind.INPUT_WAIT)
     if len(start) < FEWEST_WAITS:
         return None
-    stops = epoch_ends(start, *inputs.kind(SpanKind.STEP))
+    stops = find_epoch_ends(start, *inputs.kind(SpanKind.STEP))
     clocks = {worker.number: worker.clock for worker in inputs.workers}
     for (unit, _), every in zip(
         _UNITS, deal_batches(inputs.workers, len(start), stops), strict=False
@@ -126,7 +126,7 @@ def _tell_dealing(calls: Calls, unit: str) -> str:
 def _split_epochs(workers: Sequence[TracedProcess]) -> list[Generation]:
     """What the workers read, epoch by epoch."""
     reading = [(worker.process, worker.operations(READ)) for worker in workers]
-    return generations((process, reads) for process, reads in reading if len(reads))
+    return split_generations((process, reads) for process, reads in reading if len(reads))
 
 
 def _join_visits(reads: Part) -> Part:
@@ -136,7 +136,7 @@ def _join_visits(reads: Part) -> Part:
 
 
 _UNITS = (
-    ("equal reads", equal_reads),
+    ("equal reads", select_equal_reads),
     ("visits of files", _join_visits),
     ("reads", lambda reads: reads),
 )
@@ -149,7 +149,7 @@ def _try_mappings(
 
     `closings`: whether an epoch ends with a wait that finds nothing; each is tried.
     """
-    for batches, per_batch in divisions(epochs, waits):
+    for batches, per_batch in enumerate_divisions(epochs, waits):
         for closing in closings:
             cells = (len(epochs) * (batches + closing) - waits + 1) * waits
             if 0 < cells <= _MOST_CELLS:
@@ -158,7 +158,7 @@ def _try_mappings(
 
 def _deal_calls(epochs: Sequence[Generation], batches: int, per_batch: int, closing: bool) -> Calls:
     workers = len(epochs[0])
-    dealt = [batches_of(generation, batches, per_batch) for generation in epochs]
+    dealt = [deal_to_workers(generation, batches, per_batch) for generation in epochs]
     begins = np.array([int(e.first_start.min()) for e in dealt] + [NEVER], np.int64)
     ends = [np.append(e.end, [-NEVER] * closing) for e in dealt]
     ahead = _measure_read_ahead(dealt, workers)
