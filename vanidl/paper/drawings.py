@@ -99,7 +99,8 @@ def draw_overlap(figure: FigureBase, run: Run) -> None:
     axes.set_ylim(len(rows) - 0.5, -0.5)
     axes.tick_params(axis="y", length=0)
     axes.set_xlabel(_title_axis(len(rows), overlap))
-    figure.legend(loc="outside upper left", ncols=2, borderaxespad=0.2, columnspacing=1.0)
+    if axes.get_legend_handles_labels()[0]:  # none where no part is long enough to be seen
+        figure.legend(loc="outside upper left", ncols=2, borderaxespad=0.2, columnspacing=1.0)
 
 
 def count_bars(run: Run) -> int:
