@@ -135,6 +135,7 @@ def _suggest_warm_start(context: Context) -> Advice:
         "dataset = dataset.repeat(epochs).prefetch(tf.data.AUTOTUNE)",
         "One pipeline over all epochs: its buffers do not run empty in between.",
     )
+    # An iterator begun for each batch: one for all of them.
     if "epoch_ends" in context.codes and context.run.leaves_passes:
         one = Remedy(
             "Python",
@@ -148,6 +149,7 @@ def _suggest_warm_start(context: Context) -> Advice:
         )
         title = "Take all batches of one iterator: workers are started anew for each"
         return Advice(title, (one, *_select_remedies(context, explained, tensorflow, KEEP)))
+    # Workers are started with the data set itself: a path to it is enough.
     if "input_bound_workers" in context.codes and context.run.pickled_nbytes >= MUCH_PICKLED:
         mapped = Remedy(
             "PyTorch",
@@ -161,6 +163,7 @@ def _suggest_warm_start(context: Context) -> Advice:
         return Advice(title, (mapped,))
     if "input_bound_workers" in context.codes and not context.run.starts_workers_anew:
         return Advice("Start workers faster, and before the training begins")
+    # Workers that each epoch starts anew stay; else only first batches can come sooner.
     if context.run.starts_workers_anew:
         kept = {"persistent_workers": "True"} if not context.run.written_in else {}
         both = _select_remedies(context, explained, tensorflow, KEEP)

@@ -374,6 +374,7 @@ class _PlacedRun:
 
 def _describe_run(run: _PlacedRun, counters: Counters, kind_rules: Sequence[KindRule]) -> Trace:
     logs, profiles, processes, clocks = run.logs, run.profiles, run.processes, run.clocks
+    # What several fields are made of: counters, rules for kinds of files, profiles, layers.
     tables = stack_counters(logs, counters, processes, run.codes)
     rules = (*kind_rules, *profiler_rules([p.written_as for p in profiles]))
     described = describe_profiles(profiles, processes, clocks)

@@ -59,6 +59,7 @@ def _list_breakdown(account: Breakdown, who: str, rank: int | None) -> Object:
     cells = {name: account.cell(f"{who}/{name}") for name in account.columns}
     with_steps = bool(account.observed.any() if who == MEAN else account.steps[int(who)])
     run = _causes(cells, RUN)
+    # What the causes of the run rest on, and what had to be assumed of any cell.
     evidence: dict[str, list[str]] = {}
     assumed: dict[str, None] = {}
     for name, cell in cells.items():
@@ -69,6 +70,7 @@ def _list_breakdown(account: Breakdown, who: str, rank: int | None) -> Object:
     basis = "assumed" if assumed else "exact"
     if any(states.EVIDENCE in cell.evidence for cell in cells.values()):
         basis = "sampled"
+    # The run and its phases, then the steps, then parts of single causes; ranges are [low, high].
     return {
         "rank": rank,
         "window_s": account.length_ns(RUN) / 1e9,

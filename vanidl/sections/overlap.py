@@ -195,6 +195,7 @@ def draw_bars(
     def hover(seconds_of: Sequence[float | None]) -> list[list[str]]:
         return [[name, seconds(value)] for name, value in zip(names, seconds_of, strict=True)]
 
+    # A stack of parts for each rank, and where its whole wait ends.
     data: list[Spec] = [
         {
             "type": "bar",
@@ -222,6 +223,7 @@ def draw_bars(
                 "hovertemplate": "%{customdata[0]}: waited %{customdata[1]} in all<extra></extra>",
             }
         )
+    # Ranks from top to bottom, in the order of the labels.
     layout = palette.layout(
         height,
         barmode="stack",

@@ -92,10 +92,9 @@ def make_headline(trace: Trace, results: Results, account: Breakdown) -> Headlin
     """One title sentence and the supporting sentences that apply."""
     overlap, ending = account.overlap, describe_ending(trace.ending)
     if overlap is None:
-        title, unseen = (
-            _describe_without_overlap(trace, results, account),
-            _say_dataset_unseen(results),
-        )
+        # No steps to lay I/O over: the run as a whole, or the results of a benchmark alone.
+        title = _describe_without_overlap(trace, results, account)
+        unseen = _say_dataset_unseen(results)
         summed = describe_benchmark(results.benchmarks)
         if summed and results.steps is None and not results.summary.source:
             unseen, title = summed, "Single steps and reads were not recorded: why is not known."
@@ -114,6 +113,7 @@ def make_headline(trace: Trace, results: Results, account: Breakdown) -> Headlin
             describe_objects(results.summary),
         )
         return Headline(unseen or title, support, ending)
+    # What costs most leads; how long training waited follows where that is something else.
     waited = _limit_scope(_describe_waits_of_steps(trace, results, overlap, account), results)
     lead = find_lead(account, "inference" if trace.purpose == INFERENCE else "training")
     title = (_limit_scope(lead.sentence, results) if lead.in_steps else lead.sentence) or waited

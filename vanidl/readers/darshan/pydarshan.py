@@ -127,10 +127,12 @@ def read_report(report: Any) -> TracerLog:  # noqa: ANN401 - PyDarshan has no ty
             f"expected a DarshanReport with its records as arrays, found {found}; make it with "
             'darshan.DarshanReport(path, dtype="numpy")'
         )
+    # A log of whole seconds may end anywhere in its last one.
     exact = bool(job["start_time_nsec"] or job["end_time_nsec"])
     start_ns, end_ns = (
         job[f"{end}_time_sec"] * SECOND + job[f"{end}_time_nsec"] for end in ("start", "end")
     )
+    # Operations, counters, and which modules the report was not given.
     name, metadata = os.fspath(report.filename or ""), dict(job["metadata"])
     tables = [_read_operations(m, report.records[m]) for m in dxt.LAYERS if m in report.records]
     counters = _read_counters(report)

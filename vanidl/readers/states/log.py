@@ -130,6 +130,7 @@ def _split_threads(
     paths: dict[int, str],
 ) -> tuple[SampledThread, ...]:
     """Every thread that the file tells of, with its rows."""
+    # Rows by thread, those without a time left out; paths by a code of this log.
     order = np.argsort(rows["thread"], kind="stable")
     order = order[timed[order]]
     numbers = rows["thread"][order]
@@ -137,7 +138,8 @@ def _split_threads(
     known = tuple(paths.values())
     codes = np.full(max(paths, default=0) + 1, -1, np.int32)
     codes[list(paths)] = np.arange(len(paths))
-    found = []
+    # Of each thread that is described: samples in the order of time, processor time, bytes moved.
+    threads = []
     described = np.flatnonzero(rows["kind"] == THREAD)
     for row in {int(rows["thread"][k]): k for k in described.tolist()}.values():
         first, behind = np.searchsorted(numbers, [rows["thread"][row], rows["thread"][row] + 1])
@@ -160,7 +162,7 @@ def _split_threads(
         )
         for column in columns:
             column.flags.writeable = False
-        found.append(
+        threads.append(
             SampledThread(
                 host=host,
                 pid=int(rows["first"][row]),
@@ -172,7 +174,7 @@ def _split_threads(
                 moved=_build_table(times[moved], rows["flags"][moved], value),
             )
         )
-    return tuple(found)
+    return tuple(threads)
 
 
 def _build_table(*columns: NDArray[np.generic]) -> NDArray[np.int64]:

@@ -402,6 +402,7 @@ _TOLD_NBYTES = 1 << 20  # less is mostly what starting a program reads
 def list_warnings(found: Sequence[Recorded]) -> Iterator[Notice]:
     """What the files of a run do not hold."""
     processes = [(one.log, one.header) for one in found]
+    # Calls that are in totals alone: since when, and which limit ended the record of single ones.
     cut = [(log, header) for log, header in processes if header.missing_since_ns]
     if cut:
         calls = sum(header.missing_calls for _, header in cut)
@@ -424,6 +425,7 @@ def list_warnings(found: Sequence[Recorded]) -> Iterator[Notice]:
             "numbers of calls are exact; busy time, timeline, access pattern and overlap lack "
             "these calls. Record with a higher limit, or to a file system with more space.",
         )
+    # Processes that did not end by themselves, clocks that were set meanwhile.
     killed = sum(header.end_monotonic_ns == 0 for _, header in processes)
     if killed:
         yield Notice(
@@ -440,6 +442,7 @@ def list_warnings(found: Sequence[Recorded]) -> Iterator[Notice]:
             "are where it said they were, with a jump between two of them.",
             "info",
         )
+    # Reads that no wrapper saw, files whose names found no room.
     yield from _warn_of_unseen_reads(found)
     unnamed = sum(header.names_missing for _, header in processes)
     if unnamed:
