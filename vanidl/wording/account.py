@@ -273,8 +273,11 @@ def describe_storage(trace: Trace, account: Breakdown) -> str:
     if column is None or not column.evidence or not account.window_ns:
         return ""
     cell = account.cell(f"{MEAN}/{name}")
-    run = f"{seconds(account.window_ns / 1e9)} run"
-    share = cell.high_ns / account.window_ns
+    run_ns, run = account.window_ns, f"{seconds(account.window_ns / 1e9)} run"
+    if host_ns := measure_hosts_apart(trace):
+        # What lies between hosts that never meet is no run time: clocks may differ, or one waited.
+        run_ns, run = host_ns, f"{seconds(host_ns / 1e9)} of a host (hosts do not overlap in time)"
+    share = cell.high_ns / run_ns
     if not cell.low_ns and share >= 1:
         return ""
     if not cell.high_ns:
@@ -283,13 +286,13 @@ def describe_storage(trace: Trace, account: Breakdown) -> str:
         part = percent(share)
         most = f"less than {part[2:]}" if part.startswith("< ") else f"at most {part}"
         return f"I/O can cost {most} of the {run}: look elsewhere"
-    low = percent(cell.low_ns / account.window_ns)
+    low = percent(cell.low_ns / run_ns)
     per_rank = " per rank on average" if len(account.ranks) > 1 else ""
     if cell.high_ns - cell.low_ns <= _ALIKE * cell.high_ns:
         amount, part = seconds(cell.high_ns / 1e9), percent(share)
     elif not cell.low_ns:
         amount, part = f"at most {seconds(cell.high_ns / 1e9)}", f"at most {percent(share)}"
-    elif cell.high_ns >= (1 - LITTLE) * account.window_ns:
+    elif cell.high_ns >= (1 - LITTLE) * run_ns:
         amount, part = f"at least {seconds(cell.low_ns / 1e9)}", f"at least {low}"
     else:
         amount = f"{seconds(cell.low_ns / 1e9)} to {seconds(cell.high_ns / 1e9)}"
@@ -300,6 +303,22 @@ def describe_storage(trace: Trace, account: Breakdown) -> str:
     if BLOCKING in cell.assumed:
         said += " (calls of a rank are taken to come one at a time)"
     return said
+
+
+def measure_hosts_apart(trace: Trace) -> int:
+    """Nanoseconds of the longest host where hosts have no moment in common; 0 where they have."""
+    spans: dict[str, tuple[int, int]] = {}
+    for process in trace.processes:
+        if not process.host or process.start_ns is None or process.end_ns is None:
+            return 0
+        start, end = spans.get(process.host, (process.start_ns, process.end_ns))
+        spans[process.host] = min(start, process.start_ns), max(end, process.end_ns)
+    reached = None
+    for start, end in sorted(spans.values()):
+        if reached is not None and start > reached:
+            return max(end - start for start, end in spans.values())
+        reached = end if reached is None else max(reached, end)
+    return 0
 
 
 def name_longest_calls(trace: Trace, account: Breakdown, cell: Cell) -> str:
