@@ -203,3 +203,28 @@ def test_nothing_covers_nothing():
 def test_a_zero_length_interval_stays_zero_long():
     assert union([(3, 3)]).length == 0
     assert union([(3, 3), (3, 5)]).length == 2
+
+
+SPANS = st.lists(
+    st.tuples(st.sampled_from("abcd"), st.integers(0, 30), st.integers(0, 8)), min_size=1
+)
+
+
+@OFTEN
+@given(SPANS)
+def test_a_gap_is_where_no_span_of_any_key_lies(rows):
+    spans = intervals.span_each((key, start, start + length) for key, start, length in rows)
+    for key, (start, end) in spans.items():
+        assert start == min(s for k, s, _ in rows if k == key)
+        assert end == max(s + length for k, s, length in rows if k == key)
+    # Half units, so that what lies between two numbers next to each other counts as well.
+    covered = {x for start, end in spans.values() for x in range(2 * start, 2 * end + 1)}
+    free = [x for x in range(min(covered), max(covered)) if x not in covered]
+    gap = intervals.find_gap(spans)
+    assert (gap is not None) == bool(free)
+    if gap is not None:
+        before, after, length = gap
+        assert length > 0
+        assert 2 * (spans[after][0] - length) in covered
+        assert not covered & set(range(2 * (spans[after][0] - length) + 1, 2 * spans[after][0]))
+        assert spans[before][0] <= spans[after][0] - length

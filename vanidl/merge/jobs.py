@@ -14,13 +14,14 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from itertools import combinations, pairwise
+from itertools import combinations
 from pathlib import Path
 
 from vanidl.errors import InputError, SeveralJobsError
 from vanidl.formatting.names import elided
 from vanidl.formatting.units import seconds
 from vanidl.merge.copies import pair_tracers
+from vanidl.model.intervals import find_gap, span_each
 from vanidl.readers.names import HELPER, find_log_folder, get_arguments, runs_another
 from vanidl.readers.records import ProfileTrace, TracerLog, same_host
 
@@ -88,21 +89,15 @@ def choose_run(groups: Sequence[Group], job_ids: Sequence[str] = ()) -> Group:
 
 def find_hosts_apart(logs: Sequence[TracerLog]) -> str:
     """Which hosts have no moment in common, as of nodes whose clocks differ; "" for none."""
-    spans: dict[str, tuple[int, int]] = {}
-    for log in logs:
-        start, end = spans.get(log.host, (log.start_ns, log.end_ns))
-        spans[log.host] = min(start, log.start_ns), max(end, log.end_ns)
-    if "" in spans:
+    spans = span_each((log.host, log.start_ns, log.end_ns) for log in logs)
+    gap = find_gap(spans)
+    if "" in spans or gap is None:
         return ""
-    order = sorted(spans, key=lambda host: spans[host])
-    for before, after in pairwise(order):
-        gap_ns = spans[after][0] - max(spans[host][1] for host in order[: order.index(after)])
-        if gap_ns > 0:
-            return (
-                f"Logs of {before} and {after} do not overlap in time, by {seconds(gap_ns / 1e9)} "
-                "(the clocks of hosts may differ)"
-            )
-    return ""
+    before, after, gap_ns = gap
+    return (
+        f"Logs of {before} and {after} do not overlap in time, by {seconds(gap_ns / 1e9)} "
+        "(the clocks of hosts may differ)"
+    )
 
 
 PLACE = "@"

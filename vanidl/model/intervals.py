@@ -282,3 +282,26 @@ def _covered_before(a: Intervals, at: Int64Array) -> Int64Array:
     overshoot = np.where(index > 0, np.maximum(overshoot, 0), 0)
     result: Int64Array = done[index] - overshoot
     return result
+
+
+def span_each(spans: Iterable[tuple[Key, int, int]]) -> dict[Key, tuple[int, int]]:
+    """From the first start to the last end of each key, of (key, start, end) in any order."""
+    each: dict[Key, tuple[int, int]] = {}
+    for key, start, end in spans:
+        first, last = each.get(key, (start, end))
+        each[key] = min(first, start), max(last, end)
+    return each
+
+
+def find_gap(spans: Mapping[Key, tuple[int, int]]) -> tuple[Key, Key, int] | None:
+    """The first gap in what the spans cover: the keys before and behind it, and its length.
+
+    None where every span meets one that began before it; to touch is to meet.
+    """
+    order = sorted(spans, key=lambda key: spans[key])
+    reached = _MIN
+    for before, after in pairwise(order):
+        reached = max(reached, spans[before][1])
+        if spans[after][0] > reached:
+            return before, after, spans[after][0] - reached
+    return None

@@ -29,6 +29,7 @@ from vanidl.breakdown.costs import PARTS_BESIDE_THE_MODEL, STORAGE_SYNC, Cost, r
 from vanidl.breakdown.overlap import rests_on_loop
 from vanidl.formatting.units import percent, seconds
 from vanidl.model.counter_totals import prefix_of
+from vanidl.model.intervals import find_gap, span_each
 from vanidl.model.states import SAMPLED
 from vanidl.model.trace import MPIIO, Trace
 
@@ -307,18 +308,15 @@ def describe_storage(trace: Trace, account: Breakdown) -> str:
 
 def measure_hosts_apart(trace: Trace) -> int:
     """Nanoseconds of the longest host where hosts have no moment in common; 0 where they have."""
-    spans: dict[str, tuple[int, int]] = {}
-    for process in trace.processes:
-        if not process.host or process.start_ns is None or process.end_ns is None:
-            return 0
-        start, end = spans.get(process.host, (process.start_ns, process.end_ns))
-        spans[process.host] = min(start, process.start_ns), max(end, process.end_ns)
-    reached = None
-    for start, end in sorted(spans.values()):
-        if reached is not None and start > reached:
-            return max(end - start for start, end in spans.values())
-        reached = end if reached is None else max(reached, end)
-    return 0
+    known = [
+        (process.host, process.start_ns, process.end_ns)
+        for process in trace.processes
+        if process.host and process.start_ns is not None and process.end_ns is not None
+    ]
+    spans = span_each(known)
+    if len(known) < len(trace.processes) or find_gap(spans) is None:
+        return 0
+    return max(end - start for start, end in spans.values())
 
 
 def name_longest_calls(trace: Trace, account: Breakdown, cell: Cell) -> str:
