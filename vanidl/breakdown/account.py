@@ -85,7 +85,6 @@ from vanidl.model.warnings import (
     UNSEEN,
     serious_codes,
 )
-from vanidl.parallel.threads import in_threads
 
 Int64Array = NDArray[np.int64]
 
@@ -233,13 +232,12 @@ def attribute_time(
     steps = np.zeros(ranks, np.int64)
     beside = _Beside(trace, results)
 
-    # Rank by rank, some at a time: of each only sums are kept, and what is said of single steps.
-    def account_rank(rank: tuple[int, Spans]) -> tuple[_RankAccount | None, _Seen | None]:
-        found = _attribute_rank(sources, *rank)
-        return found, beside.measure(*rank, None if found is None else found.cells)
-
+    # Rank by rank: of each only sums are kept, and what is said of single steps. Not in threads:
+    # arrays of one rank are too short for numpy to let others run, and changing hands costs more.
     by_rank = enumerate(trace.spans_by_rank()) if len(trace.spans) else ()
-    for position, (of_rank, seen) in enumerate(in_threads(account_rank, by_rank)):
+    for position, spans in by_rank:
+        of_rank = _attribute_rank(sources, position, spans)
+        seen = beside.measure(position, spans, None if of_rank is None else of_rank.cells)
         if of_rank is not None:
             steps[position] = of_rank.cells.tiles.steps
             table.take(position, of_rank.table)
