@@ -32,8 +32,10 @@ from vanidl.analyses import analyse
 from vanidl.breakdown import Breakdown, Windows, assumptions, attribute_time, divide_rank
 from vanidl.breakdown.account import PHASE, RUN
 from vanidl.breakdown.causes import STORAGE
+from vanidl.breakdown.sources.states import compute_wilson_interval
 from vanidl.breakdown.windows import INPUT_WAIT, WORK
 from vanidl.model.selection import Selection, fitted, select
+from vanidl.model.states import SAMPLED
 from vanidl.model.trace import Trace
 from vanidl.run import open_run
 
@@ -149,7 +151,7 @@ def check_removals(known: Known, count: int, seed: int) -> Found:
             if position in known.windows:
                 _check_nested(found, known.windows[position], windows, removed, moved=moved)
         if not moved:
-            _check_account(found, known.account, account, removed)
+            _check_account(found, known, trace, account, removed)
     return found
 
 
@@ -209,8 +211,10 @@ def _keys(windows: Windows) -> NDArray[np.void]:
     return table.view([("", table.dtype)] * len(columns)).ravel()
 
 
-def _check_account(found: Found, whole: Breakdown, rest: Breakdown, removed: str) -> None:
+def _check_account(found: Found, known: Known, trace: Trace, rest: Breakdown, removed: str) -> None:
     """Of the run and its phases."""
+    whole = known.account
+    sampling_ns = _bound_sampling_error_ns(whole, trace)
     for name in whole.columns.keys() & rest.columns.keys():
         window, _, cause = name.partition("/")
         # Calls of two threads at once are in two parts: how much of each counts is not compared.
@@ -218,7 +222,8 @@ def _check_account(found: Found, whole: Breakdown, rest: Breakdown, removed: str
             continue
         a, b = whole.columns[name], rest.columns[name]
         # Counters add up what traces unite: of a process that calls one at a time nearly the same.
-        off = np.maximum(b.low - a.low, a.high - b.high) - COUNTED * a.high
+        slack = COUNTED * a.high + sampling_ns * (window == RUN)
+        off = np.maximum(b.low - a.low, a.high - b.high) - slack
         found.nested += len(off)
         if off.max(initial=0) > ROUNDED_NS * (1 + int(whole.steps.max(initial=0))):
             i = int(off.argmax())
@@ -227,6 +232,24 @@ def _check_account(found: Found, whole: Breakdown, rest: Breakdown, removed: str
                 f"[{b.low[i] / 1e6:.3f}, {b.high[i] / 1e6:.3f}] ms, with all evidence "
                 f"[{a.low[i] / 1e6:.3f}, {a.high[i] / 1e6:.3f}]",
             )
+
+
+def _bound_sampling_error_ns(whole: Breakdown, trace: Trace) -> NDArray[np.float64]:
+    """By how much sampled cells of a run may move, of each rank, where samples weigh otherwise.
+
+    They weigh as much as the windows that they lie in: without steps these are others, and what
+    the same samples stand for differs by their sampling error, to 98 %; that of a half is the
+    largest. 0 where nothing was sampled, or no longer is.
+    """
+    error_ns = np.zeros(len(whole.ranks))
+    if not any(SAMPLED in column.evidence for column in whole.columns.values()):
+        return error_ns
+    first = {(t.host, t.pid): len(t.samples) for t in trace.states.threads if t.is_first}
+    for i, process in enumerate(trace.processes[p] for p in trace.ranks):
+        if samples := first.get((process.host, process.pid or -1), 0):
+            low, high = compute_wilson_interval(0.5, samples)
+            error_ns[i] = (high - low) / 2 * whole.window_ns
+    return error_ns
 
 
 def record(program: Program) -> Path | None:
@@ -330,6 +353,8 @@ def _say(
         f"{name}: {found.windows:,} windows, {sum(found.broken.values()):,} broke a law, "
         f"{time.monotonic() - begin:.0f} s"
     )
+    for law, count in found.broken.items():
+        _tell(f"{count:8,}  {law}: {found.examples[law]}")
 
 
 def _tell(line: str) -> None:

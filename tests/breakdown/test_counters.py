@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from pathlib import Path
 
 import numpy as np
@@ -10,70 +9,25 @@ import pytest
 
 from tests import ROOT
 from vanidl.breakdown.sources.counters import ALL, bound_storage
-from vanidl.merge.pipeline import Inputs, read_trace
+from vanidl.run import open_run
 
 PUBLIC = ROOT.parent / "shared" / "data" / "public" / "darshan_logs"
 OWN = sorted((ROOT / "tests" / "data").glob("*/darshan/*.darshan"))
 LOGS = [*OWN, *(sorted(PUBLIC.glob("*.darshan")) if PUBLIC.is_dir() else [])]
-PREFIXES = {
-    "POSIX": "POSIX", "STDIO": "STDIO", "DFS": "DFS", "MPI-IO": "MPIIO", "H5D": "H5D",
-    "PNETCDF_VAR": "PNETCDF_VAR",
-}  # fmt: skip
-LEVELS = {"POSIX": 1, "STDIO": 1, "DFS": 1, "MPI-IO": 2, "H5D": 3, "PNETCDF_VAR": 3}
-
-
-def outermost_s(path: Path) -> tuple[float, float, int] | None:
-    """(outermost layer of each file, all beneath it, ranks): seconds summed over ranks."""
-    darshan = pytest.importorskip("darshan")
-    with darshan.DarshanReport(str(path), read_all=False) as report:
-        spent: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
-        timed: dict[str, set[str]] = defaultdict(set)
-        modules = [name for name in PREFIXES if name in report.modules]
-        for module in modules:
-            report.mod_read_all_records(module, dtype="dict")
-            for record in report.records[module]:
-                seconds = record["fcounters"]
-                prefix = PREFIXES[module]
-                data = [max(seconds[f"{prefix}_F_{w}_TIME"], 0.0) for w in ("READ", "WRITE")]
-                name = report.name_records.get(record["id"], str(record["id"]))
-                above, _, below = name.rpartition(":")
-                of_variable = LEVELS[module] == 3 and bool(below)
-                file = above if of_variable else name
-                spent[file][module] += sum(data) + max(seconds[f"{prefix}_F_META_TIME"], 0.0)
-                if any(data):
-                    timed[file].add(module)
-        ranks = report.metadata["job"]["nprocs"]
-    if not modules:
-        return None
-    outer = beneath = 0.0
-    for file, layers in spent.items():
-        above = max((LEVELS[m] for m in timed[file]), default=1)
-        outer += sum(s for m, s in layers.items() if LEVELS[m] == above)
-        beneath += sum(s for m, s in layers.items() if LEVELS[m] < above)
-    return outer, beneath, ranks
 
 
 @pytest.mark.parametrize("path", LOGS, ids=lambda path: path.name[:40])
 def test_the_mean_rank_holds_what_plain_loops_add_up(path: Path) -> None:
-    expected = outermost_s(path)
-    trace = read_trace(path, Inputs())
-    bounds = bound_storage(trace, np.ones(len(trace.processes), bool))
-    if expected is None or bounds is None:
-        assert bounds is None or bounds.mean_high[ALL] == 0
+    pytest.importorskip("darshan")
+    from tests.breakdown.storage import count_by_loops, is_narrowable, is_wide, is_within
+
+    counted, run = count_by_loops(path), open_run(path)
+    if counted is None:
+        assert run.breakdown.cell("mean/run/storage").low_ns == 0
         return
-    outer, beneath, ranks = expected
-    assert ranks == len(trace.ranks)
-    low, high = bounds.mean_low[ALL] * ranks, bounds.mean_high[ALL] * ranks
-    # File layers of HDF5 time opens that wrap those of the layers beneath: they may add to both.
-    files_s = (
-        sum(bounds.layers.get(name, (0.0, 0.0, 0.0))[2] for name in ("H5F", "PNETCDF")) * ranks
-    )
-    tiny = 1e-9 * max(outer, 1.0)
-    assert outer - tiny <= high
-    assert low <= outer + beneath + files_s + tiny
-    if not files_s and not beneath:
-        assert low == pytest.approx(outer, rel=1e-9, abs=1e-12)
-    assert high == float("inf") or high <= outer + beneath + files_s + tiny
+    assert counted.ranks == len(run.trace.ranks)
+    assert is_within(counted, run)
+    assert not (is_narrowable(run) and is_wide(run))
 
 
 def test_files_of_two_layers_count_once(made) -> None:

@@ -191,10 +191,11 @@ def _split_idle(
 def _mark_workers(cells: Bounds, tiles: Tiles, spans: Spans) -> None:
     """Workers that are started and stopped where no batch is waited for; calls inside are calls.
 
-    Of a wait for a batch its fetch says how much of it was the start of a worker.
+    Of a wait for a batch its fetch says how much of it was the start of a worker; where waits are
+    not marked any time may be one.
     """
     mine = np.flatnonzero(spans.kind == SpanKind.WORKERS)
-    if not len(mine):
+    if not len(mine) or not tiles.waits_known:
         return
     handling = intervals.union(spans.start[mine], spans.end[mine])
     covered = intervals.covered_within(handling, tiles.start, tiles.end)

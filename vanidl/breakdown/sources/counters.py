@@ -62,6 +62,7 @@ _SYNCS = ("FSYNCS", "FDSYNCS", "SYNCS")
 _NOT_BLOCKING = ("NB_READS", "NB_WRITES", "SPLIT_READS", "SPLIT_WRITES")
 _TIMED = (READ, WRITE, METADATA)
 _MORE_BYTES = 0.01  # that a layer may move beneath another on its own behalf, such as headers
+_OWN_BYTES = 4096  # that each process writes of a file of variables beside them: where they lie
 
 EVIDENCE = "counters"
 ALL = ""
@@ -193,7 +194,7 @@ def bound_storage(
     # A module that ran out of records or memory bounds nothing above.
     exhausted = {layer for log in trace.logs for layer in log.partial_layers}
     uncounted = not complete or not exhausted.isdisjoint(records.names)
-    if uncounted or (records.unbounded & (records.level > 0)).any():
+    if uncounted or (records.unbounded & (records.level > 0) & _may_count(records)).any():
         high = {part: np.full(ranks.count, np.inf) for part in high}
         mean_high = dict.fromkeys(mean_high, float("inf"))
     spent = records.seconds.sum(axis=0) > 0
@@ -325,10 +326,14 @@ def _is_outermost(records: _Records) -> Mask:
         beneath, outer = records.level < level, (records.level == level) & timed
         same = np.isin(uses, uses[outer]) | np.isin(records.file, records.file[outer & shared])
         covered |= beneath & (same | (shared & np.isin(records.file, records.file[outer])))
-    # Outer layers that only opened a file count for nothing.
+    return np.asarray(~covered & _may_count(records))
+
+
+def _may_count(records: _Records) -> Mask:
+    """Which records are of a layer that counts: outer ones that only opened a file do not."""
+    timed = (records.seconds[0] > 0) | (records.seconds[1] > 0)
     levels = records.file * (max(LEVELS.values()) + 1) + records.level
-    counts = (records.level == 1) | np.isin(levels, levels[timed])
-    return np.asarray(~covered & counts)
+    return np.asarray((records.level == 1) | np.isin(levels, levels[timed]))
 
 
 def _sum_usage(records: _Records, outermost: Mask, assume: frozenset[str]) -> _Usage:
@@ -343,7 +348,8 @@ def _sum_usage(records: _Records, outermost: Mask, assume: frozenset[str]) -> _U
     # The time of each layer beneath the outermost one.
     each = records.seconds.sum(axis=0)
     by_layer = np.zeros((len(records.names), count))
-    np.add.at(by_layer, (records.layer[~outermost], place[~outermost]), each[~outermost])
+    beneath = ~outermost & _may_count(records)
+    np.add.at(by_layer, (records.layer[beneath], place[beneath]), each[beneath])
     is_storage = np.array([LEVELS[name] == 1 for name in records.names])
     objects = np.array([name == OBJECT_LAYER for name in records.names])[records.layer]
     # Inner calls that no outer one made come on top.
@@ -371,12 +377,15 @@ def _is_called_from_above(records: _Records, outermost: Mask) -> Mask:
     """
     files = int(records.file.max(initial=0)) + 1
     called = np.ones(len(outermost), bool)
+    of_variables = np.zeros(files)
+    of_variables[records.file[outermost & (records.level == LEVELS[H5D])]] = _OWN_BYTES
     for nbytes in records.nbytes:
         above = np.bincount(records.file[outermost], nbytes[outermost], files)
         for layer in np.unique(records.layer[~outermost]).tolist():
             mine = ~outermost & (records.layer == layer)
             beneath = np.bincount(records.file[mine], nbytes[mine], files)
-            called &= ~mine | (beneath <= above * (1 + _MORE_BYTES))[records.file]
+            own = np.bincount(records.file[mine], minlength=files) * of_variables
+            called &= ~mine | (beneath <= above * (1 + _MORE_BYTES) + own)[records.file]
     return called
 
 

@@ -220,6 +220,10 @@ def _own_strata(
         chosen = np.flatnonzero(inside & mine[np.maximum(tile, 0)])
         first = int(np.flatnonzero(mine)[0])
         waiting = tiles.part[first] == windows.INPUT_WAIT
+        if with_workers and not tiles.waits_known:
+            # Any time may be a wait, for whatever a worker did meanwhile.
+            yield _name_windows(tiles, first), _Stratum(length_ns, np.empty(0))
+            continue
         stratum = _Stratum(length_ns, _spread_evenly(length_ns, len(chosen)))
         if waiting and not with_workers:
             _tell_fetch(stratum, look, main, chosen, cached, on_objects)
