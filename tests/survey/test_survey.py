@@ -441,6 +441,14 @@ def test_jobs_that_could_not_be_read_stand_in_turn_with_the_others(
     assert stored.num_rows == len(expected)
     for name in whole.column_names:
         assert stored.column(name).equals(whole.column(name))
+        pieces = list(stored.pieces(name))  # never all at once: problems of many jobs are long
+        assert max(map(len, pieces)) <= 4
+        assert pyarrow.concat_arrays(pieces).equals(whole.column(name).combine_chunks())
+        for chosen in (None, np.array([2, 5, 11])):
+            known = Fleet(stored, chosen).known(name)
+            assert known.tolist() == Fleet(whole, chosen).known(name).tolist()
+            wanted = range(len(expected)) if chosen is None else chosen
+            assert known.tolist() == [expected[i][name] is not None for i in wanted]
     for places in ([], [3], [17, 2, 9, 2, 0]):
         assert stored.take(np.array(places, np.intp)).to_pylist() == [expected[i] for i in places]
 

@@ -24,3 +24,10 @@ def require_arrow(what: str) -> None:
     except ImportError as error:
         raise package_missing(error, what, "pyarrow", "parquet") from error
     pyarrow.set_memory_pool(pyarrow.system_memory_pool())
+
+
+def release_memory() -> None:
+    """Gives back what Arrow holds for later: after large columns, which else count as the peak."""
+    import pyarrow
+
+    pyarrow.default_memory_pool().release_unused()

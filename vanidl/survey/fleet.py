@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from vanidl.breakdown.sources.data_reads import HOUR_S
 from vanidl.survey.rows import Row
+from vanidl.survey.store import StoredTable
 
 NO_DAY = 0
 """Of a job whose start is not known; days are counted as by `date.toordinal`, which begins at 1."""
@@ -48,7 +49,7 @@ class Fleet:
     """Jobs in the order of their table, or some of them.
 
     Args:
-        table: a pyarrow.Table with the columns of a row.
+        table: a StoredTable or pyarrow.Table with the columns of a row.
         index: of the jobs that are meant, in the table; None: of all.
     """
 
@@ -67,8 +68,11 @@ class Fleet:
 
     def known(self, name: str) -> NDArray[np.bool_]:
         """Of which jobs the column says something."""
-        valid: NDArray[np.bool_] = self.column(name).is_valid().to_numpy(zero_copy_only=False)
-        return valid
+        # Piece by piece: problems, each with its path, are longer than all else together.
+        is_stored = isinstance(self._table, StoredTable)
+        column = self._table.pieces(name) if is_stored else self._table.column(name).iterchunks()
+        valid = [piece.is_valid().to_numpy(zero_copy_only=False) for piece in column]
+        return np.concatenate([np.empty(0, np.bool_), *valid])[self.index]
 
     def numbers(self, name: str) -> NDArray[np.float64]:
         """A number of each job, NaN where it was not recorded."""

@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vanidl.errors import InputError
+from vanidl.files.arrow import release_memory
 from vanidl.files.checked_json import checked_fields
 from vanidl.merge.jobs import Links, group_runs, run_of
 from vanidl.readers.records import TracerLog
@@ -134,6 +135,7 @@ class KnownLogs:
         is_there = compute.is_in(stored, states).to_numpy()
         is_new = ~compute.is_in(states, stored.combine_chunks()).to_numpy(zero_copy_only=False)
         del states
+        release_memory()
         opened = iter(read([self._listing.paths[i] for i in np.flatnonzero(is_new).tolist()]))
         tables = [self._table]
         while some := list(islice(opened, MOST_ROWS)):

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from vanidl.encoding.budget import read_whole
 from vanidl.errors import InputError, VanidlError
+from vanidl.files.arrow import release_memory
 from vanidl.files.atomic import streamed_file, write_whole
 from vanidl.schema.meanings import meaning_of
 from vanidl.survey.rows import ALWAYS, COLUMNS, LIMITED, MORE, PLACE, Row, check_row
@@ -133,6 +134,7 @@ class Rows:
             columns.append(pyarrow.chunked_array(chunks, self._schema[len(columns)].type))
             del chunks
             columns[-1] = columns[-1].combine_chunks()
+            release_memory()
         self._tables = [pyarrow.table(columns, schema=self._schema)]
         return self._tables[0]
 
@@ -206,6 +208,12 @@ class StoredTable:
         """A pyarrow.ChunkedArray."""
         return self._file.read([name], use_threads=False).column(0)
 
+    def pieces(self, name: str) -> Iterator[Any]:
+        """The same column as arrays of some thousand rows, of which one is held at a time."""
+        for group in range(self._file.num_row_groups):
+            column = self._file.read_row_group(group, [name], use_threads=False).column(0)
+            yield from column.iterchunks()
+
     def take(self, places: NDArray[np.intp]) -> Any:  # noqa: ANN401
         """The rows of those places, whole and in turn: a pyarrow.Table."""
         import pyarrow
@@ -276,6 +284,7 @@ def write_jobs(
 
     with streamed_file(path) as file, parquet.ParquetWriter(file, build_schema()) as writer:
         for table in tables:
+            release_memory()
             if shown is None:
                 writer.write_table(table)
                 continue

@@ -20,7 +20,7 @@ from vanidl.anonymize.pseudonyms import Pseudonyms
 from vanidl.anonymize.trace import anonymous
 from vanidl.encoding.one_file import read_one
 from vanidl.errors import InputError, UsageError, VanidlError
-from vanidl.files.arrow import require_arrow
+from vanidl.files.arrow import release_memory, require_arrow
 from vanidl.formatting.names import printable
 from vanidl.merge.pipeline import Inputs, build_trace
 from vanidl.parallel.executors import ExecutorOptions, open_executor, run_batches
@@ -137,6 +137,7 @@ def survey(
         shown = None if names is None else partial(anonymize_rows, root=base, names=names)
         write_jobs(ordered.tables(), parquet, shown)
         del ordered
+        release_memory()
         fleet = Fleet(StoredTable(parquet))
         links = {}
         if jobs_at is not None:
