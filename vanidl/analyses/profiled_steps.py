@@ -165,10 +165,7 @@ class SpansByRank(Mapping[int, RankSpans]):
 
     def __init__(self, trace: Trace) -> None:
         self._trace = trace
-        stepping = np.zeros(len(trace.processes), bool)
-        stepping[trace.spans.process[trace.spans.kind == SpanKind.STEP]] = True
-        families = np.unique(trace.family[stepping]).tolist()
-        self._positions = [position for position in families if position >= 0]
+        self._positions = trace.stepping
 
     def __getitem__(self, position: int) -> RankSpans:
         if position not in self._positions:
@@ -513,6 +510,8 @@ def find_slowest_files(
     sums: StepSums, steps: int, trace: Trace
 ) -> tuple[tuple[tuple[str, float], ...], ...]:
     """Of each step the files with most time in I/O."""
+    if not len(sums.key):
+        return ((),) * steps
     found: list[tuple[tuple[str, float], ...]] = [()] * steps
     row, file = np.divmod(sums.key, max(len(trace.files), 1))
     order = np.lexsort((file, -sums.spent, row))

@@ -7,7 +7,7 @@ and the parts of the mean step. Everything that prints a duration or share takes
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from vanidl.analyses import Results
 from vanidl.analyses.coverage import Coverage
-from vanidl.analyses.profiled_steps import gather_rank_spans
-from vanidl.analyses.sorting import find_distinct
+from vanidl.analyses.profiled_steps import RankSpans, gather_rank_spans
+from vanidl.analyses.sorting import find_distinct, sum_by_group
 from vanidl.breakdown import (
     assumptions,
     input_wait,
@@ -74,6 +74,7 @@ from vanidl.breakdown.sources.counters import ALL, StorageBounds
 from vanidl.breakdown.sources.states import SampledBound, bound_by_states
 from vanidl.breakdown.stages import Phases
 from vanidl.breakdown.step_records import StepRecords, StepTimes
+from vanidl.breakdown.windows import Tiles
 from vanidl.model import intervals
 from vanidl.model.intervals import Intervals
 from vanidl.model.trace import SpanKind, Spans, Trace
@@ -103,6 +104,11 @@ _UNCOUNTED = DAMAGED | UNREAD | LOST_PROCESSES | UNSEEN - _COUNTED | {"recording
 _SHORT_OF_CORES = 0.01  # of a window: from there on calls are longer for want of a core
 _ONE_AT_A_TIME = 1e-3  # sum and union of calls apart by less: they came one at a time
 _MOST_EPOCHS = 256  # that have cells of their own, each; of more only the run has
+_TELLING_KINDS = frozenset(
+    {SpanKind.KERNEL, SpanKind.OP, SpanKind.COMMUNICATION, SpanKind.COPY, SpanKind.WORKERS}
+)
+"""Spans that say what some time went to, beside those that say which window it belongs to."""
+
 _PARTS = (READ, WRITE, METADATA, SYNC, OBJECT, EXCHANGE)
 _OF: Mapping[str, Sequence[str]] = {
     STORAGE: (*_PARTS, FAULT), BLOCKED: BLOCKED_PARTS, WORKERS: WORKERS_PARTS,
@@ -230,22 +236,24 @@ def attribute_time(
     sources = _Sources(trace, results, assume)
     table = _Table(ranks, window_ns)
     steps = np.zeros(ranks, np.int64)
-    beside = _Beside(trace, results)
+    beside, alike = _Beside(trace, results), _Alike(sources)
 
     # Rank by rank: of each only sums are kept, and what is said of single steps. Not in threads:
     # arrays of one rank are too short for numpy to let others run, and changing hands costs more.
     by_rank = enumerate(trace.spans_by_rank()) if len(trace.spans) else ()
     for position, spans in by_rank:
-        of_rank = _attribute_rank(sources, position, spans)
-        seen = beside.measure(position, spans, None if of_rank is None else of_rank.cells)
+        if not (spans.kind == SpanKind.STEP).any():
+            continue
+        seen = gather_rank_spans(trace, spans)
+        of_rank = _attribute_rank(table, sources, alike, position, spans, seen)
         if of_rank is not None:
-            steps[position] = of_rank.cells.tiles.steps
-            table.take(position, of_rank.table)
+            steps[position] = len(of_rank.number)
             sources.served |= of_rank.known.of_process
-            if of_rank.is_threaded:
+            if of_rank.known.of_process[trace.ranks[position]].is_threaded:
                 sources.threaded.add(position)
-        if seen is not None:
-            beside.add(position, seen)
+        beside.add(position, spans, seen, of_rank)
+    for positions, cells in alike.divide():
+        _add_up(table, positions, cells)
     table.observed = steps > 0
     _attribute_runs(table, sources)
     for position in np.flatnonzero(~table.observed).tolist() if len(trace.spans) else ():
@@ -266,36 +274,103 @@ def attribute_time(
 
 @dataclass(frozen=True, slots=True)
 class _RankAccount:
-    """The cells of one rank with steps: of every tile, and summed by window."""
+    """What is known of one rank; of each step its number, its wait, and what of that is storage."""
 
-    cells: RankCells
     known: Evidence
-    table: _Table
-    is_threaded: bool
+    number: Int64Array
+    waited: Int64Array  # ns
+    in_storage: Int64Array  # at least, ns
 
 
-def _attribute_rank(sources: _Sources, position: int, spans: Spans) -> _RankAccount | None:
-    """The account of one rank; None where no step of it was recorded."""
-    found = _compute_rank_cells(sources, position, spans)
-    if found is None:
+def _attribute_rank(
+    table: _Table, sources: _Sources, alike: _Alike, position: int, spans: Spans, seen: RankSpans
+) -> _RankAccount | None:
+    """Adds the cells of one rank to the table, or its tiles to the ranks like it.
+
+    None where it has no tiles.
+
+    Args:
+        table: takes its cells.
+        sources: what is known of the run.
+        alike: takes its tiles, where nothing else tells it from other ranks.
+        position: of the rank in Trace.ranks.
+        spans: what profilers saw of it.
+        seen: its steps and waits among these.
+    """
+    trace = sources.trace
+    tiles = windows.tile_rank(trace, position, spans, sources.assume, seen.steps)
+    if tiles is None:
         return None
-    cells, sampled, known = found
-    table = _Table(1, sources.window_ns)
-    _add_up(table, 0, cells)
-    _narrow_by_samples(table, 0, sampled)
-    trainer = known.of_process[sources.trace.ranks[position]]
-    return _RankAccount(cells, known, table, trainer.is_threaded)
+    sampled, known = _find_evidence(sources, position, spans, tiles)
+    mine = np.flatnonzero((tiles.step >= 0) & (tiles.part == windows.INPUT_WAIT))
+    step = tiles.step[mine]
+    waited = sum_by_group(step, tiles.length[mine], tiles.steps)
+    in_storage = np.zeros(tiles.steps, np.int64)
+    if not sampled and _tells_none_apart(trace, position, spans, tiles, known):
+        alike.add(position, tiles, known)
+    else:
+        cells = divide_tiles(trace, position, tiles, spans, known)
+        _add_up(table, np.array([position]), cells)
+        _narrow_by_samples(table, position, sampled)
+        in_storage = sum_by_group(step, cells.low[STORAGE][mine], tiles.steps)
+    return _RankAccount(known, tiles.number, waited, in_storage)
 
 
-@dataclass(frozen=True, slots=True)
-class _Seen:
-    """What is said of one rank beside its cells; of steps one entry each."""
+class _Alike:
+    """Ranks that nothing but the lengths of their windows tells apart, divided together."""
 
-    phases: stages.Measured | None
-    number: Int64Array | None = None
-    waited: Int64Array | None = None
-    times: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
-    row: Callable[[Breakdown], RankOverlap] | None = None
+    def __init__(self, sources: _Sources) -> None:
+        self._trace = sources.trace
+        self._groups: dict[tuple[object, ...], list[tuple[int, Tiles]]] = {}
+        self._known: dict[tuple[object, ...], Evidence] = {}
+
+    def add(self, position: int, tiles: Tiles, known: Evidence) -> None:
+        """One rank more, of which `_tells_none_apart` holds."""
+        trace, of_kinds = self._trace, windows.merge_tiles_of_a_kind(tiles)
+        kinds = (of_kinds.phase, of_kinds.part, of_kinds.step, of_kinds.wait, of_kinds.follows)
+        key = (
+            *(each.tobytes() for each in kinds),
+            of_kinds.waits_known,
+            known.whole,
+            known.slack_ns,
+            bool(trace.processes[trace.ranks[position]].log),
+            input_wait.has_open_clock(trace, position),
+            *((served.whole, served.slack_ns, served.unsure, served.one_thread)
+              for served in known.of_process.values()),
+        )  # fmt: skip
+        self._groups.setdefault(key, []).append((position, of_kinds))
+        self._known.setdefault(key, known)
+
+    def divide(self) -> Iterator[tuple[Int64Array, RankCells]]:
+        """The positions of ranks that are alike, and their cells, one rank behind another."""
+        nothing = self._trace.spans.pick(slice(0, 0))
+        for key, members in self._groups.items():
+            tiles = windows.join_tiles([of_kinds for _, of_kinds in members])
+            cells = divide_tiles(self._trace, members[0][0], tiles, nothing, self._known[key])
+            yield np.array([position for position, _ in members]), cells
+
+
+def _tells_none_apart(
+    trace: Trace, position: int, spans: Spans, tiles: Tiles, known: Evidence
+) -> bool:
+    """Whether nothing but marks says anything of single windows of a rank, which was not sampled.
+
+    Then each cell of a tile is as long as the tile, or nothing, and so are their sums: no calls
+    were traced, nothing was profiled, no fetch was marked, no worker may have been at work in some
+    waits only, and calls at unknown times are none, or of any length. Storage has nothing for sure.
+    """
+    trainer = trace.ranks[position]
+    if trainer in trace.queued or trainer in trace.workers_of or (tiles.epoch >= 0).any():
+        return False
+    profiled = not spans.kinds.isdisjoint(_TELLING_KINDS)
+    in_part = any(trace.profiles[source].device_in_part for source in spans.sources)
+    if profiled or in_part or (trace.fetches.trainer == trainer).any():
+        return False
+    for served in known.of_process.values():
+        times = (served.beside, *(times for _, times in served.parts))
+        if any(len(each.start) for each in times) or (served.whole and served.slack_ns):
+            return False
+    return True
 
 
 class _Beside:
@@ -314,37 +389,22 @@ class _Beside:
         dated = results.steps is not None and results.steps.table.undated_s is None
         self._times = StepTimes(results.steps.table) if results.steps and dated else None
 
-    def measure(self, position: int, spans: Spans, cells: RankCells | None) -> _Seen | None:
-        """What profilers saw of one rank, and its cells where it has training steps."""
-        if not (spans.kind == SpanKind.STEP).any():
-            return None
+    def add(
+        self, position: int, mine: Spans, seen: RankSpans, of_rank: _RankAccount | None
+    ) -> None:
+        """One rank more, in order: what profilers saw of it, and its steps where it has tiles."""
         trace, reduced = self._trace, self._results.operations
-        seen = gather_rank_spans(trace, spans)
-        phases = None if self._borders is None else stages.measure_rank(self._borders, seen)
-        if cells is None or self._times is None:
-            return _Seen(phases)
-        split = overlap.split_rank(trace, reduced, position, spans, seen, self._basis)
-        waited, in_storage = _sum_waits_by_step(cells)
+        if self._borders is not None:
+            self._phases.append(stages.measure_rank(self._borders, seen))
+        if of_rank is None or self._times is None:
+            return
+        split = overlap.split_rank(trace, reduced, position, mine, seen, self._basis)
         row = overlap.measure_rank_overlap(trace, reduced, position, split, self._basis)
-        waited_ns = float(waited.sum()) if seen.waits_known else None
-        return _Seen(
-            phases,
-            cells.tiles.number,
-            waited,
-            step_records.measure_steps(split, in_storage),
-            partial(_add_input_waits, row, position, waited_ns, split.in_wait is not None),
-        )
-
-    def add(self, position: int, seen: _Seen) -> None:
-        """One rank more, in order."""
-        if seen.phases is not None:
-            self._phases.append(seen.phases)
-        if seen.number is not None and seen.waited is not None:
-            self._slowest.add(seen.number, seen.waited)
-        if self._times is not None:
-            self._times.add(position, seen.times)
-        if seen.row is not None:
-            self._rows.append(seen.row)
+        waited_ns = float(of_rank.waited.sum()) if seen.waits_known else None
+        self._slowest.add(of_rank.number, of_rank.waited)
+        self._times.add(position, step_records.measure_steps(split, of_rank.in_storage))
+        traced = split.in_wait is not None
+        self._rows.append(partial(_add_input_waits, row, position, waited_ns, traced))
 
     def complete(self, account: Breakdown, served: Mapping[int, Served]) -> Breakdown:
         """The account with all of it."""
@@ -366,18 +426,6 @@ class _Beside:
             step_records=records,
             served=served,
         )
-
-
-def _sum_waits_by_step(cells: RankCells) -> tuple[Int64Array, Int64Array]:
-    """The input wait of each training step of one rank, and how much of it storage had at least."""
-    tiles = cells.tiles
-    mine = np.flatnonzero((tiles.step >= 0) & (tiles.part == windows.INPUT_WAIT))
-    step = tiles.step[mine]
-    sides = [tiles.length[mine], np.zeros(len(mine), np.int64)]
-    if STORAGE in cells.low:
-        sides[1] = cells.low[STORAGE][mine]
-    waited, stored = (np.bincount(step, ns, tiles.steps).astype(np.int64) for ns in sides)
-    return waited, stored
 
 
 def _add_input_waits(
@@ -417,8 +465,11 @@ def divide_rank(
         assume: what may be assumed.
     """
     spans = trace.spans_of(position)
-    found = _compute_rank_cells(_Sources(trace, results, assume), position, spans)
-    return None if found is None else gather_windows(found[0])
+    tiles = windows.tile_rank(trace, position, spans, assume)
+    if tiles is None:
+        return None
+    _, known = _find_evidence(_Sources(trace, results, assume), position, spans, tiles)
+    return gather_windows(divide_tiles(trace, position, tiles, spans, known))
 
 
 class _Sources:
@@ -467,20 +518,17 @@ class _Sources:
         return Evidence(of_process, whole, slack_ns, self.maps_unseen, self.assume)
 
 
-def _compute_rank_cells(
-    sources: _Sources, position: int, spans: Spans
-) -> tuple[RankCells, Mapping[str, SampledBound], Evidence] | None:
-    """The cells of every tile of one rank, what samples say of its windows, and what is known."""
-    tiles = windows.tile_rank(sources.trace, position, spans, sources.assume)
-    if tiles is None:
-        return None
+def _find_evidence(
+    sources: _Sources, position: int, spans: Spans, tiles: Tiles
+) -> tuple[Mapping[str, SampledBound], Evidence]:
+    """What samples say of the windows of one rank, and what is known of its processes."""
     by_device = bool((spans.kind == SpanKind.KERNEL).any())
     sampled = bound_by_states(
         sources.trace, position, tiles, device=by_device, assume=sources.assume
     )
     faults = sampled.get(f"{RUN}/{STORAGE}.{FAULT}")
-    known = sources.of_rank(position, spans, faults=faults is not None and faults.low_ns > 0)
-    return divide_tiles(sources.trace, position, tiles, spans, known), sampled, known
+    has_faults = faults is not None and faults.low_ns > 0
+    return sampled, sources.of_rank(position, spans, faults=has_faults)
 
 
 class _Table:
@@ -498,13 +546,13 @@ class _Table:
     def add(
         self,
         name: str,
-        at: int | slice,
+        at: int | slice | Int64Array,
         low: int | np.int64 | Int64Array,
         high: int | np.int64 | Int64Array,
         evidence: Sequence[str] = (),
         assumed: Sequence[str] = (),
     ) -> None:
-        """Sets a cell of one rank, or of all."""
+        """Sets a cell of one rank, of some, or of all."""
         if name not in self._low:
             for side in (self._low, self._high):
                 side[name] = np.zeros(self.ranks, np.int64)
@@ -514,13 +562,6 @@ class _Table:
             self._evidence[name][what] = None
         for what in assumed:
             self._assumed[name][what] = None
-
-    def take(self, position: int, of_rank: _Table) -> None:
-        """Sets the cells of one rank as its own table, which has no other, has them."""
-        for name, low in of_rank._low.items():
-            evidence, assumed = of_rank._evidence[name], of_rank._assumed[name]
-            high = of_rank._high[name]
-            self.add(name, position, low[0], high[0], tuple(evidence), tuple(assumed))
 
     def of(self, name: str) -> tuple[Int64Array, Int64Array]:
         """Both ends of a cell of every rank; 0 where nothing was set."""
@@ -632,12 +673,19 @@ def _bound_untraced_ns(bounds: StorageBounds | None, trace: Trace, position: int
     return int(np.ceil(max(untraced_s, 0.0) * 1e9)) if np.isfinite(untraced_s) else 1 << 62
 
 
-def _add_up(table: _Table, position: int, cells: RankCells) -> None:
-    """The cells of all tiles of one rank, summed by window."""
+def _add_up(table: _Table, at: Int64Array, cells: RankCells) -> None:
+    """The cells of all tiles summed by window: of one rank, or of ranks with one tile of a kind.
+
+    Args:
+        table: takes the sums.
+        at: positions of the ranks; the tiles of each are behind those of the one before.
+        cells: of their tiles.
+    """
     tiles = cells.tiles
     # Tiles of the same phase and part are summed once, whatever windows they are in.
     parts = len(windows.PART_NAMES)
     code = (2 * (tiles.phase * parts + tiles.part) + (tiles.step >= 0)).astype(np.int16)
+    code = code[: len(code) // len(at)]
     order = np.argsort(code, kind="stable")
     sorted_code = code[order]
     first = np.flatnonzero(np.append(True, sorted_code[1:] != sorted_code[:-1]))
@@ -646,9 +694,11 @@ def _add_up(table: _Table, position: int, cells: RankCells) -> None:
     within = within == 1
 
     def by_kind(values: Int64Array | Mask) -> Int64Array:
+        """Of each rank and kind."""
         if not values.any():
-            return np.zeros(len(first), np.int64)
-        return np.add.reduceat(values[order], first, dtype=np.int64)
+            return np.zeros((len(at), len(first)), np.int64)
+        of_ranks = values.reshape(len(at), len(order))[:, order]
+        return np.add.reduceat(of_ranks, first, axis=1, dtype=np.int64)
 
     lengths = by_kind(tiles.length)
     chosen = {
@@ -659,14 +709,14 @@ def _add_up(table: _Table, position: int, cells: RankCells) -> None:
             f"{STEP_PART}/{windows.PART_NAMES[code]}": within & (part == code)
             for code in windows.BESIDE_THE_MODEL
         },
-    } | _add_phases(table, position, lengths, phase)
+    } | _add_phases(table, at, lengths, phase)
     for window, mine in (
         (STEP, within), (WAIT, chosen[WAIT]), (EPOCH_END, part == windows.EPOCH_END)
     ):  # fmt: skip
-        total = int(lengths[mine].sum())
-        table.add(f"{window}/", position, total, total, (MARKED,))
+        total = lengths[:, mine].sum(axis=1)
+        table.add(f"{window}/", at, total, total, (MARKED,))
 
-    # Cause by kind, times kind by window.
+    # Cause by rank and kind, times kind by window.
     each = {id(values): values for side in (cells.low, cells.high) for values in side.values()}
     sums = {key: by_kind(values) for key, values in each.items()}
     of_windows = np.stack(list(chosen.values()), axis=1).astype(np.int64)
@@ -680,36 +730,36 @@ def _add_up(table: _Table, position: int, cells: RankCells) -> None:
             if name.startswith(STORAGE):
                 beside = free if name == STORAGE else free_parts
                 high[row] = np.minimum(high[row], low[row] + cells.slack_ns + beside)
-    assumed = {what: by_kind(where) @ of_windows for what, where in cells.assumed.items()}
-    for column, (window, lowest, highest) in enumerate(
-        zip(chosen, low.T.tolist(), high.T.tolist(), strict=True)
-    ):
+    assumed = {
+        what: (by_kind(where) @ of_windows).sum(axis=0) for what, where in cells.assumed.items()
+    }
+    shown = high.max(axis=1)
+    for column, window in enumerate(chosen):
         rests_on = tuple(what for what, count in assumed.items() if count[column])
-        for name, least, most in zip(cells.low, lowest, highest, strict=True):
-            if most or window == RUN:
-                table.add(
-                    f"{window}/{name}", position, least, most, (_pick_evidence(name),), rests_on
-                )
-    _add_parts(table, position, tiles.waits_known, lengths * within, part)
-    _add_loader_parts(table, position, cells, sums, part == windows.EPOCH_END)
-    _add_epochs(table, position, cells)
+        for row, name in enumerate(cells.low):
+            if shown[row, column] or window == RUN:
+                sides = low[row, :, column], high[row, :, column]
+                table.add(f"{window}/{name}", at, *sides, (_pick_evidence(name),), rests_on)
+    _add_parts(table, at, tiles.waits_known, lengths * within, part)
+    _add_loader_parts(table, at, cells, sums, part == windows.EPOCH_END)
+    _add_epochs(table, at, cells)
 
 
 def _add_loader_parts(
-    table: _Table, position: int, cells: RankCells, sums: Mapping[int, Int64Array], ends: Mask
+    table: _Table, at: Int64Array, cells: RankCells, sums: Mapping[int, Int64Array], ends: Mask
 ) -> None:
     """Of the run what starting workers took, and what stopping them at ends of epochs."""
     if WORKERS not in cells.low:
         return
     low, high = sums[id(cells.low[WORKERS])], sums[id(cells.high[WORKERS])]
-    start = int(low[~ends].sum()), int(high.sum())
-    stop = int(low[ends].sum()), int(high[ends].sum())
+    start = low[:, ~ends].sum(axis=1), high.sum(axis=1)
+    stop = low[:, ends].sum(axis=1), high[:, ends].sum(axis=1)
     for name, (least, most) in (("start", start), ("stop", stop)):
-        table.add(f"{RUN}/{WORKERS}.{name}", position, least, most, (FETCHED,))
+        table.add(f"{RUN}/{WORKERS}.{name}", at, least, most, (FETCHED,))
 
 
-def _add_epochs(table: _Table, position: int, cells: RankCells) -> None:
-    """The cells of every epoch of one rank, and of its input waits."""
+def _add_epochs(table: _Table, at: Int64Array, cells: RankCells) -> None:
+    """The cells of every epoch of one rank, and of its input waits; ranks together have none."""
     tiles = cells.tiles
     # Tiles of each epoch, those in input waits beside the others.
     numbers = find_distinct(tiles.epoch[tiles.epoch >= 0])
@@ -735,13 +785,13 @@ def _add_epochs(table: _Table, position: int, cells: RankCells) -> None:
     for place, number in enumerate(numbers.tolist()):
         for kind, window in enumerate((f"{EPOCH}/{number}", f"{EPOCH}/{number}/{WAIT}")):
             spent = int(length[kind, place])
-            table.add(f"{window}/", position, spent, spent, (MARKED,))
+            table.add(f"{window}/", at, spent, spent, (MARKED,))
             rests_on = tuple(what for what, of in assumed.items() if of[kind, place])
             for cause in causes:
                 if most := int(sums[id(cells.high[cause])][kind, place]):
                     least = int(sums[id(cells.low[cause])][kind, place])
                     evidence = (_pick_evidence(cause),)
-                    table.add(f"{window}/{cause}", position, least, most, evidence, rests_on)
+                    table.add(f"{window}/{cause}", at, least, most, evidence, rests_on)
 
 
 def _narrow_by_samples(table: _Table, position: int, sampled: Mapping[str, SampledBound]) -> None:
@@ -777,38 +827,40 @@ def _narrow_by_samples(table: _Table, position: int, sampled: Mapping[str, Sampl
 
 
 def _add_phases(
-    table: _Table, position: int, lengths: Int64Array, phase: Int64Array
+    table: _Table, at: Int64Array, lengths: Int64Array, phase: Int64Array
 ) -> dict[str, Mask]:
-    """How long the phases of one rank are; of those with time in them, which kinds are theirs."""
-    unobserved = int(lengths[phase == windows.UNOBSERVED].sum())
+    """How long the phases of some ranks are; of those with time, which kinds are theirs."""
+    unobserved = lengths[:, phase == windows.UNOBSERVED].sum(axis=1)
     theirs = {}
     for number, name in enumerate(windows.PHASE_NAMES[: windows.UNOBSERVED]):
         mine = phase == number
-        spent = int(lengths[mine].sum())
-        table.add(f"{PHASE}/{name}", position, spent, spent + unobserved, (MARKED,))
-        if spent:
+        spent = lengths[:, mine].sum(axis=1)
+        table.add(f"{PHASE}/{name}", at, spent, spent + unobserved, (MARKED,))
+        if spent.any():
             theirs[f"{PHASE}/{name}"] = mine
     return theirs
 
 
 def _add_parts(
-    table: _Table, position: int, waits_known: bool, lengths: Int64Array, part: Int64Array
+    table: _Table, at: Int64Array, waits_known: bool, lengths: Int64Array, part: Int64Array
 ) -> None:
-    """How long the parts of all steps of one rank are."""
-    spent_ns = {code: int(lengths[part == code].sum()) for code in windows.BETWEEN_WAITS}
-    spent_ns[windows.INPUT_WAIT] = int(lengths[part == windows.INPUT_WAIT].sum())
+    """How long the parts of all steps of some ranks are."""
+    spent_ns = {
+        code: lengths[:, part == code].sum(axis=1)
+        for code in (*windows.BETWEEN_WAITS, windows.INPUT_WAIT)
+    }
     of_model = (windows.FORWARD, windows.BACKWARD, windows.OPTIMIZER)
     # Where waits are not known any time may be one in which the model does nothing.
-    total = int(lengths.sum()) - sum(spent_ns[code] for code in of_model)
+    total = lengths.sum(axis=1) - sum(spent_ns[code] for code in of_model)
     for code in sorted(spent_ns):
         spent = spent_ns[code]
-        if not spent and code not in (windows.INPUT_WAIT, windows.WORK):
+        if not spent.any() and code not in (windows.INPUT_WAIT, windows.WORK):
             continue
         exact = waits_known or code in of_model
-        low_ns, high_ns = (spent, spent) if exact else (0, total)
+        low_ns, high_ns = (spent, spent) if exact else (np.zeros_like(spent), total)
         evidence = (MARKED,) if exact or code != windows.INPUT_WAIT else ()
         name = f"{STEP_PART}/{windows.PART_NAMES[code]}"
-        table.add(name, position, low_ns, high_ns, evidence)
+        table.add(name, at, low_ns, high_ns, evidence)
 
 
 def _pick_evidence(name: str) -> str:

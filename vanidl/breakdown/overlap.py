@@ -100,11 +100,14 @@ class SlowestWaits:
 
     def add(self, number: Int64Array, waited: Int64Array) -> None:
         """The waits of one rank: of steps of these numbers, in order of start."""
-        order = np.argsort(number, kind="stable")
-        step, at = number[order], np.arange(len(order))
-        starts = np.append(True, step[1:] != step[:-1])[: len(step)]
-        repetition = at - np.maximum.accumulate(np.where(starts, at, 0))
-        key, waited = (step << _REPETITION_BITS) + repetition, waited[order]
+        if (number[1:] > number[:-1]).all():
+            key = number << _REPETITION_BITS
+        else:
+            order = np.argsort(number, kind="stable")
+            step, at = number[order], np.arange(len(order))
+            starts = np.append(True, step[1:] != step[:-1])[: len(step)]
+            repetition = at - np.maximum.accumulate(np.where(starts, at, 0))
+            key, waited = (step << _REPETITION_BITS) + repetition, waited[order]
         if np.array_equal(key, self._key):  # mostly all ranks have the same steps
             np.maximum(self._longest, waited, out=self._longest)
             return

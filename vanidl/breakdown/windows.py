@@ -7,12 +7,13 @@ a load or a validation inside it is cut out, as a tile of its own phase. Waits t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.analyses.sorting import find_distinct
+from vanidl.analyses.sorting import find_distinct, sum_by_group
 from vanidl.breakdown import assumptions
 from vanidl.breakdown.causes import PHASES
 from vanidl.model import intervals
@@ -37,6 +38,12 @@ PART_NAMES = (
 BETWEEN_WAITS = (WORK, *range(PREPARE, UNTIL_OPTIMIZER + 1))
 BESIDE_THE_MODEL = (PREPARE, REST)
 """Nothing of the model lies in these."""
+
+
+_CUT_OUT = frozenset(
+    {SpanKind.PHASE, SpanKind.EVALUATION, SpanKind.VALIDATION, SpanKind.CHECKPOINT, SpanKind.LOAD}
+)
+"""Spans that are windows of their own, wherever they lie."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +85,7 @@ def tile_rank(
     position: int,
     spans: Spans | None = None,
     assume: frozenset[str] = assumptions.ALL,
+    steps: Spans | None = None,
 ) -> Tiles | None:
     """The tiles of one rank; None where no step of it was recorded.
 
@@ -86,10 +94,12 @@ def tile_rank(
         position: of the rank in Trace.ranks.
         spans: what profilers saw of it, where that was looked up.
         assume: what may be assumed.
+        steps: the steps among them, where they were picked.
     """
     if spans is None:
         spans = trace.spans_of(position)
-    steps = spans.of_kind(SpanKind.STEP)
+    if steps is None:
+        steps = spans.of_kind(SpanKind.STEP)
     low, high = trace.job.start_ns, trace.job.end_ns
     if not len(steps) or high <= low:
         return None
@@ -102,8 +112,19 @@ def tile_rank(
         steps = steps.pick(np.argsort(steps.start, kind="stable"))
     begin, end = _clip_in_turn(steps.start, steps.end, low, high)
     waits = _pick_disjoint(spans, SpanKind.INPUT_WAIT, low, high)
-    marked = _cut_out(spans, low, high)
-    model = _find_model(trace, spans, low, high)
+    kinds = spans.kinds
+    marked = [] if kinds.isdisjoint(_CUT_OUT) else _cut_out(spans, low, high)
+    model = _find_model(trace, spans, low, high) if SpanKind.BACKWARD in kinds else _NO_MODEL
+    for_inference = all(trace.profiles[source].purpose == FOR_INFERENCE for source in sources)
+    own = INFERENCE if for_inference else TRAINING
+    is_plain = not len(model.start) and not any(len(times.start) for _, times in marked)
+    if is_plain and _is_plain_loop(begin, end, waits):
+        # Where waits are not marked, the end of an epoch may lie behind the last step.
+        around = (START_UP, TAIL if waits_known else UNOBSERVED) if whole else (UNOBSERVED,) * 2
+        tiles = _lay_plain_loop((low, high), begin, end, waits, (own, *around))
+        epoch = _find_epochs(trace, position, spans, tiles.start)
+        return replace(tiles, number=steps.step.astype(np.int64), waits_known=waits_known,
+                       epoch=epoch)  # fmt: skip
     edges = _collect_edges((low, high), begin, end, model, waits, *(times for _, times in marked))
 
     # The step and the wait that each tile lies in.
@@ -128,8 +149,6 @@ def tile_rank(
     ends_epoch = ~inside & ~given & waiting
 
     # Phases: before the first step, behind the last, and between steps that do not follow at once.
-    for_inference = all(trace.profiles[source].purpose == FOR_INFERENCE for source in sources)
-    own = INFERENCE if for_inference else TRAINING
     phase = np.full(len(start), own)
     if whole:
         phase[before] = START_UP
@@ -157,6 +176,97 @@ def tile_rank(
     )  # fmt: skip
 
 
+def _is_plain_loop(begin: Int64Array, end: Int64Array, waits: Intervals) -> bool:
+    """Whether steps follow at once, and each begins with its wait and goes on after it."""
+    return (
+        np.array_equal(waits.start, begin)
+        and np.array_equal(begin[1:], end[:-1])
+        and bool((waits.end < end).all())
+    )
+
+
+def _lay_plain_loop(
+    run: tuple[int, int],
+    begin: Int64Array,
+    end: Int64Array,
+    waits: Intervals,
+    phases: tuple[int, int, int],
+) -> Tiles:
+    """The tiles of a plain loop; its steps are numbered from 0, and in no epoch.
+
+    Args:
+        run: from when to when the rank ran.
+        begin: of each step.
+        end: of each step.
+        waits: one of each.
+        phases: of the loop, and of what lies before and behind it.
+    """
+    (low, high), (own, before, behind) = run, phases
+    first, steps = int(begin[0] > low), len(begin)
+    in_loop = slice(first, first + 2 * steps)
+    start = np.empty(first + 2 * steps + int(end[-1] < high), np.int64)
+    start[0], start[-1] = low, end[-1]
+    start[in_loop][::2], start[in_loop][1::2] = begin, waits.end
+    phase, part = np.full(len(start), behind), np.full(len(start), NO_PART)
+    phase[:first], phase[in_loop] = before, own
+    part[in_loop][::2], part[in_loop][1::2] = INPUT_WAIT, WORK
+    step, wait = np.full(len(start), -1), np.full(len(start), -1)
+    step[in_loop], wait[in_loop][::2] = np.repeat(np.arange(steps), 2), np.arange(steps)
+    nothing = np.zeros(len(start), bool)
+    return Tiles(start, np.append(start[1:], high), phase, part, step, wait, np.arange(steps),
+                 waits.start, waits.end, True, np.full(len(start), -1), nothing)  # fmt: skip
+
+
+def merge_tiles_of_a_kind(tiles: Tiles) -> Tiles:
+    """One tile of each kind, as long as all of that kind together, in no order.
+
+    For cells that are as long as their tile or nothing: their sums are the same, to the ns.
+    Tiles are of a kind where phase, part and epoch are the same, and whether they belong to a
+    step and to a wait. `number` stays, so that there are as many steps.
+    """
+    parts, epochs = len(PART_NAMES), tiles.epoch + 1
+    kind = (tiles.phase * parts + tiles.part) * 8 + tiles.follows
+    kind += 4 * (tiles.step >= 0) + 2 * (tiles.wait >= 0)
+    kinds = 8 * parts * len(PHASE_NAMES)
+    if epochs.any():
+        kind += kinds * epochs
+    each = np.flatnonzero(np.bincount(kind))
+    length = sum_by_group(kind, tiles.length, int(each[-1]) + 1)[each]
+    end = int(tiles.start[0]) + np.cumsum(length)
+    start = end - length
+    epoch, kind = np.divmod(each, kinds)
+    place, flags = np.divmod(kind, 8)
+    phase, part = np.divmod(place, parts)
+    waiting = flags & 2 > 0
+    return Tiles(
+        start=start,
+        end=end,
+        phase=phase,
+        part=part,
+        step=np.where(flags & 4 > 0, 0, -1),
+        wait=np.where(waiting, np.cumsum(waiting) - 1, -1),
+        number=tiles.number,
+        wait_start=start[waiting],
+        wait_end=end[waiting],
+        waits_known=tiles.waits_known,
+        epoch=epoch - 1,
+        follows=flags & 1 > 0,
+    )
+
+
+def join_tiles(of_ranks: Sequence[Tiles]) -> Tiles:
+    """The tiles of some ranks behind one another, each wait with the number that it has then.
+
+    `number` is that of the first rank.
+    """
+    names = ("start", "end", "phase", "part", "step", "wait", "wait_start", "wait_end", "epoch",
+             "follows")  # fmt: skip
+    joined = {name: np.concatenate([getattr(tiles, name) for tiles in of_ranks]) for name in names}
+    waiting = joined["wait"] >= 0
+    joined["wait"] = np.where(waiting, np.cumsum(waiting) - 1, -1)
+    return replace(of_ranks[0], **joined)  # type: ignore[arg-type]
+
+
 @dataclass(frozen=True, slots=True)
 class _Model:
     """What the model did, by start: forward and backward passes, steps of the optimizer."""
@@ -164,6 +274,9 @@ class _Model:
     start: Int64Array
     end: Int64Array
     part: Int64Array  # FORWARD, BACKWARD, OPTIMIZER
+
+
+_NO_MODEL = _Model(*(np.empty(0, np.int64) for _ in range(3)))
 
 
 def _collect_edges(
@@ -189,7 +302,7 @@ def _find_model(trace: Trace, spans: Spans, low: int, high: int) -> _Model:
         (FORWARD, SpanKind.FORWARD), (BACKWARD, SpanKind.BACKWARD),
         (OPTIMIZER, SpanKind.OPTIMIZER))]  # fmt: skip
     if not len(found[1][1].start):
-        return _Model(*(np.empty(0, np.int64) for _ in range(3)))
+        return _NO_MODEL
     start, end = (np.concatenate([getattr(t, s) for _, t in found]) for s in ("start", "end"))
     part = np.repeat([part for part, _ in found], [len(times.start) for _, times in found])
     order = np.argsort(start, kind="stable")
@@ -360,5 +473,8 @@ def _clip_in_turn(
     start: Int64Array, end: Int64Array, low: int, high: int
 ) -> tuple[Int64Array, Int64Array]:
     """Spans by start, each within the run and behind those before it; some may be empty."""
+    in_turn = (start[1:] >= end[:-1]).all() and (start <= end).all()
+    if in_turn and start[0] >= low and end[-1] <= high:  # mostly they are that already
+        return start, end
     end = np.maximum.accumulate(np.clip(end, low, high))
     return np.maximum(np.clip(start, low, high), np.append(low, end[:-1])), end

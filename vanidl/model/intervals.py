@@ -194,6 +194,8 @@ def clipped(a: Intervals, low: int, high: int) -> Intervals:
 
 def intersect(a: Intervals, b: Intervals) -> Intervals:
     """The time covered by both a and b."""
+    if not len(a.start):
+        return a
     if len(b.start) == 1:
         return clipped(a, int(b.start[0]), int(b.end[0]))
     low = np.searchsorted(b.end, a.start, side="right")
@@ -217,6 +219,8 @@ def complement(a: Intervals) -> Intervals:
 
 def subtract(a: Intervals, b: Intervals) -> Intervals:
     """The time covered by a and not by b."""
+    if not len(a.start) or not len(b.start):
+        return a
     return intersect(a, complement(b))
 
 

@@ -239,29 +239,44 @@ class Spans:
         found = self.source[:1] if one else np.flatnonzero(np.bincount(self.source))
         return [int(source) for source in found]
 
+    @property
+    def kinds(self) -> frozenset[int]:
+        """The kinds of which there are any."""
+        return frozenset(np.flatnonzero(np.bincount(self.kind)).tolist())
+
     def of_kind(self, *kinds: SpanKind) -> Spans:
         """The spans of some kinds, in their order."""
         mask = self.kind == kinds[0]
         for kind in kinds[1:]:
             mask |= self.kind == kind
-        rows = np.flatnonzero(mask)
-        return self.pick(rows if len(rows) else slice(0, 0))
+        return self.pick(np.flatnonzero(mask) if mask.any() else slice(0, 0))
 
     def pick(self, rows: NDArray[np.bool_] | Int64Array | Int32Array | slice) -> Spans:
         """The spans that a mask or an index array picks, or a slice: of that, views."""
         if not isinstance(rows, slice) and rows.dtype == np.bool_:
             rows = np.flatnonzero(rows)  # once: masks are slow to go by, column after column
-        elif not isinstance(rows, slice):
-            rows = rows.astype(np.intp, copy=False)
+        elif isinstance(rows, slice):
+            return Spans(
+                self.start[rows],
+                self.end[rows],
+                self.process[rows],
+                self.step[rows],
+                self.kind[rows],
+                self.thread[rows],
+                self.name[rows],
+                self.source[rows],
+                self.names,
+            )
+        rows = rows.astype(np.intp, copy=False)
         return Spans(
-            self.start[rows],
-            self.end[rows],
-            self.process[rows],
-            self.step[rows],
-            self.kind[rows],
-            self.thread[rows],
-            self.name[rows],
-            self.source[rows],
+            self.start.take(rows),
+            self.end.take(rows),
+            self.process.take(rows),
+            self.step.take(rows),
+            self.kind.take(rows),
+            self.thread.take(rows),
+            self.name.take(rows),
+            self.source.take(rows),
             self.names,
         )
 
@@ -500,6 +515,13 @@ class Trace:
         position = {process: i for i, process in enumerate(self.ranks)}
         codes = [-1 if p.trainer is None else position[p.trainer] for p in self.processes]
         return np.array(codes, np.int32)
+
+    @cached_property
+    def stepping(self) -> tuple[int, ...]:
+        """Positions in `ranks` of those with a step that was profiled."""
+        stepping = np.zeros(len(self.processes), bool)
+        stepping[self.spans.process[self.spans.kind == SpanKind.STEP]] = True
+        return tuple(p for p in np.unique(self.family[stepping]).tolist() if p >= 0)
 
     @cached_property
     def profiles_of(self) -> Mapping[int, tuple[Profile, ...]]:
