@@ -20,7 +20,7 @@ TORCH ?= torch==2.13.0+cpu
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check coverage-map coverage lint golden faults fuzz laws truth loops reports studies-small notebooks docs dist wheels browser fuse compiler clean
+.PHONY: help demo test check coverage-map coverage lint golden faults fuzz laws truth loops reports studies studies-small notebooks docs dist wheels browser fuse compiler clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -63,9 +63,18 @@ reports: $(VENV)/installed-loaders browser fuse  ## the sample pages in reports/
 	$(BIN)/python reports/ab.py
 	$(BIN)/python reports/dlio.py
 
-studies-small: $(VENV)/installed-loaders fuse  ## what the papers report, measured here: ten minutes
-	$(BIN)/python -m benchmarks.loaders.studies
-	$(BIN)/python -m benchmarks.loaders.pls_accuracy --workers 16 --seeds 2
+studies: $(VENV)/installed-loaders fuse  ## what the papers report, measured here: hours
+	$(BIN)/python -m benchmarks.papers.run
+	$(BIN)/python -m benchmarks.loaders.scheduled
+	$(BIN)/python -m benchmarks.loaders.pls
+	$(BIN)/python -m benchmarks.loaders.pls_overlap
+	$(BIN)/python -m benchmarks.loaders.pls_accounting
+	$(BIN)/python -m benchmarks.loaders.decode_cpu
+	$(BIN)/python -m benchmarks.loaders.decode_training
+	$(BIN)/python -m benchmarks.loaders.spatial
+
+studies-small: $(VENV)/installed-loaders fuse  ## the same in small, without the longer ones: ten minutes
+	$(BIN)/python -m benchmarks.papers.run --small
 	$(BIN)/python -m benchmarks.loaders.decode_cpu --repeat 3
 
 truth: $(VENV)/installed-loaders fuse  ## what waits are for, against the log of a slow mount: ten minutes

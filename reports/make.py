@@ -21,9 +21,15 @@ from tests.makers import browser  # noqa: E402
 from vanidl.cli import main  # noqa: E402
 
 RUN = "tests/data/ddp_two_hosts"
+APPLICATIONS = ("imagenet", "cosmictagger", "ffn", "cosmoflow", "frnn")
+"""Those of the I/O poster, recorded in tests/data/applications."""
 WRITTEN = (
     ("report", RUN, "-o", "reports/ddp_two_hosts.html"),
     ("export", RUN, "--to", "chrome", "-o", "reports/timeline.json.gz"),
+    *(
+        ("report", f"tests/data/applications/{name}", "-o", f"reports/poster_{name}.html")
+        for name in APPLICATIONS
+    ),
 )
 """Commands that write the file behind -o."""
 PRINTED = {

@@ -98,7 +98,9 @@ def main() -> None:
             found: dict[str, Found] = defaultdict(Found)
             chosen = [name for name in ROWS if options.only in name or name == "1 node"]
             place = Place(where, made, Path(scratch), options.link_mb * 1e6)
-            runs = {name: partial(measure, place, name, found[name]) for name in chosen}
+            runs = {
+                name: partial(measure_row, place, name, ROWS[name], found[name]) for name in chosen
+            }
             interleaved(runs, options.repeats)
             missed |= show(where, found, made, options)
     sys.exit(int(missed))
@@ -141,9 +143,9 @@ class Place:
     link_bytes_per_s: float
 
 
-def measure(place: Place, name: str, found: Found) -> None:
+def measure_row(place: Place, name: str, row: Row, found: Found) -> None:
     """Adds one repeat of a row."""
-    made, row = place.made, ROWS[name]
+    made = place.made
     for number in range(len(made)):
         evict(made.path(number))
     if place.where == "disk":

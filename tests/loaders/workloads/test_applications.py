@@ -57,7 +57,7 @@ def test_workers_share_the_samples_of_an_epoch(name, tmp_path):
 def test_the_sizes_of_the_poster_are_in_vanidls_answer(tmp_path):
     """Requests as they reach the file system, recorded without a change to the program.
 
-    Of one application: benchmarks/loaders/studies.py has all, on emulated storage.
+    Of one application: `test_poster.py` has all, as they were recorded on emulated storage.
     """
     name, sizes = "frnn", {2_097_280, 256}
     (tmp_path / "data").mkdir()

@@ -1,0 +1,42 @@
+"""The papers' studies: what they count points the documents' way, whatever the machine does."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("torch", reason="PyTorch is not installed")
+pytest.importorskip("h5py", reason="h5py is not installed")
+
+from benchmarks.loaders.pls_accuracy import accuracy
+from benchmarks.papers.scheduled import count_loads
+from benchmarks.papers.shuffling import count_exchange
+from benchmarks.papers.study import Row
+
+
+def test_plans_load_what_the_poster_says():
+    rows = {(row.of, row.figure): row for row in count_loads(20_000)}
+    assert all(row.agrees for row in rows.values())
+    fewer = rows["plan", "fewer samples read than the DataLoader"].measured
+    assert fewer == pytest.approx(1 / 0.15, rel=1e-3)  # N / (N - C)
+
+
+def test_what_is_exchanged_grows_with_q():
+    rows = list(count_exchange(ranks=16, samples=16 * 100))
+    sent = [row.measured for row in rows]
+    assert all(row.agrees for row in rows)
+    assert sent == sorted(sent)
+    assert sent[0] == 0
+
+
+def test_partial_shuffling_brings_accuracy_back_where_local_loses_it():
+    """Fewer epochs than the study's: the gap is wide by then."""
+    whole, local, partial = (accuracy(q, 16, 6, 0) for q in (None, 0.0, 0.3))
+    assert local < whole - 0.1
+    assert partial - local > 0.8 * (whole - local)
+    assert abs(accuracy(0.0, 16, 6, 0, "shuffled") - whole) < 0.02  # local suffices then
+
+
+@pytest.mark.parametrize(("agrees", "said"), [(True, "yes"), (False, "no"), (None, "not judged")])
+def test_a_row_says_whether_it_points_the_same_way(agrees, said):
+    row = Row("V1", "steps", "2.45 times", 2.5, agrees, "{:.2f} times")
+    assert str(row) == f"| V1 | steps | 2.45 times | 2.50 times | {said} |"
