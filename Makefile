@@ -20,7 +20,7 @@ TORCH ?= torch==2.13.0+cpu
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check coverage-map coverage lint golden faults fuzz laws truth loops reports studies studies-small notebooks docs dist wheels browser fuse compiler clean
+.PHONY: help demo test test-long check coverage-map coverage lint golden faults fuzz laws truth loops reports studies studies-small notebooks docs dist wheels browser fuse compiler clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -28,8 +28,11 @@ help:  ## this list
 demo: $(VENV)/installed  ## a report of a recorded training run, and its headline
 	$(BIN)/vanidl report $(RUN) -o report.html
 
-test: $(VENV)/installed-loaders browser fuse  ## all tests
-	$(PYTEST)
+test: $(VENV)/installed-loaders browser fuse  ## all tests but the long ones: under 6 minutes
+	$(PYTEST) -m "not long"
+
+test-long: $(VENV)/installed-loaders browser fuse  ## tests that run frameworks, or repeat a law at length
+	$(PYTEST) -m long
 
 check: lint  ## style, types, imports, and the tests of what changed since BASE (main)
 	$(PYTEST) -q $$($(BIN)/python -m tests.changed $(BASE))

@@ -84,9 +84,65 @@ LONGEST = (
 long after another."""
 
 
+LONG = (
+    "advice/test_streams.py::test_nothing_of_the_kind_is_said_of_samples_by_index",
+    "anonymize/test_canary.py::test_no_output_of_a_run_holds_a_secret",
+    "anonymize/test_canary.py::test_no_survey_holds_a_secret",
+    "anonymize/test_canary.py::test_the_search_would_notice",
+    "anonymize/test_trace.py::test_no_name_goes_out",
+    "commands/test_secrets.py::test_no_export_holds_a_secret[figures",
+    "commands/test_secrets.py::test_no_export_holds_a_secret[parquet",
+    "compare/test_figures.py::test_every_figure_of_every_comparison",
+    "compare/test_power.py",
+    "compare/test_statistics.py::test_a_change_of_half_an_interval_is_seen",
+    "compare/test_statistics.py::test_the_interval_holds_the_truth",
+    "encoding/test_budget.py::test_a_file_costs_no_more_memory",
+    "encoding/test_budget.py::test_a_limit_is_named_with_its_number",
+    "encoding/test_json_stream.py::test_equals_a_parser_of_the_whole_text",
+    "export/test_export.py::test_names_that_are_no_text_do_no_harm[figures",
+    "loaders/callers/test_resumes.py",
+    "loaders/decoders/test_decode_gpu.py::test_a_rehearsal_runs_every_step",
+    "loaders/decoders/test_kernels.py",
+    "loaders/spatial/test_blocks.py::test_every_type_comes_back",
+    "loaders/spatial/test_ranks.py::test_bytes_of_each_rank_by_system_trace",
+    "loaders/spatial/test_ranks.py::test_nobody_waits_for_a_rank_whose_read_fails",
+    "loaders/workloads/test_workloads.py::TestCosmoflow",
+    "merge/clocks/test_clock_cases.py",
+    "notebooks/test_notebooks.py::test_runs_and_holds_what_it_prints",
+    "paper/test_paper.py::test_every_figure_of_every_run",
+    "paper/test_paper.py::test_the_panel_of_every_run",
+    "paper/test_paper.py::test_the_same_run_gives_the_same_files",
+    "parallel/test_executors.py::test_a_large_cluster",
+    "parallel/test_executors.py::test_a_scheduler",
+    "parallel/test_executors.py::test_dask_gives_the_same_results",
+    "parallel/test_executors.py::test_nobody_else_gets_into_the_cluster",
+    "readers/test_hostile_files.py::test_a_cut_at_every_byte",
+    "readers/test_hostile_files.py::test_any_value_in_the_place_of_any_other",
+    "record/test_fetches.py::test_each_rank_of_torchrun",
+    "record/test_fetches.py::test_fetches_are_those_of_the_program[1-forkserver",
+    "record/test_fetches.py::test_fetches_are_those_of_the_program[1-spawn",
+    "record/test_framework_pages.py",
+    "record/test_frameworks.py",
+    "record/test_recording.py::test_ranks_of_torchrun[dftracer",
+    "record/test_recording.py::test_workers_of_a_data_loader[dftracer",
+    "record/test_window.py::test_profiled_steps_are_the_recorded_ones",
+    "record/test_window.py::test_the_programs_own_profiler_wins",
+    "report/test_browser.py::test_page_draws_without_error_or_request",
+    "survey/test_survey.py::test_nights_in_any_order",
+    "viewer/test_room.py::test_a_page_of_any_run",
+    "wording/test_laws.py::test_findings_of_extreme_values",
+)
+"""How the names begin of tests that repeat a law over many programs, formats or draws, or run other
+people's frameworks: `make test-long`. Each takes seconds, and `make test` has shorter ones of the
+same room; `pytest` by itself, `make check` and CI leave none out."""
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     rank = {ROOT / "tests" / name: i for i, name in enumerate(LONGEST)}
     items.sort(key=lambda item: rank.get(item.path, len(rank)))
+    for item in items:
+        if item.nodeid.removeprefix("tests/").startswith(LONG):
+            item.add_marker(pytest.mark.long)
 
 
 def pytest_collection_finish() -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 
+import pytest
+
 from tests import ROOT
-from tests.conftest import LONGEST
+from tests.conftest import LONG, LONGEST
 from tests.costs import Cost, rank_files, rank_tests
 
 
@@ -34,3 +37,11 @@ def test_each_test_that_ran_is_counted():
 def test_files_that_begin_first_are_there():
     assert len(set(LONGEST)) == len(LONGEST)
     assert [name for name in LONGEST if not (ROOT / "tests" / name).is_file()] == []
+
+
+@pytest.mark.parametrize("begin", LONG)
+def test_what_is_called_long_is_there_and_leaves_others_of_its_room(begin):
+    path, _, name = begin.partition("::")
+    file = ROOT / "tests" / path
+    assert re.search(rf"^(def|class) {name.partition('[')[0]}", file.read_text(), re.MULTILINE)
+    assert len(list(file.parent.glob("test_*.py"))) > 1 or "::" in begin

@@ -32,7 +32,7 @@ from torch.utils.data import DataLoader, Dataset
 from benchmarks.measure import processor_s
 from benchmarks.vanidl.record_overhead import interval, verdict
 from vanidl.record.injected import vanidl_steps
-from vanidl.record.injected.vanidl_steps import journal, registry
+from vanidl.record.injected.vanidl_steps import journal, parts, registry
 from vanidl.record.steps import make_environment
 
 LIMIT = 1.01
@@ -89,14 +89,30 @@ class Hooks:
                     if isinstance(value, FunctionType):
                         yield (owner, key), value
 
-    def put(self, there: bool) -> None:
-        """Puts all back, or takes all out, between two samples of lines.
+    def settle(self) -> None:
+        """Takes the hooks as they are now for those of a training, after its first steps.
 
-        That a model's own class has a `__call__` of ours in its place after the first steps stays.
+        Until a model is known every call of a module is looked at, later only those of its class:
+        to put the former back would charge each layer of each step.
         """
+        assert parts._Watch.is_over, "the first steps are not over: warm up longer"
+        now = dict(self._functions())
+        self._changed = [
+            (key, old, now[key]) for key, old, _ in self._changed if now[key] is not old
+        ]
+        self._of_model = [(kind, kind.__dict__["__call__"]) for kind in parts._Watch.classes]
+        assert self._of_model, "no model was found"
+
+    def put(self, there: bool) -> None:
+        """Puts all back, or takes all out, between two samples of lines."""
         self._sampler.stop()
         for (owner, name), original, hooked in self._changed:
             setattr(owner, name, hooked if there else original)
+        for kind, hooked in self._of_model:
+            if there:
+                kind.__call__ = hooked
+            elif "__call__" in vars(kind):
+                del kind.__call__
         for hooks, ours in self._of_steps:
             hooks.clear()
             hooks.update(ours if there else {})
@@ -149,6 +165,7 @@ def pairs(
     installed, steps = Hooks(folder), training(step_ms)
     for _ in range(warm_up):
         next(steps)
+    installed.settle()
     found = []
     for k in range(count):
         pair = {}
