@@ -1,10 +1,10 @@
-"""CosmoFlow trained from samples as int16 TFRecords, the same through gzip, or containers.
+"""CosmoFlow or DeepCAM trained from samples as the papers' baselines have them, or from containers.
 
-python benchmarks/programs/decoder_training.py WAY FOLDER BATCH EPOCHS
+python benchmarks/programs/decoder_training.py WORKLOAD WAY FOLDER BATCH EPOCHS SIZE
 
-WAY: `base` and `gzip` read TFRecords and make float16 log(1 + x) of them, channels first, in a
-DataLoader's worker, as the reference implementation does; `decoded` decodes containers there. All
-give the same bits, to the same model.
+WAY: `base` reads CosmoFlow's int16 from TFRecords, of which it makes float16 log(1 + x), and
+DeepCAM's float32 from HDF5; `gzip` reads TFRecords through gzip; `decoded` decodes containers. All
+in a DataLoader's worker, for the same model.
 """
 
 from __future__ import annotations
@@ -18,50 +18,54 @@ from torch.utils.data import DataLoader, Dataset
 
 from vanidl_loaders.decoders import decode_batch, open_sample
 from vanidl_loaders.decoders.convert import read_sample
-from vanidl_loaders.workloads import cosmoflow
+from vanidl_loaders.workloads.registry import find_workload
 
-SUFFIXES = {"base": ".tfrecord", "gzip": ".tfrecord.gz", "decoded": ".vdl"}
+SUFFIXES = {
+    "cosmoflow": {"base": ".tfrecord", "gzip": ".tfrecord.gz", "decoded": ".vdl"},
+    "deepcam": {"base": ".h5", "decoded": ".vdl"},
+}
+"""Workload -> way -> how its files end."""
 
 
-class Universes(Dataset[tuple[torch.Tensor, torch.Tensor]]):
-    """(Logarithms of the counts, parameters) of each file with the suffix of a way."""
+class Samples(Dataset[dict[str, torch.Tensor]]):
+    """The arrays of each file with the suffix of a way."""
 
-    def __init__(self, way: str, folder: Path) -> None:
-        self.way = way
-        self.paths = sorted(folder.glob(f"*{SUFFIXES[way]}"))
+    def __init__(self, folder: Path, suffix: str) -> None:
+        self.paths = sorted(folder.glob(f"*{suffix}"))
 
     def __len__(self) -> int:
         """Number of samples."""
         return len(self.paths)
 
-    def __getitem__(self, number: int) -> tuple[torch.Tensor, torch.Tensor]:
+    def __getitem__(self, number: int) -> dict[str, torch.Tensor]:
         """One sample."""
         path = self.paths[number]
-        if self.way == "decoded":
+        if path.suffix == ".vdl":
             sample = decode_batch([open_sample(path.read_bytes())], device="cpu", threads=1)
-            return sample["counts"][0], sample["parameters"][0]
-        arrays = read_sample(path)
-        logs = np.log1p(arrays["counts"].astype(np.float32)).astype(np.float16)
-        return torch.from_numpy(logs), torch.from_numpy(arrays["parameters"].copy())
+            return {name: array[0] for name, array in sample.items()}
+        arrays = dict(read_sample(path))
+        if "counts" in arrays:
+            arrays["counts"] = np.log1p(arrays["counts"].astype(np.float32)).astype(np.float16)
+        return {name: torch.from_numpy(np.array(array)) for name, array in arrays.items()}
 
 
-def train(way: str, folder: Path, batch: int, epochs: int) -> None:
+def train(workload: str, way: str, folder: Path, batch: int, epochs: int, size: int) -> None:
     """Trains the workload's model."""
     torch.set_num_threads(1)
     torch.manual_seed(0)
-    samples = cosmoflow.describe(folder, samples=1, seed=0, size=8)  # the model has no size
-    model = cosmoflow.model(samples)
+    module = find_workload(workload)
+    model = module.model(module.describe(folder, samples=1, seed=0, size=size))
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
-    universes = Universes(way, folder)
-    universes[0]  # has decoders compiled here, not in the worker, in whichever step that were
-    loader = DataLoader(universes, batch, shuffle=True, num_workers=1, persistent_workers=True)
+    samples = Samples(folder, SUFFIXES[workload][way])
+    samples[0]  # has decoders compiled here, not in the worker, in whichever step that were
+    loader = DataLoader(samples, batch, shuffle=True, num_workers=1, persistent_workers=True)
     for _ in range(epochs):
-        for counts, parameters in loader:
+        for arrays in loader:
             optimizer.zero_grad()
-            batched = {"counts": counts, "parameters": parameters}
-            cosmoflow.loss(model, batched).backward()
+            module.loss(model, arrays).backward()
             optimizer.step()
 
 
 if __name__ == "__main__":
-    train(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]))
+    _, workload, way, folder, batch, epochs, size = sys.argv
+    train(workload, way, Path(folder), int(batch), int(epochs), int(size))
