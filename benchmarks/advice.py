@@ -1,17 +1,20 @@
-"""Whether following the first action gains what it says: its own patch, applied, in pairs.
+"""Whether following an action gains what it says: its own patch, applied, in pairs.
 
-    python -m benchmarks.advice [--work build/advice] [--pairs 3] [NAME...]
+    python -m benchmarks.advice record [--work build/advice] [NAME...]
+    python -m benchmarks.advice follow [--work build/advice] [--pairs 3] [NAME...]
+    python -m benchmarks.advice table [--work build/advice] [--vanidl PATH] [NAME...]
 
 Programs are those of `benchmarks.causes`, each cut out of its file so that it stands alone; those
-of `planted_again.py` are named `again/NAME`. A program is recorded once;
-of its actions the first that has a patch is applied by `git apply`, and the program runs in turn as
-it is and as patched, not recorded. Of the other actions with a patch each is tried once a pair too:
-the best of all is named beside the first.
+of `planted_again.py` are named `again/NAME`. `record` records a program once, and keeps that.
+`follow` applies each patch among the actions of a recording by `git apply`, and the program runs in
+turn as it is and as patched, not recorded; a patch that was followed is not followed again. `table`
+asks the rules of today, or of another version's package, about the recordings, and holds the ranges
+that they print against what was measured: rules can be changed without measuring again.
 
 Prints one row a program: the range as it is printed and the gain as it was measured, both as shares
 of the program's loop, with the 95 % interval of the pairs; whether they meet. An action without a
-patch is listed as such and not counted. Limits: 80 % of the gains inside; the first action gains
-80 % of the best in 18 of 20.
+patch is listed as such and not counted. Limits: 80 % of the gains inside; the median width of the
+ranges half of the measured gain; the first action gains 80 % of the best in 18 of 20.
 """
 
 from __future__ import annotations
@@ -24,17 +27,20 @@ import shutil
 import statistics
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.causes import AGAIN, BIN, FIRST, PROGRAMS, RANKS, Programs
+from benchmarks.causes import AGAIN, BIN, FIRST, PROGRAMS, RANKS, ROOT, Programs
 from vanidl.model.student_t import t_above
 
 NAMES = (
-    "slow_storage", "cold_then_warm", "too_few_workers", "native_decode", "python_transform",
-    "workers_anew", "again/slow_storage", "again/python_transform", "again/native_decode",
-    "again/workers_anew",
+    "slow_storage", "slow_metadata", "cold_then_warm", "too_few_workers", "too_many_workers",
+    "native_decode", "python_transform", "slow_sample", "workers_anew", "slow_rank", "checkpoint",
+    "fsync", "reopened_archive", "shuffle_window", "object_reads", "sleeping_service",
+    "again/slow_storage", "again/slow_metadata", "again/python_transform", "again/native_decode",
+    "again/workers_anew", "again/checkpoint", "again/sleeping_service",
 )  # fmt: skip
 LISTS = ("CAUSES", "HEALTHY")
 """Of a file of programs: only the one that is cut out stays listed."""
@@ -101,7 +107,9 @@ class Program:
         self.data = work / ("data_again" if self.programs is AGAIN else "data")
         self.folder = work / label.replace("/", "_")
         self.folder.mkdir(parents=True, exist_ok=True)
-        (self.folder / "program.py").write_text(cut_out(self.programs, self.name), encoding="utf-8")
+        source, text = self.folder / "program.py", cut_out(self.programs, self.name)
+        if not source.exists() or source.read_text(encoding="utf-8") != text:
+            source.write_text(text, encoding="utf-8")  # a patch is of the source as it was recorded
         if not (self.data / self.programs.made).exists():
             make = [str(BIN / "python"), str(self.programs.file), "make", "--data", str(self.data)]
             subprocess.run(make, check=True)
@@ -139,57 +147,95 @@ class Program:
         folder = self.folder / f"with_{code}"
         folder.mkdir(exist_ok=True)
         shutil.copy2(self.folder / "program.py", folder)
+        alone = os.environ | {"GIT_CEILING_DIRECTORIES": str(folder.parent)}  # of no repository
         apply = ["git", "apply", "-"]
-        subprocess.run(apply, cwd=folder, input=patch, text=True, check=True)
+        subprocess.run(apply, cwd=folder, input=patch, text=True, check=True, env=alone)
         return folder
 
 
-def actions_of(run: Path) -> list[dict[str, Any]]:
+def actions_of(run: Path, package: Path = ROOT) -> list[dict[str, Any]]:
     """The actions of a recording as JSON has them."""
     command = [str(BIN / "python"), "-m", "vanidl", "summary", "--json", str(run)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=package)
     return list(json.loads(done.stdout)["actions"])
 
 
-def follow(label: str, work: Path, pairs: int) -> tuple[list[Followed], list[str]]:
-    """What each action with a patch gained, in their order, and the codes of all."""
-    program = Program(label, work)
-    recorded_s = program.run(program.folder, program.folder / "run")
-    actions = actions_of(program.folder / "run")
-    applied = [action for action in actions if action["patch"] and action["gain_s"]]
-    folders = [program.patched(action["code"], action["patch"]) for action in applied]
-    gains: list[list[float]] = [[] for _ in applied]
-    for _ in range(pairs if applied else 0):
-        plain_s = program.run(program.folder)
-        for own, folder in zip(gains, folders, strict=True):
-            own.append((plain_s - program.run(folder)) / plain_s)
+@dataclass(frozen=True)
+class Measurements:
+    """What was measured, kept in a file: seconds of the loop as it is and as patched."""
+
+    file: Path
+
+    def add(self, label: str, patch: str, plain_s: float, patched_s: float) -> None:
+        """One pair; of a recording, the loop recorded and nothing beside it."""
+        row = {"program": label, "patch": patch, "plain_s": plain_s, "patched_s": patched_s}
+        with self.file.open("a", encoding="utf-8") as log:
+            log.write(json.dumps(row) + "\n")
+
+    def pairs(self, label: str, patch: str) -> list[tuple[float, float]]:
+        """The pairs of a program with a patch; with none its recordings."""
+        lines = self.file.read_text(encoding="utf-8").splitlines() if self.file.exists() else []
+        rows = [json.loads(line) for line in lines]
+        mine = [r for r in rows if r["program"] == label and r["patch"] == patch]
+        return [(r["plain_s"], r["patched_s"]) for r in mine]
+
+
+def record(label: str, work: Path) -> None:
+    """Records a program that was not recorded yet."""
+    program, kept = Program(label, work), Measurements(work / "measured.jsonl")
+    run = program.folder / "run"
+    if not run.exists():
+        recorded_s = program.run(program.folder, run)
+        kept.add(label, "", recorded_s, 0.0)
+        print(f"{label}: recorded, {recorded_s:.2f} s", flush=True)
+
+
+def follow(label: str, work: Path, pairs: int) -> None:
+    """Measures what each action with a patch gains, up to so many pairs."""
+    program, kept = Program(label, work), Measurements(work / "measured.jsonl")
+    for action in actions_of(program.folder / "run"):
+        patch = action["patch"]
+        if not patch or not action["gain_s"]:
+            continue
+        folder = program.patched(action["code"], patch)
+        for _ in range(pairs - len(kept.pairs(label, patch))):
+            plain_s, patched_s = program.run(program.folder), program.run(folder)
+            kept.add(label, patch, plain_s, patched_s)
+            print(f"{label} {action['code']}: {plain_s:.2f} s, {patched_s:.2f} s", flush=True)
+
+
+def judge(label: str, work: Path, package: Path) -> tuple[list[Followed], list[str]]:
+    """What is printed of each action that was followed and what it gained; the codes of all."""
+    kept = Measurements(work / "measured.jsonl")
+    run = work / label.replace("/", "_") / "run"
+    recorded_s = kept.pairs(label, "")[-1][0]
+    actions = actions_of(run, package)
     found = [
-        Followed(action["code"], (action["gain_s"][0] / recorded_s,
-                                  action["gain_s"][1] / recorded_s), tuple(own))
-        for action, own in zip(applied, gains, strict=True)
-    ]  # fmt: skip
+        Followed(
+            action["code"],
+            (action["gain_s"][0] / recorded_s, action["gain_s"][1] / recorded_s),
+            tuple((plain_s - patched_s) / plain_s for plain_s, patched_s in pairs),
+        )
+        for action in actions
+        if action["patch"] and action["gain_s"] and (pairs := kept.pairs(label, action["patch"]))
+    ]
     return found, [action["code"] for action in actions]
 
 
-def main() -> None:
-    """Follows the actions of each program, and prints the table."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("names", nargs="*")
-    parser.add_argument("--work", type=Path, default=Path("build/advice"))
-    parser.add_argument("--pairs", type=int, default=3)
-    options = parser.parse_intermixed_args()
-    work = options.work.resolve()
-    inside = as_good = count = 0
+def table(labels: Sequence[str], work: Path, package: Path) -> None:
+    """Prints what was printed and measured of each program, and how often they meet."""
+    firsts, as_good = list[Followed](), 0
     print("| program | action | printed | measured | inside | best of those tried |")
     print("|---|---|---|---|---|---|", flush=True)
-    for label in options.names or NAMES:
-        found, codes = follow(label, work, options.pairs)
+    for label in labels:
+        if not (work / label.replace("/", "_") / "run").exists():
+            continue
+        found, codes = judge(label, work, package)
         if not found:
             print(f"| {label} | {codes[:1]}: no patch | | | | |", flush=True)
             continue
         first, best = found[0], max(found, key=lambda each: each.gain)
-        count += 1
-        inside += first.is_inside
+        firsts.append(first)
         as_good += first.gain >= 0.8 * best.gain
         low, high = first.interval
         place = "" if codes[0] == first.code else f" (no {codes.index(first.code) + 1})"
@@ -200,7 +246,31 @@ def main() -> None:
             f"{best.code} {best.gain:.0%} |",
             flush=True,
         )
-    print(f"{inside} of {count} inside; as good as the best in {as_good}", flush=True)
+    inside = sum(each.is_inside for each in firsts)
+    widths = [(each.printed[1] - each.printed[0]) / max(each.gain, 0.01) for each in firsts]
+    width = f"; median width / gain {statistics.median(widths):.2f}" if widths else ""
+    print(f"{inside} of {len(firsts)} inside{width}; as good as the best in {as_good}", flush=True)
+
+
+def main() -> None:
+    """Records programs, follows their actions, or prints the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("what", choices=("record", "follow", "table"))
+    parser.add_argument("names", nargs="*")
+    parser.add_argument("--work", type=Path, default=Path("build/advice"))
+    parser.add_argument("--pairs", type=int, default=3)
+    parser.add_argument("--vanidl", type=Path, default=ROOT)
+    options = parser.parse_intermixed_args()
+    work = options.work.resolve()
+    labels = options.names or NAMES
+    if options.what == "table":
+        table(labels, work, options.vanidl)
+        return
+    for label in labels:
+        if options.what == "record":
+            record(label, work)
+        else:
+            follow(label, work, options.pairs)
 
 
 if __name__ == "__main__":

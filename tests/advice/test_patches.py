@@ -1,16 +1,18 @@
-"""Patches of a program's loader: git applies them, and the program then has these arguments."""
+"""Patches of a program: git applies them, and it then does what it did, or has these arguments."""
 
 from __future__ import annotations
 
 import ast
 import os
 import subprocess
+import sys
+import zipfile
 from dataclasses import replace
 
 import pytest
 
 from tests.advice import labeled
-from vanidl.advice.patches import patch_loader
+from vanidl.advice.patches import KEEP_OPEN, LOADER, SAVE_BEHIND, SYNC_SELDOM, patch_program
 from vanidl.model.lines import FETCH, FunctionLines, LineCost, SampledPart
 
 BEGIN = "from torch.utils.data import DataLoader\n\n\ndef main():\n"
@@ -55,7 +57,7 @@ def arguments_of(source: str) -> list[dict[str, str]]:
 def test_git_applies_a_patch_that_changes_the_arguments_and_nothing_else(tmp_path, call, then):
     program = tmp_path / "train.py"
     program.write_text(f"{BEGIN}    x = '\u00fc'; loader = {call}\n", encoding="utf-8")
-    patch = patch_loader(trace_of(program), {"num_workers": "4"})
+    patch = patch_program(trace_of(program), LOADER, {"num_workers": "4"})
     apply = ["git", "apply", "-"]
     subprocess.run(apply, cwd=tmp_path, input=patch, text=True, check=True, encoding="utf-8")
     changed = program.read_text(encoding="utf-8")
@@ -69,7 +71,7 @@ def test_of_several_loaders_the_one_over_the_recorded_dataset_is_changed(tmp_pat
         f"{BEGIN}    held = DataLoader(Other())\n    files = Files()\n"
         "    loader = DataLoader(files)\n"
     )
-    patch = patch_loader(trace_of(program), {"num_workers": "2"})
+    patch = patch_program(trace_of(program), LOADER, {"num_workers": "2"})
     assert "+    loader = DataLoader(files, num_workers=2)" in patch
     assert "+    held" not in patch
 
@@ -86,26 +88,26 @@ def test_of_several_loaders_the_one_over_the_recorded_dataset_is_changed(tmp_pat
 def test_no_patch_is_made_where_it_is_not_plain_what_to_change(tmp_path, source):
     program = tmp_path / "train.py"
     program.write_text(f"{BEGIN}    loader = {source}\n")
-    assert patch_loader(trace_of(program), {"num_workers": "2"}) == ""
+    assert patch_program(trace_of(program), LOADER, {"num_workers": "2"}) == ""
 
 
 def test_no_patch_is_made_of_a_program_that_was_changed_or_is_gone(tmp_path):
     program = tmp_path / "train.py"
     program.write_text(f"{BEGIN}    loader = DataLoader(Files())\n")
     trace = trace_of(program)
-    assert patch_loader(trace, {"num_workers": "2"})
+    assert patch_program(trace, LOADER, {"num_workers": "2"})
     os.utime(program, ns=(trace.job.start_ns + 10**9,) * 2)
-    assert patch_loader(trace, {"num_workers": "2"}) == ""
+    assert patch_program(trace, LOADER, {"num_workers": "2"}) == ""
     program.unlink()
-    assert patch_loader(trace, {"num_workers": "2"}) == ""
+    assert patch_program(trace, LOADER, {"num_workers": "2"}) == ""
 
 
 def test_arguments_that_need_workers_are_not_given_to_a_loader_without(tmp_path):
     program = tmp_path / "train.py"
     program.write_text(f"{BEGIN}    loader = DataLoader(Files())\n")
     trace = trace_of(program)
-    assert patch_loader(trace, {"persistent_workers": "True"}) == ""
-    assert patch_loader(trace, {"num_workers": "2", "persistent_workers": "True"})
+    assert patch_program(trace, LOADER, {"persistent_workers": "True"}) == ""
+    assert patch_program(trace, LOADER, {"num_workers": "2", "persistent_workers": "True"})
 
 
 @pytest.mark.parametrize(
@@ -117,4 +119,133 @@ def test_no_patch_shows_secrets_or_holds_lines_that_git_would_count_otherwise(tm
     last = "    loader = DataLoader(Files())"
     source = f"{BEGIN}{last}" if line is None else f"{BEGIN}    {line}\n{last}\n"
     program.write_bytes(source.encode())
-    assert patch_loader(trace_of(program), {"num_workers": "2"}) == ""
+    assert patch_program(trace_of(program), LOADER, {"num_workers": "2"}) == ""
+
+
+def run_patched(folder, source: str, kind: str) -> str:
+    """What a program prints with a patch in it, by its own interpreter."""
+    program = folder / "train.py"
+    program.write_text(source)
+    patch = patch_program(trace_of(program), kind)
+    apply = ["git", "apply", "-"]
+    subprocess.run(apply, cwd=folder, input=patch, text=True, check=True, encoding="utf-8")
+    command = [sys.executable, "train.py"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
+    return done.stdout
+
+
+ARCHIVE = """\
+import zipfile
+
+def read(name):
+{}
+
+opened = zipfile.ZipFile.__init__
+count = [0]
+def counted(self, *arguments, **options):
+    count[0] += 1
+    opened(self, *arguments, **options)
+zipfile.ZipFile.__init__ = counted
+print([read(f"{{k % 3}}") for k in range(9)], count[0])
+"""
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "    archive = zipfile.ZipFile('data.zip')\n    return archive.read(name)",
+        "    with zipfile.ZipFile('data.zip', 'r') as archive:\n        return archive.read(name)",
+        "    archive = zipfile.ZipFile('data.zip')\n    found = archive.read(name)\n"
+        "    archive.close()\n    return found",
+    ],
+)
+def test_an_archive_is_opened_once_and_gives_out_the_same(tmp_path, body):
+    with zipfile.ZipFile(tmp_path / "data.zip", "w") as archive:
+        for k in range(3):
+            archive.writestr(str(k), f"member {k}")
+    expected = [f"member {k % 3}".encode() for k in range(9)]
+    assert run_patched(tmp_path, ARCHIVE.format(body), KEEP_OPEN) == f"{expected} 1\n"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "    archive = zipfile.ZipFile('data.zip', 'a')\n    archive.writestr(name, name)",
+        "    hold = self.archive = zipfile.ZipFile('data.zip')\n    hold.fp.close()",
+        "    return zipfile.ZipFile(*name), zipfile.ZipFile('other.zip').read(name)"
+        " + zipfile.ZipFile('third.zip').read(name)",
+    ],
+)
+def test_an_archive_that_is_written_closed_elsewhere_or_one_of_several_is_left(tmp_path, body):
+    program = tmp_path / "train.py"
+    program.write_text(ARCHIVE.format(body))
+    assert patch_program(trace_of(program), KEEP_OPEN) == ""
+
+
+SAVING = """\
+import numpy as np
+
+def main(state):
+    for step in range(3):
+        state += 1
+{}
+
+main(np.zeros(4))
+"""
+
+
+def test_what_is_saved_behind_the_loop_is_the_state_as_it_was(tmp_path):
+    pytest.importorskip("numpy")
+    source = SAVING.format('        np.save(f"{step}.npy", state)')
+    run_patched(tmp_path, source, SAVE_BEHIND)
+    import numpy as np
+
+    saved = [np.load(tmp_path / f"{step}.npy").tolist() for step in range(3)]
+    assert saved == [[step + 1.0] * 4 for step in range(3)]
+
+
+def test_an_error_of_a_save_behind_the_loop_is_raised_by_the_next(tmp_path):
+    program = tmp_path / "train.py"
+    program.write_text(SAVING.format('        np.save(f"none/{step}.npy", state)'))
+    patch = patch_program(trace_of(program), SAVE_BEHIND)
+    subprocess.run(["git", "apply", "-"], cwd=tmp_path, input=patch, text=True, check=True)
+    command = [sys.executable, "train.py"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "none/0.npy" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        '        np.save(f"{step}.npy", state)\n        os.replace(f"{step}.npy", "last.npy")',
+        "        np.save(stream, state)",
+        '        size = np.save(f"{step}.npy", state)',
+        '        np.save("a" + "b", state)\n        np.save("c" + "d", state)',
+    ],
+)
+def test_a_save_is_left_where_later_lines_may_need_its_file(tmp_path, lines):
+    program = tmp_path / "train.py"
+    program.write_text(SAVING.format(lines))
+    assert patch_program(trace_of(program), SAVE_BEHIND) == ""
+
+
+def test_a_file_that_was_synced_with_each_step_is_synced_once_a_while(tmp_path):
+    source = (
+        "import os\n\ndef main():\n    with open('journal', 'w') as journal:\n"
+        "        for step in range(50):\n            print(step, file=journal, flush=True)\n"
+        "            os.fsync(journal.fileno())\n\n"
+        "synced, count = os.fsync, []\nos.fsync = lambda file: (count.append(file), synced(file))\n"
+        "main()\nprint(len(count))\n"
+    )
+    assert run_patched(tmp_path, source, SYNC_SELDOM) == "1\n"
+    assert (tmp_path / "journal").read_text().split() == [str(step) for step in range(50)]
+
+
+def test_no_helper_is_added_where_its_name_is_taken(tmp_path):
+    program = tmp_path / "train.py"
+    source = "import os\n\ndef main(file, _os):\n    os.fsync(file)\n    return _os\n"
+    program.write_text(source)
+    assert patch_program(trace_of(program), SYNC_SELDOM) == ""
+    program.write_text(source.replace("_os", "system"))
+    assert patch_program(trace_of(program), SYNC_SELDOM) != ""

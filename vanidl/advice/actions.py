@@ -10,17 +10,17 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from vanidl.advice.facts import Facts
+from vanidl.advice.facts import ANY, Claim, Facts
 from vanidl.advice.finding import AT_BEST, LOW, PREDICTED, SEVERITIES, Diagnosis, Finding, SlowStep
 from vanidl.advice.input_waits import BOUND_SHARE
 from vanidl.advice.levers import Predicted, WhatIf, compute_least_ratio
-from vanidl.advice.patches import patch_loader
+from vanidl.advice.patches import patch_program
 from vanidl.advice.proof import format_ab_line
 from vanidl.advice.remedies import Context, suggest_remedies
 from vanidl.analyses import Results
 from vanidl.breakdown import Breakdown
 from vanidl.breakdown.account import EPOCH_END, MEAN, STEP
-from vanidl.breakdown.causes import COMPUTE
+from vanidl.breakdown.causes import BLOCKED, COMPUTE, STORAGE
 from vanidl.formatting.units import percent
 from vanidl.model.trace import Trace
 from vanidl.model.warnings import LOWER_BOUNDS, serious_codes
@@ -56,7 +56,9 @@ def _make_diagnosis(
 ) -> Diagnosis:
     cause = BY_CODE.get(code)
     limits = cause is not None and cause.limits
-    best = _find_best_change(cause, what_if)
+    # A lock that all share has more workers wait longer.
+    locked = any(f.cause == f"{BLOCKED}.lock" for f in findings)
+    best = None if locked else _find_best_change(cause, what_if)
     said = suggest_remedies(code, Context(facts, findings, best))
     plain = Diagnosis(
         code,
@@ -65,7 +67,7 @@ def _make_diagnosis(
         findings,
         remedies=said.remedies,
         proof="" if limits else format_ab_line(facts.trace, best, said.remedies),
-        patch=patch_loader(facts.trace, said.arguments) if said.arguments else "",
+        patch=patch_program(facts.trace, said.edit, said.arguments) if said.edit else "",
     )
     return _add_gain(plain, cause, best, facts)
 
@@ -93,10 +95,13 @@ def _add_gain(
         now_s = mean_s or best.step_s / best.ratio
         predicted_s = now_s * (1 - best.ratio) * count
         least_s = now_s * (1 - best.ratio_at_least) * count
+        # Who reads ahead hides all of a fetch, also what is not its cause: no more than all waits.
+        # What takes a part of it away gains no more for sure than that part is.
+        hides = best.lever in HIDING
+        if hides and main.cause.partition(".")[0] != STORAGE:
+            high_s = max((facts.bound(Claim(ANY)) or (0.0, 0.0))[1], high_s)
         basis, high_s = PREDICTED, min(high_s, predicted_s)
-        # Who reads ahead hides all of a fetch; what takes a part of it away gains no more for sure
-        # than that part is.
-        low_s = min(max(least_s, 0.0) if best.lever in HIDING else low_s, high_s)
+        low_s = min(max(least_s, 0.0) if hides else low_s, high_s)
     most_s = (1 - compute_least_ratio(trace.ceiling)) * mean_s * count
     if cause is not None and cause.of_steps and trace.ceiling is not None and count:
         high_s = min(high_s, most_s)
@@ -121,11 +126,17 @@ def _add_gain(
 
 
 def _find_best_change(cause: Cause | None, what_if: WhatIf | None) -> Predicted | None:
-    """The change of the cause with the shortest step; None where none was replayed."""
+    """The change of the cause with the shortest step; None where none was replayed.
+
+    Of those that gain as much, within a tenth, the least.
+    """
     if cause is None or what_if is None:
         return None
     rows = [row for row in what_if.rows if row.lever in cause.levers and row.lever]
-    return min(rows, key=lambda row: row.step_s, default=None)
+    shortest_s = min((row.middle_step_s for row in rows), default=0.0)
+    enough_s = shortest_s + AS_MUCH * max(what_if.step_s - shortest_s, 0.0)
+    enough = [row for row in rows if row.middle_step_s <= enough_s]
+    return min(enough, key=lambda row: row.amount or 0.0, default=None)
 
 
 def _sort_diagnoses(found: list[Diagnosis]) -> tuple[Diagnosis, ...]:
@@ -209,7 +220,7 @@ CAUSES: tuple[Cause, ...] = (
     Cause(
         "read_ahead", ("input_bound_io", "input_bound", "io_not_overlapped"), ("workers", "ahead")
     ),
-    Cause("unblock", ("input_bound_blocked",)),
+    Cause("unblock", ("input_bound_blocked",), ("workers",)),
     Cause("more_cores", ("input_bound_cores",)),
     Cause("decode", ("input_bound_decoding",), ("workers",)),
     Cause("storage_limit", ("storage_saturated",)),

@@ -16,9 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vanidl.advice import frameworks as in_words
+from vanidl.advice.capacity import Throughput, fit_throughput
 from vanidl.advice.frameworks import PYTORCH, find_named_frameworks, infer_frameworks
 from vanidl.advice.levers import EVERY_WORKER
-from vanidl.advice.reads import Throughput, collect_reads, fit_throughput
+from vanidl.advice.reads import collect_reads
 from vanidl.analyses import Results
 from vanidl.analyses.files import GroupRow
 from vanidl.analyses.summary import has_separate_objects
@@ -141,15 +142,10 @@ def look(thread: SampledThread, times: Intervals) -> Seen:
     inside &= samples.time < times.end[np.maximum(place, 0)] if len(times.end) else False
     kinds, counts = np.unique(samples.kind[inside], return_counts=True)
     count = int(counts.sum())
-    delay_us = np.unwrap(samples.delay_us.astype(np.float64), period=2.0**32)
-    queued_us = 0.0
-    if len(samples):
-        ends = (np.interp(edges, samples.time, delay_us) for edges in (times.start, times.end))
-        begun, done = ends
-        queued_us = float((done - begun).sum())
+    queued_s = float(thread.queued_ns(times.start, times.end).sum()) / 1e9
     shares = {int(kind): float(n) / count for kind, n in zip(kinds, counts, strict=True)}
     length_s = times.length / 1e9
-    return Seen(length_s, count, shares, min(queued_us / 1e6, length_s))
+    return Seen(length_s, count, shares, min(queued_s, length_s))
 
 
 def _merge_seen(found: Sequence[Seen]) -> Seen | None:
@@ -270,6 +266,11 @@ class Facts:
     def has_workers(self) -> bool:
         """Whether a process of the run loads batches for another."""
         return any(process.role == "worker" for process in self.trace.processes)
+
+    @cached_property
+    def workers_of_rank(self) -> int:
+        """How many workers fetch for a rank at a time, the most of any; 0: none, or not known."""
+        return int(self.trace.fetches.worker.max(initial=-1)) + 1
 
     @property
     def starts_workers_anew(self) -> bool:

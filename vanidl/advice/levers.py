@@ -141,6 +141,12 @@ class Predicted:
     time; None: no other than `step_s`."""
 
     @property
+    def middle_step_s(self) -> float:
+        """Between the step at best and at worst."""
+        worst_s = self.step_s if self.step_at_most_s is None else self.step_at_most_s
+        return (self.step_s + worst_s) / 2
+
+    @property
     def ratio_at_least(self) -> float:
         """`ratio` where the change brings as little as it may: 1 where it may bring nothing."""
         if self.step_at_most_s is None or self.step_s <= 0:

@@ -1,7 +1,9 @@
-"""Patches of the program, for `git apply`: other arguments of the call that makes its loader.
+"""Patches of the program, for `git apply`: what an action changes, in the lines that ran.
 
-The source is looked at where the run was recorded, and only while it is what ran: a file that was
-changed since gets no patch. Nothing of it is run.
+Other arguments of the call that makes the loader; archives that each process opens once; saves in
+the background; files synced now and then. The source is looked at where the run was recorded, and
+only while it is what ran: a file that was changed since gets no patch. Nothing of it is run. None
+is made where it is not plain which call is meant, or lines around it rest on what it does now.
 """
 
 from __future__ import annotations
@@ -9,7 +11,8 @@ from __future__ import annotations
 import ast
 import difflib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from vanidl.formatting.secrets import is_secret_name, masked_text
@@ -26,29 +29,46 @@ _ASSIGNED = re.compile(r"(\w+)[\"']?\]?\s*[:=]")
 _LOADER = re.compile(r"DataLoader \d+ \((\w+)")
 
 
-def patch_loader(trace: Trace, settings: Mapping[str, str]) -> str:
-    """A patch that gives the run's DataLoader these arguments; "" where none can be made.
+LOADER, KEEP_OPEN, SAVE_BEHIND, SYNC_SELDOM = "loader", "keep_open", "save_behind", "sync_seldom"
+"""What a patch changes."""
 
-    Paths in it are relative to the folder of the program. None is made where it is not plain which
-    call makes the loader, or arguments are handed on by `**`.
+
+def patch_program(trace: Trace, kind: str, settings: Mapping[str, str] | None = None) -> str:
+    """A patch of the run's own source; "" where none can be made.
+
+    Paths in it are relative to the folder of the program.
 
     Args:
         trace: the run.
-        settings: argument -> its value, as source text.
+        kind: what is changed, `LOADER` and the like.
+        settings: of a loader its arguments, as source text.
     """
-    datasets = set(_LOADER.findall(" ".join(trace.fetches.names)))
+    if kind == LOADER:
+        datasets = set(_LOADER.findall(" ".join(trace.fetches.names)))
+        edit = _make_loader_edit(datasets, settings or {})
+    else:
+        edit = _EDITS[kind]
     for path, text in _iterate_sources(trace):
         try:
-            calls = list(_find_loader_calls(ast.parse(text), datasets))
+            changed = edit(text, ast.parse(text))
         except (SyntaxError, ValueError, RecursionError):
             continue
-        if len(calls) != 1:
-            continue
-        changed = _edit_call(text, calls[0], settings)
         if changed is not None and changed != text:
             patch = _compare_sources(path.name, text, changed)
             return patch if _is_safe_to_show(patch) else ""
     return ""
+
+
+_Edit = Callable[[str, ast.Module], str | None]
+"""The source with the change in it; None where it cannot be made."""
+
+
+def _make_loader_edit(datasets: set[str], settings: Mapping[str, str]) -> _Edit:
+    def edit(text: str, tree: ast.Module) -> str | None:
+        calls = list(_find_loader_calls(tree, datasets))
+        return _edit_call(text, calls[0], settings) if len(calls) == 1 else None
+
+    return edit
 
 
 def _is_safe_to_show(patch: str) -> bool:
@@ -122,23 +142,17 @@ def _edit_call(text: str, call: ast.Call, settings: Mapping[str, str]) -> str | 
     if workers == "0" and any(name in settings for name in _NEEDS_WORKERS):
         return None
 
-    # From the end of the file on, so that places before a change stay what they are.
-    lines = text.splitlines(keepends=True)
+    source = _Source(text)
     changes = [
-        (_locate_offset(lines, value.lineno, value.col_offset),
-         _locate_offset(lines, value.end_lineno or value.lineno, value.end_col_offset or 0), new)
+        (*source.at(value), new)
         for name, new in settings.items()
         if (value := given.get(name)) is not None
-    ]  # fmt: skip
+    ]
     more = ", ".join(f"{name}={new}" for name, new in settings.items() if name not in given)
     if more:
-        last = max([*call.args, *(each.value for each in call.keywords)],
-                   key=lambda each: (each.end_lineno or 0, each.end_col_offset or 0))  # fmt: skip
-        end = _locate_offset(lines, last.end_lineno or last.lineno, last.end_col_offset or 0)
+        end = max(source.at(each)[1] for each in [*call.args, *(k.value for k in call.keywords)])
         changes.append((end, end, f", {more}"))
-    for begin, end, new in sorted(changes, reverse=True):
-        text = text[:begin] + new + text[end:]
-    return text
+    return source.replace(changes)
 
 
 def _format_constant(expression: ast.expr | None) -> str:
@@ -152,6 +166,217 @@ def _locate_offset(lines: list[str], line: int, column: int) -> int:
     """Where in the text a place of the syntax tree is, whose columns count bytes."""
     before = lines[line - 1].encode()[:column].decode(errors="replace")
     return sum(map(len, lines[: line - 1])) + len(before)
+
+
+# --- Other calls ---------------------------------------------------------------------------------
+
+_OPENERS = frozenset({"zipfile.ZipFile", "ZipFile", "h5py.File"})
+_SAVERS = {"torch.save": 1, "np.savez": 0, "numpy.savez": 0, "np.save": 0, "numpy.save": 0}
+"""Functions that save, and which of their arguments is the path."""
+_USES = re.compile(r"\b(?:rename|replace|copy\w*|move|load\w*|upload\w*|put_object|unlink|stat)\(")
+"""What is done with a file that has just been saved: it has to be there by then."""
+
+_OPENED = """\
+@_functools.lru_cache(maxsize=16)
+def _open_once(pid, opener, *arguments, **options):
+    \"\"\"An open file, which each process keeps.\"\"\"
+    return opener(*arguments, **options)
+"""
+_SAVED = """\
+_SAVER, _SAVES = _futures.ThreadPoolExecutor(1), []
+
+
+def _copy_state(value):
+    \"\"\"What is saved as it is now, in host memory.\"\"\"
+    if hasattr(value, "detach"):
+        return value.detach().to("cpu", copy=True)
+    if isinstance(value, dict):
+        return {name: _copy_state(part) for name, part in value.items()}
+    return _copy.deepcopy(value)
+
+
+def _save_behind(save, *arguments, **options):
+    \"\"\"Saves a copy while the loop goes on; the save before has ended, or raises its error.\"\"\"
+    while _SAVES:
+        _SAVES.pop().result()
+    copies = {name: _copy_state(value) for name, value in options.items()}
+    _SAVES.append(_SAVER.submit(save, *map(_copy_state, arguments), **copies))
+
+
+_atexit.register(lambda: [save.result() for save in _SAVES])
+"""
+_SYNCED = """\
+_SYNCED = {}
+
+
+def _sync_seldom(file):
+    \"\"\"Syncs a file every 30 seconds at most: so much is lost if the node itself goes down.\"\"\"
+    now = _time.monotonic()
+    if now - _SYNCED.get(file, -30.0) >= 30:
+        _os.fsync(file)
+        _SYNCED[file] = now
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """A call, and the innermost function that it is made in."""
+
+    call: ast.Call
+    function: ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def _find_calls(tree: ast.Module, is_meant: Callable[[ast.Call], bool]) -> list[_Place]:
+    """Calls within functions, but for those that build an object once."""
+    places: list[_Place] = []
+
+    def visit(node: ast.AST, function: ast.FunctionDef | ast.AsyncFunctionDef | None) -> None:
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            function = node
+        if isinstance(node, ast.Call) and function is not None and is_meant(node):
+            places.append(_Place(node, function))
+        for child in ast.iter_child_nodes(node):
+            visit(child, function)
+
+    visit(tree, None)
+    return [place for place in places if place.function.name != "__init__"]
+
+
+def _keep_open(text: str, tree: ast.Module) -> str | None:
+    """Archives that are opened for reading again and again, once in each process."""
+
+    def opens(call: ast.Call) -> bool:
+        modes = [*call.args[1:2], *(k.value for k in call.keywords if k.arg == "mode")]
+        reads = all(isinstance(mode, ast.Constant) and mode.value == "r" for mode in modes)
+        plain = not any(isinstance(each, ast.Starred) for each in call.args)
+        return ast.unparse(call.func) in _OPENERS and reads and plain and bool(call.args)
+
+    places = _find_calls(tree, opens)
+    if len(places) != 1:
+        return None
+    (place,) = places
+    call, source = place.call, _Source(text)
+    opener = ast.unparse(call.func)
+    changes = [(source.at(call)[0], source.at(call.args[0])[0],
+                f"_open_once(_os.getpid(), {opener}, ")]  # fmt: skip
+
+    # Who closes it, by a word or at the end of a block, no longer does.
+    for node in ast.walk(place.function):
+        if isinstance(node, (ast.With, ast.AsyncWith)) and call in [
+            item.context_expr for item in node.items
+        ]:
+            begin, end = source.at(call)
+            changes[0] = (begin, changes[0][1], f"_contextlib.nullcontext({changes[0][2]}")
+            changes.append((end, end, ")"))
+        elif isinstance(node, ast.Assign) and node.value is call:
+            names = {ast.unparse(target) for target in node.targets}
+            closing = (
+                each for each in ast.walk(place.function)
+                if isinstance(each, ast.Expr) and ast.unparse(each.value)
+                in {f"{name}.close()" for name in names}
+            )  # fmt: skip
+            changes += [(*source.at(each), "pass  # it stays open") for each in closing]
+    changed = source.replace(changes)
+    if ".close()" in "".join(
+        changed.splitlines(keepends=True)[place.function.lineno - 1 : place.function.end_lineno]
+    ):
+        return None
+    modules = ["contextlib"] if "_contextlib" in changed else []
+    return _add_helper(changed, tree, [*modules, "functools", "os"], _OPENED)
+
+
+def _save_behind(text: str, tree: ast.Module) -> str | None:
+    """The save of a loop by a thread, from a copy."""
+
+    def saves(call: ast.Call) -> bool:
+        name = ast.unparse(call.func)
+        return (
+            name in _SAVERS
+            and len(call.args) > _SAVERS[name]
+            and _is_path(call.args[_SAVERS[name]])
+        )
+
+    places = _find_calls(tree, saves)
+    if len(places) != 1:
+        return None
+    (place,) = places
+    call, source = place.call, _Source(text)
+    statement = next(
+        (n for n in ast.walk(place.function) if isinstance(n, ast.Expr) and n.value is call), None
+    )
+    after = text.splitlines()[(call.end_lineno or 0) : place.function.end_lineno]
+    if statement is None or _USES.search("\n".join(after)):
+        return None
+    begin, first = source.at(call)[0], source.at(call.args[0])[0]
+    changed = source.replace([(begin, first, f"_save_behind({ast.unparse(call.func)}, ")])
+    return _add_helper(changed, tree, ["atexit", "concurrent.futures", "copy"], _SAVED)
+
+
+def _is_path(expression: ast.expr) -> bool:
+    """Whether an expression is a path as such, and no open file."""
+    if isinstance(expression, ast.Call):
+        return ast.unparse(expression.func) in ("os.path.join", "Path", "pathlib.Path", "str")
+    by_slash = isinstance(expression, ast.BinOp) and isinstance(expression.op, (ast.Div, ast.Add))
+    text = isinstance(expression, ast.Constant) and isinstance(expression.value, str)
+    return by_slash or text or isinstance(expression, ast.JoinedStr)
+
+
+def _sync_seldom(text: str, tree: ast.Module) -> str | None:
+    """The sync of each step, now and then."""
+    places = _find_calls(tree, lambda call: ast.unparse(call.func) == "os.fsync")
+    if len(places) != 1:
+        return None
+    source = _Source(text)
+    changed = source.replace([(*source.at(places[0].call.func), "_sync_seldom")])
+    return _add_helper(changed, tree, ["os", "time"], _SYNCED)
+
+
+_EDITS: Mapping[str, _Edit] = {
+    KEEP_OPEN: _keep_open, SAVE_BEHIND: _save_behind, SYNC_SELDOM: _sync_seldom,
+}  # fmt: skip
+
+
+class _Source:
+    """The text of a program, by places of its syntax tree."""
+
+    def __init__(self, text: str) -> None:
+        self._text, self._lines = text, text.splitlines(keepends=True)
+
+    def at(self, node: ast.expr | ast.stmt) -> tuple[int, int]:
+        """Where a node begins and ends."""
+        return (
+            _locate_offset(self._lines, node.lineno, node.col_offset),
+            _locate_offset(self._lines, node.end_lineno or node.lineno, node.end_col_offset or 0),
+        )
+
+    def replace(self, changes: list[tuple[int, int, str]]) -> str:
+        """The text with pieces of it replaced, from its end on: places before are not moved."""
+        text = self._text
+        for begin, end, new in sorted(changes, reverse=True):
+            text = text[:begin] + new + text[end:]
+        return text
+
+
+def _add_helper(text: str, tree: ast.Module, modules: list[str], helper: str) -> str | None:
+    """The text with a function of ours below its imports; None where its names are taken."""
+    names = {name: f"_{name.rpartition('.')[2]}" for name in modules}
+    own = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name)}
+    own |= {n.name for n in ast.walk(tree) if isinstance(n, (ast.FunctionDef, ast.ClassDef))}
+    own |= {n.arg for n in ast.walk(tree) if isinstance(n, ast.arg)}
+    own |= {n.asname or n.name for n in ast.walk(tree) if isinstance(n, ast.alias)}
+    defined = set(re.findall(r"^(?:def )?(_\w+)", helper, re.M))
+    if own & {*names.values(), *defined}:
+        return None
+    # Below the last import that stands above all else but other imports and the docstring.
+    last = 0
+    for node in tree.body:
+        text_of_module = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+        if not isinstance(node, (ast.Import, ast.ImportFrom)) and not text_of_module:
+            break
+        last = node.end_lineno or node.lineno
+    imports = "".join(f"import {name} as {short}\n" for name, short in names.items())
+    lines = text.splitlines(keepends=True)
+    return "".join(lines[:last]) + imports + f"\n\n{helper}" + "".join(lines[last:])
 
 
 def _compare_sources(name: str, before: str, after: str) -> str:

@@ -14,8 +14,9 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from vanidl.advice.capacity import CoreLoad, Throughput, fit_throughput, measure_core_load
 from vanidl.advice.levers import EVERY_WORKER, NO_GAIN, Change, Predicted, WhatIf, call_of_change
-from vanidl.advice.reads import Reads, collect_reads, fit_throughput
+from vanidl.advice.reads import Reads, collect_reads
 from vanidl.analyses import Results
 from vanidl.analyses.dataloader_batches import PREFETCH_FACTOR
 from vanidl.analyses.dataset import read_by_all
@@ -431,6 +432,9 @@ ASSUMPTIONS = (
 HANDING_OVER_S = 0.6e-3
 """Of a small batch from a worker to the training process (torch 2.8, two cores): steps of 67 us on
 tensors in memory took 675 us with a worker."""
+STARTING_S = 25e-3
+"""Of a worker that is forked, until it waits for work, and until it has stopped (16 ms were
+measured with four on two busy cores): the training process does so one after the other."""
 _MOST_WORKERS = (1, 2, 4, 8)
 _PER_RANK = " per rank"
 _SPLIT = ", each with its part of the stream"
@@ -455,21 +459,11 @@ def what_if(trace: Trace, results: Results, account: Breakdown) -> WhatIf | None
     changes = _list_usual_changes(ranks, _SPLIT if trace.streams else "") + _list_shared_reading(
         ranks, results, account
     )
-    peak = fit_throughput(trace)
+    limits = _Limits(fit_throughput(trace), measure_core_load(trace))
     for name, change in changes:
-        row = _attach_lever(
-            _make_prediction(name, _predict_step_s(ranks, change), ranks, replayed_s), change, trace
-        )
-        if peak is not None and change.total_bytes_per_s is None and row.lever == "workers":
-            limited = replace(change, total_bytes_per_s=peak.peak_bytes_per_s)
-            if peak.saturated:  # then that is what comes of it
-                row = _attach_lever(
-                    _make_prediction(name, _predict_step_s(ranks, limited), ranks, replayed_s),
-                    change,
-                    trace,
-                )
-            row = replace(row, step_at_most_s=max(_predict_step_s(ranks, limited), row.step_s))
-        rows.append(row)
+        best_s, worst_s = _bracket_step_s(ranks, change, limits)
+        row = _make_prediction(name, best_s, ranks, replayed_s)
+        rows.append(_attach_lever(replace(row, step_at_most_s=worst_s), change, trace))
     # Only those that gain something are shown.
     rows = [r for i, r in enumerate(rows) if i == 0 or not _is_without_gain(r, rows[i - 1])]
     rows = [r for r in rows if r.gain_at_most_s > 0]
@@ -556,6 +550,47 @@ def _attach_lever(row: Predicted, change: Change, trace: Trace) -> Predicted:
             call = call_of_change(field.name, value, ranks=ranks, hosts=hosts)
             return replace(row, lever=field.name, amount=value, loader=call)
     return row
+
+
+@dataclass(frozen=True, slots=True)
+class _Limits:
+    """What there is at most; None: not known."""
+
+    storage: Throughput | None
+    cores: CoreLoad | None
+
+
+def _bracket_step_s(
+    ranks: tuple[Batches, ...], change: Change, limits: _Limits
+) -> tuple[float, float | None]:
+    """The mean step under a change at best and at worst; None: nothing tells them apart.
+
+    At best the storage serves readers beside each other as one alone, but for a limit that was
+    seen, and cores share all work; at worst no more bytes come than came, handing over takes twice
+    its time, and workers start one after the other before the first batch.
+    """
+    if change.workers is None:
+        return _predict_step_s(ranks, change), None
+    seen = limits.storage
+    at_best = at_worst = change
+    if seen is not None and change.total_bytes_per_s is None:
+        most = seen.peak_bytes_per_s if seen.saturated else seen.limit_bytes_per_s
+        at_best = replace(change, total_bytes_per_s=most)
+        at_worst = replace(change, total_bytes_per_s=seen.peak_bytes_per_s)
+    best_s = _predict_step_s(ranks, at_best)
+    worst_s = _predict_step_s(ranks, at_worst)
+    # No division of the work makes it less.
+    if limits.cores is not None:
+        alone_s = float(np.mean([b.compute_s.mean() for b in ranks]))
+        threads = len(ranks) * (change.workers + 1)
+        best_s = max(best_s, limits.cores.least_step_s(threads))
+        worst_s = max(worst_s, limits.cores.bound_step_s(threads, alone_s))
+    # What workers cost that were not there.
+    steps, new = len(ranks[0].step_s), change.workers - min(b.workers for b in ranks)
+    if not ranks[0].workers:
+        worst_s += HANDING_OVER_S
+    worst_s += max(new, 0) * STARTING_S / steps
+    return best_s, max(best_s, worst_s)
 
 
 def _compute_mean_step_s(ranks: tuple[Batches, ...]) -> float:

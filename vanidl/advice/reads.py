@@ -1,4 +1,4 @@
-"""Reads of the dataset: their time, what a request costs, what the storage delivers to many."""
+"""Reads of the dataset: their time, and what a request costs."""
 
 from __future__ import annotations
 
@@ -125,75 +125,3 @@ def _compute_weighted_median(rows: Sequence[tuple[float, int]]) -> float:
     values, weights = np.array(sorted(rows)).T
     middle = np.searchsorted(np.cumsum(weights), weights.sum() / 2)
     return float(values[middle])
-
-
-# --- What the storage delivers to several readers ------------------------------------------------
-
-_DEPTHS = 64  # reads under way at once; more are taken as these
-_OPERATIONS = 2_000_000
-_OFTEN = 0.05  # of the reads: what was seen more rarely tells nothing
-_DEEPER = 1.8  # times as many reads under way
-_REACHED = 0.7  # of what any number of reads would bring
-
-
-@dataclass(frozen=True, slots=True)
-class Throughput:
-    """Bytes a second of dataset reads, by how many were under way at once.
-
-    `peak_bytes_per_s`: the most that was seen often. `saturated`: however many more are under way,
-    little more comes; None: there never were more and fewer.
-    """
-
-    peak_bytes_per_s: float
-    mean_depth: float
-    saturated: bool | None
-
-
-def fit_throughput(trace: Trace) -> Throughput | None:
-    """What the storage of the dataset delivered; None without single reads of it."""
-    is_data = trace.files.is_data
-    start, end, size = [], [], []
-    count = 0
-    for part in trace.io:
-        mine = is_data[part.file] & (part.op == READ) & (part.nbytes > 0)
-        if len(is_data) and mine.any() and count < _OPERATIONS:
-            count += int(mine.sum())
-            start.append(part.start[mine])
-            end.append(part.end[mine])
-            size.append(part.nbytes[mine])
-    if count < _FEWEST_READS:
-        return None
-    return _fit_depths(np.concatenate(start), np.concatenate(end), np.concatenate(size))
-
-
-def _fit_depths(
-    start: NDArray[np.int64], end: NDArray[np.int64], size: NDArray[np.int64]
-) -> Throughput:
-    """By Little's law: what comes a second is how many are under way / how long each takes.
-
-    How many are under way is counted when one begins. (J. D. C. Little, A proof for the queuing
-    formula L = lambda W, 1961.) A server that takes one after the other makes k times as many wait
-    k times as long, one that has room serves each as fast as alone.
-    """
-    order = np.argsort(start, kind="stable")
-    start, end, size = start[order], np.maximum(end, start + 1)[order], size[order]
-    begun = np.searchsorted(start, start, side="right")
-    depth = np.minimum(begun - np.searchsorted(np.sort(end), start, side="right"), _DEPTHS)
-    lasted = (end - start) / 1e9
-    at = np.bincount(depth, minlength=_DEPTHS + 1)
-    took_s = np.bincount(depth, lasted, _DEPTHS + 1)
-    moved = np.bincount(depth, size * depth, _DEPTHS + 1)
-    speed = np.divide(moved, took_s, out=np.zeros_like(took_s), where=took_s > 0)
-
-    depths, mean = np.arange(_DEPTHS + 1), float(depth.mean())
-    often = at >= _OFTEN * len(start)
-    peak = float(speed[often].max(initial=0.0))
-    mean_s = np.divide(took_s, at, out=np.zeros_like(took_s), where=at > 0)
-    seen, weight = depths[often], at[often].astype(np.float64)
-    if len(seen) < 2 or seen[-1] < _DEEPER * seen[0]:
-        return Throughput(peak, mean, None)
-    # A request takes `alone` and `each` more for every other: at most 1 / `each` come a second.
-    each, alone = np.polyfit(seen, mean_s[often], 1, w=np.sqrt(weight))
-    deepest = float(seen[-1])
-    reached = max(each, 0.0) * deepest / max(alone + each * deepest, 1e-12)
-    return Throughput(peak, mean, bool(reached > _REACHED))

@@ -14,6 +14,7 @@ from vanidl.advice.frameworks import AHEAD, KEEP, PYTORCH, TENSORFLOW
 from vanidl.advice.input_waits import MUCH_PICKLED
 from vanidl.advice.levers import EVERY_WORKER, Predicted, make_loader_call
 from vanidl.advice.opens import PACK
+from vanidl.advice.patches import KEEP_OPEN, LOADER, SAVE_BEHIND, SYNC_SELDOM
 from vanidl.advice.proof import UNKNOWN, get_own_command
 from vanidl.advice.recording_gaps import OF_NO_KIND
 from vanidl.formatting.units import nbytes, plural
@@ -60,6 +61,13 @@ class Advice:
     remedies: tuple[Remedy, ...] = ()
     arguments: Mapping[str, str] = field(default_factory=dict)
     """Of the run's own DataLoader, as source text: what a patch gives it."""
+    call: str = ""
+    """Of the program's own calls, which a patch changes: a kind of `patches`."""
+
+    @property
+    def edit(self) -> str:
+        """What a patch changes of the program, "" for nothing."""
+        return LOADER if self.arguments else self.call
 
 
 def suggest_remedies(code: str, context: Context) -> Advice:
@@ -346,7 +354,8 @@ def _suggest_fewer_files(context: Context) -> Advice:
         return Advice("Read small files once and keep what they hold", (remember,))
     if "tiny_files" in context.codes or any(f.advice == PACK for f in context.findings):
         return Advice("Pack the samples into larger files", (pack,))
-    return Advice("Open files once and keep them open", (once, pack))
+    kept = KEEP_OPEN if "reopened" in context.codes else ""
+    return Advice("Open files once and keep them open", (once, pack), call=kept)
 
 
 def _suggest_divided_reading(context: Context) -> Advice:
@@ -372,15 +381,35 @@ def _suggest_divided_reading(context: Context) -> Advice:
     return Advice("Divide the reading evenly over the ranks", both)
 
 
-def _suggest_unblocking(_context: Context) -> Advice:
-    return Advice("Find what fetches wait for: a lock, a service, a timer, a child process")
+def _suggest_unblocking(context: Context) -> Advice:
+    title = "Find what fetches wait for: a lock, a service, a timer, a child process"
+    if context.best is None:
+        return Advice(title)
+    # Who waits takes no core: more of them wait beside each other.
+    torch = _make_torch_prefetch(
+        context, num_workers=str(context.workers), persistent_workers="True"
+    )
+    asked = f"Ask ahead with {plural(context.workers, 'worker')}"
+    if context.splits_first:
+        asked += _THAT_SPLIT
+    both = _select_remedies(context, torch, change=AHEAD)
+    title = f"{asked}, and find what fetches wait for"
+    return Advice(title, both, _get_worker_arguments(context))
 
 
-def _suggest_more_cores(_context: Context) -> Advice:
+def _suggest_more_cores(context: Context) -> Advice:
     fewer = Remedy(
         "Shell", "OMP_NUM_THREADS=1 python train.py", "Libraries start no threads of their own."
     )
-    return Advice("Give the job more cores, or start fewer workers and threads", (fewer,))
+    cores, workers = context.run.trace.cores, context.run.workers_of_rank
+    title = "Give the job more cores, or start fewer workers and threads"
+    if not cores or context.ranks * workers <= cores or context.run.written_in:
+        return Advice(title, (fewer,))
+    # Beside the training of each rank: what cores are left, at least one worker.
+    few = max(int(cores // context.ranks) - 1, 1)
+    of = plural(round(cores), "core")
+    title = f"Start {plural(few, 'worker')} instead of {workers}: there are {of}, or ask for more"
+    return Advice(title, (fewer,), {"num_workers": str(few)} if few < workers else {})
 
 
 def _suggest_queue(context: Context) -> Advice:
@@ -404,7 +433,8 @@ def _suggest_async_checkpoints(context: Context) -> Advice:
         "Copies the state to host memory, and writes it while training goes on.",
     )
     if "checkpoint_stall" in context.codes:
-        return Advice("Write checkpoints in the background", _select_remedies(context, save))
+        both = _select_remedies(context, save)
+        return Advice("Write checkpoints in the background", both, call=SAVE_BEHIND)
     if "small_writes" in context.codes:
         return Advice("Write checkpoints in blocks of a few MiB")
     return Advice("Check what the job writes, then write less of it or less often")
@@ -578,7 +608,7 @@ def _suggest_for_background_work(_context: Context) -> Advice:
 
 
 def _suggest_fewer_syncs(_context: Context) -> Advice:
-    return Advice("Sync files once, not with each step")
+    return Advice("Sync files once, not with each step", call=SYNC_SELDOM)
 
 
 def _suggest_less_logging(_context: Context) -> Advice:

@@ -282,6 +282,7 @@ def _add_recorder_facts(trace: Trace, found: Found, record: run_folder.RunRecord
         trace,
         job=job,
         ending=trace.ending if record is None else record.ending,
+        cores=trace.cores if record is None else record.cores,
         ceiling=ceiling,
         memory=memory,
         warnings=(*trace.warnings, *of_ceiling, *of_memory),

@@ -66,6 +66,14 @@ class SampledThread:
         """Whether it is the thread that its process began with."""
         return self.tid == self.pid
 
+    def queued_ns(self, begin: Int64Array, end: Int64Array) -> Int64Array:
+        """How long it waited for a core within each of some times, by the kernel's count."""
+        if not len(self.samples):
+            return np.zeros(np.shape(begin), np.int64)
+        delay_us = np.unwrap(self.samples.delay_us.astype(np.float64), period=2.0**32)
+        begun, done = (np.interp(at, self.samples.time, delay_us) for at in (begin, end))
+        return np.asarray((done - begun) * 1e3).astype(np.int64)
+
 
 @dataclass(frozen=True, slots=True)
 class States:

@@ -464,6 +464,7 @@ class Trace:
     """Training steps of a process with a profile, by its event file, profiled or not."""
     benchmarks: tuple[Benchmark, ...] = ()
     ending: Ending | None = None  # of the recorded command
+    cores: float | None = None  # that the recorded command could use on a host; None: not known
     ceiling: Ceiling | None = None
     """What the steps take with batches from memory, where that was measured."""
 

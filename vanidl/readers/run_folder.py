@@ -294,6 +294,9 @@ class RunRecord:
     stopped: Annotated[
         str, means("Since when nothing was recorded for want of space, and why; empty: never")
     ] = ""
+    cores: Annotated[
+        float | None, means("Cores that the command could use on its host; null: not known")
+    ] = None
 
     def __post_init__(self) -> None:
         """Texts as they may be shown, mount points too: the record is handed on."""
@@ -338,7 +341,8 @@ def _refuse_record(path: str | Path, found: str) -> str:
     )
 
 
-_LATER = {"ceiling": False, "memory_kills": None, "last_error": "", "stopped": ""}
+_LATER = {"ceiling": False, "memory_kills": None, "last_error": "", "stopped": "",
+          "cores": None}  # fmt: skip
 """Fields that records of before lack, as they are then."""
 
 

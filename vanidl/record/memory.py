@@ -222,8 +222,8 @@ def count_memory_kills() -> int | None:
     return None
 
 
-def list_control_group_folders() -> Iterator[Path]:
-    """Where the files of our control group of memory may be, the likeliest first.
+def list_control_group_folders(controller: str = "memory") -> Iterator[Path]:
+    """Where the files of our control group may be, of memory or another one, the likeliest first.
 
     In a container the group may be named by its place outside: then the files are those of the
     root here.
@@ -238,6 +238,6 @@ def list_control_group_folders() -> Iterator[Path]:
         if number == "0":
             yield _GROUPS_ROOT / place.lstrip("/")
             yield _GROUPS_ROOT
-        elif "memory" in controllers.split(","):
-            yield _GROUPS_ROOT / "memory" / place.lstrip("/")
-            yield _GROUPS_ROOT / "memory"
+        elif controller in controllers.split(","):
+            yield _GROUPS_ROOT / controller / place.lstrip("/")
+            yield _GROUPS_ROOT / controller

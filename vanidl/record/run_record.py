@@ -18,8 +18,10 @@ import orjson
 from vanidl.encoding.budget import read_whole
 from vanidl.formatting.from_logs import clean_text
 from vanidl.formatting.secrets import masked
+from vanidl.parallel.threads import core_count
 from vanidl.readers.run_folder import MISSING, RECORDED, UNFINISHED, ProcessRecord, RunRecord
 from vanidl.record.launch import Ended
+from vanidl.record.memory import list_control_group_folders
 from vanidl.record.processes import Seen
 from vanidl.record.recorder import ENDED, Tracer
 
@@ -52,6 +54,7 @@ def describe_run(command: Sequence[str], tracer: Tracer, ended: Ended) -> RunRec
         exit_status=ended.exit_status,
         ranks=len(ranks) or None,
         mounts=tuple(list_mounts()),
+        cores=count_cores(),
         processes=tuple(_describe_process(s, states) for s in seen.values()),
         losses=(*tracer.remarks, *filter(None, [tracer.harm]), *_explain_ending(ended.exit_status)),
     )
@@ -103,6 +106,25 @@ def list_mounts() -> Iterator[tuple[str, str]]:
     rows = [line.split() for line in text.splitlines()]
     found = {_unescape(row[1]): row[2] for row in rows if len(row) > 2 and row[2] not in _PSEUDO}
     yield from sorted(found.items(), key=lambda mount: (-len(mount[0]), mount))
+
+
+def count_cores() -> float:
+    """The cores that the command may use on this host: those it may run on, within its quota.
+
+    The quota of a control group is a share of time: 1.5 cores are three cores half of the time.
+    """
+    cores = float(core_count())
+    for folder in list_control_group_folders("cpu"):
+        try:
+            unified = folder / "cpu.max"  # of version 2; a file for each number in version 1
+            files = [unified] if unified.exists() else [folder / "cpu.cfs_quota_us",
+                                                        folder / "cpu.cfs_period_us"]  # fmt: skip
+            quota, period = " ".join(file.read_text("ascii") for file in files).split()
+            if float(quota) > 0 and float(period) > 0:
+                cores = min(cores, float(quota) / float(period))
+        except (OSError, ValueError):  # "max": no limit
+            continue
+    return cores
 
 
 def _unescape(point: str) -> str:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.advice.labeled import made
-from vanidl.advice.reads import fit_throughput
+from vanidl.advice.capacity import fit_throughput
 from vanidl.model.trace import READ, Part, Trace
 
 MS, SIZE = 1_000_000, 1 << 20
