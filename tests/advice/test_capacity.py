@@ -1,4 +1,4 @@
-"""What a storage delivers to several readers, on reads that are made by hand."""
+"""What storage and cores give at most: on reads that are made by hand, and on simulated steps."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.advice.labeled import made
-from vanidl.advice.capacity import fit_throughput
+from vanidl.advice.capacity import CoreLoad, fit_throughput
 from vanidl.model.trace import READ, Part, Trace
 
 MS, SIZE = 1_000_000, 1 << 20
@@ -53,3 +55,61 @@ def test_with_as_many_reads_at_all_times_nothing_is_known_of_more():
     assert found.saturated is None
     assert found.mean_depth == pytest.approx(1.0)
     assert fit_throughput(trace_of_reads(one_after_another(20, 10, 0))) is None
+
+
+@pytest.mark.parametrize("rivals", [0.0, 1.0, 6.0])
+def test_no_number_of_threads_gets_more_than_the_cores_nor_fewer_than_one_thread(rivals):
+    load = CoreLoad(2.0, 0.012, rivals)
+    got = [load.get_cores(threads) for threads in range(1, 20)]
+    assert got == sorted(got)
+    assert got[-1] <= 2.0
+    assert got[0] == pytest.approx(min(1.0, 2 / (1 + rivals)))
+    assert got[1:] == [got[1]] * 18  # more threads than cores get no more
+
+
+@given(st.lists(st.floats(0.1, 5), min_size=1, max_size=12), st.floats(0.1, 5), st.integers(1, 4))
+def test_greedy_sharing_of_a_step_lies_between_its_bounds(parts, alone_s, cores):
+    """List scheduling of the parts of a step beside what is in a row, as a simulation does it."""
+    load = CoreLoad(float(cores), alone_s + sum(parts))
+    free = np.zeros(cores)
+    free[0] = alone_s  # the training thread
+    for part in parts:
+        free[free.argmin()] += part
+    longest = max(alone_s, *parts)
+    threads = len(parts) + 1
+    if threads >= cores:
+        assert load.least_step_s(threads) <= free.max() * (1 + 1e-9)
+        assert free.max() <= load.bound_step_s(threads, longest) * (1 + 1e-9)
+
+
+def test_reads_of_each_mount_are_looked_at_apart():
+    """Two reads at once of two mounts are no two reads at once of either."""
+    trace = trace_of_reads([*one_after_another(200, 10, 0), *one_after_another(200, 10, 5)])
+    part = trace.io[0]
+    codes = np.flatnonzero(trace.files.is_data)[:2]
+    part = replace(part, file=codes[np.arange(len(part.start)) % 2].astype(part.file.dtype))
+    mounts = list(trace.files.mount)
+    for code, mount in zip(codes.tolist(), ("/a", "/b"), strict=True):
+        mounts[code] = mount
+    apart = fit_throughput(
+        replace(trace, io=(part,), files=replace(trace.files, mount=tuple(mounts)))
+    )
+    assert apart.mount in ("/a", "/b")
+    assert apart.mean_depth == pytest.approx(1.0)
+    assert fit_throughput(replace(trace, io=(part,))).mean_depth > 1.9
+
+
+@pytest.mark.parametrize("each_ms", [40, 15, 10])
+def test_the_limit_of_a_storage_is_no_less_than_what_it_delivered(each_ms):
+    alone = one_after_another(200, 10, 0)
+    together = [row for _ in range(4) for row in one_after_another(100, each_ms, 2_000)]
+    found = fit_throughput(trace_of_reads(alone + together))
+    if each_ms == 10:  # four are served as one: no limit is seen
+        assert found.limit_bytes_per_s is None or found.limit_bytes_per_s > 1e11
+    else:
+        assert found.limit_bytes_per_s >= found.peak_bytes_per_s
+        # A read takes `alone` and so much more for every other: fitted by hand of two points.
+        each_s = (each_ms - 10) / 3 / 1e3
+        assert found.limit_bytes_per_s == pytest.approx(
+            max(SIZE / each_s, found.peak_bytes_per_s), rel=0.02
+        )

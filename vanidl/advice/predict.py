@@ -71,6 +71,7 @@ class Batches:
     nbytes: Array
     latency_share: float | None
     inside: float = 1.0  # share of the rank's reads, in time, that lies in the profiled steps
+    calls_s: float = 0.0  # of `io_s` that in metadata calls, of the mean batch
     fetched: Fetched | None = None
 
 
@@ -253,6 +254,7 @@ def _add_metadata_calls(batch: Batches, calls: _Calls) -> Batches:
         io_s=batch.io_s + more,
         decode_s=batch.decode_s if batch.workers else batch.decode_s - more,
         latency_share=latency,
+        calls_s=float(more.mean()),
     )
 
 
@@ -409,6 +411,7 @@ def _make_fetched_batches(
         nbytes=_spread_bytes(in_reads, own.nbytes / own.sum_s if own.sum_s else 0.0),
         latency_share=latency,
         fetched=f,
+        calls_s=float(in_calls.mean()),
     )
 
 
@@ -566,8 +569,9 @@ def _bracket_step_s(
     """The mean step under a change at best and at worst; None: nothing tells them apart.
 
     At best the storage serves readers beside each other as one alone, but for a limit that was
-    seen, and cores share all work; at worst no more bytes come than came, handing over takes twice
-    its time, and workers start one after the other before the first batch.
+    seen, and cores share all work; at worst no more bytes come than came, metadata calls, which a
+    folder or a server may take one at a time, are answered no faster, handing over takes twice its
+    time, and workers start one after the other before the first batch.
     """
     if change.workers is None:
         return _predict_step_s(ranks, change), None
@@ -585,6 +589,8 @@ def _bracket_step_s(
         threads = len(ranks) * (change.workers + 1)
         best_s = max(best_s, limits.cores.least_step_s(threads))
         worst_s = max(worst_s, limits.cores.bound_step_s(threads, alone_s))
+    calls_s = [b.calls_s / max(b.workers, 1) for b in ranks]
+    worst_s = max(worst_s, min(max(calls_s), _compute_mean_step_s(ranks)))
     # What workers cost that were not there.
     steps, new = len(ranks[0].step_s), change.workers - min(b.workers for b in ranks)
     if not ranks[0].workers:

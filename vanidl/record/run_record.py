@@ -113,18 +113,20 @@ def count_cores() -> float:
 
     The quota of a control group is a share of time: 1.5 cores are three cores half of the time.
     """
-    cores = float(core_count())
-    for folder in list_control_group_folders("cpu"):
-        try:
-            unified = folder / "cpu.max"  # of version 2; a file for each number in version 1
-            files = [unified] if unified.exists() else [folder / "cpu.cfs_quota_us",
-                                                        folder / "cpu.cfs_period_us"]  # fmt: skip
-            quota, period = " ".join(file.read_text("ascii") for file in files).split()
-            if float(quota) > 0 and float(period) > 0:
-                cores = min(cores, float(quota) / float(period))
-        except (OSError, ValueError):  # "max": no limit
-            continue
-    return cores
+    quotas = (_read_quota(folder) for folder in list_control_group_folders("cpu"))
+    return min([float(core_count()), *(quota for quota in quotas if quota)])
+
+
+def _read_quota(group: Path) -> float | None:
+    """Cores that a control group may use; None without a limit, or such a group."""
+    unified = group / "cpu.max"  # of version 2; a file for each number in version 1
+    parts = [group / "cpu.cfs_quota_us", group / "cpu.cfs_period_us"]
+    try:
+        files = [unified] if unified.exists() else parts
+        quota, period = map(float, " ".join(file.read_text("ascii") for file in files).split())
+    except (OSError, ValueError):  # "max": no limit
+        return None
+    return quota / period if min(quota, period) > 0 else None
 
 
 def _unescape(point: str) -> str:
