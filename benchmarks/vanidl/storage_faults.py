@@ -2,9 +2,10 @@
 
 `vanidl_loaders`' emulated storage fails as it is told while it holds RUN, a program's data, or what
 a command reads and writes; where this runs as root, commands are run without any right of root's
-against folders of others, and with a /proc that shows only one's own processes. The program under
-test prints a digest of what it has read and ends with status 3; with a fault of its own data it is
-run without the recorder first, on a mount that fails in the same way.
+against folders of others, and with a /proc that shows only one's own processes; with btrfs-progs
+user nobody has a home whose quota is used up, and a control group runs out of memory. The program
+under test prints a digest of what it has read and ends with status 3; with a fault of its own data
+it is run without the recorder first, on a mount that fails in the same way.
 
     python -m benchmarks.vanidl.storage_faults [WORD ...]     cases whose name has one of the words
 
@@ -16,13 +17,14 @@ from __future__ import annotations
 
 import errno
 import os
+import shlex
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -258,6 +260,108 @@ def locked_down(prepare: str) -> Case:
     return case
 
 
+_AS_NOBODY = [
+    "setpriv",
+    f"--reuid={_NOBODY}",
+    f"--regid={_NOBODY}",
+    "--clear-groups",
+    *_POWERLESS[1:],
+]
+_HOME = """
+truncate -s 2G {root}/image; mkfs.btrfs -q {root}/image > /dev/null; mkdir {root}/quota
+mount -o loop {root}/image {root}/quota
+btrfs -q subvolume create {home}; btrfs quota enable {root}/quota
+btrfs qgroup limit 4M {home}; chown {user} {home}
+"""
+_FILL = "dd if=/dev/zero of={home}/filler bs=4k 2> /dev/null || true; chown {user} {home}/filler"
+_MANY_READS = """
+import hashlib, os, sys
+digest, fd = hashlib.sha256(), os.open(sys.argv[1], os.O_RDONLY)
+for i in range(400_000): digest.update(os.pread(fd, 1 + i % 499, i % 200_000))
+print(digest.hexdigest()[:16]); sys.exit(3)
+"""
+
+
+def _shell_that_opens_python(held: Path) -> str:
+    """Lines of a shell, in a mount namespace of its own, that let everybody reach Python."""
+    wanted = {Path(sys.base_prefix).resolve(), Path(sys.prefix).resolve(), ROOT}
+    closed: dict[Path, list[Path]] = {}
+    for path in wanted:
+        for above in reversed(path.parents):
+            if not above.stat().st_mode & 1:
+                closed.setdefault(above, []).append(path)
+                break
+    lines = []
+    for above, paths in closed.items():
+        for i, path in enumerate(paths):
+            lines += [f"mkdir -p {held}/{i}", f"mount --bind {path} {held}/{i}"]
+        lines.append(f"mount -t tmpfs -o mode=755 none {above}")
+        for i, path in enumerate(paths):
+            lines += [f"mkdir -p {path}", f"mount --bind {held}/{i} {path}"]
+    return "\n".join(lines)
+
+
+def over_quota(command: str, *, filled: bool = True, status: int | None = None) -> Case:
+    """User nobody runs a command where a quota is used up, or will be by it; {home} is theirs."""
+
+    def case(place: Place) -> str:
+        if os.getuid() or not shutil.which("mkfs.btrfs"):
+            return "skipped: needs root and btrfs-progs, for a file system with quotas"
+        home = place.root / "quota" / "home"
+        (place.root / "many.py").write_text(_MANY_READS)
+        reading = [sys.executable, str(place.root / "many.py"), str(place.data / "1.bin")]
+        names = {"root": place.root, "home": home, "user": f"{_NOBODY}:{_NOBODY}"}
+        fill = f"{shlex.join(_AS_NOBODY)} {_FILL}" if filled else ""
+        shell = "\n".join(
+            [(_HOME + fill).format(**names), _shell_that_opens_python(place.root / "held"),
+             f"export HOME={home} TMPDIR={home}", 'exec "$@"']
+        )  # fmt: skip
+        words = [word.format(home=home, run=place.sound) for word in command.split()]
+        if words[0] == "record":
+            words += reading
+        done = run(["unshare", "--mount", "sh", "-ec", shell, "sh", *_AS_NOBODY, *_VANIDL, *words])
+        alone = run(reading) if status == STATUS else Done(None, "", "", 0.0)
+        wrong = judged(done, _QUOTA, status=status, beyond_s=5 + 3 * alone.seconds)
+        same = status != STATUS or done.out == alone.out
+        return wrong or ("" if same else f"another result: {done.out!r}")
+
+    return case
+
+
+def out_of_memory(*named: str) -> Case:
+    """The kernel kills the program as its control group has no memory left: all outputs say so."""
+
+    def case(place: Place) -> str:
+        groups = Path("/sys/fs/cgroup")
+        kind = "memory" if (groups / "memory").is_dir() else ""
+        group = groups / kind / f"vanidl-{os.getpid()}"
+        limit = "memory.limit_in_bytes" if kind else "memory.max"
+        try:
+            group.mkdir()
+            (group / limit).write_text(str(400 << 20))
+        except OSError as error:
+            with suppress(OSError):
+                group.rmdir()
+            return f"skipped: no control group of memory can be made ({error.strerror})"
+        try:
+            code = "held = []\nwhile True: held.append(bytearray(8 << 20))"
+            words = recorded(place.root / "RUN", [sys.executable, "-c", code])
+            done = run(["sh", "-c", f'echo $$ > {group}/cgroup.procs; exec "$@"', "sh", *words])
+        finally:
+            time.sleep(0.2)
+            group.rmdir()
+        wrong = judged(done, "the kernel killed 1 process", status=137, beyond_s=10)
+        page = place.root / "page.html"
+        for command in (f"summary {place.root}/RUN", f"report {place.root}/RUN -o {page}"):
+            done = run([*_VANIDL, *command.split()])
+            text = page.read_text() if page.exists() else done.out
+            missing = [word for word in named if word not in text]
+            wrong = wrong or (f"{command.split()[0]} does not name {missing}" if missing else "")
+        return wrong
+
+    return case
+
+
 CASES: dict[str, Case] = {
     "RUN over quota": run_on("write=EDQUOT", named=_QUOTA),
     "RUN over quota later": run_on("write=EDQUOT+3", named=_QUOTA),
@@ -339,6 +443,23 @@ CASES: dict[str, Case] = {
     "mounted noexec": locked_down(
         "mount -t tmpfs -o noexec,nosuid,mode=777 none {dir}"
     ),
+    "home of nobody over quota: calls fill it": over_quota(
+        "record --tracer vanidl -o {home}/RUN --", filled=False, status=STATUS
+    ),
+    "home of nobody over quota: record": over_quota("record -o {home}/RUN --"),
+    "home of nobody over quota: report": over_quota("report {run} -o {home}/page.html"),
+    "home of nobody over quota: export, csv": over_quota("export {run} --to csv -o {home}/csv"),
+    "home of nobody over quota: export, parquet": over_quota(
+        "export {run} --to parquet -o {home}/tables"
+    ),
+    "home of nobody over quota: export, chrome": over_quota(
+        "export {run} --to chrome -o {home}/trace.json"
+    ),
+    "home of nobody over quota: demo": over_quota("demo -o {home}/demo.html"),
+    "home of nobody over quota: metrics of watch": over_quota(
+        "watch {run} --quiet --openmetrics {home}/metrics"
+    ),
+    "memory of a control group used up": out_of_memory("SIGKILL", "memory"),
     "hidepid": locked_down("chmod 777 {dir}; mount -o remount,hidepid=2 /proc"),
 }  # fmt: skip
 

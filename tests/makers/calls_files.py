@@ -30,7 +30,7 @@ SLOT = np.dtype(
      ("file", "<u4"), ("call", "u1"), ("high", "u1"), ("check", "<u2")]
 )  # fmt: skip
 RECORD = struct.Struct("<IB3x20Q20I8x")
-HEADER = struct.Struct("<8sIIIIiiIIQQQQQQQQQQQIIQQqqqqqq64s256s32sI")
+HEADER = struct.Struct("<8sIIIIiiIIQQQQQQQQQQQIIQQqqqqqq64s256s32sII")
 
 
 @dataclass(frozen=True)
@@ -106,6 +106,7 @@ class Calls:
     other_read: int = 0
     rchar: tuple[int, int] = (-1, -1)  # at the start and at the end
     children: int = 1  # 0: not known, 1: all that ended were waited for, 2: some were not
+    written_every_ms: int = 0
     room: int = 0  # bytes of zeros behind the last chunk
 
     @property
@@ -157,7 +158,7 @@ def header(calls: Calls, chunks: int, counters: int) -> bytes:
         2_000_000, 4096, chunks, counters, since and START_MONOTONIC_NS + since,
         sum(one.calls for one in calls.counted), calls.missing_reason, calls.names_missing,
         calls.other_read, 0, calls.rchar[1], -1, -1, -1, calls.rchar[0], -1,
-        calls.host, calls.program, b"0.1.0", calls.children,
+        calls.host, calls.program, b"0.1.0", calls.children, calls.written_every_ms,
     )  # fmt: skip
 
 

@@ -128,7 +128,10 @@ def test_a_command_without_steps_tells_its_error(
 ) -> None:
     recorded(tmp_path / "RUN", "raise KeyError('data')")
     assert main(["summary", str(tmp_path / "RUN")]) == 1
-    assert "exit status 1: KeyError: 'data')" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "failed with exit status 1; KeyError: 'data'." in said
+    assert "of the recorded command " in said
+    assert "KeyError('data')" in said.partition("found none")[0]  # the command
 
 
 @pytest.mark.parametrize(
@@ -183,7 +186,7 @@ def test_kills_for_memory_are_counted_where_the_kernel_does() -> None:
     ],
 )  # fmt: skip
 def test_the_words_of_an_ending(ending: Ending, said: str) -> None:
-    from vanidl.wording.results import describe_ending
+    from vanidl.model.run_facts import describe_ending
 
     assert describe_ending(ending) == said
     assert describe_ending(None) == ""

@@ -11,9 +11,9 @@ from datetime import datetime
 
 from vanidl.commands import console
 from vanidl.commands.sizes import size_of
+from vanidl.model.run_facts import describe_ending
 from vanidl.readers.run_folder import MISSING, UNFINISHED
 from vanidl.record import Recorded, record
-from vanidl.wording.results import describe_ending
 
 _WATCHER_S = 20.0  # to see that the run has ended, and say so
 

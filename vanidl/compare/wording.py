@@ -24,9 +24,9 @@ from vanidl.compare.comparison import (
 from vanidl.compare.sides import Sample, Side
 from vanidl.compare.statistics import ALPHA
 from vanidl.formatting.units import count, number, percent, plural, relative, shown
+from vanidl.model.run_facts import describe_ending
 from vanidl.wording.headline import Headline
 from vanidl.wording.results import describe_ceiling as ceiling_sentence
-from vanidl.wording.results import describe_ending
 
 CONFIDENCE = percent(1 - ALPHA)
 _NOUN = {
@@ -54,7 +54,7 @@ def _describe_endings(comparison: Comparison) -> str:
     """How programs failed: of each side the first, and how many runs of it did."""
     said = []
     for side in comparison.sides:
-        words = [words for sample in side.samples if (words := describe_ending(sample.ending))]
+        words = [how for sample in side.samples if (how := describe_ending(sample.ending))]
         many = f"{count(len(words))} of {plural(len(side.samples), 'run')}: "
         if words:
             said.append(f"{side.letter}: {many if len(side.samples) > 1 else ''}{words[0]}")

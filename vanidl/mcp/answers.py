@@ -22,11 +22,11 @@ from vanidl.errors import InputError, UsageError
 from vanidl.formatting.from_logs import clean_paths
 from vanidl.formatting.names import elided
 from vanidl.frames import plain_frame
+from vanidl.model.run_facts import describe_ending
 from vanidl.readers import run_folder
 from vanidl.readers.discover import find_runs, get_signature, is_within
 from vanidl.report.summary import summary_object
 from vanidl.run import Run, open_run
-from vanidl.wording.results import describe_ending
 
 Object = dict[str, Any]
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from vanidl.dataset.locate import DataOptions, read_user_data
 from vanidl.errors import InputError
 from vanidl.formatting.from_logs import clean_path
+from vanidl.formatting.names import elided
 from vanidl.formatting.units import plural
 from vanidl.merge import copies, training_steps
 from vanidl.merge.clocks.align import Clock, align_profile
@@ -57,6 +58,7 @@ from vanidl.merge.profiles import (
 from vanidl.model.file_kinds import KindRule, parse_rules, profiler_rules
 from vanidl.model.lines import merge_parts
 from vanidl.model.parts import Parts
+from vanidl.model.run_facts import describe_ending
 from vanidl.model.trace import MAX_PART_ROWS, OBJECT, Job, LogState, Process, Trace
 from vanidl.model.warnings import UNUSABLE, Notice
 from vanidl.readers import discover, registry, run_folder
@@ -78,6 +80,7 @@ LOWER_BOUNDS = (
 _MOST_NAMED = 100
 """Warnings of a kind that name a file each; a hundred thousand files are one job, too."""
 _EMPTY_FOR, _MOST_REASONS = ("steps_incomplete", "recording_stopped", "recording"), 3
+_MOST_COMMAND = 200  # characters of it in a message
 """Warnings that say why a recording may be empty, and how many of them are repeated."""
 
 _LEFT_OUT = ". Nothing of it is in this report."
@@ -492,12 +495,13 @@ def _explain_nothing_usable(found: Found, notices: Sequence[Notice], unnamed: in
         return f"{found.root}: none of {files:,} files could be read; the first: {reasons[0]}"
     recorded = run_folder.gather_records(found.run_records)[0].of_folder
     if recorded:
-        ending = recorded[-1][1].ending
-        error = f": {ending.last_error}" if ending.last_error else ""
+        record = recorded[-1][1]
+        command = elided(run_folder.get_command(record), limit=_MOST_COMMAND)
+        ended = describe_ending(record.ending) or "It ended with exit status 0."
         why_empty = [n.message for code in _EMPTY_FOR for n in notices if n.code == code]
         return (
-            f"{found.root}: expected I/O or training steps of the recorded command (exit status "
-            f"{ending.exit_status}{error}), found none. "
+            f"{found.root}: expected I/O or training steps of the recorded command {command}, "
+            f"found none. {ended} "
             f"{''.join(f'{message} ' for message in why_empty[:_MOST_REASONS])}See what it printed "
             "and record it again; --wait names iterators that are not known."
         )

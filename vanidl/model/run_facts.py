@@ -17,6 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vanidl.formatting.from_logs import clean_text, set_clean
+from vanidl.formatting.names import elided
+from vanidl.formatting.units import plural
 from vanidl.model.file_facts import FileFacts
 from vanidl.schema import means
 
@@ -52,6 +54,32 @@ class Ending:
             with suppress(ValueError):  # a number that is no signal
                 return signal.Signals(self.exit_status - _SIGNALLED).name
         return ""
+
+
+# How a command ended, in words: said before any number of a run that failed.
+
+_MOST_ERROR = 300
+
+
+def describe_ending(ending: Ending | None) -> str:
+    """A sentence, "" where the command ended well, or nothing is known of its end."""
+    if ending is None or not (ending.failed or ending.memory_kills):
+        return ""
+    said = [f"The program {_describe_exit(ending)}"]
+    if ending.memory_kills:
+        killed = plural(ending.memory_kills, "process", "processes")
+        said.append(f"the kernel killed {killed} as memory had run out")
+    if ending.last_error and ending.failed:
+        said.append(elided(ending.last_error, limit=_MOST_ERROR))
+    return f"{'; '.join(said)}."
+
+
+def _describe_exit(ending: Ending) -> str:
+    if not ending.failed:
+        return "ended with exit status 0, but not all of it"
+    if ending.signal:
+        return f"was ended by {ending.signal} (exit status {ending.exit_status})"
+    return f"failed with exit status {ending.exit_status}"
 
 
 @dataclass(frozen=True, slots=True)

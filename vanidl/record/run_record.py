@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import socket
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -56,7 +55,7 @@ def describe_run(command: Sequence[str], tracer: Tracer, ended: Ended) -> RunRec
         mounts=tuple(list_mounts()),
         cores=count_cores(),
         processes=tuple(_describe_process(s, states) for s in seen.values()),
-        losses=(*tracer.remarks, *filter(None, [tracer.harm]), *_explain_ending(ended.exit_status)),
+        losses=(*tracer.remarks, *filter(None, [tracer.harm])),
     )
 
 
@@ -89,12 +88,6 @@ def _find_current_folder() -> str:
         return os.getcwd()  # noqa: PTH109
     except OSError:  # removed by the command
         return ""
-
-
-def _explain_ending(exit_status: int) -> Iterator[str]:
-    if exit_status > 128 and exit_status - 128 in signal.valid_signals():
-        name = signal.Signals(exit_status - 128).name
-        yield f"The command was ended by {name} or returned {exit_status}."
 
 
 def list_mounts() -> Iterator[tuple[str, str]]:

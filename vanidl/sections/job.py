@@ -21,14 +21,13 @@ from vanidl.formatting.units import (
     text,
 )
 from vanidl.model.counter_tables import MpiTime
-from vanidl.model.run_facts import Ending
+from vanidl.model.run_facts import Ending, describe_ending
 from vanidl.model.trace import DAOS, DFS, OBJECT, POSIX, STDIO, STORAGE_LAYERS, Trace
 from vanidl.run import Run
 from vanidl.schema import Maybe, fields_of
 from vanidl.sections import coverage, requests
 from vanidl.sections.section import Json, Object, Section, values_of
 from vanidl.wording import tracing
-from vanidl.wording.results import describe_ending
 
 
 def list_facts(run: Run) -> tuple[tuple[str, str], ...]:

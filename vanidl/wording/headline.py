@@ -18,6 +18,7 @@ from vanidl.breakdown.overlap import Overlap, RankOverlap, has_kernels
 from vanidl.breakdown.page_cache import find_epoch_reads
 from vanidl.formatting.names import elided
 from vanidl.formatting.units import count, nbytes, percent, plural, seconds
+from vanidl.model.run_facts import describe_ending
 from vanidl.model.trace import INFERENCE, UNSURE, Trace
 from vanidl.model.warnings import LOWER_BOUNDS, UNREAD, serious_codes
 from vanidl.wording.account import (
@@ -32,7 +33,6 @@ from vanidl.wording.account import (
 from vanidl.wording.results import (
     describe_benchmark,
     describe_ceiling,
-    describe_ending,
     describe_memory,
     describe_placement,
     list_costly_lines,

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from vanidl.encoding.one_file import read_one
 from vanidl.errors import InputError
-from vanidl.formatting.units import instant, nbytes, plural
+from vanidl.formatting.units import instant, nbytes, plural, seconds
 from vanidl.model import call_kinds, intervals
 from vanidl.model import trace as model
 from vanidl.model.intervals import Intervals
@@ -426,12 +426,19 @@ def list_warnings(found: Sequence[Recorded]) -> Iterator[Notice]:
             "these calls. Record with a higher limit, or to a file system with more space.",
         )
     # Processes that did not end by themselves, clocks that were set meanwhile.
-    killed = sum(header.end_monotonic_ns == 0 for _, header in processes)
+    killed = [header for _, header in processes if header.end_monotonic_ns == 0]
     if killed:
+        every_ms = max(header.written_every_ms for header in killed)
+        missing = (
+            f"what they did in their last {seconds(every_ms / 1e3)} of recording may be missing, "
+            "as the storage of RUN cannot hold calls at once without risk to the program"
+            if every_ms
+            else "what each thread was in just then is missing, at most one call"
+        )
         yield Notice(
             "calls_unfinished",
-            f"{plural(killed, 'process was', 'processes were')} killed or still running: what each "
-            "thread was in just then is missing, at most one call.",
+            f"{plural(len(killed), 'process was', 'processes were')} killed or still running: "
+            f"{missing}.",
             "info",
         )
     jumps = sum(one.clock.was_set for one in found)

@@ -35,7 +35,7 @@ SLOTS = CHUNK_BYTES // SLOT_BYTES
 COUNTER_BYTES = 256
 FIRST_COUNTERS = (CHUNK_BYTES - PAGE_BYTES) // COUNTER_BYTES  # records before the first chunk
 
-_HEADER = struct.Struct("<8s4I2i2I11Q2I2Q6q64s256s32sI")
+_HEADER = struct.Struct("<8s4I2i2I11Q2I2Q6q64s256s32s2I")
 
 
 NAME, NAME_MORE, THREAD, COUNTERS = 1, 2, 3, 4  # slots that are no calls
@@ -117,6 +117,7 @@ class Header:
     program: str
     tracer: str
     children: int  # whether `kernel_read_nbytes` has that of each child that ended before
+    written_every_ms: int  # 0: at once; else what was done since is missing of one that was killed
 
 
 def read_header(data: bytes, path: Path) -> Header:
@@ -158,11 +159,11 @@ def read_header(data: bytes, path: Path) -> Header:
     reason, names_missing, other_read = rest[11:14]
     read_at_end, read_at_start = rest[15], rest[19]
     read = read_at_end - read_at_start if 0 <= read_at_start <= read_at_end else None
-    host, program, tracer = (_decode_text(raw) for raw in rest[-4:-1])
+    host, program, tracer = (_decode_text(raw) for raw in rest[-5:-2])
     return Header(
         version == VERSION_BY_BYTES, pid, parent, user, how == 1, start, real, error, end, limit,
         chunks, counters, since, missing, reason, names_missing, other_read, read, host, program,
-        tracer, rest[-1],
+        tracer, *rest[-2:],
     )  # fmt: skip
 
 

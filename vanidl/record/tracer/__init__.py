@@ -26,6 +26,8 @@ FOLDER = "calls"
 SUFFIX = ".calls"
 EVENTS = "VANIDL_TRACER_EVENTS"
 """How many calls of a process are recorded one by one, 2 million where it is not set."""
+NEVER_MAPPED = "VANIDL_TRACER_NEVER_MAPPED"
+"""1: files of calls are written as on storage whose mapped pages are not safe (`store.c`)."""
 
 _PLACE, _OTHERWISE = "VANIDL_TRACER", "VANIDL_TRACER_OTHERWISE"
 
@@ -138,10 +140,21 @@ def found(folder: Path, into: Path | None = None) -> Mapping[int, str]:
             continue
         host = header[_HOST_AT:].split(b"\0")[0].decode("utf-8", "replace")
         is_gone = host == socket.gethostname() and not Path(f"/proc/{pid}").exists()
-        is_packed = is_gone and compress(path, chunks * _CHUNK, into or folder)
+        nbytes = chunks * _CHUNK if end else max(chunks * _CHUNK, _find_data_end(path))
+        is_packed = is_gone and compress(path, nbytes, into or folder)
         if start >= latest.get(pid, (0, ""))[0] and (is_packed or into is None):
             latest[pid] = start, ENDED if end else CUT
     return {pid: state for pid, (_, state) in latest.items()}
+
+
+def _find_data_end(path: Path) -> int:
+    """Up to where there is more than a hole: the header of a killed process may be older."""
+    end = 0
+    with suppress(OSError), path.open("rb") as file:
+        while True:
+            begin = os.lseek(file.fileno(), end, os.SEEK_DATA)
+            end = os.lseek(file.fileno(), begin, os.SEEK_HOLE)
+    return -(-end // _CHUNK) * _CHUNK
 
 
 def _for_owner(path: str, flags: int) -> int:

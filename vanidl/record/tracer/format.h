@@ -220,6 +220,8 @@ struct vt_header {
     char program[256]; /* /proc/self/exe; arguments are in no file */
     char tracer[32];   /* version of the library */
     uint32_t children; /* enum vt_children; 0 in files of older libraries */
+    uint32_t written_every_ms; /* 0: what a process that is killed has done is there. Else what it did
+                                  for so long before its end may be missing, and since its last call */
 };
 
 /* The check of a slot that lies `position` bytes after the beginning of its file: the upper 16 bits

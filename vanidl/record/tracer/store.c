@@ -4,6 +4,12 @@
  * the program does with descriptors, folders or limits afterwards does not reach it. It is sparse.
  * Before a page of it is used the kernel is asked to write to it: where no space is left that
  * fails with EFAULT, while a store by the program would end it by SIGBUS.
+ *
+ * That holds where the first write to a page settles where it goes: ext4, xfs, tmpfs. Who copies on
+ * write (btrfs) or asks a server (Lustre, NFS) settles it anew each time the page was written back,
+ * and where a quota is used up by then the next store ends the program by SIGBUS. There the "file" is
+ * memory of the process, and calls whose errors are ours alone write it: a chunk when it is full, all
+ * else every two seconds and at the end.
  */
 #include "tracer.h"
 
@@ -15,6 +21,7 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/utsname.h>
+#include <sys/vfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -39,6 +46,8 @@ enum {
     KEYS_WITHOUT_HEAP = 32,
     NUMBERS = 1 << 12, /* of names in one block */
     NUMBER_BLOCKS = 512,
+    WRITE_EVERY_MS = 2000,
+    NAME_BYTES = 1 << 24, /* of names that are needed again, where the file is written */
     BUSY = -1, /* generation while a child begins its file */
 };
 
@@ -49,6 +58,9 @@ static char folder[3072]; /* that files are made in */
 static uint64_t event_limit = DEFAULT_EVENTS;
 static pthread_key_t thread_key;
 static bool has_thread_key;
+
+static char file_path[sizeof folder + 64];
+static bool never_mapped; /* asked for: for tests where every file system is safe */
 
 static struct vt_header *header;
 static struct { /* of the file of this process */
@@ -61,6 +73,7 @@ static struct { /* of the file of this process */
 struct rest_of_chunk { /* of a thread that ended */
     _Atomic uint32_t below; /* next chunk of the stack */
     uint32_t used;          /* bytes of it */
+    bool is_written;        /* whole, and its memory given back */
 };
 static struct rest_of_chunk *rests;
 static uint64_t room_for_rests;
@@ -92,6 +105,7 @@ static void find_all(void) {
 /* ---- beginning ---- */
 
 static bool back_page(void *page) {
+    if (vt.written) return true;
     if (vt.sealed) return false;
     /* The kernel writes the time there, or fails: no signal. */
     if (VT_SYS(SYS_clock_gettime, CLOCK_MONOTONIC, page)) return false;
@@ -162,9 +176,9 @@ static enum vt_children look_at_children(void) {
     return child.si_pid ? VT_CHILDREN_REMAIN : VT_CHILDREN_WAITED;
 }
 
-/* Opens a new file even where the program has used up its descriptors, if its hard limit allows. */
-static int new_file(const char *path) {
-    int flags = O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW;
+/* Opens a file even where the program has used up its descriptors, if its hard limit allows. */
+static int open_file(const char *path, int how) {
+    int flags = O_RDWR | O_CLOEXEC | O_NOFOLLOW | how;
     int file = (int)VT_SYS(SYS_openat, AT_FDCWD, path, flags, 0600);
     if (file != -EMFILE) return file;
     struct rlimit limit, more;
@@ -177,9 +191,102 @@ static int new_file(const char *path) {
     return file;
 }
 
-/* Maps a new file for this process; false where there is no room for one. */
+/* Whether pages of a mapped file that could be written to once can be written to ever after. */
+static bool has_safe_pages(int file) {
+    struct statfs found;
+    if (never_mapped || VT_SYS(SYS_fstatfs, file, &found)) return false;
+    switch ((uint32_t)found.f_type) {
+    case 0xEF53:     /* ext2, ext3, ext4 */
+    case 0x58465342: /* xfs */
+    case 0x01021994: /* tmpfs */
+    case 0x858458f6: /* ramfs */
+    case 0x794c7630: /* overlay: pages are those of the file system above, nearly always ext4 or xfs */
+        return true;
+    }
+    return false;
+}
+
+/* Writes a part of the file; false where that is not possible. */
+static bool write_part(int file, const uint8_t *from, size_t nbytes) {
+    uint64_t at = (uint64_t)(from - vt.base);
+    struct rlimit limit; /* beyond it a write raises SIGXFSZ */
+    if (!VT_SYS(SYS_prlimit64, 0, RLIMIT_FSIZE, NULL, &limit) && limit.rlim_cur < at + nbytes)
+        return false;
+    while (nbytes) {
+        long n = VT_SYS(SYS_pwrite64, file, from, nbytes, at);
+        if (n == -EINTR) continue;
+        if (n <= 0) return false;
+        from += n, at += (uint64_t)n, nbytes -= (size_t)n;
+    }
+    return true;
+}
+
+static void stop(enum vt_reason reason);
+static void count_slots(const uint8_t *chunk, const uint8_t *kept);
+
+/* Of a chunk that cannot be written those calls are counted that the file does not hold yet. */
+static void give_up(int file, const uint8_t *chunk) {
+    stop(VT_NO_SPACE); /* from here on nobody takes slots */
+    uint8_t *kept = vt_memory(VT_CHUNK_BYTES);
+    if (kept && file >= 0) VT_SYS(SYS_pread64, file, kept, VT_CHUNK_BYTES, chunk - vt.base);
+    count_slots(chunk, kept);
+    if (kept) VT_SYS(SYS_munmap, kept, VT_CHUNK_BYTES);
+    rests[(chunk - vt.base) / VT_CHUNK_BYTES].is_written = true;
+}
+
+/* Writes a chunk that nobody writes slots to any more, and gives its memory back. */
+static void write_chunk(uint8_t *chunk) {
+    int file = open_file(file_path, 0);
+    if (file >= 0 && write_part(file, chunk, VT_CHUNK_BYTES)) {
+        rests[(chunk - vt.base) / VT_CHUNK_BYTES].is_written = true;
+        VT_SYS(SYS_madvise, chunk, VT_CHUNK_BYTES, MADV_DONTNEED);
+    } else {
+        give_up(file, chunk);
+    }
+    if (file >= 0) VT_SYS(SYS_close, file);
+}
+
+/* Writes all that is not yet: chunks, then counters, then the header that says how many there are. */
+static bool write_all(void) {
+    int file = open_file(file_path, 0);
+    if (file < 0) {
+        stop(VT_NO_SPACE);
+        return false;
+    }
+    uint64_t room = 0; /* the recorder takes it away to have recording stopped */
+    size_t place = offsetof(struct vt_header, room_chunks);
+    if (VT_SYS(SYS_pread64, file, &room, sizeof room, place) == sizeof room && room < header->room_chunks &&
+        header->written_every_ms)
+        header->room_chunks = room;
+    header->written_every_ms = WRITE_EVERY_MS;
+    uint64_t chunks = __atomic_load_n(VT_AT(&header->chunks), __ATOMIC_ACQUIRE), made = space.nbytes;
+    for (uint64_t i = 1; i < chunks && i < made / VT_CHUNK_BYTES; i++) {
+        uint8_t *chunk = vt.base + i * VT_CHUNK_BYTES;
+        if (!rests[i].is_written && !write_part(file, chunk, VT_CHUNK_BYTES)) give_up(file, chunk);
+    }
+    uint64_t counters = header->counters < FIRST_COUNTERS ? header->counters : FIRST_COUNTERS;
+    bool done = write_part(file, vt.base + VT_PAGE, counters * VT_COUNTER_BYTES);
+    done = done && write_part(file, vt.base, VT_PAGE);
+    VT_SYS(SYS_close, file);
+    if (!done) stop(VT_NO_SPACE);
+    return done;
+}
+
+/* It is time to, unless another thread does it. */
+__attribute__((noinline)) static void write_in_turn(uint64_t now) {
+    uint64_t due = vt.write_at;
+    if (vt.sealed || vt_me.busy || now < due ||
+        !__atomic_compare_exchange_n(VT_AT(&vt.write_at), &due, now + WRITE_EVERY_MS * 1000000ull, false,
+                                     __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+        return;
+    vt_me.busy = 1;
+    write_all();
+    vt_me.busy = 0;
+}
+
+/* Makes a new file for this process; false where there is no room for one. */
 static bool make_file(uint64_t monotonic) {
-    char path[sizeof folder + 64], *end = path + strlen(folder);
+    char *path = file_path, *end = path + strlen(folder);
     memcpy(path, folder, (size_t)(end - path));
     *end++ = '/';
     put_decimal(&end, (uint64_t)vt.pid);
@@ -193,13 +300,16 @@ static bool make_file(uint64_t monotonic) {
     uint64_t chunks = event_limit / (VT_SLOTS - 1) + 1 + THREAD_CHUNKS;
     while (chunks > LEAST_CHUNKS && chunks * VT_CHUNK_BYTES > most) chunks /= 2;
     if (chunks * VT_CHUNK_BYTES > most) return false;
-    int file = new_file(path);
+    int file = open_file(path, O_CREAT | O_EXCL);
     if (file < 0) return false;
+    vt.written = !has_safe_pages(file);
+    vt.write_at = UINT64_MAX;
     long mapped = -1;
     for (; chunks >= LEAST_CHUNKS; chunks /= 2) { /* less where address space is limited */
         space.nbytes = chunks * VT_CHUNK_BYTES;
         if (VT_SYS(SYS_ftruncate, file, space.nbytes)) continue;
-        mapped = VT_SYS(SYS_mmap, NULL, space.nbytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+        int how = vt.written ? MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE : MAP_SHARED;
+        mapped = VT_SYS(SYS_mmap, NULL, space.nbytes, PROT_READ | PROT_WRITE, how, vt.written ? -1 : file, 0);
         if (mapped > 0 || mapped < -4095) break;
     }
     VT_SYS(SYS_close, file);
@@ -246,6 +356,14 @@ static bool begin(uint32_t how) {
     others[1].layer = 2;
     header->counters = 2;
     __atomic_store_n(VT_AT(&header->chunks), 1, __ATOMIC_RELEASE);
+    if (vt.written) {
+        memset(rests, 0, room_for_rests * sizeof *rests);
+        if (!write_all()) {
+            VT_SYS(SYS_unlinkat, AT_FDCWD, file_path, 0);
+            return false;
+        }
+        vt.write_at = monotonic + WRITE_EVERY_MS * 1000000ull;
+    }
     return true;
 }
 
@@ -292,6 +410,7 @@ __attribute__((constructor(101))) static void start(void) {
     if (length && length < sizeof folder && given[0] == '/') {
         memcpy(folder, given, length + 1);
         event_limit = number_in(getenv("VANIDL_TRACER_EVENTS"), DEFAULT_EVENTS);
+        never_mapped = number_in(getenv("VANIDL_TRACER_NEVER_MAPPED"), 0) != 0;
         vt.wiped = vt_memory(VT_PAGE);
         /* Before Linux 4.14 the wrappers of fork alone tell that a child is another process. */
         if (vt.wiped) VT_SYS(SYS_madvise, vt.wiped, VT_PAGE, MADV_WIPEONFORK);
@@ -317,12 +436,15 @@ void vt_ends(void) {
         read_accounts(&header->rchar, &header->wchar, &header->read_bytes, &header->write_bytes);
         header->end_realtime_ns = real;
         __atomic_store_n(VT_AT(&header->end_monotonic_ns), monotonic, __ATOMIC_RELEASE);
+        if (vt.written && !vt.sealed) write_all();
     }
     errno = error;
 }
 
 void vt_goes_on(void) {
-    if (vt_recording()) header->end_monotonic_ns = header->end_realtime_ns = 0;
+    if (!vt_recording()) return;
+    header->end_monotonic_ns = header->end_realtime_ns = 0;
+    if (vt.written) vt.write_at = 0;
 }
 
 __attribute__((destructor(101))) static void finish(void) { vt_ends(); }
@@ -352,6 +474,8 @@ static void stop(enum vt_reason reason) {
 static void hand_chunk_over(void *thread) {
     struct vt_thread *me = thread;
     if (!me->chunk || me->generation != vt.generation) return;
+    if (me->full && !vt.sealed) write_chunk(me->full);
+    me->full = NULL;
     if (me->end - me->next < 8 * VT_SLOT_BYTES) {
         __atomic_fetch_add(VT_AT(&space.slots_used), VT_SLOTS - 1, __ATOMIC_RELAXED);
         me->chunk = me->next = me->ready = me->end = NULL;
@@ -391,6 +515,7 @@ static uint8_t *take_chunk(uint32_t *used, bool whole) {
 
 static bool back_until(uint8_t *where) {
     struct vt_thread *me = &vt_me;
+    if (vt.written) me->ready = me->chunk + VT_CHUNK_BYTES;
     while (me->ready < where) {
         size_t ahead = (size_t)(me->chunk + VT_CHUNK_BYTES - me->ready);
         if (space.slots_used && !vt.sealed && /* more is likely to come; from Linux 5.14 on */
@@ -410,6 +535,7 @@ static bool back_until(uint8_t *where) {
 static void start_chunk(uint8_t *chunk, uint32_t used) {
     struct vt_thread *me = &vt_me;
     if (me->generation != vt.generation || !me->id) me->id = (int32_t)VT_SYS(SYS_gettid);
+    if (me->generation != vt.generation) me->full = NULL;
     me->generation = vt.generation;
     me->chunk = chunk;
     me->end = chunk + VT_SLOTS * VT_SLOT_BYTES;
@@ -429,8 +555,13 @@ __attribute__((noinline)) static uint8_t *make_room(uint8_t *at, size_t n, bool 
     } else if (vt.sealed) {
         stop(VT_NO_SPACE);
     } else {
-        if (me->generation == vt.generation && me->chunk)
+        if (me->generation == vt.generation && me->chunk) {
             __atomic_fetch_add(VT_AT(&space.slots_used), VT_SLOTS - 1, __ATOMIC_RELAXED);
+            if (vt.written) { /* the one before: a call that a signal handler interrupted may still fill this */
+                if (me->full) write_chunk(me->full);
+                me->full = me->chunk;
+            }
+        }
         uint32_t used = 0;
         uint8_t *chunk = NULL;
         if (space.slots_used >= event_limit && !of_name) {
@@ -491,6 +622,10 @@ void vt_seal(void) {
         if (slot) {
             write_slot(slot, (struct vt_slot){.start_ns = vt_now(), .call = VT_SEALED});
             back_until(vt_me.end);
+        }
+        if (vt.written) { /* it cannot be written any more */
+            stop(VT_NO_SPACE);
+            write_all();
         }
     }
     vt.sealed = true;
@@ -575,6 +710,17 @@ static uint32_t look_up(uint64_t hash) {
     return 0;
 }
 
+static void *_Atomic name_memory;
+static _Atomic uint64_t name_memory_used;
+
+/* Slots of a name where they stay once their chunk is written; NULL where there is no room. */
+static uint8_t *copy_name(const uint8_t *slots, size_t nbytes) {
+    if (!make_memory(&name_memory, NAME_BYTES)) return NULL;
+    uint64_t at = __atomic_fetch_add(VT_AT(&name_memory_used), nbytes + VT_SLOT_BYTES, __ATOMIC_RELAXED);
+    if (at + nbytes + VT_SLOT_BYTES > NAME_BYTES) return NULL;
+    return memcpy((uint8_t *)name_memory + at, slots, nbytes); /* an empty slot behind it ends it */
+}
+
 static bool write_name(struct number *number, uint32_t file, const char *name, size_t length) {
     size_t n = (length + 31) / 32;
     if (!n || n >= VT_SLOTS / 2) return false;
@@ -593,7 +739,7 @@ static bool write_name(struct number *number, uint32_t file, const char *name, s
         memcpy(part.name.text, name + 32 * i, part.name.length);
         write_slot(slots + i * VT_SLOT_BYTES, part.slot);
     }
-    number->slots = (struct vt_name_slot *)slots;
+    number->slots = (struct vt_name_slot *)(vt.written ? copy_name(slots, n * VT_SLOT_BYTES) : slots);
     return true;
 }
 
@@ -742,6 +888,20 @@ __attribute__((noinline)) static void count(const struct vt_event *call, uint64_
     ADD(header->missing_calls, 1);
 }
 
+/* Counts the calls of a chunk as those that have no slot, but what is kept already. */
+static void count_slots(const uint8_t *chunk, const uint8_t *kept) {
+    for (int i = 0; i < VT_SLOTS; i++) {
+        struct vt_slot slot, before = {0};
+        memcpy(&slot, chunk + i * VT_SLOT_BYTES, sizeof slot);
+        if (kept) memcpy(&before, kept + i * VT_SLOT_BYTES, sizeof before);
+        if (slot.call == VT_COUNTERS) return; /* no slots follow it */
+        if (before.call) continue;
+        uint64_t duration = slot.duration_ns | (uint64_t)slot.duration_high << 32;
+        count(&(struct vt_event){slot.call, slot.file, slot.start_ns, slot.offset, slot.size, slot.result},
+              slot.start_ns + duration);
+    }
+}
+
 void vt_put_in(uint64_t start, int64_t offset, int64_t result, uint64_t size, uint64_t file_and_call) {
     uint64_t end = vt_now(), duration = end - start;
     uint8_t *where = likely(!vt.full) ? take_slots(1, false) : NULL;
@@ -749,6 +909,7 @@ void vt_put_in(uint64_t start, int64_t offset, int64_t result, uint64_t size, ui
         count(&(struct vt_event){(uint8_t)(file_and_call >> 32), (uint32_t)file_and_call, start, offset, size,
                                  result},
               end);
+        if (unlikely(end >= vt.write_at)) write_in_turn(end);
         return;
     }
     if (unlikely(duration >> 40)) duration = ((uint64_t)1 << 40) - 1;
@@ -758,6 +919,7 @@ void vt_put_in(uint64_t start, int64_t offset, int64_t result, uint64_t size, ui
         file_and_call | duration >> 32 << 40,
     };
     write_words(where, words);
+    if (unlikely(end >= vt.write_at)) write_in_turn(end);
 }
 
 void vt_moved_elsewhere(bool read, uint64_t nbytes) {

@@ -120,6 +120,7 @@ struct vt_thread { /* of a thread, in static storage of its own */
     uint32_t maybe_vforked; /* this memory may be seen by the child of a vfork, too */
     int32_t id;
     uint8_t *chunk, *next, *ready, *end; /* its chunk; next slot; up to where pages are there */
+    uint8_t *full;                       /* the chunk before, where it is still to be written */
     void *directory;                     /* whose entries were last read... */
     uint32_t directory_file;
     uint64_t entries;                    /* ...and how many of them since its last slot */
@@ -138,7 +139,9 @@ struct vt_state {
     int32_t pid;
     _Atomic uint32_t forks, spawns; /* after which positions of descriptors may be moved by others */
     _Atomic uint32_t full;          /* calls are no longer recorded one by one */
-    uint8_t *base;                  /* the mapped file */
+    uint8_t *base;                  /* the mapped file, or what it is written from */
+    bool written;                   /* the file is not mapped but written (store.c) */
+    _Atomic uint64_t write_at;      /* when next; never where it is mapped */
 };
 extern HIDDEN struct vt_state vt;
 
