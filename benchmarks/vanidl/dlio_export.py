@@ -10,8 +10,10 @@ both sets of files are dropped before each run. No pair begins after so many min
 Limits: bytes read and requests of the dataset within 2 % in every pair, and the mean step within
 10 %: met where the whole 98 % interval of the pairs' ratios lies within, not shown where it goes
 beyond. First steps of epochs are left out: DLIO keeps its workers from one epoch to the next, the
-program restarts them. Checkpoints are compared by their size on disk: DFTracer does not see what
-torch.save writes.
+program restarts them. Samples must be equal, and accelerator utilization within 10 %: DLIO's is
+that of its summary.json, the program's its steps without their waits by its steps (DLIO, too,
+leaves out the first of an epoch). Checkpoints are compared by their size on disk: DFTracer does not
+see what torch.save writes.
 
 The case "emulated" runs on the emulated parallel file system (2 ms a request, 20 MB/s), so that
 steps wait for storage; it needs FUSE. HDF5 files are once of the newest layout, which DLIO's
@@ -26,6 +28,7 @@ Without DLIO nothing is run.
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import shutil
 import subprocess
@@ -102,33 +105,42 @@ CASES = (
 
 @dataclass(frozen=True)
 class Traffic:
-    """What one run did: dataset reads, mean step, its wait and the rest (seconds)."""
+    """What one run did: dataset reads, mean step, its wait and the rest (seconds).
+
+    Utilization is the share of the steps in which the accelerator computed, in percent.
+    """
 
     files: int
+    samples: int
     nbytes: int
     requests: int
     step_s: float
     median_s: float
     wait_s: float
     rest_s: float
+    utilization: float
 
 
-def traffic(run: Run, folder: Path, epochs: int) -> Traffic:
+def traffic(run: Run, folder: Path, case: Case, utilization: float | None = None) -> Traffic:
     """Of the files under a folder, and of steps but for the first of each epoch."""
     files = [f for f in run.files.rows if Path(f.path).is_relative_to(folder) and f.reads]
     if run.steps is None:
         raise SystemExit(f"expected recorded steps of {folder}, found none")
     table = run.steps.table
-    inner = np.arange(len(table.step)) % (len(table.step) // epochs) > 0
+    inner = np.arange(len(table.step)) % (len(table.step) // case.epochs) > 0
     step, wait = table.duration_s[inner], table.input_wait_s[inner]
+    if utilization is None:
+        utilization = 100 * float((step - wait).mean() / step.mean())
     return Traffic(
         len(files),
+        len(table.step) * case.batch,
         sum(f.bytes_read for f in files),
         sum(f.reads for f in files),
         float(step.mean()),
         float(np.median(step)),
         float(wait.mean()),
         float((step - wait).mean()),
+        utilization,
     )
 
 
@@ -193,7 +205,7 @@ class Bench:
         data = self.seen / "real"
         words = [sys.executable, str(PROGRAM), str(data), str(self.folder / "saved")]
         run = recorded([*words, *self.case.words], self.folder / f"run{len(self.real)}", data)
-        self.real.append(traffic(run, data, self.case.epochs))
+        self.real.append(traffic(run, data, self.case))
         return run
 
     def benchmark(self) -> None:
@@ -205,7 +217,9 @@ class Bench:
             to.append("++workload.reader.reader_classname=vanidl_loaders.dlio.OwnFilesReader")
         at = self.folder / f"dlio{len(self.theirs)}"
         run = recorded([*self._benchmark(), *to], at, data)
-        self.theirs.append(traffic(run, data, self.case.epochs))
+        said = json.loads((self.folder / "results/summary.json").read_text())
+        utilization = float(said["metric"]["train_au_mean_percentage"])
+        self.theirs.append(traffic(run, data, self.case, utilization))
 
     def _benchmark(self) -> list[str]:
         path = self.folder / "path"
@@ -223,8 +237,11 @@ class Bench:
         """Prints the case; whether it is within the limits."""
         pairs = min(len(self.real), len(self.theirs))
         real, theirs = self.real[:pairs], self.theirs[:pairs]
-        good = all(a.files == b.files for a, b in zip(real, theirs, strict=True))
+        good = all(
+            (a.files, a.samples) == (b.files, b.samples) for a, b in zip(real, theirs, strict=True)
+        )
         print(f"{self.case.name}: {pairs} pairs, {real[0].files} files, DLIO {theirs[0].files}")
+        print(f"  samples   {real[0].samples:14,} {theirs[0].samples:14,}")
         for name in ("nbytes", "requests"):
             changes = [getattr(b, name) / getattr(a, name) - 1
                        for a, b in zip(real, theirs, strict=True)]  # fmt: skip
@@ -237,6 +254,8 @@ class Bench:
             values = [[getattr(t, name) for t in side] for side in (real, theirs)]
             word = _times(name, *values)
             good &= name != "step_s" or word == "met"
+        shares = [[t.utilization for t in side] for side in (real, theirs)]
+        good &= _utilization(*shares)
         return _saves(self.folder / "saved", self.folder / "checkpoints") and good
 
 
@@ -256,6 +275,15 @@ def _times(name: str, real: Sequence[float], theirs: Sequence[float]) -> str:
     shown = word if name == "step_s" else ""
     print(f"  {name:9} {numbers}  {found.value - 1:+7.2%} ({low:+.1%} to {high:+.1%})  {shown}")
     return word
+
+
+def _utilization(real: Sequence[float], theirs: Sequence[float]) -> bool:
+    """Prints accelerator utilization; whether its medians are within the limit of steps."""
+    ours, dlios = float(np.median(real)), float(np.median(theirs))
+    met = abs(dlios / ours - 1) <= STEP
+    print(f"  utilization {ours:10.2f} % {dlios:13.2f} %  {dlios / ours - 1:+7.2%}  "
+          f"{'met' if met else 'NOT met'}")  # fmt: skip
+    return met
 
 
 def _saves(run: Path, dlio: Path) -> bool:

@@ -126,8 +126,8 @@ def _file(answer: dict[str, Any]) -> CounterFile:
         layers.append(records)
         losses += [loss] if loss else []
     stripes = [
-        (row["id"], [(int(c["counters"][0]), int(c["counters"][1]), c["ost_ids"].tolist())
-                     for c in row["components"]])
+        (row["id"], [(int(c["counters"][0]), int(c["counters"][1]), c["ost_ids"].tolist(),
+                     *map(int, c["counters"][4:6])) for c in row["components"]])
         for row in answer.get("LUSTRE", ((), ()))[0]
     ]  # fmt: skip
     bins = [

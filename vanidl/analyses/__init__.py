@@ -24,9 +24,11 @@ from vanidl.analyses import (
     durations,
     files,
     latencies,
+    layers,
     lines,
     memory,
     operations,
+    osts,
     placement,
     profiled_steps,
     sizes,
@@ -44,9 +46,11 @@ from vanidl.analyses.dataset import Dataset
 from vanidl.analyses.durations import Durations
 from vanidl.analyses.files import FileTimeline, FileTotals
 from vanidl.analyses.latencies import Latencies
+from vanidl.analyses.layers import LayerUse
 from vanidl.analyses.lines import Lines
 from vanidl.analyses.memory import Memory
 from vanidl.analyses.operations import Calls, Operations
+from vanidl.analyses.osts import OstTimeline
 from vanidl.analyses.placement import Placement
 from vanidl.analyses.profiled_steps import NO_SUMS, Steps, StepSums
 from vanidl.analyses.reducing import Reduction, reduce_parts
@@ -96,6 +100,9 @@ class Results:
     lines: Lines | None = None
     memory: Memory | None = None
     benchmarks: tuple[BenchmarkResult, ...] = ()
+    layers: tuple[LayerUse, ...] = ()
+    osts: OstTimeline | None = None
+    heatmaps: Mapping[str, Timeline] = field(default_factory=dict)  # of layers that have one
     operations: Operations = operations.NOTHING
     saves: tuple[Burst, ...] = ()
     step_sums: StepSums = NO_SUMS  # of the rows of steps.table
@@ -172,6 +179,7 @@ def list_reductions(trace: Trace) -> dict[str, Reduction]:
         "step_sums": profiled_steps.make_step_sums_reduction(trace),
         "fetches": batches.make_reduction(trace),
         "calls": operations.make_calls_reduction(trace),
+        "osts": osts.make_reduction(trace),
     }
     over_time = files.bin_all_files(trace)
     return made if over_time is None else made | {"filetimeline": over_time}
@@ -215,6 +223,9 @@ def _finish_independent(
         "benchmarks": benchmark.finish(reduced["operations"], chosen),
         "lines": lines.finish(chosen),
         "memory": memory.finish(chosen),
+        "layers": layers.summarize_layers(chosen),
+        "osts": osts.finish(reduced["osts"], chosen, layer),
+        "heatmaps": by_counters.bin_all_heatmaps(chosen),
     }
 
 

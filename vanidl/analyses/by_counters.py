@@ -208,6 +208,13 @@ def bin_heatmaps(trace: Trace, layer: str) -> Timeline | None:
     )
 
 
+def bin_all_heatmaps(trace: Trace) -> dict[str, Timeline]:
+    """The heat map of every layer that has one, in the order in which they were recorded."""
+    layers = dict.fromkeys(heatmap.layer for heatmap in trace.heatmaps)
+    found = ((layer, bin_heatmaps(trace, layer)) for layer in layers)
+    return {layer: binned for layer, binned in found if binned is not None}
+
+
 def compute_bin_edges(maps: Sequence[Heatmap]) -> Int64Array:
     """Bounds of equal bins as wide as the widest of the maps, from the first start on."""
     width = max(h.bin_ns for h in maps)

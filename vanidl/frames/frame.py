@@ -565,6 +565,7 @@ _MAKERS: Mapping[FrameName, Callable[[_Tables], Columns]] = {
     "overlap": _Tables.overlap,
     "fetches": _Tables.fetches,
     "layers": lambda t: _rows(t.results.summary.layers),
+    "osts": lambda t: _rows(t.results.osts.rows if t.results.osts else ()),
     "findings": _Tables.findings,
     "actions": _Tables.actions,
     "warnings": lambda t: _rows(t.results.coverage.warnings),

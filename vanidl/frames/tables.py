@@ -14,6 +14,7 @@ from vanidl.analyses.batches import FetchedBatches
 from vanidl.analyses.datafiles import DataFile
 from vanidl.analyses.files import FileRow, GroupRow
 from vanidl.analyses.latencies import DurationBin, SlowOperation
+from vanidl.analyses.osts import OstUse
 from vanidl.analyses.sizes import SizeBin
 from vanidl.analyses.summary import LayerTotals
 from vanidl.breakdown.overlap import RankOverlap
@@ -26,7 +27,7 @@ from vanidl.schema.schema import bare, own_meaning
 FrameName = Literal[
     "operations", "timeline", "job_timeline", "file_timeline", "steps", "placement", "files",
     "kinds", "mounts", "dataset", "phases", "sizes", "durations", "slowest", "processes", "ranks",
-    "overlap", "fetches", "layers", "findings", "actions", "warnings", "breakdown",
+    "overlap", "fetches", "layers", "osts", "findings", "actions", "warnings", "breakdown",
 ]  # fmt: skip
 """The name of every frame."""
 
@@ -82,6 +83,7 @@ TABLES: dict[FrameName, dict[str, Kind]] = {
     | {name: _NUMBER if name.endswith("_s") else int | None for name in sorted(BATCH)}
     | {"longest_read_file": str | None},
     "layers": fields_of(LayerTotals),
+    "osts": fields_of(OstUse),
     "findings": fields_of(Finding, without=("evidence", "gain_s")) | {"gain_at_least_s": _NUMBER},
     "actions": {name: kind for name, kind in fields_of(Diagnosis).items() if name in (
         "code", "severity", "title", "cause", "now_s", "step_s", "basis", "change", "saved_share",

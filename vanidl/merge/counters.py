@@ -136,8 +136,9 @@ def collect_stripes(
         for record in counters.get(log.path, NO_COUNTERS).stripes:
             file = code.get(path_of(log, record.file))
             if file is not None:
-                parts = (record.stripe_nbytes, record.stripe_count, record.osts)
-                of_log.setdefault(file, []).append(Stripes(file, *parts))
+                layout = (record.stripe_nbytes, record.stripe_count, record.osts)
+                extent = record.extent_start, record.extent_end
+                of_log.setdefault(file, []).append(Stripes(file, *layout, *extent))
         found = of_log | found
     return tuple(part for file in sorted(found) for part in found[file])
 

@@ -53,6 +53,8 @@ class Stripes:
     stripe_nbytes: int
     stripe_count: int
     osts: tuple[int, ...]  # object storage targets in order of the stripes
+    extent_start: int = 0  # first byte of the file that this component holds
+    extent_end: int | None = None  # first byte behind them; None: to the end of the file
 
 
 @dataclass(frozen=True, slots=True)

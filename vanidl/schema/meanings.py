@@ -184,6 +184,9 @@ io.files.stripes | | How Lustre spreads files over its targets
 stripe_nbytes | bytes | Width of a stripe
 stripe_count | count | Targets
 osts | | Numbers of the object storage targets, in order of the stripes
+extent_start | bytes | First byte of the file that this component of its layout holds
+extent_end | bytes | First byte behind them; null: to the end of the file
+io.osts | | Lustre's targets that traced operations touched
 files | count | Files
 busy_s | s | Time in which at least one operation was under way, mean over ranks
 file_system | | Type of the file system; null where unknown
@@ -257,6 +260,7 @@ bin_s | s | Width of a bin
 storage | | POSIX and STDIO, DFS and DAOS together, by counters
 by_layer | | By layer
 layers | | Totals of every module of the logs, by layer
+layer_use | | How each layer was used, by the tracer's counters
 read_s | s | Time in reads, summed over files and processes
 write_s | s | Time in writes, summed over files and processes
 meta_s | s | Time in opens, stats and the like, summed over files and processes

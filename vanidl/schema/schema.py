@@ -55,7 +55,12 @@ _ARRAYS = (tuple, list, Sequence)
 
 
 def own_meaning(kind: Kind) -> Meaning | None:
-    """What the annotation of a record's field says that it means; None: nothing."""
+    """What the annotation of a record's field says that it means; None: nothing.
+
+    A column, which holds a list of such values, means the same.
+    """
+    if isinstance(kind, list) and len(kind) == 1:
+        return own_meaning(kind[0])
     said = [each for each in getattr(kind, "__metadata__", ()) if isinstance(each, Meaning)]
     return said[0] if said else None
 

@@ -6,7 +6,7 @@ from collections import Counter
 from datetime import datetime, timezone
 
 from vanidl.analyses.by_counters import CounterTime
-from vanidl.analyses.summary import BusyTime, LayerTotals, Summary
+from vanidl.analyses.summary import BusyTime, Summary
 from vanidl.figures.figure import Column, Figure, Table
 from vanidl.formatting.names import elided
 from vanidl.formatting.terminal import named_values
@@ -22,7 +22,7 @@ from vanidl.formatting.units import (
 )
 from vanidl.model.counter_tables import MpiTime
 from vanidl.model.run_facts import Ending, describe_ending
-from vanidl.model.trace import DAOS, DFS, OBJECT, POSIX, STDIO, STORAGE_LAYERS, Trace
+from vanidl.model.trace import DAOS, DFS, POSIX, STDIO, Trace
 from vanidl.run import Run
 from vanidl.schema import Maybe, fields_of
 from vanidl.sections import coverage, requests
@@ -349,85 +349,4 @@ _TOTALS_KIND = {
 }
 TOTALS = Section(
     "summary", (draw_totals,), _write_totals, {"io": Json(_collect_totals, _TOTALS_KIND)}
-)
-
-
-# The tracer's own totals of each layer.
-
-_LAYERS_CAPTION = (
-    "POSIX and STDIO are disjoint and together are storage. Every other layer lies above POSIX: "
-    "its bytes are counted there again, so rows must not be added. Times are sums over processes."
-)
-_WITH_OBJECTS = (
-    "POSIX and STDIO are disjoint and together are storage. OBJECT, requests to object storage, is "
-    "a total of its own; metadata there is HEAD, listings and the like. Every other layer lies "
-    "above POSIX, so rows must not be added. Times are sums over processes."
-)
-_LAYERS_COLUMNS = (
-    Column("layer"),
-    Column("files", "count"),
-    Column("reads", "count"),
-    Column("writes", "count"),
-    Column("bytes read", "bytes"),
-    Column("bytes written", "bytes"),
-    Column("reading", "s"),
-    Column("writing", "s"),
-    Column("metadata", "s"),
-)
-
-
-def draw_layers(run: Run) -> Figure:
-    """Counters of every layer in the log, one row a layer."""
-    removes = any(layer.remove_s for layer in run.summary.layers)
-    rows = tuple(
-        (
-            layer.layer,
-            layer.files,
-            layer.reads,
-            layer.writes,
-            layer.bytes_read,
-            layer.bytes_written,
-            layer.read_s,
-            layer.write_s,
-            layer.meta_s,
-            *([layer.remove_s] if removes else []),
-        )
-        for layer in run.summary.layers
-    )
-    reason = "" if rows else "The run holds no counters: record it with Darshan or DFTracer."
-    columns = (*_LAYERS_COLUMNS, Column("removing files", "s")) if removes else _LAYERS_COLUMNS
-    table = Table(columns, rows) if rows else None
-    objects = any(layer.layer == OBJECT for layer in run.summary.layers)
-    caption = (_WITH_OBJECTS if objects else _LAYERS_CAPTION) if rows else ""
-    return Figure("layers", "Totals", "Layers by counters", caption, None, table, reason)
-
-
-def _collect_storage(run: Run) -> Object:
-    summary = run.summary
-    totals = [t for t in summary.layers if t.layer in STORAGE_LAYERS]
-    return {
-        "bytes_read": summary.storage_bytes_read,
-        "bytes_written": summary.storage_bytes_written,
-        "by_layer": {t.layer: _collect_layer(t) for t in totals},
-    }
-
-
-def _collect_layers(run: Run) -> Object:
-    return {t.layer: _collect_layer(t) for t in run.summary.layers}
-
-
-def _collect_layer(totals: LayerTotals) -> Object:
-    return values_of(totals, without=("layer",))
-
-
-_BY_LAYER = {str: fields_of(LayerTotals, without=("layer",))}
-_STORAGE = {"bytes_read": int | None, "bytes_written": int | None, "by_layer": _BY_LAYER}
-LAYERS = Section(
-    "layers",
-    (draw_layers,),
-    json={
-        "storage": Json(_collect_storage, _STORAGE),
-        "layers": Json(_collect_layers, _BY_LAYER),
-    },
-    traced=False,
 )

@@ -22,7 +22,9 @@ from vanidl.sections import (
     fetches,
     files,
     job,
+    layers,
     memory,
+    osts,
     overlap,
     phases,
     placement,
@@ -80,6 +82,7 @@ SECTIONS: tuple[Section, ...] = (
     benchmark.BENCHMARK,
     timeline.TIMELINE,
     timeline.HEATMAP,
+    osts.OSTS,
     phases.PHASES,
     overlap.OVERLAP,
     overlap.CEILING,
@@ -104,7 +107,7 @@ SECTIONS: tuple[Section, ...] = (
     dataset.NEVER_READ,
     ranks.RANKS,
     job.TOTALS,
-    job.LAYERS,
+    layers.LAYERS,
     coverage.COVERAGE,
     coverage.CLOCKS,
 )
@@ -113,16 +116,17 @@ SECTIONS: tuple[Section, ...] = (
 TEXT_ORDER = (
     "coverage", "findings", "job", "breakdown", "summary", "sizes", "durations", "dataset",
     "phases", "steps", "each step", "overlap", "benchmark", "fetches", "lines", "memory",
-    "ceiling", "what if", "placement", "kinds", "files",
+    "ceiling", "what if", "placement", "kinds", "files", "layers", "osts",
 )  # fmt: skip
 """Names of sections in the order of the text."""
 
 JSON_ORDER = (
     "job", "coverage", "io", "io.sizes", "io.access", "io.durations", "io.files.count",
     "io.files.by_kind", "io.files.by_mount", "io.files.by_file_system", "io.files.stripes",
-    "io.dataset", "io.balance", "io.timeline", "storage", "layers", "breakdown", "steps", "overlap",
-    "fetches", "lines", "memory", "placement", "epochs", "phases", "throughput", "step_parts",
-    "ceiling", "actions", "diagnoses", "findings", "what_if", "benchmarks",
+    "io.osts", "io.dataset", "io.balance", "io.timeline", "storage", "layers", "layer_use",
+    "breakdown", "steps", "overlap", "fetches", "lines", "memory", "placement", "epochs", "phases",
+    "throughput", "step_parts", "ceiling", "actions", "diagnoses", "findings", "what_if",
+    "benchmarks",
 )  # fmt: skip
 """Paths in the order of the JSON contract."""
 

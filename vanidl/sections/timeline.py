@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -15,6 +16,7 @@ from vanidl.figures.downsample import build_levels, fold_bins, n_of_m
 from vanidl.figures.figure import Column, Figure, Levels, Spec, Table
 from vanidl.formatting.names import distinct, elided, plotted
 from vanidl.formatting.units import byte_scale, change, count, nbytes, plural, seconds
+from vanidl.model.trace import MPIIO, POSIX, STDIO
 from vanidl.run import Run
 from vanidl.schema import Maybe
 from vanidl.sections.section import Json, Object, Section
@@ -204,15 +206,28 @@ _NO_BYTES = "No bytes were moved, so there is nothing to show over time."
 
 def draw_ranks_over_time(run: Run) -> Figure:
     """Bytes per second by rank and time."""
-    timeline = run.timeline
     names = ("heatmap", "I/O by rank and time", "per rank")
-    if timeline is None:
-        return _leave_heat_empty(names, _NO_TRACE.format("rank", advise_tracing(run.trace)))
+    if run.timeline is None:
+        return leave_heat_empty(names, _NO_TRACE.format("rank", advise_tracing(run.trace)))
+    return _draw_ranks(names, run.timeline, run)
+
+
+def draw_layer_over_time(run: Run, layer: str) -> Figure:
+    """The same from the heat map that Darshan keeps of a layer that the run is not seen through."""
+    names = (f"heatmap-{layer.lower()}", f"I/O by rank and time through {layer}", layer)
+    found = run.results.heatmaps.get(layer)
+    if found is None or layer == run.summary.layer:
+        reason = f"The log holds no heat map of {layer} beside what is shown above."
+        return replace(leave_heat_empty(names, reason), applies=False)
+    return _draw_ranks(names, found, run)
+
+
+def _draw_ranks(names: tuple[str, str, str], timeline: Timeline, run: Run) -> Figure:
     moved = timeline.bytes_read + timeline.bytes_written
     if reason := explain_coarse_bins(timeline, run):
-        return _leave_heat_empty(names, reason)
+        return leave_heat_empty(names, reason)
     if not moved.any():
-        return _leave_heat_empty(names, _NO_BYTES)
+        return leave_heat_empty(names, _NO_BYTES)
     labels = [plotted(label) for label in timeline.row_labels]
     grouped = len(labels) < timeline.ranks
     one = "group of neighbouring ranks" if grouped else "rank"
@@ -223,7 +238,7 @@ def draw_ranks_over_time(run: Run) -> Figure:
     many = _MANY_RANKS if lines > 1 else ""
     words = [f"One line per {one}{of_all}{_HEAT_CAPTION}{many}", note_heatmap(timeline)]
     caption = " ".join(word for word in words if word)
-    return _compose_heat(names, caption, labels, (timeline.edges_s, moved), table)
+    return compose_heat(names, caption, labels, (timeline.edges_s, moved), table)
 
 
 def draw_files_over_time(run: Run) -> Figure:
@@ -231,31 +246,33 @@ def draw_files_over_time(run: Run) -> Figure:
     line = run.results.filetimeline
     names = ("filemap", "I/O by file and time", "per file")
     if line is None:
-        return _leave_heat_empty(names, _NO_TRACE.format("file", advise_tracing(run.trace)))
+        return leave_heat_empty(names, _NO_TRACE.format("file", advise_tracing(run.trace)))
     moved = line.bytes_read + line.bytes_written
     if not moved.any():
-        return _leave_heat_empty(names, _NO_BYTES)
+        return leave_heat_empty(names, _NO_BYTES)
     labels = [plotted(path) for path in line.paths]
     cut = n_of_m(len(labels), line.files, "files, those with most traffic")
     shown = line.paths[:TABLE_FILES]
     table = tabulate_lines("file", shown, line.edges_s, moved[:TABLE_FILES], cut_from=line.files)
     caption = _FILES_CAPTION + (_MANY_FILES if len(labels) > 1 else "")
     caption += f" Shown: {cut}." if cut else ""
-    return _compose_heat(names, caption, labels, (line.edges_s, moved), table)
+    return compose_heat(names, caption, labels, (line.edges_s, moved), table)
 
 
-def _leave_heat_empty(names: tuple[str, str, str], reason: str) -> Figure:
+def leave_heat_empty(names: tuple[str, str, str], reason: str) -> Figure:
+    """A heat map (its name, title and view) that says why there is nothing to draw."""
     name, title, view = names
     return Figure(name, "Over time", title, "", empty_reason=reason, view=view)
 
 
-def _compose_heat(
+def compose_heat(
     names: tuple[str, str, str],
     caption: str,
     labels: list[str],
     amounts: tuple[NDArray[np.float64], Int64Array],
     table: Table,
 ) -> Figure:
+    """A heat map of labelled lines; `amounts` are the edges of its bins and what each moved."""
     name, title, view = names
     edges_s, moved = amounts
     unit, found = _scale_heat(edges_s, moved)
@@ -323,4 +340,5 @@ def _plot_heat(labels: list[str], unit: str, span: tuple[float, float]) -> Spec:
     return {"data": [heat], "layout": layout}
 
 
-HEATMAP = Section("heatmap", (draw_ranks_over_time, draw_files_over_time))
+_OF_LAYERS = (partial(draw_layer_over_time, layer=layer) for layer in (POSIX, MPIIO, STDIO))
+HEATMAP = Section("heatmap", (draw_ranks_over_time, *_OF_LAYERS, draw_files_over_time))

@@ -342,12 +342,22 @@ def words(order: str, *numbers: int) -> bytes:
     return struct.pack(f"{order}{len(numbers)}q", *numbers)
 
 
-def layout(order: str, file: int, parts: list[tuple[int, list[int]]]) -> bytes:
-    """A Lustre record of version 2: (stripe size, targets) by component."""
+WHOLE = (0, -1)
+
+
+def layout(
+    order: str,
+    file: int,
+    parts: list[tuple[int, list[int]]],
+    extents: list[tuple[int, int]] | None = None,
+) -> bytes:
+    """A Lustre record of version 2: (stripe size, targets) by component, and their extents."""
+    ends = extents or [WHOLE] * len(parts)
     targets = [t for _, some in parts for t in some]
     head = words(order, file, 0, len(parts), len(targets))
     each = (
-        words(order, size, len(some), 1, 0, 0, -1, 0) + b"pool".ljust(16) for size, some in parts
+        words(order, size, len(some), 1, 0, *ends[i], 0) + b"pool".ljust(16)
+        for i, (size, some) in enumerate(parts)
     )
     return head + b"".join(each) + words(order, *targets)
 
@@ -355,13 +365,15 @@ def layout(order: str, file: int, parts: list[tuple[int, list[int]]]) -> bytes:
 @pytest.mark.usefixtures("darshan_library")
 @pytest.mark.parametrize("order", ["<", ">"])
 def test_layouts_on_lustre(order: str, tmp_path: Path) -> None:
-    two = layout(order, 7, [(1 << 20, [3, 4]), (1 << 22, [5])]) + layout(order, 8, [(64, [])])
+    parts = [(1 << 20, [3, 4]), (1 << 22, [5])]
+    two = layout(order, 7, parts, [(0, 1 << 24), (1 << 24, -1)]) + layout(order, 8, [(64, [])])
     one = words(order, 7, 0, 10, 1, -1, 1 << 20, 2, 5, 6) + words(order, 9, 0, 10, 1, 0, 64, 0)
     for version, raw in ((2, two), (1, one)):
         path = tmp_path / f"{version}.darshan"
         path.write_bytes(log_with({"LUSTRE": (version, raw)}, order))
         mine, theirs = both(path)
-        assert theirs.stripes
+        extents = [(s.extent_start, s.extent_end) for s in theirs.stripes if s.file == 7]
+        assert extents == ([(0, 1 << 24), (1 << 24, None)] if version == 2 else [(0, None)])
         assert mine == theirs
 
 

@@ -70,8 +70,12 @@ HEATMAP_LAYERS = {
 }
 """Darshan's id of a heat map's record (the hash of its name) to the layer."""
 
-Stripe = tuple[int, int, Sequence[int]]
-"""Stripe size, stripe count and targets of one component of a file's layout."""
+Stripe = tuple[int, int, Sequence[int], int, int]
+"""Stripe size, stripe count and targets of one component of a file's layout, and the first byte
+that it holds and the first behind them, -1 for the end of the file."""
+
+WHOLE_FILE = 0, -1
+"""The extent of a layout of one component."""
 
 Bins = tuple[int, int, float, NDArray[np.int64], NDArray[np.int64]]
 """Heat map, rank, width of a bin in s, bytes written and read in each bin."""
@@ -176,8 +180,9 @@ def _find_checked(
 def build_stripe_records(records: Iterable[tuple[int, Sequence[Stripe]]]) -> Iterator[StripeRecord]:
     """Every file once: ranks that record it say the same."""
     for file, parts in dict(records).items():
-        for nbytes, count, osts in parts:
-            yield StripeRecord(file, nbytes, count, tuple(osts))
+        for nbytes, count, osts, start, end in parts:
+            extent = start, None if end < 0 else end
+            yield StripeRecord(file, nbytes, count, tuple(osts), *extent)
 
 
 def build_heatmap_records(records: Iterable[Bins]) -> Iterator[HeatmapRecord]:
@@ -608,10 +613,13 @@ def _read_layout_1(words: memoryview[int], at: int) -> tuple[list[Stripe], int] 
     end = at + 7 + count
     if count < 0 or end > len(words):
         return None
-    return [(size, count, words[at + 7 : end].tolist())], end
+    return [(size, count, words[at + 7 : end].tolist(), *WHOLE_FILE)], end
 
 
-_COMPONENT = 9  # words: seven counters and the name of a pool
+# Words of a component: size and count of stripes, pattern, flags, both ends of its extent, its
+# mirror, and the name of a pool (darshan-lustre-log-format.h).
+_COMPONENT = 9
+_EXTENT = slice(4, 6)
 _UNUSED = -1  # stripe size of a component that was never written to
 
 
@@ -626,10 +634,12 @@ def _read_layout_2(words: memoryview[int], at: int) -> tuple[list[Stripe], int] 
         return None
     heads = words[at + 4 : first].tolist()
     parts: list[Stripe] = []
-    for size, count in zip(heads[::_COMPONENT], heads[1::_COMPONENT], strict=True):
+    for i in range(0, len(heads), _COMPONENT):
+        size, count = heads[i : i + 2]
+        start, stop = heads[i : i + _COMPONENT][_EXTENT]
         behind = first + max(0, min(count, end - first))
         if size != _UNUSED:
-            parts.append((size, count, words[first:behind].tolist()))
+            parts.append((size, count, words[first:behind].tolist(), start, stop))
         first = behind
     return parts, end
 

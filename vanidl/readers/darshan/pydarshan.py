@@ -186,8 +186,8 @@ def _read_counters(report: Any) -> CounterFile:  # noqa: ANN401
         layers.append(records)
         losses += [loss] if loss else []
     stripes = [
-        (row["id"], [(int(c["counters"][0]), int(c["counters"][1]), c["ost_ids"].tolist())
-                        for c in row["components"]])
+        (row["id"], [(int(c["counters"][0]), int(c["counters"][1]), c["ost_ids"].tolist(),
+                         *map(int, c["counters"][4:6])) for c in row["components"]])
         for row in report.records.get("LUSTRE", ())
     ]  # fmt: skip
     bins = (

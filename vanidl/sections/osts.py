@@ -1,0 +1,111 @@
+"""Which of Lustre's targets moved how much, and when."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from vanidl.analyses.osts import OstTimeline, OstUse
+from vanidl.figures.downsample import n_of_m
+from vanidl.figures.figure import Column, Figure, Table
+from vanidl.formatting.terminal import aligned_table
+from vanidl.formatting.units import count, nbytes, seconds
+from vanidl.run import Run
+from vanidl.schema import fields_of
+from vanidl.sections.section import Json, Object, Section, values_of
+from vanidl.sections.timeline import compose_heat, leave_heat_empty
+
+MOST_OSTS = 256
+_MOST_IN_TEXT = 16
+_NAMES = ("osts", "Lustre targets over time", "")
+_CAPTION = (
+    "One line per object storage target (OST), time since the start of the job to the right. A "
+    "stronger colour means more bytes per second (reads and writes together). An operation that "
+    "reaches into stripes of several targets counts on each of them, and its bytes on the one "
+    "that holds them."
+)
+_NONE = (
+    "Only for files on Lustre whose stripes Darshan recorded and whose operations were traced: "
+    "set DXT_ENABLE_IO_TRACE=1 for Darshan."
+)
+_COLUMNS = (
+    Column("target"),
+    Column("reads", "count"),
+    Column("writes", "count"),
+    Column("bytes read", "bytes"),
+    Column("bytes written", "bytes"),
+    Column("reading", "s"),
+    Column("writing", "s"),
+)
+
+
+def draw_osts(run: Run) -> Figure:
+    """Bytes per second by target and time, with the use of each target in the table."""
+    found = run.results.osts
+    if found is None or not found.bytes_moved.any():
+        known = bool(run.trace.stripes)
+        return replace(leave_heat_empty(_NAMES, _NONE), applies=known)
+    rows = found.rows[:MOST_OSTS]
+    cut = n_of_m(len(rows), len(found.rows), "targets")
+    labels = [_name_target(row) for row in rows]
+    table = Table(_COLUMNS, tuple(map(_tabulate, rows)), cut)
+    caption = f"{_CAPTION} Operations are those of {found.layer}."
+    caption += f" Shown: {cut}." if cut else ""
+    return compose_heat(
+        _NAMES, caption, labels, (found.edges_s, found.bytes_moved[:MOST_OSTS]), table
+    )
+
+
+def _name_target(row: OstUse) -> str:
+    return "metadata server" if row.ost is None else f"OST {row.ost}"
+
+
+def _tabulate(row: OstUse) -> tuple[str | int | float | None, ...]:
+    return (
+        _name_target(row),
+        row.reads,
+        row.writes,
+        row.bytes_read,
+        row.bytes_written,
+        row.read_s,
+        row.write_s,
+    )
+
+
+def _write_osts(run: Run) -> str | None:
+    """The targets with most bytes, and how many there are."""
+    found = run.results.osts
+    if found is None:
+        return None
+    head = ("target", "reads", "read", "reading", "writes", "written", "writing")
+    busiest = sorted(found.rows, key=lambda row: -(row.bytes_read + row.bytes_written))
+    rows = [
+        (
+            _name_target(row),
+            count(row.reads),
+            nbytes(row.bytes_read),
+            seconds(row.read_s),
+            count(row.writes),
+            nbytes(row.bytes_written),
+            seconds(row.write_s),
+        )
+        for row in busiest[:_MOST_IN_TEXT]
+    ]
+    return aligned_table(_title(found, len(rows)), [head, *rows])
+
+
+def _title(found: OstTimeline, shown: int) -> str:
+    cut = n_of_m(shown, len(found.rows), "targets")
+    return f"Lustre targets ({found.layer}{f'; {cut}' if cut else ''})"
+
+
+def _collect_osts(run: Run) -> list[Object]:
+    """One object a target that traced operations touched."""
+    return [values_of(row) for row in (run.results.osts.rows if run.results.osts else ())]
+
+
+OSTS = Section(
+    "osts",
+    (draw_osts,),
+    _write_osts,
+    {"io.osts": Json(_collect_osts, [fields_of(OstUse)])},
+)
