@@ -387,6 +387,20 @@ def test_a_profile_of_any_name_is_known_by_what_it_holds(tmp_path: Path, name: s
     assert found.others == 6
 
 
+@pytest.mark.parametrize(
+    "before", [{"distributedInfo": {"rank": 0}}, {"metadata": ["x" * 99] * 300}]
+)
+def test_a_profile_whose_events_another_tool_wrote_anew_is_one(tmp_path: Path, before) -> None:
+    """HTA's filtered traces have no schemaVersion, TraceLens' have what ran in front of it."""
+    event = {"ph": "X", "cat": "cpu_op", "name": "a", "pid": 1, "tid": 1, "ts": 1, "dur": 1}
+    text = JSON({**before, "traceEvents": [event] * 3000, "schemaVersion": 1})
+    path = tmp_path / "rank_0.json.gz"
+    path.write_bytes(gzip.compress(text.encode()))
+    other = {"traceEvents": [event | {"cat": "toplevel"}]}
+    write(tmp_path / "browser.json", other)
+    assert find(tmp_path).files == {"profiler": (path,)}
+
+
 def test_only_so_many_files_are_opened(tmp_path: Path) -> None:
     for i in range(1000):
         touch(tmp_path / f"label-{i:04d}.json")

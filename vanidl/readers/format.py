@@ -28,6 +28,7 @@ from vanidl.readers.verdict import Verdict, check_file, report_unchecked
 # The beginning of a file whose name says nothing, for formats that know themselves by it.
 
 _HEAD_BYTES = 16
+_TEXT_BYTES = 1 << 16
 _EVENT_KEYS = {"ph", "ts", "pid"}
 
 
@@ -46,8 +47,15 @@ class Opening:
 
     @cached_property
     def text(self) -> bytes:
-        """The first text in it, inflated where the file is compressed; without white space."""
-        text = next((chunk for chunk in TextStream(self._path) if chunk.strip()), b"")
+        """The first text in it, inflated where the file is compressed; without white space.
+
+        At least 64 KiB where it holds as many.
+        """
+        text = b""
+        for chunk in TextStream(self._path):
+            text = (text + chunk).lstrip() if not text else text + chunk
+            if len(text) >= _TEXT_BYTES:
+                break
         return text.removeprefix(b"\xef\xbb\xbf").lstrip()
 
     @property

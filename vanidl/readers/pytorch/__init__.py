@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from vanidl.readers.format import (
@@ -18,6 +19,8 @@ _TRACE = "profiler"
 _SUFFIXES = (".pt.trace.json", ".pt.trace.json.gz")
 _HEAD_BYTES = 1 << 16
 _MEMBERS = (b'"deviceProperties"', b'"traceEvents"')
+_CATEGORY = re.compile(rb'"cat"\s*:\s*"(cpu_op|user_annotation|python_function|cuda_runtime)"')
+"""Categories that no other tool gives the events of a trace."""
 
 
 def _read(files: Files, reading: Reading) -> Records:
@@ -43,10 +46,14 @@ def _sniff(opening: Opening) -> str:
 
 
 def _sniff_among(opening: Opening) -> str:
-    """As the profiler begins every trace; `export_chrome_trace` takes any name."""
+    """As the profiler begins every trace; `export_chrome_trace` takes any name.
+
+    A tool that wrote it anew may have put other members first, but not other events.
+    """
     head = opening.text[:_HEAD_BYTES] if opening.is_json else b""
-    begins = head.startswith(b"{") and b'"schemaVersion"' in head
-    return _TRACE if begins and any(name in head for name in _MEMBERS) else ""
+    if not head.startswith(b"{") or not any(name in head for name in _MEMBERS):
+        return ""
+    return _TRACE if b'"schemaVersion"' in head or _CATEGORY.search(head) else ""
 
 
 FORMAT = Format(
