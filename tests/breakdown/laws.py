@@ -138,7 +138,7 @@ def _account(trace: Trace, assume: frozenset[str]) -> tuple[dict[int, Windows], 
 
 def check_removals(known: Known, count: int, seed: int) -> Found:
     """So many removals from one run; the first is of nothing."""
-    found, random = Found(), np.random.default_rng(seed)
+    found, random, delays = Found(), np.random.default_rng(seed), Delays(known.trace)
     for k in range(count + 1):
         trace, names = remove_some(known.trace, random) if k else (known.trace, ())
         by_rank, account = _account(trace, known.assume)
@@ -147,7 +147,7 @@ def check_removals(known: Known, count: int, seed: int) -> Found:
         for position, windows in by_rank.items():
             found.windows += len(windows)
             if known.truth is not None:
-                _check_truth(found, known.truth, windows, removed)
+                _check_truth(found, known.truth, delays, windows, removed)
             if position in known.windows:
                 _check_nested(found, known.windows[position], windows, removed, moved=moved)
         if not moved:
@@ -155,12 +155,37 @@ def check_removals(known: Known, count: int, seed: int) -> Found:
     return found
 
 
-def _check_truth(found: Found, truth: Truth, windows: Windows, removed: str) -> None:
+class Delays:
+    """How long the threads that processes began with waited for a core, as the kernel counted.
+
+    Between the timers of a call and those of its tracer a thread may lose its core: on a busy
+    machine neither is the truth of that time.
+    """
+
+    def __init__(self, trace: Trace) -> None:
+        first = [t.samples for t in trace.states.threads if t.is_first and len(t.samples)]
+        self.times = [samples.time for samples in first]
+        self.waited = [np.append(0, np.cumsum(np.diff(s.delay_us))) * 1e3 for s in first]
+
+    def within(self, start_ns: int, end_ns: int) -> float:
+        """Of all threads, in ns, between the samples around a time."""
+        total = 0.0
+        for times, waited in zip(self.times, self.waited, strict=True):
+            begin = max(int(np.searchsorted(times, start_ns, side="right")) - 1, 0)
+            end = min(int(np.searchsorted(times, end_ns)), len(times) - 1)
+            total += max(float(waited[end] - waited[begin]), 0.0)
+        return total
+
+
+def _check_truth(
+    found: Found, truth: Truth, delays: Delays, windows: Windows, removed: str
+) -> None:
     of_steps = np.flatnonzero((windows.step >= 0) & np.isin(windows.part, (INPUT_WAIT, WORK)))
     for i in of_steps.tolist():
         start, end = int(windows.start_ns[i]), int(windows.end_ns[i])
         known = truth.of(start, end)
         slack = TIMER_NS + CALL_NS * known.calls + SHARE * (end - start)
+        slack += delays.within(truth.asked_ns(start), end)
         total = STORAGE, sum(known.low.values()), min(sum(known.high.values()), end - start)
         parts = [(f"{STORAGE}.{part}", known.low[part], known.high[part]) for part in PARTS]
         for name, low, high in (total, *parts):
@@ -279,7 +304,7 @@ def record(program: Program) -> Path | None:
     if program.mount is not None:
         mount = [sys.executable, "-m", "vanidl_loaders", "mount", data, place, *program.mount]
         command = [*mount, "--", *command]
-    done = subprocess.run([*map(str, command)], capture_output=True, timeout=120, cwd=FOLDER)
+    done = subprocess.run([*map(str, command)], capture_output=True, timeout=900, cwd=FOLDER)
     if done.returncode:
         raise SystemExit(f"{program.name}: {done.stderr.decode()[-2000:]}")
     (folder / "done").touch()

@@ -65,6 +65,13 @@ class Truth:
             calls += wait.calls if whole and wait is not None else 0
         return Known(low, high, calls)
 
+    def asked_ns(self, start_ns: int) -> int:
+        """Since when calls count for a window: its start, or when its batch was asked for."""
+        ended = [end for _, _, _, end in self.trainer.waits if end <= start_ns]
+        if not self.others or not ended:
+            return start_ns
+        return ended[max(len(ended) - max(self.ahead, 1) - 1, 0)]
+
     def _own(self, start_ns: int, end_ns: int) -> Known:
         spent = dict.fromkeys(PARTS, 0.0)
         calls = 0

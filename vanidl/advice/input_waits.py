@@ -35,6 +35,7 @@ from vanidl.wording.account import (
     find_main_cause,
     is_storage_known,
 )
+from vanidl.wording.cells import mark_cell
 
 BOUND_SHARE = 0.10
 OBSERVED_SHARE = 0.05
@@ -162,11 +163,12 @@ def _make_title(facts: Facts, rest: str) -> str:
     share = facts.account.length_ns(WAIT) / facts.account.steps_ns
     if not find_main_cause(facts.account):
         rest = rest.replace("mostly", "most likely", 1)
-    return f"Training waits for input {percent(share)} of the time, {rest}"
+    said = mark_cell(f"{MEAN}/{WAIT}/", percent(share))
+    return f"Training waits for input {said} of the time, {rest}"
 
 
 def _describe_waits(facts: Facts) -> str:
-    waited = seconds(facts.account.length_ns(WAIT) / 1e9)
+    waited = mark_cell(f"{MEAN}/{WAIT}/", seconds(facts.account.length_ns(WAIT) / 1e9))
     whole = not facts.lossy or is_storage_known(facts.account)
     return f"Input waits took {waited}; {describe_waits(facts.account, whole=whole)}"
 
@@ -209,11 +211,13 @@ def _find_bound_by_metadata(facts: Facts) -> RuleResult | None:
     cell = facts.account.cell(f"{MEAN}/{WAIT}/{_METADATA}")
     if overlap is None or cell.low_ns < MOST_OF_WAITS * length_ns:
         return None
-    spent_s = cell.low_ns / 1e9
+    spent_s, key = cell.low_ns / 1e9, f"{MEAN}/{WAIT}/{_METADATA}"
+    share = mark_cell(key, percent(cell.low_ns / length_ns))
     return RuleResult(
-        f"Training waits {percent(cell.low_ns / length_ns)} of its input waits for metadata calls",
-        f"Opening, looking up and closing files took at least {seconds(spent_s)} of "
-        f"{seconds(length_ns / 1e9)}.",
+        f"Training waits {share} of its input waits for metadata calls",
+        "Opening, looking up and closing files took at least "
+        f"{mark_cell(key, seconds(spent_s))} of "
+        f"{mark_cell(f'{MEAN}/{WAIT}/', seconds(length_ns / 1e9))}.",
         "Look files up once and keep the list, keep files open, or pack samples into larger files.",
         {"metadata_s": spent_s},
         Claim(_METADATA),

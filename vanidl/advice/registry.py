@@ -25,6 +25,7 @@ from vanidl.analyses import Results
 from vanidl.breakdown import Breakdown
 from vanidl.breakdown.pipelines import Gains
 from vanidl.model.trace import Trace
+from vanidl.wording.cells import settle
 
 LEAST = 0.01
 """Of the observed time: what cannot cost so much is not worth a change."""
@@ -72,9 +73,9 @@ def apply(rule: Rule, facts: Facts) -> Finding | None:
     return Finding(
         code=rule.code,
         severity=rate_severity(most_s, facts.base_s, found.weight),
-        title=found.title,
-        detail=found.detail,
-        advice=found.advice,
+        title=settle(found.title),
+        detail=settle(found.detail),
+        advice=settle(found.advice),
         evidence=found.evidence,
         gain_at_most_s=most_s,
         gain_s=gain_s,

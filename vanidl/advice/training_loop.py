@@ -11,6 +11,7 @@ from vanidl.breakdown.causes import BLOCKED, STORAGE, SYNC, WORKERS, WRITE
 from vanidl.breakdown.costs import PARTS_BESIDE_THE_MODEL
 from vanidl.formatting.units import percent, plural, seconds
 from vanidl.model.trace import OBJECT
+from vanidl.wording.cells import mark_cell
 
 PART_SHARE = 0.10
 SURELY = 0.05
@@ -106,9 +107,12 @@ def _find_evaluation(facts: Facts) -> RuleResult | None:
              "validations": len(times)},
             Claim(WORKERS, "validation", stays=1 / len(times), keeps="the first start"),
         )  # fmt: skip
+    # Less what the first takes beyond the others it is no cell.
+    key = "" if once_s else f"{MEAN}/{PHASE}/validation"
     return RuleResult(
         f"Validation takes {percent(spent_ns / whole_ns)} of training and validation together",
-        f"{seconds(spent_ns / 1e9)} beside {seconds(account.steps_ns / 1e9)} of training steps.",
+        f"{mark_cell(key, seconds(spent_ns / 1e9))} beside {seconds(account.steps_ns / 1e9)} of "
+        "training steps.",
         "Validate less often or on a part of the data, in larger batches under torch.no_grad(), "
         "with a loader that keeps its workers (persistent_workers=True) from one to the next.",
         {"validation_s": spent_ns / 1e9, "steps_s": account.steps_ns / 1e9},
@@ -126,7 +130,8 @@ def _find_slow_epoch_ends(facts: Facts) -> RuleResult | None:
     if spent_ns < ENDS_SHARE * (account.steps_ns + spent_ns):
         return None
     return RuleResult(
-        f"Ending and beginning epochs takes {seconds(spent_ns / 1e9)}",
+        "Ending and beginning epochs takes "
+        f"{mark_cell(f'{MEAN}/{EPOCH_END}/', seconds(spent_ns / 1e9))}",
         f"In each of {plural(epochs, 'epoch')} workers are stopped and started anew."
         + (" Few batches of each are taken." if facts.leaves_passes else ""),
         "Keep the workers from epoch to epoch: DataLoader(persistent_workers=True)."

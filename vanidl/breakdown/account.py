@@ -92,8 +92,9 @@ Int64Array = NDArray[np.int64]
 MEAN = "mean"
 RUN, STEP, WAIT, STEP_PART, PHASE = "run", "step", "input_wait", "step_part", "phase"
 EPOCH_END, EPOCH = "epoch_end", "epoch"
-STEP_WAIT = "step_wait"
-"""The input waits of the mean step: those of all steps together by their number."""
+STEP_WAIT, STEPS = "step_wait", "steps"
+"""The input waits of the mean step: those of all steps together by their number; all steps of a
+rank together."""
 TRACED, MARKED, PROFILED, FETCHED = "traced calls", "marks", "profile", "fetches"
 _COUNTED = {"stdio_untraced"}
 """Calls that are in no trace, and counted."""
@@ -163,6 +164,8 @@ class Breakdown:
         window = name.partition("/")[0]
         if window == STEP_WAIT:
             return self._per_step(self.cell(f"{who}/{WAIT}{name[len(STEP_WAIT) :]}"), who)
+        if window == STEPS:
+            return self._of_all_steps(f"{STEP}{name[len(STEPS) :]}", who)
         column = self.columns.get(name)
         if column is None:
             if window not in (RUN, STEP, WAIT, STEP_PART, EPOCH, PHASE):
@@ -182,6 +185,15 @@ class Breakdown:
         steps = self.steps[self.observed].mean() if who == MEAN else self.steps[int(who)]
         low, high = (ns / max(float(steps), 1.0) for ns in (cell.low_ns, cell.high_ns))
         return replace(cell, low_ns=int(np.floor(low)), high_ns=int(np.ceil(high)))
+
+    def _of_all_steps(self, name: str, who: str) -> Cell:
+        """A cell of steps of a rank, or the mean rank with steps, of all of them together."""
+        column = self.columns.get(name)
+        if column is None:
+            return Cell(0, 0)
+        rows = self.observed if who == MEAN else np.array([int(who)])
+        low, high = (float(side[rows].mean()) for side in (column.low, column.high))
+        return Cell(int(np.floor(low)), int(np.ceil(high)), column.evidence, column.assumed)
 
     def length_ns(self, window: str, who: str = MEAN) -> float:
         """How long a window is: `run`, `step`, or all `input_wait` or `epoch_end`; 0 without."""

@@ -29,6 +29,7 @@ from vanidl.formatting.units import Amount, Cell, Link, shown
 from vanidl.report.overview import Overview
 from vanidl.report.summary import SCHEMA
 from vanidl.sections.actions import Replayed
+from vanidl.wording.cells import cells_of
 from vanidl.wording.headline import Headline
 
 # The words of the report and what each means, as its results define them.
@@ -279,8 +280,18 @@ def tight(text: str) -> str:
 
 
 def unbroken(text: str) -> Markup:
-    """Tight text in which no line breaks within an option: browsers break after its hyphens."""
-    safe = str(escape(tight(text)))
+    """Tight text in which no line breaks within an option: browsers break after its hyphens.
+
+    Numbers of cells carry the key of their cell.
+    """
+    pieces, done = [], 0
+    for cell in cells_of(text):
+        end = cell.at + len(cell.text)
+        shown = escape(tight(cell.text))
+        pieces.append(escape(tight(text[done : cell.at])))
+        pieces.append(Markup('<span data-cell="{}">{}</span>').format(cell.key, shown))
+        done = end
+    safe = str(Markup("").join([*pieces, escape(tight(text[done:]))]))
     return Markup(re.sub(r"(?<![\w-])--[a-z][a-z-]*", r'<span class="option">\g<0></span>', safe))
 
 

@@ -12,7 +12,7 @@ from vanidl.formatting.terminal import paragraph, printable
 from vanidl.run import Run
 from vanidl.schema import Kind
 from vanidl.sections.registry import json_kind, json_object, text_blocks
-from vanidl.sections.section import Object
+from vanidl.sections.section import CELL_KIND, Object, list_cells
 
 SCHEMA = "vanidl/1"
 
@@ -32,11 +32,20 @@ def summary_json(run: Run) -> str:
 
 def summary_object(run: Run) -> Object:
     """The contract as plain Python values."""
-    said = {"headline": run.headline, "verdict": run.verdict or None}
+    said: Object = {
+        "headline": run.headline,
+        "headline_cells": list_cells(run.answer.cells),
+        "verdict": run.verdict or None,
+    }
     return {"schema": SCHEMA} | said | json_object(run)
 
 
 def summary_kind() -> dict[str, Kind]:
     """What `summary_object` gives."""
-    said = {"schema": Literal[SCHEMA], "headline": str, "verdict": str | None}
+    said = {
+        "schema": Literal[SCHEMA],
+        "headline": str,
+        "headline_cells": [CELL_KIND],
+        "verdict": str | None,
+    }
     return said | json_kind()

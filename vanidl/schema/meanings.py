@@ -66,6 +66,9 @@ LINES = """\
 # vanidl summary --json: the job and its I/O
 schema | | Which contract this is; a new number where a name changes its meaning
 headline | | The answer in one or two sentences
+headline_cells | | The durations and shares of cells that the headline says, in their order
+headline_cells.key | | The cell: who/window/cause
+headline_cells.text | | What is said of it
 verdict | | In a few words: what training waits for
 job | | What was run
 job.id | | Identifier of the job; null where no log has one
@@ -521,6 +524,9 @@ patch | | Of the run's own source, for git apply; null: the source is not at han
 diagnoses | | Causes, the most important first
 diagnoses.cause | | What the change takes away
 findings.cause | | What a change takes away: a cause of the breakdown, or a window of the run
+findings.cells | | The durations and shares of cells that its words say, in their order
+findings.cells.key | | The cell: who/window/cause
+findings.cells.text | | What is said of it
 step_at_most_s | s | Mean step where readers share the storage; null: as step_s
 code | | Name of it; stays the same between versions
 title | | In one line

@@ -15,7 +15,8 @@ from vanidl.formatting.units import change, count, nbytes, number, percent, plur
 from vanidl.run import Run
 from vanidl.schema import Kind, Partly, fields_of
 from vanidl.schema.meanings import meaning_of
-from vanidl.sections.section import Json, Object, Section, values_of
+from vanidl.sections.section import CELL_KIND, Json, Object, Section, list_cells, values_of
+from vanidl.wording.cells import cells_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,10 +185,14 @@ def _write_gain(finding: Finding) -> str:
 
 
 def _collect_findings(run: Run) -> list[Object]:
-    return [values_of(finding) for finding in run.findings]
+    return [
+        values_of(finding)
+        | {"cells": list_cells(cells_of(finding.title, finding.detail, finding.advice))}
+        for finding in run.findings
+    ]
 
 
-_FINDINGS_KIND = fields_of(Finding) | {"evidence": EVIDENCE}
+_FINDINGS_KIND = fields_of(Finding) | {"evidence": EVIDENCE, "cells": [CELL_KIND]}
 FINDINGS = Section(
     "findings", text=_write_findings, json={"findings": Json(_collect_findings, [_FINDINGS_KIND])}
 )

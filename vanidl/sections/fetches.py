@@ -45,6 +45,7 @@ from vanidl.wording.account import (
     divide_waits,
     is_storage_known,
 )
+from vanidl.wording.cells import settle
 from vanidl.wording.results import describe_how, name_place
 
 MOST_BATCHES = 40
@@ -97,7 +98,7 @@ def draw_fetches(run: Run) -> Figure:
         _plot_fetches(run, rows),
         table,
         alt_text=f"Input waits of a rank: {waited}, on average; "
-        f"{describe_waits(account, whole=_is_whole(run))}.",
+        f"{settle(describe_waits(account, whole=_is_whole(run)))}.",
     )
 
 
@@ -216,7 +217,7 @@ def _write_fetches(run: Run) -> str | None:
     table = aligned_table("Fetches, known per batch", rows) or "Fetches\n"
     words = []
     if run.breakdown.length_ns(WAIT):
-        words.append(("waits", describe_waits(run.breakdown, whole=_is_whole(run))))
+        words.append(("waits", settle(describe_waits(run.breakdown, whole=_is_whole(run)))))
     words += [("I/O", remark) for remark in _remarks(run, found)]
     words += [("longest", each) for each in _longest(run.trace, found.batches)]
     return named_values(table.rstrip(), words)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from vanidl.figures.figure import Figure
 from vanidl.run import Run
 from vanidl.schema import Kind
+from vanidl.wording.cells import SaidCell
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -43,3 +44,11 @@ class Section:
 def values_of(record: DataclassInstance, *, without: tuple[str, ...] = ()) -> Object:
     """The fields of a record by name, some left out."""
     return {name: value for name, value in asdict(record).items() if name not in without}
+
+
+CELL_KIND: Kind = {"key": str, "text": str}
+
+
+def list_cells(cells: Iterable[SaidCell]) -> list[Object]:
+    """Of each number of a cell that words say the key of the cell, beside what they say."""
+    return [{"key": cell.key, "text": cell.text} for cell in cells]

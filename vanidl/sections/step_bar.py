@@ -20,6 +20,7 @@ from vanidl.model.warnings import LOWER_BOUNDS, serious_codes
 from vanidl.run import Run
 from vanidl.sections.actions import name_for_ranks
 from vanidl.sections.section import Json, Object, Section, values_of
+from vanidl.wording.account import measure_hosts_apart
 from vanidl.wording.results import ENOUGH, MATTERS, name_line
 from vanidl.wording.tracing import describe_traced_share
 
@@ -291,10 +292,13 @@ def _draw_run_bar(run: Run) -> Bar | None:
     """Without steps: how much of the run was storage, by kind of call, and what is unknown."""
     account = run.breakdown
     column = account.columns.get(f"{RUN}/{STORAGE}")
-    run_ns = float(account.window_ns)
+    # What lies between hosts that never meet is no run time.
+    host_ns = measure_hosts_apart(run.trace)
+    run_ns = float(host_ns or account.window_ns)
     if column is None or not column.evidence or not run_ns:
         return None
     storage = account.cell(f"{MEAN}/{RUN}/{STORAGE}")
+    most_ns = min(float(storage.high_ns), run_ns)
     rows: list[tuple[str, str, float, str, str]] = []
     known_ns = 0.0
     for part, name, meaning in _RUN_PARTS:
@@ -304,8 +308,8 @@ def _draw_run_bar(run: Run) -> Bar | None:
         rows.append(("run-io", name, spent_ns, meaning, key))
     key = f"{MEAN}/{RUN}/{STORAGE}"
     rows.append(("run-io", "other I/O", storage.low_ns - known_ns, _IN_STORAGE, key))
-    rows.append(("decode", _OPEN, float(storage.high_ns - storage.low_ns), _OPEN_MEANING, key))
-    rows.append(("rest", "not in I/O", run_ns - storage.high_ns, _OTHER_TIME, key))
+    rows.append(("decode", _OPEN, most_ns - storage.low_ns, _OPEN_MEANING, key))
+    rows.append(("rest", "not in I/O", run_ns - most_ns, _OTHER_TIME, key))
     found = tuple(
         BarPart(
             style, name, seconds(spent / 1e9), percent(spent / run_ns), 100 * spent / run_ns,
@@ -314,7 +318,8 @@ def _draw_run_bar(run: Run) -> Bar | None:
         for style, name, spent, meaning, key in rows
         if spent > _SHOWN * run_ns
     )  # fmt: skip
-    title = f"The run: {seconds(run_ns / 1e9)}"
+    whose = "A host (hosts do not overlap in time)" if host_ns else "The run"
+    title = f"{whose}: {seconds(run_ns / 1e9)}"
     words = ", ".join(f"{p.name} {p.amount} ({p.percent})" for p in found)
     note = "mean over ranks" if len(run.trace.ranks) > 1 else "one rank"
     return Bar(title, found, (), f"{title}: {words}.", _note_traced(note, run))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from vanidl.breakdown import Breakdown, Cell
-from vanidl.breakdown.account import EPOCH_END, MEAN, RUN, STEP, WAIT
+from vanidl.breakdown.account import EPOCH_END, MEAN, RUN, STEP, STEPS, WAIT
 from vanidl.breakdown.assumptions import BLOCKING
 from vanidl.breakdown.causes import (
     BLOCKED,
@@ -32,6 +32,7 @@ from vanidl.model.counter_totals import prefix_of
 from vanidl.model.intervals import find_gap, span_each
 from vanidl.model.states import SAMPLED
 from vanidl.model.trace import MPIIO, Trace
+from vanidl.wording.cells import mark_cell
 
 _ALIKE = 0.02  # of the upper end: ends that are closer are said as one
 
@@ -115,6 +116,8 @@ def is_storage_known(account: Breakdown) -> bool:
 def describe_waits(account: Breakdown, *, whole: bool) -> str:
     """`10.9 s was storage and 4.97 s decoding or other work of the loader`, longest first.
 
+    Numbers of cells are marked, for `settle`.
+
     Args:
         account: of a run with input waits.
         whole: whether all I/O was recorded; what is missing of it looks like work of the loader.
@@ -123,7 +126,8 @@ def describe_waits(account: Breakdown, *, whole: bool) -> str:
     storage = account.cell(f"{MEAN}/{WAIT}/{STORAGE}")
     busy_ns = sum(account.cell(f"{MEAN}/{WAIT}/{code}").low_ns for code in (COMPUTE, COPY))
     if storage.high_ns - storage.low_ns > WIDE * (length_ns - busy_ns):
-        least = f", at least {seconds(storage.low_ns / 1e9)}" if storage.low_ns else ""
+        least = mark_cell(f"{MEAN}/{WAIT}/{STORAGE}", seconds(storage.low_ns / 1e9))
+        least = f", at least {least}" if storage.low_ns else ""
         return f"how much of that was storage is not known{least}"
     said = []
     for part in sorted(divide_waits(account), key=lambda part: -part.cell.middle_ns):
@@ -134,7 +138,7 @@ def describe_waits(account: Breakdown, *, whole: bool) -> str:
             words += calls
         if part.code == OPEN and not whole:
             words += ", or I/O that was not recorded"
-        said.append(f"{_say_range(part.cell, length_ns)} {words}")
+        said.append(f"{mark_cell(part.key, _say_range(part.cell, length_ns))} {words}")
     if not storage.high_ns:
         said.append("none was storage")
     return f"of that {', '.join(said[:3])}"
@@ -212,10 +216,24 @@ def find_lead(account: Breakdown, steps: str = "training") -> Lead:
     words = _COST_WORDS[cost.window, cost.cause]
     if in_steps and not account.waits_known:
         words = words.replace(", outside of input waits,", "")  # they may lie in such waits
-    amount = f"{_say_amount(cost)} of the {seconds(whole_ns / 1e9)} {of_what}"
+    key = _find_key(account, cost)
+    amount = mark_cell(key, _say_amount(cost))
+    share = mark_cell(key, _say_share(cost, whole_ns))
     why = _explain_idle(account) if cost.cause == DEVICE_IDLE else ""
-    sentence = f"{words} {amount} ({_say_share(cost, whole_ns)}){why}."
+    sentence = f"{words} {amount} of the {seconds(whole_ns / 1e9)} {of_what} ({share}){why}."
     return Lead(sentence, cost.window, in_steps)
+
+
+def _find_key(account: Breakdown, cost: Cost) -> str:
+    """The key of the cell that a cost is; "" where it is what other cells leave of one."""
+    for key in (cost.key, cost.key.replace(f"/{STEP}/", f"/{STEPS}/")):
+        window = key.split("/")[1]
+        if window in (WAIT, EPOCH_END):
+            return key
+        cell = account.cell(key)
+        if abs(cell.low_ns - cost.low_ns) <= 1 and abs(cell.high_ns - cost.high_ns) <= 1:
+            return key
+    return ""
 
 
 def _explain_idle(account: Breakdown) -> str:
@@ -286,8 +304,9 @@ def describe_storage(trace: Trace, account: Breakdown) -> str:
     if share <= LITTLE:
         part = percent(share)
         most = f"less than {part[2:]}" if part.startswith("< ") else f"at most {part}"
+        most = mark_cell(f"{MEAN}/{name}", most)
         return f"I/O can cost {most} of the {run}: look elsewhere"
-    low = percent(cell.low_ns / run_ns)
+    key, low = f"{MEAN}/{name}", percent(cell.low_ns / run_ns)
     per_rank = " per rank on average" if len(account.ranks) > 1 else ""
     if cell.high_ns - cell.low_ns <= _ALIKE * cell.high_ns:
         amount, part = seconds(cell.high_ns / 1e9), percent(share)
@@ -298,7 +317,7 @@ def describe_storage(trace: Trace, account: Breakdown) -> str:
     else:
         amount = f"{seconds(cell.low_ns / 1e9)} to {seconds(cell.high_ns / 1e9)}"
         part = f"{low} to {percent(share)}"
-    said = f"Storage took {amount}{per_rank}, {part} of the {run}"
+    said = f"Storage took {mark_cell(key, amount)}{per_rank}, {mark_cell(key, part)} of the {run}"
     if calls := name_longest_calls(trace, account, cell):
         said += f", {calls}"
     if BLOCKING in cell.assumed:

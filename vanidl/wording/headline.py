@@ -6,6 +6,7 @@ sentence must stay true when something was not recorded.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -30,6 +31,7 @@ from vanidl.wording.account import (
     name_hidden,
     name_steps,
 )
+from vanidl.wording.cells import SaidCell, cells_of, mark_cell, settle
 from vanidl.wording.results import (
     describe_benchmark,
     describe_ceiling,
@@ -77,7 +79,8 @@ _MISSING = {
 class Headline:
     """The answer in one sentence, and what a reader must know beside it.
 
-    `ending` comes before it: that the program failed, "" where it did not.
+    `ending` comes before it: that the program failed, "" where it did not. Sentences know which
+    cells of the account their numbers are of.
     """
 
     title: str
@@ -86,6 +89,15 @@ class Headline:
 
     def __str__(self) -> str:
         return " ".join(_keep_present(self.ending, self.title, *self.support))
+
+    @property
+    def cells(self) -> tuple[SaidCell, ...]:
+        """Every number of a cell that it says."""
+        return cells_of(self.ending, self.title, *self.support)
+
+
+def _settle(title: str, support: Sequence[str], ending: str) -> Headline:
+    return Headline(settle(title), tuple(map(settle, support)), settle(ending))
 
 
 def make_headline(trace: Trace, results: Results, account: Breakdown) -> Headline:
@@ -112,7 +124,7 @@ def make_headline(trace: Trace, results: Results, account: Breakdown) -> Headlin
             describe_stdio(results.summary),
             describe_objects(results.summary),
         )
-        return Headline(unseen or title, support, ending)
+        return _settle(unseen or title, support, ending)
     # What costs most leads; how long training waited follows where that is something else.
     waited = _limit_scope(_describe_waits_of_steps(trace, results, overlap, account), results)
     lead = find_lead(account, "inference" if trace.purpose == INFERENCE else "training")
@@ -136,7 +148,7 @@ def make_headline(trace: Trace, results: Results, account: Breakdown) -> Headlin
         describe_stdio(results.summary),
         describe_objects(results.summary),
     )
-    return Headline(title, support, ending)
+    return _settle(title, support, ending)
 
 
 def _describe_cached(trace: Trace) -> str:
@@ -220,7 +232,10 @@ def _describe_waits_of_steps(
     wait_ns, steps_ns = account.length_ns(WAIT), account.steps_ns
     if not wait_ns:
         return f"{who} did not wait for input; {_describe_hidden(overlap)}."
-    times = f"{seconds(wait_ns / 1e9)} of {seconds(steps_ns / 1e9)} ({percent(wait_ns / steps_ns)})"
+    key = f"{MEAN}/{WAIT}/"
+    waited = mark_cell(key, seconds(wait_ns / 1e9))
+    share = mark_cell(key, percent(wait_ns / steps_ns))
+    times = f"{waited} of {seconds(steps_ns / 1e9)} ({share})"
     whole = not _is_cut(results) and not has_separate_objects(results.summary)
     parts = describe_waits(account, whole=whole or is_storage_known(account))
     if (why := _explain_unknown_io(results, overlap)) and not is_storage_known(account):
@@ -238,7 +253,11 @@ def _describe_beside(account: Breakdown, led: str) -> str:
     long.pop(_WINDOWS.get(led, ""), None)
     if not long:
         return ""
-    words = ", ".join(f"{name} {seconds(ns / 1e9)}" for name, ns in long.items())
+    keys = {name: f"{MEAN}/{PHASE}/{window}" for window, name in _WINDOWS.items()}
+    keys[_WINDOWS[EPOCH_END]] = f"{MEAN}/{EPOCH_END}/"
+    words = ", ".join(
+        f"{name} {mark_cell(keys[name], seconds(ns / 1e9))}" for name, ns in long.items()
+    )
     return f"Of the {seconds(account.window_ns / 1e9)} run outside these steps: {words}."
 
 
@@ -333,7 +352,8 @@ def _describe_ranks(overlap: Overlap, account: Breakdown) -> str:
         return ""
     worst = int(np.argmax(column.low))
     name = elided(account.labels[worst], limit=60)
-    sentence = f"The longest wait was {seconds(float(column.low[worst]) / 1e9)} ({name})"
+    longest = seconds(float(column.low[worst]) / 1e9)
+    sentence = f"The longest wait was {mark_cell(f'{worst}/{WAIT}/', longest)} ({name})"
     return f"{sentence}; {loss}." if loss else f"{sentence}."
 
 
