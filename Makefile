@@ -74,6 +74,7 @@ studies: $(VENV)/installed-loaders fuse  ## what the papers report, measured her
 	$(BIN)/python -m benchmarks.loaders.pls_accounting
 	$(BIN)/python -m benchmarks.loaders.decode_cpu
 	$(BIN)/python -m benchmarks.loaders.decode_training
+	$(BIN)/python -m benchmarks.loaders.decode_training --workload deepcam --size 192
 	$(BIN)/python -m benchmarks.loaders.spatial
 
 studies-small: $(VENV)/installed-loaders fuse  ## the same in small, without the longer ones: ten minutes

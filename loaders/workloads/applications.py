@@ -223,7 +223,6 @@ def _parse_record(record: bytes) -> Floats:
 def train(name: str, data: Path, *, epochs: int, steps: int, compute_ms: float | None) -> int:
     """Trains; the steps that were made. Batches come by PyTorch's DataLoader, as it is used."""
     import torch
-    from torch import nn
     from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
     found = APPLICATIONS[name]
@@ -240,30 +239,50 @@ def train(name: str, data: Path, *, epochs: int, steps: int, compute_ms: float |
                 yield torch.from_numpy(np.array(sample, copy=True).reshape(-1)[:1024])
 
     torch.set_num_threads(1)
-    samples, model, made = Samples(), nn.Linear(1024, 64), 0
+    step_s = (found.compute_ms if compute_ms is None else compute_ms) / 1e3
+    samples, model, made = Samples(), _make_model(step_s), 0
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
-    wanted_s = (found.compute_ms if compute_ms is None else compute_ms) / 1e3
     for samples.epoch in range(epochs):
         loader = DataLoader(samples, found.batch, num_workers=found.ahead, drop_last=True)
         for batch in loader:
-            _compute(model, batch, optimizer, wanted_s)
+            optimizer.zero_grad()
+            model(batch).square().mean().backward()
+            optimizer.step()
             made += 1
             if made == steps:
                 return made
     return made
 
 
-def _compute(model: Any, batch: torch.Tensor, optimizer: Any, wanted_s: float) -> None:  # noqa: ANN401
-    """A step of so many seconds: products of matrices until they have passed."""
+def _make_model(step_s: float) -> Any:  # noqa: ANN401
+    """A linear layer whose step takes so many seconds: a third of them forward, the rest back."""
+    from torch import nn
+
+    class Model(nn.Module):
+        """Products of matrices beside a layer that learns."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Linear(1024, 64)
+
+        def forward(self, batch: torch.Tensor) -> torch.Tensor:
+            """The layer's values."""
+            values: torch.Tensor = self.layer(batch)
+            _multiply(step_s / 3)
+            values.register_hook(lambda _: _multiply(step_s * 2 / 3))
+            return values
+
+    return Model()
+
+
+def _multiply(seconds: float) -> None:
+    """Products of matrices until so much time has passed."""
     import torch
 
-    ends = time.perf_counter() + wanted_s
-    optimizer.zero_grad()
-    model(batch).square().mean().backward()
+    ends = time.perf_counter() + seconds
     weights = torch.ones(192, 192)
     while time.perf_counter() < ends:
         weights = (weights @ weights).clamp(0, 1)
-    optimizer.step()
 
 
 def main(arguments: list[str] | None = None) -> int:

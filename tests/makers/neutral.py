@@ -59,7 +59,13 @@ def run_neutral(command: list[str], scratch: Path) -> int:
         "TMPDIR": "/tmp",
     }
     apart = ["unshare", "--mount", "--uts", "bash", "-c", _START, "neutral"]
-    return subprocess.run([*apart, *command], env=environment, check=False).returncode
+    place = Path("/scratch")
+    was_there = place.exists()
+    try:
+        return subprocess.run([*apart, *command], env=environment, check=False).returncode
+    finally:
+        if not was_there and place.exists():
+            place.rmdir()  # here it is the empty folder that the other was mounted on
 
 
 if __name__ == "__main__":

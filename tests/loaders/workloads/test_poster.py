@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import re
 
 import numpy as np
 import pytest
@@ -21,7 +22,7 @@ pytest.importorskip("h5py", reason="h5py is not installed")
 
 import vanidl
 from benchmarks.papers.applications import STUDIES, SUMMARY_OPTIONS, compare_with_poster
-from tests import DATA
+from tests import DATA, ROOT
 from vanidl.cli import main
 from vanidl.model.trace import READ
 
@@ -74,6 +75,13 @@ def test_single_operations_have_the_sizes_of_the_poster(name, sizes):
     read = np.concatenate([_sizes_of_data(trace, part) for part in trace.io])
     for nbytes, least in sizes.items():
         assert read[read == nbytes].sum() > least * read.sum()
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_the_page_names_no_machine(name):
+    page = (ROOT / "reports" / f"poster_{name}.html").read_text(encoding="utf-8")
+    assert f"/scratch/pfs/{name}" in page
+    assert re.findall(r"/(?:home|root|mnt|Users)/[\w./-]*", page) == []
 
 
 def _sizes_of_data(trace, part):
