@@ -64,5 +64,5 @@ def measure(small: bool, scratch: Path) -> Iterator[Row]:
     if small:
         yield from measure_nodes(scratch, 20, 64, 10, (1, 2, 4, 8))
         return
-    yield from measure_nodes(scratch, 100, 204, 100, (1, 2, 3, 4, 5, 6, 7, 8))
-    yield from measure_nodes(scratch, 5, 512, 100, (1, 2, 4, 5, 8))
+    yield from measure_nodes(scratch, 100, 204, 50, (1, 2, 3, 4, 5, 6, 7, 8))
+    yield from measure_nodes(scratch, 5, 512, 50, (1, 2, 4, 5, 8))
