@@ -62,7 +62,8 @@ OURS = f"""
 import sys
 import torch
 from vanidl_loaders.data.samples import open_samples
-from vanidl_loaders.loader.loader import Settings, open_loader
+from vanidl_loaders.loader.loader import Settings
+from vanidl_loaders.loader.registry import open_loader
 
 torch.set_num_threads(1)
 samples, workers = open_samples(sys.argv[1]), int(sys.argv[3])

@@ -27,7 +27,8 @@ import torch
 from benchmarks.measure import interleaved
 from vanidl_loaders.data.samples import SampleSet
 from vanidl_loaders.decoders.folders import ENCODED, encode_folder
-from vanidl_loaders.loader.loader import Settings, open_loader
+from vanidl_loaders.loader.loader import Settings
+from vanidl_loaders.loader.registry import open_loader
 from vanidl_loaders.training import Outcome, Plan, train
 from vanidl_loaders.workloads.making import make
 

@@ -37,7 +37,8 @@ from numpy.typing import NDArray
 from benchmarks.measure import interleaved
 from benchmarks.programs.peer_ranks import BATCH, KINDS, Job
 from vanidl_loaders.data.samples import SampleSet
-from vanidl_loaders.loader.loader import Loader, Settings, open_loader
+from vanidl_loaders.loader.loader import Loader, Settings
+from vanidl_loaders.loader.registry import open_loader
 from vanidl_loaders.ranks.world import World
 from vanidl_loaders.workloads.making import make
 

@@ -38,7 +38,8 @@ from torch.utils.data import DataLoader
 
 from vanidl_loaders import pls
 from vanidl_loaders.data.samples import open_samples
-from vanidl_loaders.loader.loader import Settings, open_loader
+from vanidl_loaders.loader.loader import Settings
+from vanidl_loaders.loader.registry import open_loader
 from vanidl_loaders.ranks.messages import open_transport
 from vanidl_loaders.ranks.world import World
 from vanidl_loaders.scheduled.items import buffered_loader

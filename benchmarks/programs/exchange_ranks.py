@@ -21,7 +21,8 @@ def run_rank(name: str, options: dict[str, Any], compute_s: float, data: str, ou
     torch.set_num_threads(1)
     from torch import distributed
 
-    from vanidl_loaders.loader.loader import Settings, open_loader
+    from vanidl_loaders.loader.loader import Settings
+    from vanidl_loaders.loader.registry import open_loader
     from vanidl_loaders.ranks.process_group import process_group
     from vanidl_loaders.ranks.world import World
 

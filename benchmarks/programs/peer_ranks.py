@@ -161,7 +161,8 @@ class Ours(Peer):
     """The loader `scheduled`: one budget for buffer and staging."""
 
     def __init__(self, job: Job) -> None:
-        from vanidl_loaders.loader.loader import Settings, open_loader
+        from vanidl_loaders.loader.loader import Settings
+        from vanidl_loaders.loader.registry import open_loader
 
         super().__init__(job)
         memory = job.memory_nbytes // RANKS

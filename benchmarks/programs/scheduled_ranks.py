@@ -60,7 +60,7 @@ class Scheduled:
     def __init__(
         self, samples: SampleSet, settings: Settings, options: dict[str, Any], _: Path
     ) -> None:
-        from vanidl_loaders.loader.loader import open_loader
+        from vanidl_loaders.loader.registry import open_loader
 
         chosen = options | {"buffer": held(len(samples))}
         self._loader = open_loader("scheduled", samples, settings, chosen)

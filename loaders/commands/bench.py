@@ -20,7 +20,7 @@ HELP = "time loaders alone, in turn, as ratios"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What `settings` declares, several loaders, and how often."""
-    from ..loader.loader import LOADERS
+    from ..loader.registry import LOADERS
     from .settings import add_settings
 
     add_settings(parser)
@@ -52,7 +52,7 @@ def run_epochs(
     name: str, samples: SampleSet, settings: Settings, options: argparse.Namespace
 ) -> tuple[float, str]:
     """Seconds for all epochs with a fresh loader, and what it counted."""
-    from ..loader.loader import find_loader
+    from ..loader.registry import find_loader
     from .settings import require_steps
 
     begin = time.perf_counter()

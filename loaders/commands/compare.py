@@ -82,7 +82,7 @@ def run(options: argparse.Namespace) -> int:
     Raises:
         UsageError: A loader that is not known, or none that fits the data.
     """
-    from ..loader.loader import find_loader
+    from ..loader.registry import find_loader
     from .settings import find_samples, make_settings
 
     samples, settings = find_samples(options), make_settings(options)
@@ -106,7 +106,7 @@ def run(options: argparse.Namespace) -> int:
 def _measure_pairs(
     name: str, samples: SampleSet, settings: Settings, options: argparse.Namespace
 ) -> Row:
-    from ..loader.loader import find_loader
+    from ..loader.registry import find_loader
     from .settings import require_sense, require_steps
 
     forget_cached(samples.folder)

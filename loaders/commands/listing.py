@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from ..errors import MissingError
-from ..loader.loader import LOADERS, LoaderModule, find_loader
+from ..loader.registry import LOADERS, LoaderModule, find_loader
 
 if TYPE_CHECKING:
     from ..workloads.registry import Workload

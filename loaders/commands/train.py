@@ -21,7 +21,7 @@ HELP = "train a small model; alone, under torchrun or under mpiexec"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What `settings` declares, one loader, and where records go."""
-    from ..loader.loader import LOADERS
+    from ..loader.registry import LOADERS
     from .settings import add_settings
 
     add_settings(parser)
@@ -40,7 +40,7 @@ def run(options: argparse.Namespace) -> int:
     _require_positive(options)
     import torch
 
-    from ..loader.loader import find_loader
+    from ..loader.registry import find_loader
     from ..ranks.process_group import process_group
     from ..training import Places, Plan, train
     from .settings import find_samples, make_settings, require_sense, require_steps

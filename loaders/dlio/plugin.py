@@ -40,9 +40,10 @@ import h5py
 import numpy as np
 
 from ..errors import InputError, LoadersError, UsageError
-from ..loader.loader import Batch, Loader, LoaderModule, Settings, find_loader
+from ..loader.loader import Batch, Loader, Settings
 from ..loader.options import add_limits
 from ..loader.prefetch import Background
+from ..loader.registry import LoaderModule, find_loader
 from ..loader.stalls import StalledError
 from ..ranks.ending import end_ranks
 from ..ranks.world import World
@@ -57,7 +58,7 @@ class PluginDataLoader(BaseDataLoader):
     """A loader of the registry as a data loader of DLIO; subclasses say which."""
 
     loader: ClassVar[str]
-    """Name in `vanidl_loaders.loader.loader.LOADERS`."""
+    """Name in `vanidl_loaders.loader.registry.LOADERS`."""
 
     def __init__(self, format_type: Any, dataset_type: Any, epoch_number: int) -> None:  # noqa: ANN401
         super().__init__(format_type, dataset_type, epoch_number, "custom")

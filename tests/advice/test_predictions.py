@@ -64,7 +64,7 @@ def test_one_rank_has_nobody_to_share_with(predict):
 
 
 def test_loaders_are_named_as_the_command_line_names_them():
-    from vanidl_loaders.loader.loader import LOADERS
+    from vanidl_loaders.loader.registry import LOADERS
 
     shuffled = facts(SHUFFLED)
     found = [

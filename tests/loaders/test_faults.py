@@ -19,7 +19,8 @@ pytest.importorskip("tensorboard", reason="tensorboard is not installed")
 
 from vanidl_loaders.cli import main
 from vanidl_loaders.data.readers import HDF5Reader
-from vanidl_loaders.loader.loader import Settings, open_loader
+from vanidl_loaders.loader.loader import Settings
+from vanidl_loaders.loader.registry import open_loader
 
 LOADERS = ("baseline", "scheduled", "pls", "spatial")
 FILES = (".h5", ".jpg")

@@ -215,7 +215,7 @@ def _write_fetches(run: Run) -> str | None:
     ]  # fmt: skip
     rows += [_loader(each) for each in found.loaders[:_MOST_LOADERS]]
     table = aligned_table("Fetches, known per batch", rows) or "Fetches\n"
-    words = []
+    words: list[tuple[str, str]] = []
     if run.breakdown.length_ns(WAIT):
         words.append(("waits", settle(describe_waits(run.breakdown, whole=_is_whole(run)))))
     words += [("I/O", remark) for remark in _remarks(run, found)]

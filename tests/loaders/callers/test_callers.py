@@ -17,7 +17,8 @@ from torch.utils.data import DataLoader
 from tests.loaders.callers.loops import LOOPS, Left, Seen
 from vanidl_loaders import pls
 from vanidl_loaders.errors import UsageError
-from vanidl_loaders.loader.loader import Settings, open_loader
+from vanidl_loaders.loader.loader import Settings
+from vanidl_loaders.loader.registry import open_loader
 from vanidl_loaders.ranks.messages import Alone
 from vanidl_loaders.ranks.world import World
 from vanidl_loaders.scheduled.items import buffered_loader

@@ -15,7 +15,8 @@ from vanidl_loaders.decoders import decode_sample, open_sample
 from vanidl_loaders.decoders.dataset import DecodedLoader, EncodedDataset
 from vanidl_loaders.decoders.folders import MARK, encode_folder, sample_path
 from vanidl_loaders.errors import InputError, UsageError
-from vanidl_loaders.loader.loader import Settings, open_loader
+from vanidl_loaders.loader.loader import Settings
+from vanidl_loaders.loader.registry import open_loader
 from vanidl_loaders.ranks.world import World
 
 WORKLOADS = {"cosmoflow": "counts", "deepcam": "climate/data"}

@@ -15,15 +15,8 @@ from torch.profiler import ProfilerActivity, profile
 
 from vanidl_loaders.cli import main
 from vanidl_loaders.errors import UsageError
-from vanidl_loaders.loader.loader import (
-    LOADERS,
-    Settings,
-    Spanned,
-    Waited,
-    find_loader,
-    name_span,
-    open_loader,
-)
+from vanidl_loaders.loader.loader import Settings, Spanned, Waited, name_span
+from vanidl_loaders.loader.registry import LOADERS, find_loader, open_loader
 from vanidl_loaders.peers.shards import convert
 
 WORKLOAD = {"decoded": "cosmoflow"}

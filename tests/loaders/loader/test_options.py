@@ -9,8 +9,8 @@ import pytest
 pytest.importorskip("torch", reason="PyTorch is not installed")
 
 from vanidl_loaders.decoders import dataset, folders
-from vanidl_loaders.loader.loader import LOADERS, find_loader
 from vanidl_loaders.loader.options import OPTIONS
+from vanidl_loaders.loader.registry import LOADERS, find_loader
 from vanidl_loaders.pls import exchange as pls_exchange
 from vanidl_loaders.pls import exchange_plan
 from vanidl_loaders.pls import loader as pls

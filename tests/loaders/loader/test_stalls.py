@@ -17,8 +17,9 @@ from vanidl_loaders import pls
 from vanidl_loaders.data import pread
 from vanidl_loaders.data.pool import ReadThreads
 from vanidl_loaders.loader import stalls
-from vanidl_loaders.loader.loader import Settings, open_loader
+from vanidl_loaders.loader.loader import Settings
 from vanidl_loaders.loader.prefetch import Background
+from vanidl_loaders.loader.registry import open_loader
 from vanidl_loaders.loader.stalls import ATTEMPTS, Retried, StalledError, WaitWatch
 
 

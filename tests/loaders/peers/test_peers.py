@@ -12,7 +12,8 @@ pytest.importorskip("torch", reason="PyTorch is not installed")
 
 from vanidl_loaders.data.readers import open_reader
 from vanidl_loaders.errors import InputError, UsageError
-from vanidl_loaders.loader.loader import Settings, open_loader
+from vanidl_loaders.loader.loader import Settings
+from vanidl_loaders.loader.registry import open_loader
 from vanidl_loaders.peers.shards import convert
 
 pytestmark = [  # WebDataset leaves a shard open when its stream is left early

@@ -13,7 +13,8 @@ from tests.loaders.ranks.threads import on_ranks, outcomes_on_ranks
 from vanidl_loaders import pls
 from vanidl_loaders.data.readers import open_reader
 from vanidl_loaders.errors import InputError, LoadersError, UsageError
-from vanidl_loaders.loader.loader import Settings, open_loader
+from vanidl_loaders.loader.loader import Settings
+from vanidl_loaders.loader.registry import open_loader
 from vanidl_loaders.pls import loader as module
 from vanidl_loaders.ranks.world import World
 from vanidl_loaders.workloads.making import make

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from vanidl_loaders.loader.loader import Settings, open_loader
+from vanidl_loaders.loader.loader import Settings
+from vanidl_loaders.loader.registry import open_loader
 from vanidl_loaders.ranks.world import World
 
 

@@ -15,7 +15,8 @@ from tests.loaders.data.stored import N, direct
 from tests.loaders.launch import STARTED_BY, json_objects
 from tests.loaders.scheduled.planned import scheduled, stream
 from vanidl_loaders.errors import UsageError
-from vanidl_loaders.loader.loader import WEIGHT, Settings, find_loader, open_loader
+from vanidl_loaders.loader.loader import WEIGHT, Settings
+from vanidl_loaders.loader.registry import find_loader, open_loader
 from vanidl_loaders.ranks.world import World
 from vanidl_loaders.scheduled import PlanSettings, make_plan
 

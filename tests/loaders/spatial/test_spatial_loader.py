@@ -14,7 +14,8 @@ from tests.loaders.ranks.threads import outcomes_on_ranks
 from vanidl_loaders.data.order import draw_epoch_order, pad_order
 from vanidl_loaders.data.samples import Field, SampleSet
 from vanidl_loaders.errors import InputError, UsageError
-from vanidl_loaders.loader.loader import Settings, open_loader
+from vanidl_loaders.loader.loader import Settings
+from vanidl_loaders.loader.registry import open_loader
 from vanidl_loaders.ranks.world import World
 from vanidl_loaders.spatial import Division
 from vanidl_loaders.spatial.grid import index_slices
