@@ -344,7 +344,10 @@ def out_of_memory(*named: str) -> Case:
                 group.rmdir()
             return f"skipped: no control group of memory can be made ({error.strerror})"
         try:
-            code = "held = []\nwhile True: held.append(bytearray(8 << 20))"
+            code = (
+                "import time, vanidl\nheld = []\nwhile True:\n with vanidl.step(): "
+                "held.append(bytearray(8 << 20)); time.sleep(0.02)"
+            )
             words = recorded(place.root / "RUN", [sys.executable, "-c", code])
             done = run(["sh", "-c", f'echo $$ > {group}/cgroup.procs; exec "$@"', "sh", *words])
         finally:
@@ -354,7 +357,7 @@ def out_of_memory(*named: str) -> Case:
         page = place.root / "page.html"
         for command in (f"summary {place.root}/RUN", f"report {place.root}/RUN -o {page}"):
             done = run([*_VANIDL, *command.split()])
-            text = page.read_text() if page.exists() else done.out
+            text = page.read_text() if page.exists() else done.out + done.err
             missing = [word for word in named if word not in text]
             wrong = wrong or (f"{command.split()[0]} does not name {missing}" if missing else "")
         return wrong
