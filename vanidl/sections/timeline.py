@@ -16,7 +16,7 @@ from vanidl.figures.downsample import build_levels, fold_bins, n_of_m
 from vanidl.figures.figure import Column, Figure, Levels, Spec, Table
 from vanidl.formatting.names import distinct, elided, plotted
 from vanidl.formatting.units import byte_scale, change, count, nbytes, plural, seconds
-from vanidl.model.trace import MPIIO, POSIX, STDIO
+from vanidl.model.trace import DFS, MPIIO, POSIX, STDIO
 from vanidl.run import Run
 from vanidl.schema import Maybe
 from vanidl.sections.section import Json, Object, Section
@@ -340,5 +340,5 @@ def _plot_heat(labels: list[str], unit: str, span: tuple[float, float]) -> Spec:
     return {"data": [heat], "layout": layout}
 
 
-_OF_LAYERS = (partial(draw_layer_over_time, layer=layer) for layer in (POSIX, MPIIO, STDIO))
+_OF_LAYERS = (partial(draw_layer_over_time, layer=layer) for layer in (POSIX, MPIIO, STDIO, DFS))
 HEATMAP = Section("heatmap", (draw_ranks_over_time, *_OF_LAYERS, draw_files_over_time))

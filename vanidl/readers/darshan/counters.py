@@ -67,8 +67,12 @@ HEATMAP_LAYERS = {
     16592106915301738621: POSIX,
     3989511027826779520: STDIO,
     3668870418325792824: MPIIO,
+    1597927878319380788: DFS,
 }
-"""Darshan's id of a heat map's record (the hash of its name) to the layer."""
+"""Darshan's id of a heat map's record (the hash of its name) to the layer.
+
+That of DAOS is left out: it holds what went through DFS as well, which our layer DAOS does not.
+"""
 
 Stripe = tuple[int, int, Sequence[int], int, int]
 """Stripe size, stripe count and targets of one component of a file's layout, and the first byte

@@ -108,7 +108,7 @@ def _complete_counters(known: CounterFile, found: Found) -> CounterFile:
 
 
 _HEATMAPS = {"POSIX": 16592106915301738621, "STDIO": 3989511027826779520,
-             "MPIIO": 3668870418325792824}  # fmt: skip
+             "MPIIO": 3668870418325792824, "DFS": 1597927878319380788}  # fmt: skip
 _SEGMENT = ("offset", "length", "start_time", "end_time")
 
 
