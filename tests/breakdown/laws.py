@@ -269,7 +269,9 @@ def _bound_sampling_error_ns(whole: Breakdown, trace: Trace) -> NDArray[np.float
     error_ns = np.zeros(len(whole.ranks))
     if not any(SAMPLED in column.evidence for column in whole.columns.values()):
         return error_ns
-    first = {(t.host, t.pid): len(t.samples) for t in trace.states.threads if t.is_first}
+    first = {  # those that came late say nothing
+        (t.host, t.pid): int((~t.samples.late).sum()) for t in trace.states.threads if t.is_first
+    }
     for i, process in enumerate(trace.processes[p] for p in trace.ranks):
         if samples := first.get((process.host, process.pid or -1), 0):
             low, high = compute_wilson_interval(0.5, samples)

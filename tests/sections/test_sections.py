@@ -68,4 +68,4 @@ def test_names_and_places_are_unique_and_known():
 def test_every_value_of_the_contract_has_its_place(name):
     content = summary_object(EXAMPLES[name]().run)
     top = dict.fromkeys(path.split(".")[0] for path in JSON_ORDER)
-    assert list(content) == ["schema", "headline", "verdict", *top]
+    assert list(content) == ["schema", "headline", "headline_cells", "verdict", *top]

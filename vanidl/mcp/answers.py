@@ -36,8 +36,8 @@ MOST_ROWS = 50
 _MOST_TEXT = 600
 _ITEMS = (MOST_ROWS, 20, 10, 5, 3, 2, 1, 0)
 _SUMMARY = (
-    "headline", "verdict", "job", "coverage", "io", "storage", "steps", "overlap", "throughput",
-    "step_parts",
+    "headline", "headline_cells", "verdict", "job", "coverage", "io", "storage", "steps", "overlap",
+    "throughput", "step_parts",
 )  # fmt: skip
 
 
@@ -61,12 +61,19 @@ class Answers:
     def findings(self, run: str) -> str:
         """What was found, most severe first, with evidence, advice and bounds on the gain."""
         content = summary_object(self._known.open(run))
-        return bound_answer({name: content[name] for name in ("headline", "diagnoses", "findings")})
+        return bound_answer(
+            {
+                name: content[name]
+                for name in ("headline", "headline_cells", "diagnoses", "findings")
+            }
+        )
 
     def what_if(self, run: str) -> str:
         """Predicted step times of changes, such as more workers or faster storage."""
         content = summary_object(self._known.open(run))
-        return bound_answer({name: content[name] for name in ("headline", "what_if")})
+        return bound_answer(
+            {name: content[name] for name in ("headline", "headline_cells", "what_if")}
+        )
 
     def compare(self, a: str, b: str) -> str:
         """What changed from run a to run b, by how much, and how sure that is."""
