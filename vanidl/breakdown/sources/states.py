@@ -151,7 +151,43 @@ def bound_by_states(
         mine = [stratum for names, stratum in strata if window in names]
         for cause, bound in _combine_strata(mine).items():
             found[f"{window}/{cause}"] = bound
+    if found and not profiled:
+        _limit_by_whole_run(found, trace, position, tiles, look, open_blocks, on_objects)
     return found
+
+
+def _limit_by_whole_run(
+    found: dict[str, SampledBound],
+    trace: Trace,
+    position: int,
+    tiles: Tiles,
+    look: _Look,
+    open_blocks: bool,
+    on_objects: bool,
+) -> None:
+    """Lowers what storage of a run may be to what all samples together say, without workers.
+
+    What the page cache served in waits bounds no other time; what it served in all bounds the sum.
+    """
+    main, trainer = look.main, trace.ranks[position]
+    fetches = trace.fetches.pick(trace.fetches.trainer == trainer)
+    alone = not look.has_children and not len(fetches)
+    if main is None or (not alone and has_workers(trace, trainer, fetches)):
+        return
+    length_ns = float(tiles.length.sum())
+    inside = (main.samples.time >= tiles.start[0]) & (main.samples.time < tiles.end[-1])
+    chosen = np.flatnonzero(inside)
+    stratum = _Stratum(length_ns, _spread_evenly(length_ns, len(chosen)))
+    _tell(stratum, look, main, chosen, on_objects, blocks=not open_blocks, piped=False)
+    cached = _bound_cached_share(main, None, assume=look.assume)
+    _attribute_running(stratum, main, chosen, cached, (COMPUTE, HOST_CPU, INPUT_CPU))
+    for cause, bound in _combine_strata([stratum]).items():
+        name = f"run/{cause}"
+        had = found.get(name)
+        if had is not None and cause.startswith(STORAGE) and bound.high_ns < had.high_ns:
+            high_ns = max(bound.high_ns, had.low_ns)
+            assumed = tuple(dict.fromkeys((*had.assumed, *bound.assumed)))
+            found[name] = SampledBound(had.low_ns, high_ns, assumed)
 
 
 class _Look:
