@@ -21,7 +21,7 @@ import threading
 import time
 import urllib.request
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -661,8 +661,16 @@ def make(data: Path) -> None:
         pyarrow.parquet.write_table(table, path, row_group_size=count, compression=codec)
 
 
-def main() -> None:
-    """Makes the data, or trains once."""
+def run_programs(
+    programs: Sequence[Callable[[bool, str], int]], make: Callable[[Path], None], asked_s: float
+) -> None:
+    """Makes the data, or trains once, as the command line says.
+
+    Args:
+        programs: any of which may be named.
+        make: makes their data.
+        asked_s: how long a service takes to answer those that ask one.
+    """
     parser = argparse.ArgumentParser()
     parser.add_argument("name")
     parser.add_argument("--data", default="data")
@@ -671,18 +679,21 @@ def main() -> None:
     if options.name == "make":
         make(Path(options.data))
         return
-    program = {f.__name__: f for f in (*CAUSES, *HEALTHY)}[options.name]
+    program = {f.__name__: f for f in programs}[options.name]
     parameter = torch.zeros(1, requires_grad=True)  # what libraries import late is no cause
     torch.optim.SGD([parameter], 1e-4).zero_grad()
-    if options.name in ("object_reads", "tracking_service"):
-        os.environ["SERVICE_PORT"] = str(serve(0.012))
+    if options.name in ASKING:
+        os.environ["SERVICE_PORT"] = str(serve(asked_s))
     begin = time.perf_counter()
     steps = program(not options.off, options.data)
     spent = round(time.perf_counter() - begin, 3)
-    if SERVING:
-        os.kill(SERVING[0], 9)
+    for pid in SERVING:
+        os.kill(pid, 9)
     print(json.dumps({"program": options.name, "loop_s": spent, "steps": steps}), flush=True)
 
 
+ASKING = ("object_reads", "tracking_service")
+"""Programs that ask a service."""
+
 if __name__ == "__main__":
-    main()
+    run_programs((*CAUSES, *HEALTHY), make, 0.012)

@@ -8,7 +8,6 @@ them holds for programs that the rules have not seen.
 
 from __future__ import annotations
 
-import argparse
 import bz2
 import http.client
 import json
@@ -260,28 +259,5 @@ def make(data: Path) -> None:
     (data / "out").mkdir(exist_ok=True)
 
 
-def main() -> None:
-    """Makes the data, or trains once."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("name")
-    parser.add_argument("--data", default="data")
-    parser.add_argument("--off", action="store_true")
-    options = parser.parse_args()
-    if options.name == "make":
-        make(Path(options.data))
-        return
-    program = {f.__name__: f for f in (*CAUSES, *HEALTHY)}[options.name]
-    parameter = torch.zeros(1, requires_grad=True)  # what libraries import late is no cause
-    torch.optim.SGD([parameter], 1e-4).zero_grad()
-    if options.name == "tracking_service":
-        os.environ["SERVICE_PORT"] = str(planted.serve(0.015))
-    begin = time.perf_counter()
-    steps = program(not options.off, options.data)
-    spent = round(time.perf_counter() - begin, 3)
-    for pid in planted.SERVING:
-        os.kill(pid, 9)
-    print(json.dumps({"program": options.name, "loop_s": spent, "steps": steps}), flush=True)
-
-
 if __name__ == "__main__":
-    main()
+    planted.run_programs((*CAUSES, *HEALTHY), make, 0.015)

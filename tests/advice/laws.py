@@ -7,8 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from vanidl.advice.actions import AS_MUCH, BY_CODE, FAILED
-from vanidl.advice.facts import IMBALANCE, INPUT, Claim, Facts
+from vanidl.advice.facts import ANY, IMBALANCE, INPUT, Claim, Facts
+from vanidl.advice.finding import PREDICTED
 from vanidl.advice.registry import LEAST, RULES, apply
+from vanidl.breakdown.account import EPOCH_END
 from vanidl.errors import VanidlError
 from vanidl.run import Run, open_run
 
@@ -32,7 +34,27 @@ def broken_laws(run: Run) -> Iterator[str]:
     for d in run.diagnoses:
         if d.step_s is not None and d.step_s < computed_s - EPSILON:
             yield f"{d.code}: a step of {d.step_s} s, which computes for {computed_s} s"
+    yield from _broken_sums(run, facts)
     yield from _broken_orders(run)
+
+
+def _broken_sums(run: Run, facts: Facts) -> Iterator[str]:
+    """Actions that gain more than what their findings are about.
+
+    Ends of epochs and waits do not overlap, so that both are gained; who reads ahead hides all of a
+    wait, whatever it went to.
+    """
+    for d in run.diagnoses:
+        gains = [(f.gain_s[1], f.cause == EPOCH_END) for f in d.findings if f.gain_s is not None]
+        if d.gain_s is None or not gains:
+            continue
+        ends, others = (max((g for g, is_end in gains if is_end is kind), default=0.0)
+                        for kind in (True, False))  # fmt: skip
+        most_s = ends + others
+        if d.basis == PREDICTED:
+            most_s = max(most_s, (facts.bound(Claim(ANY)) or (0.0, 0.0))[1])
+        if d.gain_s[1] > most_s + EPSILON:
+            yield f"{d.code}: {d.gain_s[1]} s are above those of its findings"
 
 
 def _bounds(claim: Claim, run: Run, facts: Facts) -> Iterator[tuple[str, float]]:
@@ -58,10 +80,6 @@ def _broken_orders(run: Run) -> Iterator[str]:
     limits = [d.code in BY_CODE and BY_CODE[d.code].limits for d in run.diagnoses]
     if limits != sorted(limits):
         yield "order: what only limits the numbers stands above a change"
-    for d in run.diagnoses:
-        most = [f.gain_s[1] for f in d.findings if f.gain_s is not None]
-        if d.gain_s is not None and d.gain_s[1] > max(most) + EPSILON:
-            yield f"{d.code}: {d.gain_s[1]} s are above those of its findings"
 
 
 def main() -> None:

@@ -12,7 +12,7 @@ from vanidl.advice import job_counters
 from vanidl.advice.facts import Facts
 from vanidl.advice.registry import LEAST, RULES, apply
 from vanidl.breakdown.account import Column
-from vanidl.model.counter_tables import CounterTable
+from vanidl.model.counter_tables import CounterTable, Stripes
 from vanidl.model.trace import MPIIO, POSIX, STDIO
 
 RULE = {rule.code: rule for rule in RULES}
@@ -173,3 +173,44 @@ def test_a_training_is_told_of_its_dataset_instead():
     run = labeled.made("healthy")
     facts = Facts(run.trace, run.results, run.breakdown)
     assert all(rule.find(facts) is None for rule in job_counters.RULES)
+
+
+@pytest.mark.parametrize(
+    ("stripes", "slowest_s", "moved", "is_said"),
+    [
+        (1, 40.0, 2 << 30, True),
+        (8, 40.0, 2 << 30, False),  # of several targets
+        (1, 1.0, 2 << 30, False),  # 0.88 s at most of 100
+        (1, 40.0, 1 << 20, False),  # a file of few bytes
+    ],
+)
+def test_one_target_for_a_shared_file_is_weighed_by_its_slowest_rank(
+    stripes, slowest_s, moved, is_said
+):
+    """Of a record that ranks share Darshan does not say which ranks they were."""
+    facts = facts_of({"POSIX_WRITES": 10}, 50.0, "write")
+    table = facts.trace.counters[POSIX]
+    shared = replace(
+        table,
+        process=np.full(1, -1, table.process.dtype),
+        seconds={"POSIX_F_SLOWEST_RANK_TIME": np.array([slowest_s])},
+    )
+    code = int(table.file[0])
+    trace = replace(
+        facts.trace,
+        counters=facts.trace.counters | {POSIX: shared},
+        stripes=(Stripes(code, 1 << 20, stripes, ()),),
+        processes=tuple(
+            replace(facts.trace.processes[0], rank=rank, pid=rank + 1, trainer=rank)
+            for rank in range(2)
+        ),
+    )
+    row = replace(
+        facts.results.files.rows[0], path=trace.files.path[code], ranks=None,
+        bytes_read=0, bytes_written=moved,
+    )  # fmt: skip
+    results = replace(facts.results, files=replace(facts.results.files, rows=(row,)))
+    finding = apply(RULE["job_stripes"], Facts(trace, results, facts.given))
+    assert (finding is not None) == is_said
+    if finding is not None:
+        assert finding.gain_s == (0.0, pytest.approx(slowest_s * 7 / 8))

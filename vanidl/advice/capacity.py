@@ -118,9 +118,8 @@ class CoreLoad:
     rivals: float = 0.0
 
     def get_cores(self, threads: int) -> float:
-        """How many cores so many threads of the run get; more threads than cores get no more."""
-        wanting = min(float(threads), self.cores)
-        return max(wanting * min(self.cores / (wanting + self.rivals), 1.0), 1e-3)
+        """How many cores so many threads of the run get: all threads get as much."""
+        return max(threads * min(self.cores / (threads + self.rivals), 1.0), 1e-3)
 
     def least_step_s(self, threads: int) -> float:
         """No step is shorter, however its work is divided."""

@@ -27,6 +27,7 @@ STRAGGLER_SHARE = 0.15
 NEARLY_ALL, LARGE_MEAN = 0.99, 512 * 1024
 AGAIN_SHARE = 0.10
 HEAVY_SHARE, FEWEST_RANKS = 0.5, 4
+_WIDER = 8  # stripes
 STREAMS = ("<STDOUT>", "<STDERR>")
 _SMALL_BINS = ("0_100", "100_1K", "1K_10K", "10K_100K", "100K_1M")
 _PART = {"READ": f"{STORAGE}.{READ}", "WRITE": f"{STORAGE}.{WRITE}"}
@@ -155,6 +156,7 @@ def _find_stragglers(facts: Facts) -> RuleResult | None:
     if not _is_mpi_job(facts) or len(facts.trace.ranks) < 2:
         return None
     worst: tuple[float, int, float] | None = None
+    behind_all_s = 0.0
     # The shared file in which the slowest rank is furthest behind the fastest.
     for layer, table in facts.trace.counters.items():
         slowest = table.seconds.get(f"{layer}_F_SLOWEST_RANK_TIME")
@@ -165,6 +167,7 @@ def _find_stragglers(facts: Facts) -> RuleResult | None:
         behind = np.where(shared, slowest - fastest, 0.0)
         if not len(behind):
             continue
+        behind_all_s += float(behind.sum())
         row = int(np.argmax(behind))
         if behind[row] < STRAGGLER_SHARE * slowest[row]:
             continue
@@ -182,7 +185,7 @@ def _find_stragglers(facts: Facts) -> RuleResult | None:
         "Give ranks equal parts of the file; look for a slower node or target where the parts are "
         "equal; more aggregators (cb_nodes) and stripes where there are few.",
         {"file": path, "longest_s": slowest_s, "excess_s": behind_s},
-        Claim(STORAGE, IMBALANCE, keeps="the mean of the ranks"),
+        Claim(STORAGE, IMBALANCE, within_s=behind_all_s, keeps="the mean of the ranks"),
     )
 
 
@@ -260,13 +263,17 @@ def _find_single_rank_io(facts: Facts) -> RuleResult | None:
 def _find_narrow_stripes(facts: Facts) -> RuleResult | None:
     if not _is_mpi_job(facts) or len(facts.trace.ranks) < 2 or not facts.trace.stripes:
         return None
-    # Files of one stripe that several ranks use, the one with most bytes first.
+    # Files of one stripe that several ranks use, the one with most bytes first. Of a record that
+    # ranks share Darshan does not say which they were.
     narrow = {s.file: s for s in facts.trace.stripes if s.stripe_count == 1}
-    rows = {r.path: r for r in facts.results.files.rows if (r.ranks or 0) > 1}
+    records = [t.file[t.process < 0] for t in facts.trace.counters.values()]
+    by_all = set(np.concatenate([*records, np.empty(0, np.int64)]).astype(np.int64).tolist())
+    rows = {r.path: r for r in facts.results.files.rows}
     shared = [
         (rows[path].bytes_read + rows[path].bytes_written, path)
         for code in narrow
         if (path := facts.trace.files.path[code]) in rows
+        and (code in by_all or (rows[path].ranks or 0) > 1)
     ]
     if not shared:
         return None
@@ -279,8 +286,25 @@ def _find_narrow_stripes(facts: Facts) -> RuleResult | None:
         "Spread it: lfs setstripe -c 8 -S 4M FOLDER before the file is made (or the MPI-IO hint "
         "striping_factor).",
         {"file": path, "bytes_written": moved},
-        Claim(STORAGE, RUN, stays=1 / 8, keeps="an eighth of it, with 8 stripes"),
+        Claim(
+            STORAGE,
+            RUN,
+            stays=1 / _WIDER,
+            surely_s=0.0,
+            within_s=(1 - 1 / _WIDER) * _find_slowest_s(facts, path),
+            keeps="an eighth of it, with 8 stripes",
+        ),
     )
+
+
+def _find_slowest_s(facts: Facts, path: str) -> float:
+    """Time of the slowest rank in a shared file beneath MPI-IO: in collectives all wait for it."""
+    table = facts.trace.counters.get(POSIX)
+    slowest = table.seconds.get("POSIX_F_SLOWEST_RANK_TIME") if table is not None else None
+    if table is None or slowest is None:
+        return facts.file_s({path}) / len(facts.trace.ranks)
+    mine = facts.of_files(table, lambda code: facts.trace.files.path[code] == path)
+    return float(slowest[mine].clip(0).max(initial=0.0))
 
 
 def _find_frequent_prints(facts: Facts) -> RuleResult | None:
