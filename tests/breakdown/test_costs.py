@@ -18,6 +18,7 @@ from vanidl.breakdown.causes import COMMUNICATION, DEVICE_IDLE, QUEUED
 from vanidl.breakdown.costs import WHOLE_PHASES, rank_costs
 from vanidl.formatting.units import seconds
 from vanidl.wording.account import LITTLE, find_lead
+from vanidl.wording.cells import settle
 
 
 @cache
@@ -86,7 +87,7 @@ def test_an_open_cost_is_said_with_both_ends():
     changed = with_cells(account, phase__checkpoint=(1.5 * wait_ns, 2 * wait_ns))
     cell = changed.cell(f"{MEAN}/{PHASE}/checkpoint")
     ends = f"{seconds(cell.low_ns / 1e9)} to {seconds(cell.high_ns / 1e9)}"
-    assert find_lead(changed).sentence.startswith(f"Saving took {ends} of the ")
+    assert settle(find_lead(changed).sentence).startswith(f"Saving took {ends} of the ")
 
 
 def test_communication_that_nothing_covers_leads_where_it_is_most():

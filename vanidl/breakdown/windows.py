@@ -117,25 +117,23 @@ def tile_rank(
     model = _find_model(trace, spans, low, high) if SpanKind.BACKWARD in kinds else _NO_MODEL
     for_inference = all(trace.profiles[source].purpose == FOR_INFERENCE for source in sources)
     own = INFERENCE if for_inference else TRAINING
+    # Where waits are not marked, the end of an epoch may lie behind the last step.
+    before_all = START_UP if whole else UNOBSERVED
+    behind_all = TAIL if whole and waits_known else UNOBSERVED
+    number = steps.step.astype(np.int64)
     is_plain = not len(model.start) and not any(len(times.start) for _, times in marked)
     if is_plain and _is_plain_loop(begin, end, waits):
-        # Where waits are not marked, the end of an epoch may lie behind the last step.
-        around = (START_UP, TAIL if waits_known else UNOBSERVED) if whole else (UNOBSERVED,) * 2
-        tiles = _lay_plain_loop((low, high), begin, end, waits, (own, *around))
-        epoch = _find_epochs(trace, position, spans, tiles.start)
-        return replace(tiles, number=steps.step.astype(np.int64), waits_known=waits_known,
-                       epoch=epoch)  # fmt: skip
+        tiles = _lay_plain_loop((low, high), begin, end, waits, (own, before_all, behind_all))
+        return replace(tiles, number=number, waits_known=waits_known,
+                       epoch=_find_epochs(trace, position, spans, tiles.start))  # fmt: skip
     edges = _collect_edges((low, high), begin, end, model, waits, *(times for _, times in marked))
 
     # The step and the wait that each tile lies in.
     start, stop = edges[:-1], edges[1:]
     step = np.searchsorted(begin, start, side="right") - 1  # that began last
     inside = (step >= 0) & (start < end[step])
-    wait, waiting = np.full(len(start), -1), np.zeros(len(start), bool)
-    if len(waits.start):
-        same = np.array_equal(waits.start, begin)  # mostly each step begins with its wait
-        wait = step if same else np.searchsorted(waits.start, start, side="right") - 1
-        waiting = (wait >= 0) & (start < waits.end[np.maximum(wait, 0)])
+    wait = _find_waits(start, step, begin, waits)
+    waiting = wait >= 0
 
     # What lies between two steps of one loop belongs to the second.
     before, behind = start < begin[0], start >= end[-1]
@@ -150,14 +148,9 @@ def tile_rank(
 
     # Phases: before the first step, behind the last, and between steps that do not follow at once.
     phase = np.full(len(start), own)
-    if whole:
-        phase[before] = START_UP
-        # Where waits are not marked, the end of an epoch may lie there.
-        phase[behind] = TAIL if waits_known else UNOBSERVED
-        phase[between & ~given] = OTHER if waits_known else UNOBSERVED
-        phase[between & gaps.lost[next_step]] = UNOBSERVED
-    else:
-        phase[~inside & ~given] = UNOBSERVED
+    phase[before], phase[behind] = before_all, behind_all
+    phase[between & ~given] = OTHER if whole and waits_known else UNOBSERVED
+    phase[between & gaps.lost[next_step]] = UNOBSERVED
     phase[ends_epoch] = own
 
     # Parts of steps; saves, loads and validations are windows of their own.
@@ -168,12 +161,27 @@ def tile_rank(
         part[work] = _find_model_parts(model, waits, start[work], step[work], begin, end)
     for to, times in marked:
         _cut(phase, part, step, start, times, to)
-    wait = np.where(waiting, wait, -1)
-    number, epoch = steps.step.astype(np.int64), _find_epochs(trace, position, spans, start)
-    return Tiles(
-        start, stop, phase, part, step, wait, number, waits.start, waits.end, waits_known, epoch,
-        follows & (step >= 0),
-    )  # fmt: skip
+    epoch = _find_epochs(trace, position, spans, start)
+    return Tiles(start, stop, phase, part, step, wait, number, waits.start, waits.end, waits_known,
+                 epoch, follows & (step >= 0))  # fmt: skip
+
+
+def _find_waits(
+    start: Int64Array, step: Int64Array, begin: Int64Array, waits: Intervals
+) -> Int64Array:
+    """The wait that each tile lies in; -1 for none.
+
+    Args:
+        start: of each tile.
+        step: that began last before each tile.
+        begin: of each step.
+        waits: in order, and disjoint.
+    """
+    if not len(waits.start):
+        return np.full(len(start), -1)
+    same = np.array_equal(waits.start, begin)  # mostly each step begins with its wait
+    wait = step if same else np.searchsorted(waits.start, start, side="right") - 1
+    return np.where((wait >= 0) & (start < waits.end[np.maximum(wait, 0)]), wait, -1)
 
 
 def _is_plain_loop(begin: Int64Array, end: Int64Array, waits: Intervals) -> bool:
