@@ -16,6 +16,7 @@ from vanidl.wording.account import (
     find_main_cause,
     measure_hosts_apart,
 )
+from vanidl.wording.cells import settle
 from vanidl.wording.headline import Headline, make_headline
 
 
@@ -284,13 +285,13 @@ def waits(**cells: tuple[float, float]) -> Breakdown:
 @pytest.mark.parametrize(("calls_s", "named"), [(3.9, False), (4.0, True)])
 def test_storage_that_is_half_metadata_calls_is_called_so(calls_s, named):
     account = waits(storage=(8, 8), storage__metadata=(calls_s, calls_s), input_cpu=(0, 2))
-    assert ("mostly metadata calls" in describe_waits(account, whole=True)) == named
+    assert ("mostly metadata calls" in settle(describe_waits(account, whole=True))) == named
 
 
 @pytest.mark.parametrize(("high_s", "known"), [(6.0, True), (6.1, False)])
 def test_waits_of_which_more_than_half_is_open_are_not_divided(high_s, known):
     account = waits(storage=(1, high_s), input_cpu=(0, 9))
-    said = describe_waits(account, whole=True)
+    said = settle(describe_waits(account, whole=True))
     assert ("how much of that was storage is not known, at least 1.00 s" in said) != known
     assert ("1.00 s to 6.00 s storage" in said) == known
 
@@ -298,13 +299,13 @@ def test_waits_of_which_more_than_half_is_open_are_not_divided(high_s, known):
 @pytest.mark.parametrize(("workers_s", "named"), [(0.19, False), (0.2, True)])
 def test_parts_of_a_wait_are_named_from_a_fiftieth_of_it(workers_s, named):
     account = waits(storage=(5, 5), workers=(workers_s, workers_s), input_cpu=(0, 5))
-    assert ("starting workers" in describe_waits(account, whole=True)) == named
+    assert ("starting workers" in settle(describe_waits(account, whole=True))) == named
 
 
 @pytest.mark.parametrize(("high_s", "range_"), [(5.2, False), (5.3, True)])
 def test_a_range_is_said_where_its_ends_are_a_fiftieth_of_the_waits_apart(high_s, range_):
     account = waits(storage=(5, high_s), input_cpu=(0, 5))
-    assert ("5.00 s to 5.30 s storage" in describe_waits(account, whole=True)) == range_
+    assert ("5.00 s to 5.30 s storage" in settle(describe_waits(account, whole=True))) == range_
 
 
 @pytest.mark.parametrize(("storage_s", "code"), [(4.9, ""), (5.0, "storage")])

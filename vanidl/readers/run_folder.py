@@ -295,7 +295,7 @@ class RunRecord:
         str, means("Since when nothing was recorded for want of space, and why; empty: never")
     ] = ""
     cores: Annotated[
-        float | None, means("Cores that the command could use on its host; null: not known")
+        float | None, means("What the command could use on its host; null: not known", "cores")
     ] = None
 
     def __post_init__(self) -> None:
