@@ -36,7 +36,7 @@ from vanidl.anonymize.pseudonyms import Pseudonyms
 from vanidl.anonymize.trace import anonymous, anonymous_selection
 from vanidl.breakdown import Breakdown, Gains, attribute_time, open_gains
 from vanidl.breakdown.overlap import Overlap
-from vanidl.breakdown.stages import Phase, Phases
+from vanidl.breakdown.phases import Phase, Phases
 from vanidl.breakdown.step_bar import StepParts, divide_step
 from vanidl.breakdown.step_records import StepRecords
 from vanidl.errors import UsageError

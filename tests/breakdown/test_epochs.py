@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.makers.epoch_runs import EpochRun, epoch_run
 from tests.makers.runs import analysed
-from vanidl.breakdown.stages import Phases
+from vanidl.breakdown.phases import Phases
 
 SAME_S = 0.06
 

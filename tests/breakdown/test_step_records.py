@@ -15,7 +15,7 @@ from tests.makers.sameness import same
 from vanidl.analyses import list_reductions, reduce_parts
 from vanidl.analyses.profiled_steps import StepTable
 from vanidl.analyses.reducing import collect_rows
-from vanidl.breakdown.stages import Phase, Phases
+from vanidl.breakdown.phases import Phase, Phases
 from vanidl.breakdown.step_records import classify_steps, mean_by_kind
 from vanidl.merge.jobs import Group
 from vanidl.merge.pipeline import assemble

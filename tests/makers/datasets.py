@@ -15,7 +15,7 @@ from vanidl.analyses.datafiles import (
     TransferMode,
 )
 from vanidl.analyses.dataset import Dataset, VisitOrder
-from vanidl.breakdown.stages import Phase, Phases
+from vanidl.breakdown.phases import Phase, Phases
 
 BINS = 64
 

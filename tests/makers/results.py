@@ -24,7 +24,7 @@ from vanidl.analyses.summary import BusyTime, LayerTotals, Summary
 from vanidl.analyses.timeline import JobTimeline, Timeline
 from vanidl.breakdown import Breakdown, attribute_time
 from vanidl.breakdown.overlap import Overlap, RankOverlap
-from vanidl.breakdown.stages import Phases
+from vanidl.breakdown.phases import Phases
 from vanidl.breakdown.step_records import StepRecords
 from vanidl.merge.jobs import Group
 from vanidl.merge.pipeline import assemble

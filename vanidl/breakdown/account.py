@@ -23,7 +23,6 @@ from vanidl.breakdown import (
     input_wait,
     overlap,
     pipelines,
-    stages,
     step_records,
     windows,
 )
@@ -58,6 +57,7 @@ from vanidl.breakdown.causes import (
 )
 from vanidl.breakdown.input_wait import Served
 from vanidl.breakdown.overlap import FatesByRank, Overlap, RankFates, RankOverlap
+from vanidl.breakdown.phases import Measured, Phases, find_borders, measure_rank, summarize_phases
 from vanidl.breakdown.pipelines import Gains
 from vanidl.breakdown.rank_cells import (
     Evidence,
@@ -72,7 +72,6 @@ from vanidl.breakdown.sources import counters
 from vanidl.breakdown.sources import states as sampled_states
 from vanidl.breakdown.sources.counters import ALL, StorageBounds
 from vanidl.breakdown.sources.states import SampledBound, bound_by_states
-from vanidl.breakdown.stages import Phases
 from vanidl.breakdown.step_records import StepRecords, StepTimes
 from vanidl.breakdown.windows import Tiles
 from vanidl.model import intervals
@@ -394,8 +393,8 @@ class _Beside:
     def __init__(self, trace: Trace, results: Results) -> None:
         self._trace, self._results = trace, results
         self._basis = overlap.find_basis(trace)
-        self._borders = stages.find_borders(trace, results)
-        self._phases: list[stages.Measured] = []
+        self._borders = find_borders(trace, results)
+        self._phases: list[Measured] = []
         self._rows: list[Callable[[Breakdown], RankOverlap]] = []
         self._slowest = overlap.SlowestWaits()
         dated = results.steps is not None and results.steps.table.undated_s is None
@@ -407,7 +406,7 @@ class _Beside:
         """One rank more, in order: what profilers saw of it, and its steps where it has tiles."""
         trace, reduced = self._trace, self._results.operations
         if self._borders is not None:
-            self._phases.append(stages.measure_rank(self._borders, seen))
+            self._phases.append(measure_rank(self._borders, seen))
         if of_rank is None or self._times is None:
             return
         split = overlap.split_rank(trace, reduced, position, mine, seen, self._basis)
@@ -424,7 +423,7 @@ class _Beside:
         rows = [row(account) for row in self._rows]
         phases = None
         if self._borders is not None:
-            phases = stages.summarize_phases(trace, results, self._borders, self._phases)
+            phases = summarize_phases(trace, results, self._borders, self._phases)
         steps_ns = account.steps_ns * len(rows)
         lost_s = self._slowest.total_s
         records = None

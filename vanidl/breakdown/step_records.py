@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from vanidl.analyses import Results
 from vanidl.analyses.profiled_steps import AMOUNTS, StepTable, find_slowest_files
 from vanidl.breakdown.overlap import Split
-from vanidl.breakdown.stages import Phase, Phases
+from vanidl.breakdown.phases import Phase, Phases
 from vanidl.model import intervals
 from vanidl.model.trace import Trace
 

@@ -20,7 +20,7 @@ from vanidl.analyses import Results
 from vanidl.analyses.balance import RankLoad
 from vanidl.breakdown.account import Breakdown, divide_rank
 from vanidl.breakdown.overlap import RankOverlap
-from vanidl.breakdown.stages import Phase
+from vanidl.breakdown.phases import Phase
 from vanidl.breakdown.windows import Tiles, tile_rank
 from vanidl.errors import UsageError
 from vanidl.frames.tables import (

@@ -18,7 +18,7 @@ from vanidl.analyses.osts import OstUse
 from vanidl.analyses.sizes import SizeBin
 from vanidl.analyses.summary import LayerTotals
 from vanidl.breakdown.overlap import RankOverlap
-from vanidl.breakdown.stages import Phase
+from vanidl.breakdown.phases import Phase
 from vanidl.model.warnings import Notice
 from vanidl.schema import Kind, fields_of
 from vanidl.schema.meanings import meaning_of

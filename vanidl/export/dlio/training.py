@@ -9,7 +9,7 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.breakdown.stages import Phase
+from vanidl.breakdown.phases import Phase
 from vanidl.export.dlio.entries import ASSUMED, MEASURED, Entry, Scalar, mark_unknown
 from vanidl.formatting.units import percent, plural
 from vanidl.model.fetches import Fetches
