@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from signal import Signals
 
 import pytest
 from hypothesis import given
@@ -80,6 +81,12 @@ def test_words_of_our_own_stay(run: str) -> None:
     for warning in open_run(DATA / run).trace.warnings:
         plain = re.sub(r"\S*[/.]\S*|\([^)]*\)", "", warning.message)
         assert Pseudonyms().text(plain) == plain
+
+
+@pytest.mark.parametrize("signal", Signals, ids=lambda each: each.name)
+def test_the_signal_that_ended_a_program_stays(signal: Signals) -> None:
+    said = f"the program was ended by {signal.name}"
+    assert Pseudonyms().text(said) == said
 
 
 def test_numbers_of_a_text_stay_and_none_is_added() -> None:

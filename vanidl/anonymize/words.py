@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterator
 from functools import cache, lru_cache
 from importlib import resources
+from signal import Signals
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ def public_words() -> frozenset[str]:
     """All of them, in small letters; read once, from the package itself."""
     root = resources.files("vanidl")
     texts = [os.strerror(number) for number in _SYSTEM_ERRORS]
-    texts += [_LIBRARIES, " ".join(dir(builtins))]
+    texts += [_LIBRARIES, " ".join(dir(builtins)), " ".join(each.name for each in Signals)]
     texts.append((root / "anonymize" / "profiler_words.txt").read_text("utf-8"))
     found = set(_SHORT.split())
     for source in _sources(root):
