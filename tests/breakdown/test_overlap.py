@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.advice.labeled import RECIPES, made
@@ -97,6 +97,39 @@ def test_calls_timed_singly_are_counted_to_the_microsecond(calls, reads, waits, 
     called, read = ({u for at, n in spent for u in range(at, at + n)} for spent in (calls, reads))
     expected = len(in_wait & called - read) / 1e6
     assert mean.input_wait_metadata_s == pytest.approx(expected, abs=1e-9)
+
+
+@settings(max_examples=10)  # 0.1 s each
+@given(
+    reads=times, kernels=times, collectives=times, waits=st.lists(st.integers(0, 9), unique=True)
+)
+def test_a_read_is_hidden_while_a_kernel_runs_in_a_wait_too(
+    reads, kernels, collectives, waits, tmp_path_factory
+):
+    """Against sets of microseconds: a device computes on while training waits for input."""
+    pfw = PfwTrace(100)
+    for at, length in reads:
+        pfw.io("pread", "/data/a.h5", at, length, ret=8, offset=0, count=8)
+    pfw.end(1000)
+    spans = [Span(SpanKind.STEP, 0, 1000 * US, 1)]
+    spans += [Span(SpanKind.INPUT_WAIT, w * 100 * US, (w * 100 + 50) * US) for w in sorted(waits)]
+    for kind, times_us in ((SpanKind.KERNEL, kernels), (SpanKind.COMMUNICATION, collectives)):
+        spans += [Span(kind, at * US, (at + length) * US) for at, length in times_us]
+    path = pfw.write(tmp_path_factory.mktemp("pfw") / "trace-0-preload.pfw")
+    mean = _overlap(path, spans).mean
+    read, computed, talked = (
+        {u for at, n in spent for u in range(at, at + n) if u < 1000}
+        for spent in (reads, kernels, collectives)
+    )
+    waited = {u for w in waits for u in range(w * 100, w * 100 + 50)}
+    assert mean.hidden_s == pytest.approx(len(read & computed) / 1e6, abs=1e-9)
+    if not waits:
+        return
+    exposed = read - computed
+    assert mean.in_wait_s == pytest.approx(len(exposed & waited) / 1e6, abs=1e-9)
+    rest = exposed - waited
+    assert mean.behind_communication_s == pytest.approx(len(rest & talked) / 1e6, abs=1e-9)
+    assert mean.other_s == pytest.approx(len(rest - talked) / 1e6, abs=1e-9)
 
 
 def _overlap(path: Path, spans: list[Span]) -> Overlap:
