@@ -63,7 +63,8 @@ def _find_stall(facts: Facts) -> RuleResult | None:
 def _claim_saves(facts: Facts, stopped_s: float) -> Claim:
     """The windows of saves where they were marked; else time in writes, as far as it stopped."""
     if facts.account.cell(f"{MEAN}/{PHASE}/{_SAVES}").low_ns and facts.gains is not None:
-        return Claim(ANY, _SAVES)
+        # Behind the loop a save takes cores from its steps, or is waited for by the next one.
+        return Claim(ANY, _SAVES, surely_s=0.0, keeps="the copy, and what steps do not hide")
     return Claim(STORAGE, RUN, within_s=stopped_s)
 
 
