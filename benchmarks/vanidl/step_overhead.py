@@ -38,6 +38,7 @@ from vanidl.record.steps import make_environment
 LIMIT = 1.01
 STEP_MS = 10.0
 BLOCK = 30  # steps
+TRIALS = 9  # steps of one pass, by which their number for a step is chosen
 SETTLING = 3  # a third of a block more runs after each change, and does not count
 TRIMMED = 0.1  # of the pairs, at each end
 STARTS = 15
@@ -138,15 +139,17 @@ def training(step_ms: float = STEP_MS) -> Iterator[None]:
     net = Net()
     optimizer = torch.optim.SGD(net.parameters(), 1e-9)
     batches = DataLoader(Rows(), batch_size=32)
+    short_ms = list[float]()
     while True:
         for batch in batches:
             begin = time.thread_time()
             net(batch).sum().backward()
             optimizer.step()
             optimizer.zero_grad()
-            spent_ms = (time.thread_time() - begin) * 1e3
-            if net.repeats == 1 and spent_ms < step_ms / 2:
-                net.repeats = max(1, round(step_ms / max(spent_ms, 0.1)))
+            if len(short_ms) < TRIALS:  # the first steps make what later ones only use
+                short_ms.append((time.thread_time() - begin) * 1e3)
+                if len(short_ms) == TRIALS:
+                    net.repeats = max(1, round(step_ms / statistics.median(short_ms)))
             yield
 
 

@@ -123,6 +123,7 @@ def test_a_read_is_hidden_while_a_kernel_runs_in_a_wait_too(
     )
     waited = {u for w in waits for u in range(w * 100, w * 100 + 50)}
     assert mean.hidden_s == pytest.approx(len(read & computed) / 1e6, abs=1e-9)
+    assert mean.communication_s == pytest.approx(len(talked - computed) / 1e6, abs=1e-9)
     if not waits:
         return
     exposed = read - computed
