@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Self
 
-_BEGIN, _BEHIND_KEY, _END = "\ue000", "\ue001", "\ue002"  # for private use: in no words of ours
+_BEGIN, _BEHIND_KEY, _END = "\x01", "\x02", "\x03"  # texts from logs are cleaned of these
 _MARKED = re.compile(
     f"{_BEGIN}([^{_BEGIN}-{_END}]*){_BEHIND_KEY}([^{_BEGIN}-{_END}]*){_END}",
 )
@@ -31,7 +30,7 @@ class Sentence(str):
     __slots__ = ("cells",)
     cells: tuple[SaidCell, ...]
 
-    def __deepcopy__(self, _: dict[int, object]) -> Self:
+    def __deepcopy__(self, _: dict[int, object]) -> Sentence:
         """Itself: it does not change."""
         return self
 
