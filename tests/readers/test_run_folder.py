@@ -188,7 +188,7 @@ def test_what_is_written_is_read_back(
 
 def test_a_recording_without_anything_says_how_its_command_ended(tmp_path: Path) -> None:
     write_record(tmp_path / "run.json", replace(EXAMPLE, exit_status=3))
-    with pytest.raises(InputError, match=r"recorded command \(exit status 3\), found none"):
+    with pytest.raises(InputError, match=r"found none\. The program failed with exit status 3"):
         vanidl.open_run(tmp_path)
 
 

@@ -13,6 +13,7 @@ from vanidl.run import Run
 from vanidl.schema import fields_of
 from vanidl.sections.section import Json, Object, Section, values_of
 from vanidl.sections.timeline import compose_heat, leave_heat_empty
+from vanidl.wording.tracing import advise_tracing
 
 MOST_OSTS = 256
 _MOST_IN_TEXT = 16
@@ -23,10 +24,7 @@ _CAPTION = (
     "reaches into stripes of several targets counts on each of them, and its bytes on the one "
     "that holds them."
 )
-_NONE = (
-    "Only for files on Lustre whose stripes Darshan recorded and whose operations were traced: "
-    "set DXT_ENABLE_IO_TRACE=1 for Darshan."
-)
+_NONE = "Only for files on Lustre whose stripes Darshan recorded and whose operations were traced."
 _COLUMNS = (
     Column("target"),
     Column("reads", "count"),
@@ -43,7 +41,8 @@ def draw_osts(run: Run) -> Figure:
     found = run.results.osts
     if found is None or not found.bytes_moved.any():
         known = bool(run.trace.stripes)
-        return replace(leave_heat_empty(_NAMES, _NONE), applies=known)
+        reason = f"{_NONE} {advise_tracing(run.trace)}." if known else _NONE
+        return replace(leave_heat_empty(_NAMES, reason), applies=known)
     rows = found.rows[:MOST_OSTS]
     cut = n_of_m(len(rows), len(found.rows), "targets")
     labels = [_name_target(row) for row in rows]
