@@ -11,6 +11,7 @@ Each message says what was expected, what was found and what to do. Only
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from types import TracebackType
 from typing import ClassVar, TypeVar
 
@@ -35,6 +36,22 @@ class UsageError(LoadersError):
     """The options make no sense together."""
 
     exit_status = 2
+
+
+def require_choice(what: str, name: str, known: Iterable[str]) -> None:
+    """Refuses a name that is not among those there are.
+
+    Args:
+        what: That it names, such as `a loader`.
+        name: The name that was given.
+        known: All there are.
+
+    Raises:
+        UsageError: It is none of them.
+    """
+    names = list(known)
+    if name not in names:
+        raise UsageError(f"expected {what} among {', '.join(names)}, found {name}: choose one")
 
 
 class Caught:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import InputError, UsageError
+from ..errors import InputError, UsageError, require_choice
 from .container import Encoded, Spec, describe_damage, pack, unpack
 from .cosmoflow import REDSHIFTS_MOST, CosmoFlow
 from .deepcam import DeepCam
@@ -64,8 +64,7 @@ def find_codec(name: str) -> type[Codec]:
     Raises:
         UsageError: No codec of that name.
     """
-    if name not in CODECS:
-        raise UsageError(f"expected a codec among {', '.join(CODECS)}, found {name}: choose one")
+    require_choice("a codec", name, CODECS)
     return CODECS[name]
 
 

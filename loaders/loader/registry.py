@@ -10,7 +10,7 @@ import argparse
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from ..errors import UsageError
+from ..errors import UsageError, require_choice
 from .loader import Loader, Settings
 
 if TYPE_CHECKING:
@@ -50,8 +50,7 @@ def find_loader(name: str) -> LoaderModule:
         UsageError: No loader of that name.
         ModuleNotFoundError: It needs a package that is not installed.
     """
-    if name not in LOADERS:
-        raise UsageError(f"expected a loader among {', '.join(LOADERS)}, found {name}: choose one")
+    require_choice("a loader", name, LOADERS)
     return cast(LoaderModule, import_module(LOADERS[name]))
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from ..data.pread import written_whole
 from ..data.readers import Arrays, open_reader
 from ..data.samples import Field, SampleSet
-from ..errors import InputError, UsageError
+from ..errors import InputError, require_choice
 
 FORMATS = ("mds", "tar")
 SHARD_BYTES = 1 << 26
@@ -45,8 +45,7 @@ def convert(samples: SampleSet, form: str, progress: Progress | None = None) -> 
     Raises:
         UsageError: No such format.
     """
-    if form not in FORMATS:
-        raise UsageError(f"expected a format among {', '.join(FORMATS)}, found {form}: choose one")
+    require_choice("a format", form, FORMATS)
     target = find_folder(samples, form)
     if target.is_dir():
         return target

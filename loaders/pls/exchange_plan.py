@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import UsageError
+from ..errors import UsageError, require_choice
 
 Int64Array = NDArray[np.int64]
 IdTable = NDArray[np.int32] | NDArray[np.int64]
@@ -113,9 +113,7 @@ def deal_at(
 def _require_partition(samples: int, ranks: int, partition: str) -> None:
     if not 1 <= ranks <= samples:
         raise UsageError(f"expected a sample for each of {ranks} ranks, found {samples}: make more")
-    if partition not in PARTITIONS:
-        known = ", ".join(PARTITIONS)
-        raise UsageError(f"expected a partition among {known}, found {partition}: choose one")
+    require_choice("a partition", partition, PARTITIONS)
 
 
 def _permute_ids(numbers: Int64Array, samples: int, partition: str, seed: int) -> Int64Array:

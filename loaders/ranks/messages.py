@@ -18,7 +18,14 @@ import torch
 import torch.distributed
 from numpy.typing import NDArray
 
-from ..errors import Caught, InputError, LoadersError, MissingError, UsageError
+from ..errors import (
+    Caught,
+    InputError,
+    LoadersError,
+    MissingError,
+    UsageError,
+    require_choice,
+)
 from .process_group import begin_process_group, is_begun
 from .world import World, get_communicator
 
@@ -289,9 +296,7 @@ def open_transport(world: World, backend: str = "auto") -> Transport:
         MissingError: mpi4py is missing, MPI allows no calls from a second thread, or for nccl a
             GPU is missing.
     """
-    if backend not in BACKENDS:
-        known = ", ".join(BACKENDS)
-        raise UsageError(f"expected a backend among {known}, found {backend}: choose one")
+    require_choice("a backend", backend, BACKENDS)
     if world.ranks == 1:
         return Alone(world)
     if backend == "nccl" and not torch.cuda.is_available():

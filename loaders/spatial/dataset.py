@@ -21,7 +21,7 @@ import torch
 from torch.utils.data import Dataset, get_worker_info
 
 from ..data.samples import Field, Place
-from ..errors import InputError, UsageError
+from ..errors import InputError, UsageError, require_choice
 from ..loader.stats import Counts, Stats
 from ..ranks.messages import Alone, Attempt, Transport
 from ..ranks.world import World
@@ -131,9 +131,7 @@ def _alone(division: Division, part: int | None) -> Alone:
 
 
 def _check_read_mode(read_mode: str, transport: Transport) -> None:
-    if read_mode not in READ_MODES:
-        known = ", ".join(READ_MODES)
-        raise UsageError(f"expected a read mode among {known}, found {read_mode}: choose one")
+    require_choice("a read mode", read_mode, READ_MODES)
     if read_mode == "independent" and not transport.mpi:
         raise UsageError("expected ranks started by mpiexec for MPI-IO, found others: use posix")
     if read_mode in JOINT_MODES and not transport.connected:

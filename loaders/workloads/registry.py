@@ -8,7 +8,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Protocol, cast
 
-from ..errors import UsageError
+from ..errors import require_choice
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -35,9 +35,7 @@ def find_workload(name: str) -> Workload:
     Raises:
         UsageError: No workload of that name.
     """
-    if name not in WORKLOADS:
-        known = ", ".join(WORKLOADS)
-        raise UsageError(f"expected a workload among {known}, found {name}: choose one")
+    require_choice("a workload", name, WORKLOADS)
     return cast("Workload", import_module(WORKLOADS[name]))
 
 
