@@ -10,12 +10,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from vanidl.advice.reads import FEWEST_READS
 from vanidl.analyses.profiled_steps import group_rank_spans
+from vanidl.model.states import TICKS_PER_S
 from vanidl.model.trace import READ, Trace
 
 # --- Storage ------------------------------------------------------------------------------------
 
-_FEWEST_READS = 100
 _DEPTHS = 64  # reads under way at once; more are taken as these
 _OPERATIONS = 2_000_000
 _OFTEN = 0.05  # of the reads: what was seen more rarely tells nothing
@@ -58,7 +59,7 @@ def fit_throughput(trace: Trace) -> Throughput | None:
     start, end, size, mount = np.concatenate(rows, axis=1)
     slowest = int(np.bincount(mount, end - start).argmax())
     own = mount == slowest
-    if own.sum() < _FEWEST_READS:
+    if own.sum() < FEWEST_READS:
         return None
     return _fit_depths(mounts[slowest], start[own], end[own], size[own])
 
@@ -99,7 +100,6 @@ def _fit_depths(
 
 # --- Cores --------------------------------------------------------------------------------------
 
-_TICKS_A_S = 100
 _LEAST_S = 0.5  # of CPU: shorter sums of ticks say nothing
 _OF_TICKS = 0.9  # of their sum: each thread has one begun
 _SHARED = 0.9  # of the time that a training thread could run: with less others have cores, too
@@ -174,4 +174,4 @@ def _sum_ticks_s(ticks: NDArray[np.int64], window: NDArray[np.int64]) -> float:
     if not len(ticks):
         return 0.0
     begun, done = np.interp(window, ticks[:, 0], ticks[:, 1:].sum(1))
-    return float(done - begun) / _TICKS_A_S
+    return float(done - begun) / TICKS_PER_S

@@ -12,7 +12,9 @@ from vanidl.model import intervals
 from vanidl.model.intervals import Intervals
 from vanidl.model.trace import READ, Part, Trace
 
-_FEWEST_READS = 100
+FEWEST_READS = 100
+"""With fewer of one kind nothing is fitted."""
+
 _SPREAD = 0.01
 _SMALL = 0.1  # of the mean size: what such a read takes is nearly all latency
 
@@ -111,11 +113,11 @@ def _fit_request_cost(
     """
     n, x1, x2, y1, xy = sums.tolist()
     spread = n * x2 - x1 * x1
-    if n < _FEWEST_READS or spread <= _SPREAD * n * x2 or y1 <= 0:
+    if n < FEWEST_READS or spread <= _SPREAD * n * x2 or y1 <= 0:
         return None
     slope = max((n * xy - x1 * y1) / spread, 0.0)
     latency = (y1 - slope * x1) / n
-    if sum(count for _, count in small) >= _FEWEST_READS:
+    if sum(count for _, count in small) >= FEWEST_READS:
         latency = min(latency, _compute_weighted_median(small))
     latency = max(latency, 0.0)
     return RequestCost(latency, (y1 - latency * n) / x1)

@@ -18,6 +18,9 @@ a sync of a file, in a page fault, on a lock, a socket, a timer, a child process
 
 IN_FILES = (READ, WRITE, METADATA, SYNC, FAULT)
 
+TICKS_PER_S = 100
+"""Of the kernel's clock of CPU time: USER_HZ, the same on every Linux."""
+
 SAMPLED = "sampled states"
 """The name of this evidence."""
 
@@ -48,8 +51,9 @@ class Samples:
 class SampledThread:
     """One thread: who it is, what it was seen doing, and what was counted of it until when.
 
-    `ticks` are rows of (time, ticks of CPU in user mode, the same in kernel mode); `moved`, of the
-    first thread of a process, rows of (time, one of RCHAR to WRITE_BYTES, how many until then).
+    `ticks` are rows of (time, ticks of CPU in user mode, the same in kernel mode), TICKS_PER_S of
+    each; `moved`, of the first thread of a process, rows of (time, one of RCHAR to WRITE_BYTES,
+    how many until then).
     """
 
     host: str

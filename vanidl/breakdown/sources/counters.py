@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -107,6 +108,13 @@ class _Records:
     synced: Mask  # syncs are in its write time
     unbounded: Mask  # its times are no upper bound
 
+    @cached_property
+    def may_count(self) -> Mask:
+        """Which are of a layer that counts: outer ones that only opened a file do not."""
+        timed = (self.seconds[0] > 0) | (self.seconds[1] > 0)
+        levels = self.file * (max(LEVELS.values()) + 1) + self.level
+        return np.asarray((self.level == 1) | np.isin(levels, levels[timed]))
+
 
 @dataclass(frozen=True)
 class _Usage:
@@ -194,7 +202,7 @@ def bound_storage(
     # A module that ran out of records or memory bounds nothing above.
     exhausted = {layer for log in trace.logs for layer in log.partial_layers}
     uncounted = not complete or not exhausted.isdisjoint(records.names)
-    if uncounted or (records.unbounded & (records.level > 0) & _may_count(records)).any():
+    if uncounted or (records.unbounded & (records.level > 0) & records.may_count).any():
         high = {part: np.full(ranks.count, np.inf) for part in high}
         mean_high = dict.fromkeys(mean_high, float("inf"))
     spent = records.seconds.sum(axis=0) > 0
@@ -326,14 +334,7 @@ def _is_outermost(records: _Records) -> Mask:
         beneath, outer = records.level < level, (records.level == level) & timed
         same = np.isin(uses, uses[outer]) | np.isin(records.file, records.file[outer & shared])
         covered |= beneath & (same | (shared & np.isin(records.file, records.file[outer])))
-    return np.asarray(~covered & _may_count(records))
-
-
-def _may_count(records: _Records) -> Mask:
-    """Which records are of a layer that counts: outer ones that only opened a file do not."""
-    timed = (records.seconds[0] > 0) | (records.seconds[1] > 0)
-    levels = records.file * (max(LEVELS.values()) + 1) + records.level
-    return np.asarray((records.level == 1) | np.isin(levels, levels[timed]))
+    return np.asarray(~covered & records.may_count)
 
 
 def _sum_usage(records: _Records, outermost: Mask, assume: frozenset[str]) -> _Usage:
@@ -348,7 +349,7 @@ def _sum_usage(records: _Records, outermost: Mask, assume: frozenset[str]) -> _U
     # The time of each layer beneath the outermost one.
     each = records.seconds.sum(axis=0)
     by_layer = np.zeros((len(records.names), count))
-    beneath = ~outermost & _may_count(records)
+    beneath = ~outermost & records.may_count
     np.add.at(by_layer, (records.layer[beneath], place[beneath]), each[beneath])
     is_storage = np.array([LEVELS[name] == 1 for name in records.names])
     objects = np.array([name == OBJECT_LAYER for name in records.names])[records.layer]

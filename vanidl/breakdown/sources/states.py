@@ -57,7 +57,7 @@ _BEARS_ON = {CACHE_SERVES: (STORAGE, INPUT_CPU), LOCK_IS_STORAGE: (STORAGE, BLOC
 """Causes that an assumption bears on; others bear on all."""
 _Z = 2.326  # of a two-sided interval of 98 %
 _CACHED_NS_A_BYTE, _CACHED_NS_A_CALL = 1.0, 5000.0
-_TICKS = 100  # a second of CPU: shorter sums of ticks say nothing
+_LEAST_TICKS = states.TICKS_PER_S  # a second of CPU: shorter sums say nothing
 _OF_USER = 0.9
 _SAME_NS = 1_500_000  # samples of two threads that lie closer were taken in one round
 _MOSTLY = 0.9
@@ -170,9 +170,7 @@ def _limit_by_whole_run(
     What the page cache served in waits bounds no other time; what it served in all bounds the sum.
     """
     main, trainer = look.main, trace.ranks[position]
-    fetches = trace.fetches.pick(trace.fetches.trainer == trainer)
-    alone = not look.has_children and not len(fetches)
-    if main is None or (not alone and has_workers(trace, trainer, fetches)):
+    if main is None or _may_have_workers(trace, trainer, look):
         return
     length_ns = float(tiles.length.sum())
     inside = (main.samples.time >= tiles.start[0]) & (main.samples.time < tiles.end[-1])
@@ -225,6 +223,17 @@ class _Look:
         return found
 
 
+def _may_have_workers(trace: Trace, trainer: int, look: _Look) -> bool:
+    """Whether batches of a training process may come from workers.
+
+    Not where no process that it started was seen: whatever fetches, it is no worker.
+    """
+    fetches = trace.fetches.pick(trace.fetches.trainer == trainer)
+    if not look.has_children and not len(fetches):
+        return False
+    return has_workers(trace, trainer, fetches)
+
+
 def _own_strata(
     trace: Trace,
     position: int,
@@ -241,10 +250,7 @@ def _own_strata(
     of_worker = (tiles.wait >= 0) & (rows[np.maximum(tiles.wait, 0)] >= 0) if len(rows) else (
         np.zeros(len(tiles.start), bool)
     )  # fmt: skip
-    fetches = trace.fetches.pick(trace.fetches.trainer == trace.ranks[position])
-    # No process that its own started was seen: whatever fetches, it is no worker.
-    alone = not look.has_children and not len(fetches)
-    with_workers = not alone and has_workers(trace, trace.ranks[position], fetches)
+    with_workers = _may_have_workers(trace, trace.ranks[position], look)
     tile = np.searchsorted(tiles.start, main.samples.time, side="right") - 1
     inside = (tile >= 0) & (main.samples.time < tiles.end[np.maximum(tile, 0)])
     waited = Intervals(tiles.wait_start, tiles.wait_end)
@@ -550,8 +556,8 @@ def _bound_cached_share(
     cpu_ns = 0.0
     if len(ticks) > 1:
         user, kernel = (ticks[-1, 1:] - ticks[0, 1:]).tolist()
-        cpu_ns = (user + kernel) * 1e7
-        if user + kernel >= _TICKS:
+        cpu_ns = (user + kernel) * 1e9 / states.TICKS_PER_S
+        if user + kernel >= _LEAST_TICKS:
             share = 1.0 - _OF_USER * user / (user + kernel)
     # By the bytes and calls that were counted.
     if len(thread.moved) and cpu_ns and CACHE_SERVES in assume:
