@@ -16,7 +16,7 @@ import argparse
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -185,11 +185,11 @@ def record_application(name: str, scratch: Path, run: Path) -> Answer:
         return record_program(training, run, options=SUMMARY_OPTIONS.get(name, ()))
 
 
-def measure(small: bool, scratch: Path) -> Iterator[Row]:
-    """The figures of all applications: of one size, `small` or not."""
+def measure(small: bool, scratch: Path, names: Iterable[str] = STUDIES) -> Iterator[Row]:
+    """The figures of applications, all by default: of one size, `small` or not."""
     del small
     (scratch / "runs").mkdir(parents=True, exist_ok=True)
-    for name in STUDIES:
+    for name in names:
         answer = record_application(name, scratch, scratch / "runs" / name)
         yield from compare_with_poster(name, answer)
 
@@ -202,14 +202,11 @@ def main() -> int:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
         scratch = (options.keep or Path(temporary)).absolute()
-        (scratch / "runs").mkdir(parents=True, exist_ok=True)
         elsewhere = 0
-        for name in options.names or STUDIES:
-            answer = record_application(name, scratch, scratch / "runs" / name)
-            for row in compare_with_poster(name, answer):
-                sys.stdout.write(f"{row}\n")
-                elsewhere += row.agrees is False
+        for row in measure(False, scratch, options.names or STUDIES):
+            sys.stdout.write(f"{row}\n")
             sys.stdout.flush()
+            elsewhere += row.agrees is False
     return int(elsewhere > 0)
 
 

@@ -208,10 +208,11 @@ def _find_bound_by_metadata(facts: Facts) -> RuleResult | None:
     """Opens, stats and the like make up most of the waits: there are too many of them."""
     overlap = _get_bounding_waits(facts)
     length_ns = facts.account.length_ns(WAIT)
-    cell = facts.account.cell(f"{MEAN}/{WAIT}/{_METADATA}")
+    key = f"{MEAN}/{WAIT}/{_METADATA}"
+    cell = facts.account.cell(key)
     if overlap is None or cell.low_ns < MOST_OF_WAITS * length_ns:
         return None
-    spent_s, key = cell.low_ns / 1e9, f"{MEAN}/{WAIT}/{_METADATA}"
+    spent_s = cell.low_ns / 1e9
     share = mark_cell(key, percent(cell.low_ns / length_ns))
     return RuleResult(
         f"Training waits {share} of its input waits for metadata calls",

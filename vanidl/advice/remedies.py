@@ -143,7 +143,7 @@ def _suggest_warm_start(context: Context) -> Advice:
         "dataset = dataset.repeat(epochs).prefetch(tf.data.AUTOTUNE)",
         "One pipeline over all epochs: its buffers do not run empty in between.",
     )
-    # An iterator begun for each batch: one for all of them.
+    # An iterator is created for each batch: use one for all.
     if "epoch_ends" in context.codes and context.run.leaves_passes:
         one = Remedy(
             "Python",
@@ -157,7 +157,7 @@ def _suggest_warm_start(context: Context) -> Advice:
         )
         title = "Take all batches of one iterator: workers are started anew for each"
         return Advice(title, (one, *_select_remedies(context, explained, tensorflow, KEEP)))
-    # Workers are started with the data set itself: a path to it is enough.
+    # The data set itself is pickled to each worker: a path to it is enough.
     if "input_bound_workers" in context.codes and context.run.pickled_nbytes >= MUCH_PICKLED:
         mapped = Remedy(
             "PyTorch",
@@ -385,7 +385,7 @@ def _suggest_unblocking(context: Context) -> Advice:
     title = "Find what fetches wait for: a lock, a service, a timer, a child process"
     if context.best is None:
         return Advice(title)
-    # Who waits takes no core: more of them wait beside each other.
+    # A worker that waits uses no core, so several can wait at once.
     torch = _make_torch_prefetch(
         context, num_workers=str(context.workers), persistent_workers="True"
     )
@@ -405,7 +405,7 @@ def _suggest_more_cores(context: Context) -> Advice:
     title = "Give the job more cores, or start fewer workers and threads"
     if not cores or context.ranks * workers <= cores or context.run.written_in:
         return Advice(title, (fewer,))
-    # Beside the training of each rank: what cores are left, at least one worker.
+    # The cores left beside the training process of each rank, at least one worker.
     few = max(int(cores // context.ranks) - 1, 1)
     of = plural(round(cores), "core")
     title = f"Start {plural(few, 'worker')} instead of {workers}: there are {of}, or ask for more"

@@ -53,7 +53,7 @@ class Opening:
         """
         text = b""
         for chunk in TextStream(self._path):
-            text = (text + chunk).lstrip() if not text else text + chunk
+            text += chunk if text else chunk.lstrip()
             if len(text) >= _TEXT_BYTES:
                 break
         return text.removeprefix(b"\xef\xbb\xbf").lstrip()

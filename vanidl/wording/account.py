@@ -291,7 +291,8 @@ def describe_storage(trace: Trace, account: Breakdown) -> str:
     column = account.columns.get(name)
     if column is None or not column.evidence or not account.window_ns:
         return ""
-    cell = account.cell(f"{MEAN}/{name}")
+    key = f"{MEAN}/{name}"
+    cell = account.cell(key)
     run_ns, run = account.window_ns, f"{seconds(account.window_ns / 1e9)} run"
     if host_ns := measure_hosts_apart(trace):
         # What lies between hosts that never meet is no run time: clocks may differ, or one waited.
@@ -304,9 +305,8 @@ def describe_storage(trace: Trace, account: Breakdown) -> str:
     if share <= LITTLE:
         part = percent(share)
         most = f"less than {part[2:]}" if part.startswith("< ") else f"at most {part}"
-        most = mark_cell(f"{MEAN}/{name}", most)
-        return f"I/O can cost {most} of the {run}: look elsewhere"
-    key, low = f"{MEAN}/{name}", percent(cell.low_ns / run_ns)
+        return f"I/O can cost {mark_cell(key, most)} of the {run}: look elsewhere"
+    low = percent(cell.low_ns / run_ns)
     per_rank = " per rank on average" if len(account.ranks) > 1 else ""
     if cell.high_ns - cell.low_ns <= _ALIKE * cell.high_ns:
         amount, part = seconds(cell.high_ns / 1e9), percent(share)
