@@ -1,6 +1,7 @@
 """How much of the exchange of 60 MB samples is exposed: two ranks on this machine.
 
     python -m benchmarks.loaders.pls_overlap [--backend mpi gloo] [--sample-mb 60] [--epochs 4]
+    python -m benchmarks.loaders.pls_overlap --backend gloo --fraction 0.1 --compute-ms 100
 
 Each rank holds 20 samples in memory, trains on 2 a step and gives away 30 % of its samples in an
 epoch. Ranks meet after every step, as in synchronous training. Three ways, epoch by epoch in turn:
@@ -13,7 +14,8 @@ by a first measurement, and has to come out as 0.3 or more. `device`: the host w
 Medians are over the steps in which samples were waited for, of local over all.
 exposed: time of the caller in communicate and synchronize / step time. longer: step of the
 overlapped way / of local - 1. Peer: local, whose step is the limit. Goal, on `device`: both under
-5 %.
+5 %. With another fraction or a given compute there is no goal: `benchmarks.papers.shuffling` has
+the cost of an epoch over Q from it.
 """
 
 from __future__ import annotations
@@ -48,10 +50,12 @@ def main() -> None:
     parser.add_argument("--backend", nargs="+", default=["mpi", "gloo"])
     parser.add_argument("--sample-mb", type=float, default=60.0)
     parser.add_argument("--epochs", type=int, default=4, help="of each way")
+    parser.add_argument("--fraction", type=float, default=FRACTION, help="Q")
+    parser.add_argument("--compute-ms", type=float, help="of a step; default: as above")
     parser.add_argument("--as-rank", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.as_rank:
-        Rank(options.as_rank, options.sample_mb, options.epochs).measure()
+        Rank(options).measure()
         return
     row = "{:<7}{:<8}{:>12}{:>12}{:>12}{:>12}{:>10}{:>10}{:>10}"
     head = ("compute ms", "local ms", "blocking ms", "overlap ms", "comm/comp", "exposed", "longer")
@@ -62,7 +66,8 @@ def main() -> None:
             print(row.format(backend, kind, *shown(found)))
             good = found["exposed"] < GOAL and found["longer"] < GOAL and found["ratio"] >= LEAST
             missed |= kind == "device" and not good
-    sys.exit(int(missed))
+    has_goal = options.fraction == FRACTION and options.compute_ms is None
+    sys.exit(int(missed and has_goal))
 
 
 def started(backend: str, options: argparse.Namespace) -> dict[str, dict[str, float]]:
@@ -72,6 +77,9 @@ def started(backend: str, options: argparse.Namespace) -> dict[str, dict[str, fl
         launch = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(RANKS)]
     line = [*launch, "-m", "benchmarks.loaders.pls_overlap", "--as-rank", backend]
     line += ["--sample-mb", str(options.sample_mb), "--epochs", str(options.epochs)]
+    line += ["--fraction", str(options.fraction)]
+    if options.compute_ms is not None:
+        line += ["--compute-ms", str(options.compute_ms)]
     done = subprocess.run(line, stdout=subprocess.PIPE, text=True, check=True, timeout=900)
     found: dict[str, dict[str, float]] = json.loads(done.stdout)
     return found
@@ -131,23 +139,25 @@ def median_calls(steps: Sequence[Step]) -> float:
 class Rank:
     """One rank: measures every way with every kind of compute."""
 
-    def __init__(self, backend: str, sample_mb: float, epochs: int) -> None:
+    def __init__(self, options: argparse.Namespace) -> None:
         import torch
 
         torch.set_num_threads(1)
-        self.world, self.epochs = World.detect(), epochs
-        source = Synthetic(RANKS * HELD, int(sample_mb * 1e6))
+        self.world, self.epochs = World.detect(), options.epochs
+        self.compute_ms, backend = options.compute_ms, options.as_rank
+        source = Synthetic(RANKS * HELD, int(options.sample_mb * 1e6))
         dataset = PartialLocalDataset(source, world=self.world)
         self.transport = open_transport(self.world, backend)
         exchange = open_transport(self.world, backend)
-        self.scheduler = Scheduler(dataset, BATCH, FRACTION, transport=exchange)
+        self.scheduler = Scheduler(dataset, BATCH, options.fraction, transport=exchange)
         self.meet = barrier(backend)
         self.numbers, self.epoch = torch.ones(SIDE, SIDE), 0
 
     def measure(self) -> None:
         """Measures all; prints one JSON object on rank 0."""
         self.go("blocking", lambda: None)  # warms up
-        compute_s, kinds = self.calibrated(), {"device": self.wait, "host": self.work}
+        compute_s = self.calibrated() if self.compute_ms is None else self.compute_ms / 1e3
+        kinds = {"device": self.wait, "host": self.work}
         result = {
             kind: self.of_kind(partial(compute, compute_s), compute_s)
             for kind, compute in kinds.items()
@@ -170,15 +180,21 @@ class Rank:
         for _ in range(self.epochs):
             for way in WAYS:
                 steps[way] += self.go(way, compute)
+        epochs = {f"{way}_epoch_s": sum(s.step_s for s in taken) / self.epochs
+                  for way, taken in steps.items()}  # fmt: skip
         steps = {way: exchanging(taken) or taken for way, taken in steps.items()}
         medians = {way: statistics.median(s.step_s for s in steps[way]) for way in WAYS}
         overlapped = steps["overlapped"]
-        return medians | {
-            "compute_s": compute_s,
-            "ratio": median_calls(steps["blocking"]) / compute_s,
-            "exposed": statistics.median(s.calls_s / s.step_s for s in overlapped),
-            "longer": medians["overlapped"] / medians["local"] - 1,
-        }
+        return (
+            medians
+            | epochs
+            | {
+                "compute_s": compute_s,
+                "ratio": median_calls(steps["blocking"]) / compute_s,
+                "exposed": statistics.median(s.calls_s / s.step_s for s in overlapped),
+                "longer": medians["overlapped"] / medians["local"] - 1,
+            }
+        )
 
     def go(self, way: str, compute: Callable[[], None]) -> list[Step]:
         """One epoch, but its last step, in which nothing is begun."""

@@ -10,6 +10,9 @@ CPU. All are recorded by vanidl:
 What a sample takes of the file system, and the parts of the step (figures 9 and 12), are of
 vanidl's summary. Bytes are judged; speeds are not: figures 8, 10 and 11 are of GPUs, the decoder
 here shares two cores with the model.
+
+Parts `cosmoflow` and `deepcam` have small sets in batches of four, and the step's parts; those that
+end in `-batches` have every place and batches of 1 to 8.
 """
 
 from __future__ import annotations
@@ -17,10 +20,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
 from pathlib import Path
 
-from benchmarks.papers.study import Answer, Row, record_program
+from benchmarks.papers.study import Answer, Part, Row, record_program
 from benchmarks.programs import decoder_training
 from vanidl_loaders.decoders import encode_sample
 from vanidl_loaders.decoders.convert import write_sample
@@ -48,7 +52,7 @@ PLACES = {
     "staged, large": Place(NVME, page_cache=False),
     "unstaged, large": Place(PFS, page_cache=False),
 }
-SETS = {"cosmoflow": ((16, 64), (64, 128)), "deepcam": ((12, 192), (32, 768))}
+SETS = {"cosmoflow": ((32, 64), (64, 128)), "deepcam": ((32, 192), (32, 768))}
 """Workload -> (samples, points a side), small and in full."""
 SMALLER = {
     ("cosmoflow", "decoded"): ("about 4 times", (3.3, 4.2)),
@@ -129,35 +133,65 @@ def break_down_step(of: str, answer: Answer) -> Iterator[Row]:
     yield Row(of, "batch: decoding and logarithm", "a bar", loader["decoding_s"] / batch_s)
 
 
-def measure(small: bool, scratch: Path) -> Iterator[Row]:
-    """All places and batches of 1 to 8; `small`: small sets of small samples, batches of four."""
-    places = [name for name in PLACES if name.endswith("small")] if small else list(PLACES)
-    for workload, sets in SETS.items():
-        samples, size = sets[0 if small else 1]
-        nbytes = write_samples(scratch / workload, workload, samples, size)
-        for way in list(nbytes)[1:]:
-            reported, (least, most) = SMALLER[workload, way]
-            fewer = nbytes["base"] / nbytes[way]
-            yield Row(f"{workload}, {way}", "sample, smaller than base", reported, fewer,
-                      least < fewer < most, "{:.2f} times")  # fmt: skip
-        for place, batch in product(places, (4,) if small else (1, 2, 4, 8)):
-            trainings = [Training(workload, way, place, batch, size) for way in nbytes]
-            answers = {each.way: each.record(scratch) for each in trainings}
-            held = {way: each * EPOCHS * samples for way, each in nbytes.items()}
-            yield from compare_ways(trainings, answers, held)
-            if batch == 4 and place.endswith("small"):
-                for way, answer in answers.items():
-                    yield from break_down_step(f"{workload}, {way}, {place}", answer)
+def measure_steps(workload: str, small: bool, scratch: Path) -> Iterator[Row]:
+    """Sizes, then small sets in batches of four: bytes, speeds, and what steps consist of."""
+    samples, size = SETS[workload][0 if small else 1]
+    nbytes = write_samples(scratch / workload, workload, samples, size)
+    yield from compare_sizes(workload, nbytes)
+    for place in ("staged, small", "unstaged, small"):
+        trainings = [Training(workload, way, place, 4, size) for way in nbytes]
+        answers = {each.way: each.record(scratch) for each in trainings}
+        yield from compare_ways(trainings, answers, nbytes, samples)
+        for way, answer in answers.items():
+            yield from break_down_step(f"{workload}, {way}, {place}", answer)
+
+
+def measure_batches(workload: str, small: bool, scratch: Path) -> Iterator[Row]:
+    """All places, and batches of 1 to 8: bytes and speeds."""
+    samples, size = SETS[workload][0 if small else 1]
+    nbytes = write_samples(scratch / workload, workload, samples, size)
+    seconds: dict[tuple[str, str, int], float] = {}
+    for place, batch in product(PLACES, (1, 2, 4, 8)):
+        trainings = [Training(workload, way, place, batch, size) for way in nbytes]
+        answers = {each.way: each.record(scratch) for each in trainings}
+        yield from compare_ways(trainings, answers, nbytes, samples)
+        for way, answer in answers.items():
+            seconds[way, place, batch] = answer["steps"]["median_s"]
+
+    def compare(figure: str, reported: str, longer: str, shorter: str) -> Iterator[Row]:
+        for way, batch in product(nbytes, (1, 8)):
+            times = seconds[way, longer, batch] / seconds[way, shorter, batch]
+            of = f"{workload}, {way}, batch {batch}"
+            yield Row(of, figure, reported, times, None, "{:.2f} times")
+
+    yield from compare("staged as fast as unstaged, small set", "slightly better",
+                       "unstaged, small", "staged, small")  # fmt: skip
+    yield from compare("staged as fast as unstaged, large set", "up to 1.5 times",
+                       "unstaged, large", "staged, large")  # fmt: skip
+    yield from compare("small set as fast as large, unstaged", "1.2 to 2.4 times (DeepCAM, base)",
+                       "unstaged, large", "unstaged, small")  # fmt: skip
+
+
+def compare_sizes(workload: str, nbytes: dict[str, float]) -> Iterator[Row]:
+    """How much smaller samples are than the baseline's."""
+    for way in list(nbytes)[1:]:
+        reported, (least, most) = SMALLER[workload, way]
+        fewer = nbytes["base"] / nbytes[way]
+        yield Row(f"{workload}, {way}", "sample, smaller than base", reported, fewer,
+                  least < fewer < most, "{:.2f} times")  # fmt: skip
+    if "gzip" in nbytes:
+        yield Row(f"{workload}, gzip", "sample, of one encoded", "about 75 %",
+                  nbytes["gzip"] / nbytes["decoded"])  # fmt: skip
 
 
 def compare_ways(
-    trainings: list[Training], answers: dict[str, Answer], held: dict[str, float]
+    trainings: list[Training], answers: dict[str, Answer], nbytes: dict[str, float], samples: int
 ) -> Iterator[Row]:
     """Speeds beside base's, and whether each way read what its files hold."""
     base = answers["base"]["steps"]["median_s"]
     for each in trainings:
         answer, way = answers[each.way], each.way
-        read = answer["io"]["dataset"]["bytes_read"] / held[way]
+        read = answer["io"]["dataset"]["bytes_read"] / (nbytes[way] * EPOCHS * samples)
         of = f"{each.workload}, {way}, {each.place}, batch {each.batch}"
         yield Row(of, "bytes read in an epoch, of those of the files", "all", read,
                   0.99 < read < 1.15, "{:.2f} times")  # fmt: skip
@@ -166,3 +200,15 @@ def compare_ways(
         reported = FASTER.get((each.workload, way, each.place.split(", ")[1]), "1")
         yield Row(of, "samples a second, of base", reported,
                   base / answer["steps"]["median_s"], None, "{:.2f} times")  # fmt: skip
+
+
+PARTS = {
+    "cosmoflow": Part("CosmoFlow, sizes and steps of base, gzip and decoded (figures 10, 12)",
+                      partial(measure_steps, "cosmoflow")),
+    "deepcam": Part("DeepCAM, sizes and steps of base and decoded (figures 8, 9)",
+                    partial(measure_steps, "deepcam")),
+    "cosmoflow-batches": Part("CosmoFlow from every place in batches of 1 to 8 (figures 10, 11)",
+                              partial(measure_batches, "cosmoflow"), long=True),
+    "deepcam-batches": Part("DeepCAM from every place in batches of 1 to 8 (figure 8)",
+                            partial(measure_batches, "deepcam"), long=True),
+}  # fmt: skip

@@ -1,6 +1,6 @@
 """What the studies share: a figure beside the document's, and a training recorded by vanidl.
 
-A study is a module with `measure(small, scratch)`, which yields a `Row` for each figure. A row that
+A study is a module with `PARTS`, each of which measures a `Row` for each figure. A row that
 `agrees` can judge is of counts, sizes and orders, which a busy machine does not change; the others
 are printed without a judgement.
 """
@@ -11,7 +11,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -45,6 +45,21 @@ class Row:
         same = {True: "yes", False: "no", None: "not judged"}[self.agrees]
         cells = (self.of, self.figure, self.reported, self.form.format(self.measured), same)
         return f"| {' | '.join(cells)} |"
+
+
+@dataclass(frozen=True)
+class Part:
+    """What of a study can be run alone.
+
+    Attributes:
+        says: What it measures, in one line.
+        measure: Yields rows; (fewer and smaller or not, a folder for data and runs).
+        long: Whether it takes many minutes even with few and small samples.
+    """
+
+    says: str
+    measure: Callable[[bool, Path], Iterator[Row]]
+    long: bool = False
 
 
 def record_program(

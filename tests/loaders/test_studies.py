@@ -8,6 +8,7 @@ pytest.importorskip("torch", reason="PyTorch is not installed")
 pytest.importorskip("h5py", reason="h5py is not installed")
 
 from benchmarks.loaders.pls_accuracy import accuracy
+from benchmarks.papers.run import STUDIES, select_parts
 from benchmarks.papers.scheduled import count_loads
 from benchmarks.papers.shuffling import count_exchange
 from benchmarks.papers.study import Row
@@ -40,3 +41,15 @@ def test_partial_shuffling_brings_accuracy_back_where_local_loses_it():
 def test_a_row_says_whether_it_points_the_same_way(agrees, said):
     row = Row("V1", "steps", "2.45 times", 2.5, agrees, "{:.2f} times")
     assert str(row) == f"| V1 | steps | 2.45 times | 2.50 times | {said} |"
+
+
+def test_parts_are_chosen_by_name_and_long_ones_left_out_of_small():
+    every, small = (select_parts([], small) for small in (False, True))
+    assert {name.partition(".")[0] for name, _ in every} == set(STUDIES)
+    assert [name for name, part in every if not part.long] == [name for name, _ in small]
+    assert len(small) < len(every)
+    assert [name for name, _ in select_parts(["spatial.gigabytes"], small=True)] == [
+        "spatial.gigabytes"
+    ]
+    with pytest.raises(SystemExit, match="no study or part 'tea'"):
+        select_parts(["tea"], small=False)
