@@ -46,6 +46,34 @@ def test_a_path_is_of_the_mount_from_elsewhere_that_holds_it(tmp_path: Path, mou
     assert not mounts.is_fuse(str(tmp_path / "a b"))
 
 
+@pytest.mark.parametrize(
+    ("upper", "inside", "kind"),
+    [("ext", "x", b"ext4"), ("btr", "x", b"btrfs"), ("other", "x", b""), ("not here", "x", b""),
+     ("", "x", b""), ("ext", "y", b"")],
+)  # fmt: skip
+def test_the_upper_layer_of_an_overlay_is_found_where_it_can_be_seen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, upper: str, inside: str, kind: bytes
+) -> None:
+    """A folder that only has the name is another one: `other` was made at another time."""
+    options = f"rw,lowerdir=/l,upperdir={tmp_path}/{upper}/u\\0540,workdir=/w" if upper else "rw"
+    (tmp_path / "mountinfo").write_text(
+        "22 1 8:1 / / rw - ext4 /dev/root rw\n"
+        f"23 22 0:40 / {tmp_path}/m rw shared:1 - overlay none {options}\n"
+        f"24 22 0:41 / {tmp_path}/btr rw - btrfs  rw\n"
+        f"25 22 0:42 /below {tmp_path}/bound rw - overlay none {options}\n"
+    )
+    monkeypatch.setattr(storage, "_MOUNTS", tmp_path / "mountinfo")
+    for name in ("m/x", "bound", "ext/u,0/x", "ext/u,0/below", "btr/u,0/x", "btr/u,0/below"):
+        (tmp_path / name).mkdir(parents=True)
+        os.utime(tmp_path / name, ns=(7, 7))
+    (tmp_path / "other" / "u,0" / "x").mkdir(parents=True)
+    (tmp_path / "m" / "y").mkdir()
+    assert storage.find_upper_kind(tmp_path / "m" / inside) == kind
+    assert storage.find_upper_kind(tmp_path) == b""  # on no overlay
+    if inside == "x" and kind:
+        assert storage.find_upper_kind(tmp_path / "bound") == kind
+
+
 def test_a_child_that_is_asked_answers_or_is_left_behind(monkeypatch) -> None:
     assert storage.ask(lambda _: b"..it") == b"..it"
     assert storage.ask(lambda goes_on: goes_on() or b"") == b""

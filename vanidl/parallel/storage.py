@@ -12,8 +12,9 @@ import re
 import select
 import signal
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -28,17 +29,68 @@ _ESCAPED = re.compile(rb"\\([0-7]{3})")
 _MOST_LINKS = 40  # as Linux follows
 
 
+@dataclass(frozen=True, slots=True)
+class Mount:
+    """What is mounted at a place: the kind of its file system, and which folder of that."""
+
+    kind: bytes
+    root: str
+    options: bytes  # of the file system, as "lowerdir=/a,upperdir=/b,workdir=/c"
+
+
+def read_mounts() -> dict[str, Mount]:
+    """Place -> what is mounted there last; looking it up touches no storage."""
+    mounts: dict[str, Mount] = {}
+    with suppress(OSError):  # elsewhere than on Linux nobody says
+        for line in _MOUNTS.read_bytes().splitlines():
+            # "36 35 98:0 / /mnt/point rw,noatime shared:1 - ext3 /dev/root rw"
+            head, _, tail = line.partition(b" - ")
+            _, _, _, root, point, *_ = (_unescape(word) for word in head.split(b" "))
+            kind, _, source_and_options = tail.partition(b" ")
+            options = source_and_options.rpartition(b" ")[2]
+            mounts[os.fsdecode(point)] = Mount(kind, os.fsdecode(root), options)
+    return mounts
+
+
+def _unescape(word: bytes) -> bytes:
+    return _ESCAPED.sub(lambda escaped: bytes([int(escaped[1], 8)]), word)
+
+
+def find_upper_kind(folder: Path) -> bytes:
+    """The kind of file system that the upper layer is on of the overlay that a folder lies on.
+
+    Empty where it is on no overlay, or where the upper layer cannot be seen from here: in a
+    container it is usually a folder of the host.
+    """
+    mounts = read_mounts()
+    place = folder.resolve()
+    point = _find_mount_point(place, mounts)
+    if not point or mounts[point].kind != b"overlay":
+        return b""
+    options = mounts[point].options.split(b",")
+    upper = next((o.partition(b"=")[2] for o in options if o.startswith(b"upperdir=")), b"")
+    if not upper:
+        return b""
+    inside = Path(mounts[point].root, place.relative_to(point))
+    same = Path(os.fsdecode(_unescape(upper)), inside.relative_to("/"))
+    # Another folder may have that name here: a container sees the host's names, not its folders.
+    try:
+        is_same = same.stat().st_mtime_ns == place.stat().st_mtime_ns
+    except OSError:
+        return b""
+    above = _find_mount_point(same.resolve(), mounts)
+    return mounts[above].kind if is_same and above else b""
+
+
+def _find_mount_point(place: Path, mounts: Mapping[str, Mount]) -> str:
+    return next((str(each) for each in (place, *place.parents) if str(each) in mounts), "")
+
+
 class RemoteMounts:
     """Mounts whose storage another process or machine serves; looking them up touches none."""
 
     def __init__(self) -> None:
-        self._kinds: dict[str, bytes] = {}
-        with suppress(OSError):  # elsewhere than on Linux nobody says
-            for line in _MOUNTS.read_bytes().splitlines():
-                # "36 35 98:0 / /mnt/point rw,noatime shared:1 - ext3 /dev/root rw"
-                head, _, tail = line.partition(b" - ")
-                point = _ESCAPED.sub(lambda found: bytes([int(found[1], 8)]), head.split(b" ")[4])
-                self._kinds[os.fsdecode(point)] = tail.partition(b" ")[0]
+        self._kinds = {point: mount.kind for point, mount in read_mounts().items()}
 
     def of(self, path: str) -> str:
         """The point where the path is mounted from elsewhere, "" where it is not.

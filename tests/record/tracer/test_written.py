@@ -148,3 +148,14 @@ def test_where_pages_are_safe_files_are_mapped(tmp_path: Path) -> None:
         shutil.rmtree(folder, ignore_errors=True)
     assert found.header.written_every_ms == 0
     assert found.header.end_monotonic_ns == 0
+
+
+def test_an_overlay_is_mapped_where_its_upper_layer_is_safe(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    number = os.statvfs(tmp_path).f_fsid & 0xFFFFFFFF
+    for kind, passed in {b"ext4": number, b"tmpfs": number, b"btrfs": 0, b"": 0}.items():
+        monkeypatch.setattr(own, "find_upper_kind", lambda _, kind=kind: kind)
+        assert own.identify_safe_overlay(tmp_path) == passed
+        environment = own.tracer(tmp_path / "run").environment
+        assert int(environment.get("VANIDL_TRACER_SAFE_OVERLAY") or 0) == passed

@@ -19,6 +19,7 @@ from isal import isal_zlib
 
 from vanidl import __version__
 from vanidl.errors import InputError
+from vanidl.parallel.storage import find_upper_kind
 from vanidl.record.recorder import CUT, ENDED, PRELOAD, Recorder, Tracer, prepend_preload
 
 NAME = "vanidl"
@@ -30,6 +31,8 @@ NEVER_MAPPED = "VANIDL_TRACER_NEVER_MAPPED"
 """1: files of calls are written as on storage whose mapped pages are not safe (`store.c`)."""
 
 _PLACE, _OTHERWISE = "VANIDL_TRACER", "VANIDL_TRACER_OTHERWISE"
+_SAFE_OVERLAY = "VANIDL_TRACER_SAFE_OVERLAY"
+_SAFE_KINDS = frozenset((b"ext2", b"ext3", b"ext4", b"xfs", b"tmpfs", b"ramfs"))
 
 LIBRARY = Path(__file__).with_name("libvanidl_tracer.so")
 
@@ -71,6 +74,8 @@ def tracer(run: Path, calls_on: Path | None = None) -> Tracer:
     environment: dict[str, str | None] = {PRELOAD: prepend_preload(preload), _PLACE: str(folder)}
     if beside is not None:
         environment |= {_PLACE: str(beside), _OTHERWISE: str(folder)}
+    if overlay := identify_safe_overlay(beside or folder):
+        environment[_SAFE_OVERLAY] = str(overlay)
     return Tracer(
         NAME,
         __version__,
@@ -83,6 +88,18 @@ def tracer(run: Path, calls_on: Path | None = None) -> Tracer:
         drop=lambda: _remove_empty(beside) if beside is not None else None,
         stop=lambda: stop(beside or folder),
     )
+
+
+def identify_safe_overlay(folder: Path) -> int:
+    """The number of the overlay that a folder is on, if its upper layer's mapped pages are safe.
+
+    0 where it is on no overlay (the library looks for itself), the upper layer copies on write, or
+    nobody can see what it is: the pages of an overlay are those of the file system above.
+    """
+    kind = find_upper_kind(folder)
+    if kind not in _SAFE_KINDS:
+        return 0
+    return os.statvfs(folder).f_fsid & 0xFFFFFFFF
 
 
 def _remove_empty(folder: Path) -> None:

@@ -61,6 +61,7 @@ static bool has_thread_key;
 
 static char file_path[sizeof folder + 64];
 static bool never_mapped; /* asked for: for tests where every file system is safe */
+static uint64_t safe_overlay; /* the first half of f_fsid of an overlay known to be safe, 0: of none */
 
 static struct vt_header *header;
 static struct { /* of the file of this process */
@@ -200,8 +201,9 @@ static bool has_safe_pages(int file) {
     case 0x58465342: /* xfs */
     case 0x01021994: /* tmpfs */
     case 0x858458f6: /* ramfs */
-    case 0x794c7630: /* overlay: pages are those of the file system above, nearly always ext4 or xfs */
         return true;
+    case 0x794c7630: /* overlay: pages are those of its upper layer, which only the recorder can look up */
+        return safe_overlay && safe_overlay == (uint32_t)found.f_fsid.__val[0];
     }
     return false;
 }
@@ -411,6 +413,7 @@ __attribute__((constructor(101))) static void start(void) {
         memcpy(folder, given, length + 1);
         event_limit = number_in(getenv("VANIDL_TRACER_EVENTS"), DEFAULT_EVENTS);
         never_mapped = number_in(getenv("VANIDL_TRACER_NEVER_MAPPED"), 0) != 0;
+        safe_overlay = number_in(getenv("VANIDL_TRACER_SAFE_OVERLAY"), 0);
         vt.wiped = vt_memory(VT_PAGE);
         /* Before Linux 4.14 the wrappers of fork alone tell that a child is another process. */
         if (vt.wiped) VT_SYS(SYS_madvise, vt.wiped, VT_PAGE, MADV_WIPEONFORK);
