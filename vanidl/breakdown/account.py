@@ -313,9 +313,6 @@ def _attribute_rank(
     if tiles is None:
         return None
     sampled, known = _find_evidence(sources, position, spans, tiles)
-    mine = np.flatnonzero((tiles.step >= 0) & (tiles.part == windows.INPUT_WAIT))
-    step = tiles.step[mine]
-    waited = sum_by_group(step, tiles.length[mine], tiles.steps)
     in_storage = np.zeros(tiles.steps, np.int64)
     if not sampled and _tells_none_apart(trace, position, spans, tiles, known):
         alike.add(position, tiles, known)
@@ -323,8 +320,10 @@ def _attribute_rank(
         cells = divide_tiles(trace, position, tiles, spans, known)
         _add_up(table, np.array([position]), cells)
         _narrow_by_samples(table, position, sampled)
-        in_storage = sum_by_group(step, cells.low[STORAGE][mine], tiles.steps)
-    return _RankAccount(known, tiles.number, waited, in_storage)
+        waits = np.flatnonzero((tiles.step >= 0) & (tiles.part == windows.INPUT_WAIT))
+        stored = cells.low[STORAGE][waits]
+        in_storage = sum_by_group(tiles.step[waits], stored, tiles.steps)
+    return _RankAccount(known, tiles.number, tiles.measure_waits_ns(), in_storage)
 
 
 class _Alike:

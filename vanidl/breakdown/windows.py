@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,6 +69,8 @@ class Tiles:
     """The epoch that each tile lies in, as its loop numbers them; -1 where nothing says."""
     follows: NDArray[np.bool_]
     """Which tiles are taken for a part of the step after them: nothing says so."""
+    is_plain: bool = False
+    """Whether there is no epoch, and every step is its wait and what follows, one after another."""
 
     @property
     def length(self) -> Int64Array:
@@ -78,6 +81,13 @@ class Tiles:
     def steps(self) -> int:
         """How many training steps there are."""
         return len(self.number)
+
+    def measure_waits_ns(self) -> Int64Array:
+        """How long the input wait of each training step was."""
+        if self.is_plain:
+            return self.wait_end - self.wait_start
+        waits = np.flatnonzero((self.step >= 0) & (self.part == INPUT_WAIT))
+        return sum_by_group(self.step[waits], self.length[waits], self.steps)
 
 
 def tile_rank(
@@ -124,8 +134,9 @@ def tile_rank(
     is_plain = not len(model.start) and not any(len(times.start) for _, times in marked)
     if is_plain and _is_plain_loop(begin, end, waits):
         tiles = _lay_plain_loop((low, high), begin, end, waits, (own, before_all, behind_all))
-        return replace(tiles, number=number, waits_known=waits_known,
-                       epoch=_find_epochs(trace, position, spans, tiles.start))  # fmt: skip
+        tiles = replace(tiles, number=number, waits_known=waits_known)
+        epoch = _find_epochs(trace, position, spans, tiles.start)
+        return replace(tiles, epoch=epoch, is_plain=False) if (epoch >= 0).any() else tiles
     edges = _collect_edges((low, high), begin, end, model, waits, *(times for _, times in marked))
 
     # The step and the wait that each tile lies in.
@@ -209,20 +220,63 @@ def _lay_plain_loop(
         waits: one of each.
         phases: of the loop, and of what lies before and behind it.
     """
-    (low, high), (own, before, behind) = run, phases
-    first, steps = int(begin[0] > low), len(begin)
-    in_loop = slice(first, first + 2 * steps)
-    start = np.empty(first + 2 * steps + int(end[-1] < high), np.int64)
+    low, high = run
+    labels = _label_plain_loop(int(begin[0] > low), len(begin), int(end[-1] < high), phases)
+    start = np.empty(len(labels.step), np.int64)
     start[0], start[-1] = low, end[-1]
+    in_loop = slice(labels.first, labels.first + 2 * len(begin))
     start[in_loop][::2], start[in_loop][1::2] = begin, waits.end
-    phase, part = np.full(len(start), behind), np.full(len(start), NO_PART)
-    phase[:first], phase[in_loop] = before, own
+    return Tiles(
+        start=start,
+        end=np.append(start[1:], high),
+        phase=labels.phase,
+        part=labels.part,
+        step=labels.step,
+        wait=labels.wait,
+        number=labels.step[in_loop][::2],
+        wait_start=waits.start,
+        wait_end=waits.end,
+        waits_known=True,
+        epoch=labels.no_epoch,
+        follows=labels.nothing,
+        is_plain=True,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Labels:
+    """What the tiles of a plain loop are, whenever they begin; `first`: how many lie before it."""
+
+    first: int
+    phase: Int64Array
+    part: Int64Array
+    step: Int64Array
+    wait: Int64Array
+    no_epoch: Int64Array
+    nothing: NDArray[np.bool_]
+
+
+@lru_cache(maxsize=1)  # mostly all ranks of a run have as many steps
+def _label_plain_loop(first: int, steps: int, behind: int, phases: tuple[int, int, int]) -> _Labels:
+    """The labels of a plain loop; nobody can write to them.
+
+    Args:
+        first: how many tiles lie before the loop.
+        steps: of the loop.
+        behind: how many tiles lie behind it.
+        phases: of the loop, and of what lies before and behind it.
+    """
+    own, phase_before, phase_behind = phases
+    in_loop, count = slice(first, first + 2 * steps), first + 2 * steps + behind
+    phase, part = np.full(count, phase_behind), np.full(count, NO_PART)
+    phase[:first], phase[in_loop] = phase_before, own
     part[in_loop][::2], part[in_loop][1::2] = INPUT_WAIT, WORK
-    step, wait = np.full(len(start), -1), np.full(len(start), -1)
+    step, wait = np.full(count, -1), np.full(count, -1)
     step[in_loop], wait[in_loop][::2] = np.repeat(np.arange(steps), 2), np.arange(steps)
-    nothing = np.zeros(len(start), bool)
-    return Tiles(start, np.append(start[1:], high), phase, part, step, wait, np.arange(steps),
-                 waits.start, waits.end, True, np.full(len(start), -1), nothing)  # fmt: skip
+    labels = _Labels(first, phase, part, step, wait, np.full(count, -1), np.zeros(count, bool))
+    for each in (phase, part, step, wait, labels.no_epoch, labels.nothing):
+        each.setflags(write=False)
+    return labels
 
 
 def merge_tiles_of_a_kind(tiles: Tiles) -> Tiles:
@@ -232,14 +286,18 @@ def merge_tiles_of_a_kind(tiles: Tiles) -> Tiles:
     Tiles are of a kind where phase, part and epoch are the same, and whether they belong to a
     step and to a wait. `number` stays, so that there are as many steps.
     """
-    parts, epochs = len(PART_NAMES), tiles.epoch + 1
-    kind = (tiles.phase * parts + tiles.part) * 8 + tiles.follows
-    kind += 4 * (tiles.step >= 0) + 2 * (tiles.wait >= 0)
+    rows: slice | NDArray[np.intp] = slice(None)
+    length = tiles.length
+    if tiles.is_plain:
+        rows, length = _sum_plain_loop(tiles)
+    parts, epochs = len(PART_NAMES), tiles.epoch[rows] + 1
+    kind = (tiles.phase[rows] * parts + tiles.part[rows]) * 8 + tiles.follows[rows]
+    kind += 4 * (tiles.step[rows] >= 0) + 2 * (tiles.wait[rows] >= 0)
     kinds = 8 * parts * len(PHASE_NAMES)
     if epochs.any():
         kind += kinds * epochs
     each = np.flatnonzero(np.bincount(kind))
-    length = sum_by_group(kind, tiles.length, int(each[-1]) + 1)[each]
+    length = sum_by_group(kind, length, int(each[-1]) + 1)[each]
     end = int(tiles.start[0]) + np.cumsum(length)
     start = end - length
     epoch, kind = np.divmod(each, kinds)
@@ -260,6 +318,18 @@ def merge_tiles_of_a_kind(tiles: Tiles) -> Tiles:
         epoch=epoch - 1,
         follows=flags & 1 > 0,
     )
+
+
+def _sum_plain_loop(tiles: Tiles) -> tuple[NDArray[np.intp], Int64Array]:
+    """Of a plain loop without epochs one row of each kind, and how long all of that kind are."""
+    first, steps = int(tiles.step[0] < 0), tiles.steps
+    behind = first + 2 * steps
+    rows = np.array([*range(first), first, first + 1, *range(behind, len(tiles.step))])
+    length = tiles.length[rows]
+    waited = int(tiles.measure_waits_ns().sum())
+    loop_ns = int(tiles.end[behind - 1] - tiles.start[first])
+    length[first], length[first + 1] = waited, loop_ns - waited
+    return rows, length
 
 
 def join_tiles(of_ranks: Sequence[Tiles]) -> Tiles:

@@ -269,16 +269,21 @@ class Spans:
             )
         rows = rows.astype(np.intp, copy=False)
         return Spans(
-            self.start.take(rows),
-            self.end.take(rows),
-            self.process.take(rows),
-            self.step.take(rows),
-            self.kind.take(rows),
-            self.thread.take(rows),
-            self.name.take(rows),
-            self.source.take(rows),
+            _take_rows(self.start, rows),
+            _take_rows(self.end, rows),
+            _take_rows(self.process, rows),
+            _take_rows(self.step, rows),
+            _take_rows(self.kind, rows),
+            _take_rows(self.thread, rows),
+            _take_rows(self.name, rows),
+            _take_rows(self.source, rows),
             self.names,
         )
+
+
+def _take_rows(column: NDArray[_Number], rows: NDArray[np.intp]) -> NDArray[_Number]:
+    """Some rows of a column; one that repeats a value without its memory is not copied for it."""
+    return column.take(rows) if column.flags.c_contiguous else column[rows]
 
 
 _TOGETHER = 16  # ranks whose spans are gathered at a time
