@@ -325,8 +325,8 @@ def _can_record(program: Program) -> bool:
 
 def logs_at_hand() -> list[Path]:
     """Recorded runs whose truth is not known."""
-    own = sorted(path for path in (ROOT / "tests/data").iterdir() if any(path.glob("*/*")))
-    return own + sorted(
+    marks = (found for name in ("darshan", "steps") for found in (ROOT / "tests/data").rglob(name))
+    return sorted({found.parent for found in marks}) + sorted(
         path.parent for path in SHARED.glob("data/recorded/*/darshan") if path.parent.is_dir()
     )
 
