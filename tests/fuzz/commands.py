@@ -2,7 +2,8 @@
 
 Every case is a run of a few whole logs with one file of `values` among them, or a damaged data file
 under --inspect, and one command, in a fork with 4 GB and a minute. Exit status 1 where one ended
-otherwise than by an answer or a refusal in one line.
+otherwise than by an answer or a refusal in one line, took more than 2 GB, or wrote a control
+character to the terminal or into a file of text.
 """
 
 from __future__ import annotations
@@ -13,14 +14,16 @@ import gc
 import importlib
 import io
 import os
+import re
 import resource
 import signal
 import sys
 import tempfile
 import traceback
 from collections import Counter
+from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
-from functools import partial
+from functools import cache, partial
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -31,16 +34,23 @@ from tests.fuzz.readers import READERS
 from tests.fuzz.values import RESULTS, WAYS, Rng, files_of
 from vanidl import commands as vanidl_commands
 from vanidl.cli import main as vanidl
+from vanidl.report import page
 
 MEMORY_BYTES = 4_000_000_000
 SECONDS = 60
 
 ANSWER, REFUSED = "answer", "refused in one line"
 RAISED, LONG, SIGNAL, HUNG = "traceback", "refused in many lines", "signal", "hang"
-VERDICTS = (ANSWER, REFUSED, RAISED, LONG, SIGNAL, HUNG)
-FAULTS = (RAISED, LONG, SIGNAL, HUNG)
+LARGE, CONTROL = "over 2 GB", "control character"
+FAULTS = (RAISED, LONG, SIGNAL, HUNG, LARGE, CONTROL)
+VERDICTS = (ANSWER, REFUSED, *FAULTS)
+_LARGE_KIB = 2_000_000
+_CONTROL = re.compile(
+    r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
+)
+"""What steers a terminal or a reader's eye: no output holds one, whatever a log says."""
 _MOST_MESSAGE = 4000  # characters that a refusal may have
-_STATUS = {ANSWER: 0, REFUSED: 1, RAISED: 2, LONG: 3}
+_STATUS = {ANSWER: 0, REFUSED: 1, RAISED: 2, LONG: 3, CONTROL: 4}
 
 COMMANDS: dict[str, tuple[str, ...]] = {
     "summary": ("summary", "RUN", "--json"),
@@ -201,11 +211,13 @@ def run(line: list[str], folder: Path) -> tuple[str, str]:
     if not pid:
         _limit()
         os._exit(_STATUS[_answered(line, said)])
-    _, status = os.waitpid(pid, 0)
+    _, status, usage = os.wait4(pid, 0)
     code = os.waitstatus_to_exitcode(status)
     text = said.read_text(errors="replace") if said.exists() else ""
     if code < 0:
         return (HUNG if code == -signal.SIGALRM else SIGNAL), text
+    if usage.ru_maxrss > _LARGE_KIB:
+        return LARGE, f"{usage.ru_maxrss} KiB\n{text}"
     return next(word for word, number in _STATUS.items() if number == code), text
 
 
@@ -226,6 +238,11 @@ def _answered(line: list[str], said: Path) -> str:
         return RAISED
     text = errors.getvalue()
     said.write_text(text, errors="replace")
+    for name, content in [("stderr", text), ("stdout", output.getvalue()), *_texts_of(said)]:
+        if found := _CONTROL.search(content):
+            near = content[max(0, found.start() - 80) : found.end() + 80]
+            said.write_text(f"{name}: {near!r}")
+            return CONTROL
     if status == 0:
         return ANSWER if len(text) < _MOST_MESSAGE else LONG
     # A folder of several jobs is refused with a table of them.
@@ -233,6 +250,21 @@ def _answered(line: list[str], said: Path) -> str:
     told = text.startswith("vanidl: ") or (not text and "could not be read" in output.getvalue())
     few = told and len(text) < _MOST_MESSAGE
     return REFUSED if few else LONG
+
+
+def _texts_of(said: Path) -> Iterator[tuple[str, str]]:
+    """Name and content of each file of text that the command wrote."""
+    for path in sorted((said.parent / "out").rglob("*")):
+        if path.suffix in (".html", ".json", ".csv", ".txt", ".md", ".svg"):
+            content = path.read_bytes().decode("utf-8", "surrogateescape")
+            yield path.name, content.replace(_plotly(), "")
+
+
+@cache
+def _plotly() -> str:
+    """The library on each page: it has signatures of file formats in its own code."""
+    (path,) = Path(page.__file__).parent.glob("templates/plotly-*.js")
+    return path.read_text()
 
 
 def _show(table: dict[str, Counter[str]], notes: list[str]) -> None:

@@ -141,10 +141,40 @@ def test_runs_are_opened_once_while_they_stay_the_same(known: KnownRuns, monkeyp
     assert answers.Answers(known).files(SLOW)
 
 
-def test_unknown_arguments_are_refused(known: KnownRuns) -> None:
-    ((error, text),) = ask(known, ("what_if", {"run": SLOW, "workers": 4}))
-    assert error
-    assert "workers" in text
+@pytest.mark.parametrize(
+    ("tool", "given", "said"),
+    [
+        ("what_if", {"run": SLOW, "workers": 4},
+         "what_if: expected no argument but run, found 'workers'; nearest: run"),
+        ("steps", {"run": SLOW, "frist": 4},
+         "steps: expected no argument but run, first, count, found 'frist'; nearest: first"),
+        ("runs", {"run": SLOW}, "runs: expected no argument, found 'run'"),
+        ("steps", {"first": 4}, "steps: argument run: field required"),
+        ("steps", {"run": SLOW, "first": "x"},
+         "steps: argument first: input should be a valid integer, "
+         "unable to parse string as an integer"),
+    ],
+)  # fmt: skip
+def test_wrong_arguments_are_refused_in_one_line(known, tool: str, given: dict, said: str) -> None:
+    assert ask(known, (tool, given)) == [(True, said)]
+
+
+def test_a_run_that_was_listed_is_not_searched_for_again(tmp_path: Path, monkeypatch) -> None:
+    for name in ("a", "b"):
+        shutil.copytree(DATA / "torch_pfs_workers0", tmp_path / "root" / name)
+    known = KnownRuns([tmp_path / "root"])
+    searches = []
+    search = answers.find_runs
+    monkeypatch.setattr(answers, "find_runs", lambda root: searches.append(root) or search(root))
+    assert known.names() == ["root/a", "root/b"]
+    assert known.path("root/b") == tmp_path / "root" / "b"
+    assert len(searches) == 1
+    shutil.rmtree(tmp_path / "root" / "b")
+    with pytest.raises(InputError, match="Nearest names: root/a"):
+        known.path("root/b")
+    shutil.copytree(DATA / "torch_pfs_workers0", tmp_path / "root" / "c")
+    assert known.path("root/c") == tmp_path / "root" / "c"
+    assert len(searches) == 3
 
 
 def test_names_like_an_unknown_one_are_told(known: KnownRuns) -> None:
@@ -162,7 +192,7 @@ def test_a_name_without_its_folder_finds_the_nearest_runs(
     tmp_path: Path, monkeypatch, asked: str, first: str
 ) -> None:
     names = [f"jobs/{name}" for name in ("r9", "r12", "train_resnet50", "validate_bert")]
-    monkeypatch.setattr(KnownRuns, "_paths", lambda _: dict.fromkeys(names, tmp_path))
+    monkeypatch.setattr(KnownRuns, "_list_paths", lambda _: dict.fromkeys(names, tmp_path))
     with pytest.raises(InputError, match=rf"Nearest names: jobs/{first}, jobs/\w+, jobs/\w+\."):
         KnownRuns([tmp_path]).path(asked)
 

@@ -205,15 +205,17 @@ class KnownRuns:
         if len(self._roots) < len(roots):
             raise UsageError("expected folders of different names, found two with the same.")
         self._kept: OrderedDict[object, Run] = OrderedDict()
+        self._listed: dict[str, Path] = {}
 
     def names(self) -> list[str]:
         """The names of all runs as they are now."""
-        return list(self._paths())
+        return list(self._list_paths())
 
     def endings(self, names: Sequence[str]) -> dict[str, str]:
         """How the programs of these runs ended, in words, by name: of those that failed."""
-        found, paths, roots = dict[str, str](), self._paths(), tuple(self._roots.values())
-        for name in names:
+        found, roots = dict[str, str](), tuple(self._roots.values())
+        paths = {name: self._listed[name] for name in names if name in self._listed}
+        for name in paths:
             record = paths[name] / run_folder.RECORD_NAME
             if record.is_file() and is_within(paths[name], roots):
                 with suppress(InputError):  # opening the run says that it is damaged
@@ -226,7 +228,9 @@ class KnownRuns:
         Raises:
             InputError: no run has this name, or a file of it lies outside the roots.
         """
-        paths = self._paths()
+        paths = self._listed
+        if name not in paths or not paths[name].exists():  # listing many folders takes its time
+            paths = self._list_paths()
         if name not in paths:
             near = _find_nearest(name[:_LONGEST], paths)
             listed = f" Nearest names: {', '.join(map(elided, near))}." if near else ""
@@ -251,10 +255,11 @@ class KnownRuns:
             self._kept.popitem(last=False)
         return run
 
-    def _paths(self) -> dict[str, Path]:
+    def _list_paths(self) -> dict[str, Path]:
         found = {
             base if name == "." else f"{base}/{name}": path
             for base, root in self._roots.items()
             for name, path in find_runs(root).items()
         }
-        return dict(zip(clean_paths(tuple(found)), found.values(), strict=True))
+        self._listed = dict(zip(clean_paths(tuple(found)), found.values(), strict=True))
+        return self._listed

@@ -348,17 +348,18 @@ def find_runs(root: Path) -> dict[str, Path]:
     around it.
     """
     try:
-        found = find(root, max_depth=_MOST_DEEP)
+        files = find_paths(root, max_depth=_MOST_DEEP)
     except InputError:
         return {}
-    recorded = {path.parent for path in found.run_records}
-    traced = {
-        _find_run_around(path.parent, root)
-        for known in registry.FORMATS
-        if known.traces_io
-        for paths in found.of(known).values()
-        for path in paths
-    }
+
+    def list_folders(kinds: Iterable[str]) -> set[Path]:
+        """Those that hold such files: there may be many in one."""
+        return {Path(f) for f in {p.rpartition("/")[0] for k in kinds for p in files.get(k, ())}}
+
+    formats = (known for known in registry.FORMATS if known.traces_io)
+    kinds = (kind.name for known in formats for kind in known.kinds)
+    recorded = list_folders([_RUN_RECORDS])
+    traced = {_find_run_around(folder, root) for folder in list_folders(kinds)}
     folders = recorded | set(_keep_topmost(traced, recorded))
     named = {_name_run(folder, root): folder for folder in folders}
     return dict(sorted(named.items()))
