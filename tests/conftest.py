@@ -117,6 +117,8 @@ LONG = (
     "loaders/spatial/test_ranks.py::test_bytes_of_each_rank_by_system_trace",
     "loaders/spatial/test_ranks.py::test_nobody_waits_for_a_rank_whose_read_fails",
     "loaders/spatial/test_spatial_loader.py",
+    "loaders/test_studies.py::test_encoded_samples_are_as_much_smaller",
+    "loaders/test_studies.py::test_local_shuffling_loses_more",
     "loaders/test_training.py::test_a_run_leaves_a_trace",
     "loaders/workloads/test_applications.py::test_the_sizes_of_the_poster",
     "loaders/workloads/test_workloads.py::TestCosmoflow",

@@ -52,6 +52,7 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=4, help="of each way")
     parser.add_argument("--fraction", type=float, default=FRACTION, help="Q")
     parser.add_argument("--compute-ms", type=float, help="of a step; default: as above")
+    parser.add_argument("--kinds", nargs="+", default=["device", "host"], help="of compute")
     parser.add_argument("--as-rank", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.as_rank:
@@ -77,7 +78,7 @@ def started(backend: str, options: argparse.Namespace) -> dict[str, dict[str, fl
         launch = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(RANKS)]
     line = [*launch, "-m", "benchmarks.loaders.pls_overlap", "--as-rank", backend]
     line += ["--sample-mb", str(options.sample_mb), "--epochs", str(options.epochs)]
-    line += ["--fraction", str(options.fraction)]
+    line += ["--fraction", str(options.fraction), "--kinds", *options.kinds]
     if options.compute_ms is not None:
         line += ["--compute-ms", str(options.compute_ms)]
     done = subprocess.run(line, stdout=subprocess.PIPE, text=True, check=True, timeout=900)
@@ -144,7 +145,8 @@ class Rank:
 
         torch.set_num_threads(1)
         self.world, self.epochs = World.detect(), options.epochs
-        self.compute_ms, backend = options.compute_ms, options.as_rank
+        self.compute_ms, self.kinds = options.compute_ms, options.kinds
+        backend = options.as_rank
         source = Synthetic(RANKS * HELD, int(options.sample_mb * 1e6))
         dataset = PartialLocalDataset(source, world=self.world)
         self.transport = open_transport(self.world, backend)
@@ -159,8 +161,7 @@ class Rank:
         compute_s = self.calibrated() if self.compute_ms is None else self.compute_ms / 1e3
         kinds = {"device": self.wait, "host": self.work}
         result = {
-            kind: self.of_kind(partial(compute, compute_s), compute_s)
-            for kind, compute in kinds.items()
+            kind: self.of_kind(partial(kinds[kind], compute_s), compute_s) for kind in self.kinds
         }
         self.scheduler.close()
         if self.world.rank == 0:

@@ -115,7 +115,9 @@ def measure_cost(_small: bool, _scratch: Path) -> Iterator[Row]:
     """
     paid = 0.0
     for fraction in FRACTIONS[1:]:
-        options = argparse.Namespace(sample_mb=60.0, epochs=3, fraction=fraction, compute_ms=200.0)
+        options = argparse.Namespace(
+            sample_mb=60.0, epochs=3, fraction=fraction, compute_ms=200.0, kinds=["device"]
+        )
         found = pls_overlap.started("gloo", options)["device"]
         of = f"2 ranks, Q {fraction:g}, samples of 60 MB"
         local = found["local_epoch_s"]

@@ -8,6 +8,7 @@ pytest.importorskip("torch", reason="PyTorch is not installed")
 pytest.importorskip("h5py", reason="h5py is not installed")
 
 from benchmarks.loaders.pls_accuracy import accuracy
+from benchmarks.papers import decoders
 from benchmarks.papers.run import STUDIES, select_parts
 from benchmarks.papers.scheduled import count_loads
 from benchmarks.papers.shuffling import count_exchange
@@ -35,6 +36,22 @@ def test_partial_shuffling_brings_accuracy_back_where_local_loses_it():
     assert local < whole - 0.1
     assert partial - local > 0.8 * (whole - local)
     assert abs(accuracy(0.0, 16, 6, 0, "shuffled") - whole) < 0.02  # local suffices then
+
+
+def test_local_shuffling_loses_more_with_more_workers():
+    few, many = (accuracy(None, n, 6, 0) - accuracy(0.0, n, 6, 0) for n in (4, 16))
+    assert many > few + 0.02
+
+
+@pytest.mark.parametrize(("workload", "size"), [("cosmoflow", 64), ("deepcam", 192)])
+def test_encoded_samples_are_as_much_smaller_as_the_paper_says(workload, size, tmp_path):
+    pytest.importorskip("numba", reason="numba is not installed")
+    nbytes = decoders.write_samples(tmp_path, workload, 1, size)
+    rows = [row for row in decoders.compare_sizes(workload, nbytes) if row.agrees is not None]
+    assert len(rows) == len(nbytes) - 1
+    assert all(row.agrees for row in rows)
+    if workload == "cosmoflow":  # gzip's are the smaller ones, and decompressed on the host
+        assert nbytes["gzip"] < nbytes["decoded"] < nbytes["base"]
 
 
 @pytest.mark.parametrize(("agrees", "said"), [(True, "yes"), (False, "no"), (None, "not judged")])
