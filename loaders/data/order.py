@@ -32,7 +32,7 @@ def draw_epoch_order(
 
 
 def compact_ids(samples: int, *, seed: int, epoch: int, shuffle: bool = True) -> IdArray:
-    """The ids of `epoch_order`, in half the memory where 32 bits hold them."""
+    """The ids of `draw_epoch_order`, in half the memory where 32 bits hold them."""
     if samples > np.iinfo(np.int32).max:
         return draw_epoch_order(samples, seed=seed, epoch=epoch, shuffle=shuffle)
     if not shuffle:

@@ -34,10 +34,129 @@ from ..data.order import IdArray, compact_ids, pad_order
 from ..data.pread import written_whole
 from ..errors import InputError, UsageError, counted
 
+Int64Array = NDArray[np.int64]
+BALANCES = ("load", "batch", "time")
+EPOCH_ORDERS = ("shuffle", "greedy", "pso")
+"""How the order of epochs is chosen, see `vanidl_loaders.scheduled.plan`."""
+
 FREE = -1
 _FORMAT = 1
 _AT_ONCE = 1 << 20
 """Samples whose owners are found in one go: their arrays are small beside the plan's."""
+
+
+@dataclass(frozen=True)
+class PlanSettings:
+    """What a plan is made from; equal settings give equal plans on every rank.
+
+    Attributes:
+        samples: N, of the dataset.
+        ranks: R.
+        batch: Samples of a rank in a step of the baseline; the global batch is ranks * batch.
+        epochs: E.
+        buffer: C, samples that all ranks hold together; node k holds C // K of them or one more.
+        seed: Of the shuffles, as in the baseline.
+        drop_last: Drop the incomplete global batch instead of padding, as in the baseline.
+        shuffled: False: ids in order, every epoch.
+        balance: "load", "batch" or "time".
+        epoch_order: "shuffle" (as drawn), "greedy" or "pso": see `ORDERS`.
+        load_s: Seconds of reading a sample, for balance "time".
+        compute_s: Seconds of training on a sample, for balance "time".
+        node_ranks: Consecutive ranks that share a node's buffer; 1: each rank has its own, and K,
+            the number of nodes, is R here and below.
+        exchange: Nodes send samples to each other: every rank trains on DistributedSampler's
+            batches, whichever node holds them.
+    """
+
+    samples: int
+    ranks: int = 1
+    batch: int = 16
+    epochs: int = 1
+    buffer: int = 0
+    seed: int = 0
+    drop_last: bool = False
+    shuffled: bool = True
+    balance: str = "load"
+    epoch_order: str = "shuffle"
+    load_s: float = 1.0
+    compute_s: float = 1.0
+    node_ranks: int = 1
+    exchange: bool = False
+
+    def __post_init__(self) -> None:
+        # Each number alone, then how they fit together.
+        least = {"samples": 1, "ranks": 1, "batch": 1, "epochs": 1, "buffer": 0, "node_ranks": 1}
+        for name, bound in least.items():
+            if getattr(self, name) < bound:
+                raise UsageError(
+                    f"expected {name} of at least {bound}, found {getattr(self, name)}: "
+                    "correct the options"
+                )
+        if self.balance not in BALANCES:
+            raise UsageError(
+                f"expected a balance among {', '.join(BALANCES)}, found {self.balance}"
+            )
+        if self.samples < self.ranks:
+            raise UsageError(
+                f"expected at least one sample per rank, found "
+                f"{counted(self.samples, 'sample')} for {counted(self.ranks, 'rank')}: use fewer "
+                "ranks"
+            )
+        if self.ranks % self.node_ranks:
+            raise UsageError(
+                f"expected as many ranks on every node, found "
+                f"{counted(self.ranks, 'rank')} and "
+                f"{self.node_ranks} of a node: let each rank have its own buffer"
+            )
+        if self.epoch_order not in EPOCH_ORDERS:
+            raise UsageError(
+                f"expected an epoch order among {', '.join(EPOCH_ORDERS)}, found {self.epoch_order}"
+            )
+
+    @property
+    def weights(self) -> tuple[float, float]:
+        """(seconds of a load, seconds of training on a sample) that the balance weighs by.
+
+        "load" levels what ranks read, "batch" the sizes of their batches, "time" both by their
+        measured seconds per sample.
+        """
+        seconds = {"load": (1.0, 0.0), "batch": (0.0, 1.0), "time": (self.load_s, self.compute_s)}
+        return seconds[self.balance]
+
+    @property
+    def global_batch(self) -> int:
+        """Samples of a step over all ranks."""
+        return self.ranks * self.batch
+
+    @property
+    def padding(self) -> int:
+        """Uses of an epoch beyond one of each sample: fewer than there are ranks."""
+        return 0 if self.drop_last else -self.samples % self.ranks
+
+    @property
+    def nodes(self) -> int:
+        """K, buffers."""
+        return self.ranks // self.node_ranks
+
+    def node(self, rank: int) -> int:
+        """Whose buffer a rank has."""
+        return rank // self.node_ranks
+
+    def capacity(self, node: int) -> int:
+        """Samples that one buffer holds."""
+        return self.buffer // self.nodes + (node < self.buffer % self.nodes)
+
+    @property
+    def uses(self) -> int:
+        """Ids of an epoch over all ranks: the length of `shuffle`."""
+        if self.drop_last:
+            return self.samples // self.global_batch * self.global_batch
+        return self.samples + self.padding
+
+    def shuffle(self, number: int) -> IdArray:
+        """The baseline's global sequence of ids in its epoch `number`, padded or cut."""
+        order = compact_ids(self.samples, seed=self.seed, epoch=number, shuffle=self.shuffled)
+        return pad_order(order, ranks=self.ranks, batch=self.batch, drop_last=self.drop_last)
 
 
 @dataclass(frozen=True)
@@ -123,14 +242,18 @@ class Plan:
         nodes = nodes or range(self.settings.nodes)
         sequence = self.settings.shuffle(int(self.order[epoch]))
         size = self.settings.global_batch
+        # Nodes that exchange train on DistributedSampler's batches: left is who reads what.
         if self.settings.exchange:
             for low in range(0, len(sequence), size):
                 yield self._plan_exchange(sequence[low : low + size], low, nodes, first=epoch == 0)
             return
+        # One rank has nothing to share out.
         if self.settings.ranks == 1:
             for ids, load in self.alone(epoch):
                 yield StepPlan(ids, load, _find_bounds([len(ids)]), len(ids), 1)
             return
+        # Else a sample goes to a rank of the node that holds it. What padding repeats at the end of
+        # the epoch goes to whoever had it in the first step, and kept it.
         again = sequence[self.settings.samples :]
         rank_of: dict[int, int] = {}
         for low in range(0, len(sequence), size):
@@ -152,6 +275,7 @@ class Plan:
         self._require_epoch(epoch)
         sequence, size = self.settings.shuffle(int(self.order[epoch])), self.settings.batch
         free = (self.owner[sequence] == FREE) | (epoch == 0)
+        # By step, within it held ones first, then by id: by the last key first.
         order = np.lexsort((sequence, free, np.arange(len(sequence)) // size))
         ids, load = sequence[order].astype(np.int64), free[order]
         for low in range(0, len(ids), size):
@@ -182,6 +306,7 @@ class Plan:
     def _plan_exchange(self, batch: IdArray, low: int, nodes: range, *, first: bool) -> StepPlan:
         each, ranks = self.settings.node_ranks, self.settings.ranks
         step = deal_batch(self.settings, self.owner, batch, low, first=first)
+        # A column is a rank's batch: those of these nodes, one behind the other.
         own_ranks = slice(nodes.start * each, nodes.stop * each)
         ids, load = step.ids[:, own_ranks].T.reshape(-1), step.load[:, own_ranks].T.reshape(-1)
         source = step.source[:, own_ranks].T.reshape(-1)
@@ -193,6 +318,7 @@ class Plan:
         ranks, each = self.settings.ranks, self.settings.node_ranks
         own_ranks = range(nodes.start * each, nodes.stop * each)
         whole = len(batch) // ranks * ranks
+        # What makes no whole turn of the ranks goes round the nodes, as `make_plan` has it.
         left = [whole + rank % each * self.settings.nodes + rank // each for rank in own_ranks]
         dealt = [
             np.sort(np.append(batch[rank:whole:ranks], batch[last : last + 1]))
@@ -210,7 +336,8 @@ class Plan:
         # And each rank of a node. Another one has one more each time.
         each, these = settings.node_ranks, slice(nodes.start, nodes.stop)
         use, read = divide_within_nodes(held[these], count[these], each, turn=int(batch[0]))
-        # Which samples these are.
+        # Which samples these are: missing ones in order of their ids, so that the reads of a rank
+        # can be merged; nodes before these have taken theirs.
         before = int(count[: nodes.start].sum())
         missing = np.sort(batch[free])[before : before + int(read.sum())]
         here = (owner >= nodes.start) & (owner < nodes.stop)
@@ -235,6 +362,7 @@ def _append_wrapped(step: StepPlan, wrapped: Int64Array, rank_of: dict[int, int]
     if len(wrapped) == 0:
         return step
     ranks, first = len(step.sizes), step.first_rank
+    # Of these ranks; the ids of others are in their own steps.
     here = [sample for sample in wrapped.tolist() if sample in rank_of]
     rank = np.concatenate([first + np.repeat(np.arange(ranks), step.sizes),
                            np.array([rank_of[sample] for sample in here], np.int64)])  # fmt: skip
@@ -253,6 +381,8 @@ def make_plan(settings: PlanSettings) -> Plan:
     # What padding repeats at the end belongs to whoever saw it first.
     first = settings.shuffle(int(order[0]))[: settings.samples]
     capacity = np.array([settings.capacity(node) for node in range(settings.nodes)])
+    # Walk the first epoch as it is dealt, some steps at once: the first C / K samples that a node
+    # reads stay in its buffer.
     each, rows = settings.node_ranks, max(_AT_ONCE // settings.ranks, 1)
     for row in range(0, -(-len(first) // settings.ranks), rows):
         ids = first[row * settings.ranks : (row + rows) * settings.ranks]
@@ -261,7 +391,7 @@ def make_plan(settings: PlanSettings) -> Plan:
         node, local = rank // each, rank % each
         # What makes no whole turn goes round the nodes: each then reads what its buffer can hold.
         local[whole:], node[whole:] = np.divmod(rank[whole:], settings.nodes)
-        place = (row + turn) * each + local
+        place = (row + turn) * each + local  # which sample it is of those that its node reads
         owner[ids] = np.where(place < capacity[node], node, FREE)
     owner.flags.writeable = False
     return Plan(settings, order, owner)
@@ -341,6 +471,8 @@ def deal_batch(
     source = (rank // settings.node_ranks).astype(np.int32)  # of whoever uses it
     held = owner[ids]
     load = held < 0
+    # Who reads what no buffer holds: in the first epoch whoever is to keep it, later its user, or,
+    # to level the reads of a step, another node that sends it on.
     if first:
         # As `make_plan` has it: what makes no whole turn of the ranks goes round the nodes.
         turns = settings.samples // settings.ranks * settings.ranks
@@ -361,10 +493,12 @@ def _level_reads(user: NDArray[np.int32], nodes: int, turn: int) -> NDArray[np.i
         nodes: How many there are.
         turn: Where nodes use equally many, another one reads one more each time.
     """
+    # How many each node is to read: equally many, one more by those that use most.
     count = np.bincount(user, minlength=nodes)
     share = np.full(nodes, len(user) // nodes)
     most = np.lexsort(((np.arange(nodes) + turn) % nodes, -count))
     share[most[: len(user) % nodes]] += 1
+    # What a node uses beyond its share goes to those that use less than theirs.
     order = np.argsort(user, kind="stable")
     begin = np.cumsum(count) - count
     beyond = np.arange(len(user)) - begin[user[order]] >= share[user[order]]
@@ -387,6 +521,7 @@ def share_misses(held: Int64Array, misses: int, load_s: float, compute_s: float)
     count = np.zeros(len(held), np.int64)
     if misses == 0:
         return count
+    # All whole misses below the level at once; what is left, at most one a rank, by cost.
     if slope > 0:
         count = _count_below(base, slope, _find_level(base, slope, misses))
     left = misses - int(count.sum())
@@ -408,6 +543,8 @@ def divide_within_nodes(
     """
     if ranks == 1:
         return held, loads
+    # Sizes of batches, the first ranks one more; loads, from rank `first` on one more. The rest of
+    # a batch are held samples.
     local = np.arange(ranks)
     total, rest = np.divmod((held + loads)[:, None], ranks)
     size = total + (local < rest)
@@ -461,6 +598,7 @@ class PlanReport:
 def measure_costs(plan: Plan, *, most_gap: int = 0) -> PlanReport:
     """Walks through every epoch of the plan."""
     rows = [_walk_epoch(plan, epoch, most_gap) for epoch in range(plan.settings.epochs)]
+    # Means are over the epochs after the first, which reads everything.
     loads, requests, imbalance, largest, used, spread = np.array(rows).T
     later = slice(1, None) if len(rows) > 1 else slice(0, 0)
     per_epoch = float(loads[later].mean()) if len(rows) > 1 else 0.0
@@ -482,7 +620,7 @@ def _walk_epoch(plan: Plan, epoch: int, most_gap: int) -> tuple[float, ...]:
     spread = 0.0
     for step in plan.steps(epoch):
         of_rank = step.loads
-        if step.source is not None:
+        if step.source is not None:  # nodes read for each other: theirs are compared
             of_rank = np.bincount(step.source[step.load], minlength=plan.settings.nodes)
         loads += int(of_rank.sum())
         imbalance = max(imbalance, int(of_rank.max() - of_rank.min()))
@@ -525,6 +663,7 @@ def order_by_swarm(settings: PlanSettings) -> Int64Array:
     """Particle swarm over permutations, as in the paper: velocities are lists of swaps."""
     cost = compute_transition_costs(settings)
     rng = np.random.default_rng(settings.seed)
+    # The best order of each particle; of all; and where each is.
     own = [rng.permutation(len(cost)) for _ in range(min(PARTICLES, max(len(cost), 2)))]
     paths = [path.copy() for path in own]
     best = min(own, key=lambda path: sum_path_cost(cost, path)).copy()
@@ -535,7 +674,7 @@ def order_by_swarm(settings: PlanSettings) -> Int64Array:
             if sum_path_cost(cost, path) < sum_path_cost(cost, own[i]):
                 own[i] = path.copy()
         best = min([best, *own], key=lambda path: sum_path_cost(cost, path)).copy()
-        if all((path == best).all() for path in paths):
+        if all((path == best).all() for path in paths):  # nobody moves any more
             break
     return best.astype(np.int64)
 
@@ -605,124 +744,3 @@ def _move_towards(
             j = int(place[target[i]])
             path[i], path[j] = path[j], path[i]
             place[path[i]], place[path[j]] = i, j
-
-
-# What a plan is made from.
-
-Int64Array = NDArray[np.int64]
-BALANCES = ("load", "batch", "time")
-EPOCH_ORDERS = ("shuffle", "greedy", "pso")
-"""How the order of epochs is chosen, see `vanidl_loaders.scheduled.plan`."""
-
-
-@dataclass(frozen=True)
-class PlanSettings:
-    """What a plan is made from; equal settings give equal plans on every rank.
-
-    Attributes:
-        samples: N, of the dataset.
-        ranks: R.
-        batch: Samples of a rank in a step of the baseline; the global batch is ranks * batch.
-        epochs: E.
-        buffer: C, samples that all ranks hold together; node k holds C // K of them or one more.
-        seed: Of the shuffles, as in the baseline.
-        drop_last: Drop the incomplete global batch instead of padding, as in the baseline.
-        shuffled: False: ids in order, every epoch.
-        balance: "load", "batch" or "time".
-        epoch_order: "shuffle" (as drawn), "greedy" or "pso": see `epoch_orders`.
-        load_s: Seconds of reading a sample, for balance "time".
-        compute_s: Seconds of training on a sample, for balance "time".
-        node_ranks: Consecutive ranks that share a node's buffer; 1: each rank has its own, and K,
-            the number of nodes, is R here and below.
-        exchange: Nodes send samples to each other: every rank trains on DistributedSampler's
-            batches, whichever node holds them.
-    """
-
-    samples: int
-    ranks: int = 1
-    batch: int = 16
-    epochs: int = 1
-    buffer: int = 0
-    seed: int = 0
-    drop_last: bool = False
-    shuffled: bool = True
-    balance: str = "load"
-    epoch_order: str = "shuffle"
-    load_s: float = 1.0
-    compute_s: float = 1.0
-    node_ranks: int = 1
-    exchange: bool = False
-
-    def __post_init__(self) -> None:
-        least = {"samples": 1, "ranks": 1, "batch": 1, "epochs": 1, "buffer": 0, "node_ranks": 1}
-        for name, bound in least.items():
-            if getattr(self, name) < bound:
-                raise UsageError(
-                    f"expected {name} of at least {bound}, found {getattr(self, name)}: "
-                    "correct the options"
-                )
-        if self.balance not in BALANCES:
-            raise UsageError(
-                f"expected a balance among {', '.join(BALANCES)}, found {self.balance}"
-            )
-        if self.samples < self.ranks:
-            raise UsageError(
-                f"expected at least one sample per rank, found "
-                f"{counted(self.samples, 'sample')} for {counted(self.ranks, 'rank')}: use fewer "
-                "ranks"
-            )
-        if self.ranks % self.node_ranks:
-            raise UsageError(
-                f"expected as many ranks on every node, found "
-                f"{counted(self.ranks, 'rank')} and "
-                f"{self.node_ranks} of a node: let each rank have its own buffer"
-            )
-        if self.epoch_order not in EPOCH_ORDERS:
-            raise UsageError(
-                f"expected an epoch order among {', '.join(EPOCH_ORDERS)}, found {self.epoch_order}"
-            )
-
-    @property
-    def weights(self) -> tuple[float, float]:
-        """(seconds of a load, seconds of training on a sample) that the balance weighs by.
-
-        "load" levels what ranks read, "batch" the sizes of their batches, "time" both by their
-        measured seconds per sample.
-        """
-        seconds = {"load": (1.0, 0.0), "batch": (0.0, 1.0), "time": (self.load_s, self.compute_s)}
-        return seconds[self.balance]
-
-    @property
-    def global_batch(self) -> int:
-        """Samples of a step over all ranks."""
-        return self.ranks * self.batch
-
-    @property
-    def padding(self) -> int:
-        """Uses of an epoch beyond one of each sample: fewer than there are ranks."""
-        return 0 if self.drop_last else -self.samples % self.ranks
-
-    @property
-    def nodes(self) -> int:
-        """K, buffers."""
-        return self.ranks // self.node_ranks
-
-    def node(self, rank: int) -> int:
-        """Whose buffer a rank has."""
-        return rank // self.node_ranks
-
-    def capacity(self, node: int) -> int:
-        """Samples that one buffer holds."""
-        return self.buffer // self.nodes + (node < self.buffer % self.nodes)
-
-    @property
-    def uses(self) -> int:
-        """Ids of an epoch over all ranks: the length of `shuffle`."""
-        if self.drop_last:
-            return self.samples // self.global_batch * self.global_batch
-        return self.samples + self.padding
-
-    def shuffle(self, number: int) -> IdArray:
-        """The baseline's global sequence of ids in its epoch `number`, padded or cut."""
-        order = compact_ids(self.samples, seed=self.seed, epoch=number, shuffle=self.shuffled)
-        return pad_order(order, ranks=self.ranks, batch=self.batch, drop_last=self.drop_last)
