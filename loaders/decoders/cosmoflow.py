@@ -76,6 +76,7 @@ class CosmoFlow:
                 f"expected 1 to {REDSHIFTS_MOST} redshifts on the {self.redshifts} axis, found "
                 f"shape {array.shape}: say which axis they are, or use another codec"
             )
+        # Counts become places in a table of normalised values, and those become keys.
         mean = _compute_mean(counts) if self.normalisation == "mean" else None
         bits, table = _normalize_counts(counts.reshape(-1, counts.shape[-1]), mean)
         return Encoded(
@@ -100,6 +101,7 @@ class CosmoFlow:
         """
         layout = Layout.of(encoded)
         keys = encoded.section("keys", "|u1")
+        # Keys of one byte and of two are the same memory, looked at in either way.
         wide = keys[: len(keys) // 2 * 2].view("<u2")
         entries = encoded.section("entries", "<u8")
         planes = out.view(np.uint16).reshape(layout.redshifts, layout.voxels)
@@ -158,6 +160,7 @@ def _tile_row_counts(
     tables: NDArray[np.int64], voxels: int, tiles: int, lengths: tuple[int, int]
 ) -> NDArray[np.int64]:
     """A row a tile, from a row a table; `lengths` of keys (bytes) and entries must match."""
+    # Tables follow each other tile by tile, without gaps, and are of sizes that keys can point to.
     first, entries, width = tables.T
     edges = np.append(first, tiles)
     good = (
@@ -168,11 +171,13 @@ def _tile_row_counts(
     )
     if not good:
         raise describe_damage("ascending tables of 1 to 65,536 entries", tables.tolist())
+    # Voxels of each table: whole tiles but for the last one.
     held = np.minimum(edges[1:] * TILE, voxels) - edges[:-1] * TILE
     key_ends, entry_ends = np.cumsum(held * width), np.cumsum(entries)
     found = (int(key_ends[-1]), int(entry_ends[-1])) if tiles else (0, 0)
     if found != lengths:
         raise describe_damage(f"keys and entries of lengths {found}", lengths)
+    # A table serves all tiles up to the next one's first.
     of_tile = np.repeat(np.arange(len(tables)), np.diff(edges))
     within = np.arange(tiles) - first[of_tile]
     rows = np.empty((tiles, 4), np.int64)
@@ -207,6 +212,7 @@ def _normalize_counts(counts: NDArray[Any], mean: float | None) -> tuple[Bits, B
         raise UsageError(f"expected numbers, found {kind}: use another codec")
     if kind.kind == "f" or kind.itemsize > 2:
         return _normalize_values(counts, mean), np.arange(65_536, dtype=np.uint16)
+    # A value's bits are its place in the table, whatever its sign.
     native = np.ascontiguousarray(counts, dtype=kind.newbyteorder("="))
     if kind.itemsize == 2:
         every = np.arange(65_536, dtype=np.uint16).view(native.dtype)
@@ -225,6 +231,7 @@ def _pack_sections(bits: Bits, table: Bits) -> dict[str, NDArray[Any]]:
     rows: list[tuple[int, int, int]] = []
     parts: list[NDArray[np.uint8]] = []
     begin = 0
+    # A table for as many tiles as its entries suffice, then the next one.
     while begin < voxels:
         entries = np.empty(room, np.uint64)
         count, end = _number_keys(bits, table, keys, entries, begin)
@@ -256,9 +263,11 @@ def _number_keys(
     while tile_begin < voxels:
         before, tile_end = count, min(tile_begin + TILE, voxels)
         for voxel in range(tile_begin, tile_end):
+            # A voxel's redshifts side by side in 64 bits.
             word = np.uint64(0)
             for redshift in range(redshifts - 1, -1, -1):
                 word = (word << _SIXTEEN) | np.uint64(table[bits[voxel, redshift]])
+            # A hash table with open addresses: the group's own slot, or the next free one.
             slot = np.int64((word * _MULTIPLIER) >> _SHIFT)
             while numbers[slot] >= 0 and words[slot] != word:
                 slot = (slot + 1) & (_SLOTS - 1)
@@ -266,6 +275,7 @@ def _number_keys(
                 numbers[slot], words[slot], entries[count] = count, word, word
                 count += 1
             keys[voxel] = numbers[slot]
+        # The tile is numbered again in the next table: none is split.
         if count > ENTRIES_MOST:
             return before, tile_begin
         tile_begin = tile_end

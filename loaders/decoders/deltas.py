@@ -125,11 +125,13 @@ def _encode_line(  # compiled functions take arrays, not records
     many as a DELTA line may have; `closed` takes differences from decoded, not original, values.
     """
     width = len(line)
+    # Lines that differences would not hold go as they are, or as one value.
     if not _is_plain(line):
         return RAW, 0
     if _is_constant(bits):
         return CONST, 0
     number, total, at, over = 0, 0, 0, 0
+    # Segment by segment: its head as float16, then differences in one unit.
     while at < width:
         if number == len(segments):
             return RAW, 0
@@ -138,12 +140,14 @@ def _encode_line(  # compiled functions take arrays, not records
         else:
             end, largest = _find_open_end(line, at)
         exponent = _choose_exponent(largest)
+        # Head, exponent and the line's sum so far in one number: a segment is decoded alone.
         segments[number] = np.int64(bits[at]) | (exponent + 127) << 16 | total << 32
         codes[at] = HEAD
         at, total, missed = _encode_differences(
             line, codes, at, end, rounded[at], exponent, total, closed
         )
         number, over = number + 1, over + missed
+    # Not worth it: no smaller than float16, or too many values more than a tenth off.
     if width + 8 * number >= 2 * width or (closed and over > OVER_MOST * width):
         return RAW, 0
     return DELTA, number
@@ -239,13 +243,16 @@ def _encode_differences(  # compiled functions take arrays, not records
     inverse, before, missed = 1.0 / unit, total, 0
     value = wide
     for at in range(begin + 1, end):
+        # From what the decoder has by then, so that errors do not add up; or from the original.
         start = value if closed else np.float64(line[at - 1])
         wanted = (np.float64(line[at]) - start) * inverse
         size = min(int(abs(wanted) + 0.5), LARGEST)
         code = int(NEAREST[size])
         step = int(UNITS[code])
         negative = wanted < 0 and code != 0
+        # Zero has no sign: its code with one is that of a head.
         step = -step if negative else step
+        # Float32 would not hold the sum exactly: another segment begins.
         if abs(total + step - before) > SUM_MOST:
             return at, total, missed
         codes[at] = code | HEAD if negative else code
@@ -262,6 +269,7 @@ def _decode_line(codes: Bytes, segments: NDArray[np.int64], values: Floats, out:
     head, unit, base = np.float32(0), np.float32(0), np.int32(0)
     for at in range(len(codes)):
         code = codes[at]
+        # One sum runs through the line; a head has none to add, and a segment counts from its own.
         total = np.int32(total + UNITS[code])
         if code == HEAD:
             if number == len(segments):

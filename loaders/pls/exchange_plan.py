@@ -192,6 +192,7 @@ class Draw:
     def before(self, epoch: int, places: Places) -> Places:
         """Where, at the beginning of an epoch, that lay which some places hold behind it."""
         ranks, slots = places.ranks.copy(), places.slots.copy()
+        # Slots that the permutation puts below k_r were given away, and filled by a source.
         items = find_places(slots, self.sizes(ranks), (self.seed, _SLOTS, epoch), ranks)
         got = np.flatnonzero(items < self.items(ranks))
         ranks[got] = self.sources(epoch, ranks[got], items[got])
@@ -207,6 +208,7 @@ class Draw:
 
     def _having(self, items: Int64Array) -> Int64Array:
         """How many ranks have each of some items: all, or the first N mod M, which hold more."""
+        # Ranks differ by one item at most, and those that have more come first.
         last = self.items(np.array([self.ranks - 1]))
         return np.where(items < last, self.ranks, self.samples % self.ranks)
 
@@ -240,6 +242,7 @@ class Exchange:
     def moved(self, held: IdTable) -> IdTable:
         """What every rank holds after the exchange; `held` is (slots, ranks) ids."""
         after, rows = held.copy(), max(_AT_ONCE // held.shape[1], 1)
+        # Every item reads the table as it was, so parts can go in any order.
         for first in range(0, len(self), rows):
             slots, sources = self.slots[first : first + rows], self.sources[first : first + rows]
             item, rank = np.nonzero(slots != NOBODY)

@@ -90,6 +90,7 @@ def split_range_into_boxes(shape: tuple[int, ...], start: int, stop: int) -> Ite
     if len(shape) == 1:
         yield ((start, stop),)
         return
+    # Rows of the first axis that are whole are one box; the ends of the range are cut further.
     inner = math.prod(shape[1:])
     first, last = -(-start // inner), stop // inner
     if first > last:  # both ends in one row
@@ -259,6 +260,7 @@ class _Axis:
 
 def _divide_axis(n: int, low: int, high: int, edges: str) -> _Axis:
     """[low, high) along an axis of n elements, of which a part may be outside."""
+    # Inside, padded, around the whole axis, or from the opposite side: in this order.
     inside = (max(low, 0), min(high, n))
     if inside == (low, high):
         return _Axis((inside,))

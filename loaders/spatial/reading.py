@@ -239,11 +239,13 @@ class BlockReader:
         """
         if self._read_mode != "auto" or self._sharing.parts == 1:
             return ReadTotals()
+        # All ranks describe a file before any of them reads, and give up together.
         with Attempt() as describing:
             described = [
                 (each, self._describe(each, each.source(sample))[0]) for each in self.arrays
             ]
         describing.agree(self._transport)
+        # The first array of short runs that is worth it: speeds are of storage, not of arrays.
         for array, layout in described:
             if isinstance(layout, Contiguous) and self._is_short(array, layout):
                 nbytes = epoch_samples * layout.nbytes // self._sharing.parts
@@ -269,10 +271,12 @@ class BlockReader:
 
     def complete(self, unfinished: Sequence[Unfinished]) -> int:
         """Exchanges shares and fills what waits for them; bytes received. Every rank calls it."""
+        # Post all messages of all arrays, then wait once.
         sends, receives = list[Message](), list[Message]()
         placed = [(each, self._open_landing(each)) for each in unfinished]
         arrived = [self._post(each, raw, sends, receives) for each, raw in placed]
         self._transport.start(sends, receives).wait()
+        # What came goes to its box; padding and edges last.
         for (each, raw), boxes in zip(placed, arrived, strict=True):
             for target, content in boxes:
                 raw[index_slices(target)] = content
@@ -322,6 +326,7 @@ class BlockReader:
         """The way for one array: the same on all ranks, as all see the same file."""
         if array.division is None or self._sharing.parts == 1:
             return "own"
+        # Only runs in C order can be shared as ranges and exchanged.
         in_order = isinstance(layout, Contiguous) and not layout.fortran
         if self._read_mode == "auto" and in_order and self._is_short(array, layout):
             return self._fastest_read_mode(array, layout)
@@ -363,6 +368,7 @@ class BlockReader:
         if start == stop:
             return content, ReadTotals()
         shape = layout.shape if row is None else layout.shape[1:]
+        # A range of a contiguous array is one read; else rank 0 reads all, chunk by chunk.
         if isinstance(layout, Contiguous) and not layout.fortran:
             first = (row or 0) * int(np.prod(shape)) + start
             flat = layout.flat(first, first + stop - start)
@@ -386,6 +392,7 @@ class BlockReader:
             opener = self._through_gaps
         if window.plain and layout.dtype == out.dtype and not crop:
             return self._read_pieces(layout, row, window, out, opener)
+        # Read beside, then cut, padded or converted to its place.
         raw = np.empty(window.shape, layout.dtype)
         if crop:
             shape = layout.shape if row is None else layout.shape[1:]
@@ -462,9 +469,11 @@ def _plan_joint(
     windows = [division.window(shape, part) for part in range(division.parts)]
     transfers = []
     for sender, share in enumerate(shares):
+        # A share is a range in C order: boxes, one behind the other.
         boxes = list(split_range_into_boxes(shape, *share))
         begins = [0, *accumulate(map(count_elements, boxes))]
         for receiver, window in enumerate(windows):
+            # What both have in common, in coordinates of the box held and of the window read.
             for begin, held in zip(begins, boxes, strict=False):
                 for piece in window.pieces:
                     common = intersect(held, piece.source)
@@ -583,6 +592,7 @@ def measure_speeds(
     Raises:
         InputError: The file cannot be read, by this rank or another.
     """
+    # Each rank in a place of its own, so that none finds what another has read.
     rank, ranks = transport.world.rank, transport.world.ranks
     probe = _Probe(layout, int(epoch_nbytes * MEASURED_SHARE) // _ROW_NBYTES)
     with Attempt() as probing:
@@ -750,6 +760,7 @@ def _plan_blocks(
     box = tuple((0, side) for side in sides)
     nbytes, starts = run_length(shape, box) * itemsize, run_starts(shape, box) * itemsize
     apart = np.diff(starts)
+    # Runs equally far apart go together, as many as a block holds.
     edges = (np.flatnonzero(np.diff(apart)) + 2).tolist()  # a run behind a change begins again
     blocks, first = list[tuple[int, int, int]](), 0
     for edge in (*edges, len(starts)):
