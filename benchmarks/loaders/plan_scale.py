@@ -26,8 +26,8 @@ from typing import TypeVar
 from vanidl_loaders.pls.exchange_plan import Draw, deal_at, deal_to, plan_rank_exchange
 from vanidl_loaders.ranks.messages import Transport, launched_transport
 from vanidl_loaders.ranks.world import World
+from vanidl_loaders.scheduled.node import share_plan
 from vanidl_loaders.scheduled.plan import PlanSettings, make_plan
-from vanidl_loaders.scheduled.shared_plan import share_plan
 from vanidl_loaders.scheduled.steps import RankStep, rank_steps
 
 T = TypeVar("T")

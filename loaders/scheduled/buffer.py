@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 
 from ..data.samples import SampleSet
 from ..errors import UsageError
+from .node import NodePlan, places
 from .plan import Plan, PlanSettings
-from .shared_plan import NodePlan, places
 
 Memory = dict[str, NDArray[Any]]
 """Of each field, an array of (samples, *shape)."""

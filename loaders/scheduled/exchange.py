@@ -32,8 +32,8 @@ from ..loader.stats import Counts
 from ..ranks.connections import Door, connect, share_job_token
 from ..ranks.messages import Attempt, Transport
 from .buffer import Memory, NodeMemory, new_memory
+from .node import places
 from .plan import Plan, PlanSettings
-from .shared_plan import places
 from .stage_settings import StageCounts
 
 EXCHANGES = ("auto", "on", "off")

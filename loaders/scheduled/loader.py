@@ -31,13 +31,12 @@ from ..loader.prefetch import BackgroundGroups
 from ..loader.stalls import ATTEMPTS, Retried
 from ..loader.stats import Counts, Stats
 from ..ranks.messages import Alone, Transport, launched_transport
-from ..ranks.nodes import count_node_ranks, share_memory
 from ..ranks.process_group import is_begun
 from ..ranks.world import World
 from .buffer import NodeMemory, NodeSize, require_memory
 from .exchange import ExchangeLimits, NodeAccess, Sent, Served, connect_nodes, decide_exchange
+from .node import NodePlan, count_node_ranks, share_memory, share_plan
 from .plan import Plan, PlanSettings, load_plan, make_plan
-from .shared_plan import NodePlan, share_plan
 from .stage import Stage
 from .stage_settings import StageCounts, StageSettings, divide_budget
 

@@ -13,10 +13,10 @@ pytest.importorskip("torch", reason="PyTorch is not installed")
 
 from torch.utils.data import DistributedSampler
 
+from tests.loaders.scheduled.test_node import same
 from tests.loaders.scheduled.test_plan import plans
-from tests.loaders.scheduled.test_shared_plan import same
+from vanidl_loaders.scheduled.node import NodeSteps
 from vanidl_loaders.scheduled.plan import PlanSettings, _level_reads, make_plan, measure_costs
-from vanidl_loaders.scheduled.shared_plan import NodeSteps
 from vanidl_loaders.scheduled.steps import rank_steps
 
 CHOSEN = PlanSettings(960, ranks=12, batch=8, epochs=3, buffer=600, node_ranks=3)

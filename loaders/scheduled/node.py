@@ -1,8 +1,11 @@
-"""A plan that the ranks of a node share: each part of it is made by one of them and mapped by all.
+"""What the ranks of one node share: memory, and the plan, each part of it made by one of them.
+
+The memory is an anonymous file (memfd) of the node's first rank, which the others open through
+/proc: it has no name that a killed job leaves behind, and the size of /dev/shm does not bound it.
 
 Who holds what is one array per node. The steps of an epoch are made for all ranks of the node by
-whoever needs them first, and kept in a file of the node that no folder names. The kernel gives the
-file's lock back when its holder dies, so a rank that ends leaves nobody waiting.
+whoever needs them first, and kept in such a file. The kernel gives the file's lock back when its
+holder dies, so a rank that ends leaves nobody waiting.
 """
 
 from __future__ import annotations
@@ -14,18 +17,78 @@ import threading
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import LoadersError
-from ..ranks.messages import Transport
-from ..ranks.nodes import share_file, share_memory
+from ..ranks.messages import Attempt, Transport
 from .plan import Int64Array, Plan, PlanSettings
 from .steps import RankStep
 
 SLOTS = 2
 """Epochs whose steps a node keeps: the one that is used, and the next."""
+
+
+def count_node_ranks(transport: Transport) -> int:
+    """How many consecutive ranks share each node; 1 where nodes have unequal numbers of them.
+
+    Every rank calls it, and all get the same answer.
+    """
+    nodes = transport.gather(_identify_node())
+    runs = [len(list(of_node)) for _, of_node in groupby(nodes)]
+    return runs[0] if len(set(runs)) == 1 and len(set(nodes)) == len(runs) else 1
+
+
+def share_memory(transport: Transport, node_ranks: int, nbytes: int) -> mmap.mmap:
+    """Zeroed memory of so many bytes for each `node_ranks` consecutive ranks. Every rank calls it.
+
+    Its pages are taken when they are first written.
+
+    Raises:
+        InputError: Another rank failed.
+        OSError: This rank did.
+    """
+    file = share_file(transport, node_ranks, nbytes)
+    memory = mmap.mmap(file, nbytes)
+    os.close(file)
+    return memory
+
+
+def share_file(transport: Transport, node_ranks: int, nbytes: int) -> int:
+    """The descriptor of a file that has no name, for each `node_ranks` consecutive ranks.
+
+    Each rank opens it for itself, so a lock on it keeps them apart. Every rank calls it.
+
+    Raises:
+        InputError: Another rank failed.
+        OSError: This rank did.
+    """
+    rank = transport.world.rank
+    leader, file = rank // node_ranks * node_ranks, -1
+    with Attempt() as made:
+        if rank == leader:
+            file = os.memfd_create("vanidl_loaders", os.MFD_CLOEXEC)
+            os.ftruncate(file, nbytes)
+    made.agree(transport)
+    offered = transport.gather((os.getpid(), file))
+    with Attempt() as opened:
+        if rank != leader:
+            pid, of_leader = offered[leader]
+            file = os.open(f"/proc/{pid}/fd/{of_leader}", os.O_RDWR | os.O_CLOEXEC)
+    opened.agree(transport)
+    return file
+
+
+def _identify_node() -> tuple[str, ...]:
+    """Equal for processes that can open each other's files through /proc."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text()
+        return boot, str(Path("/proc/self/ns/pid").readlink()), str(os.geteuid())
+    except OSError:
+        return (f"{os.uname().nodename} {os.getpid()}",)
 
 
 @dataclass(frozen=True)
