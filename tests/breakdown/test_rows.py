@@ -116,6 +116,7 @@ def test_the_bar_of_hosts_that_never_meet_is_one_of_a_host() -> None:
     bar = draw_bar(run)
     assert bar is not None
     assert bar.title.startswith("A host")
+    assert run.breakdown.window_ns == pytest.approx(501e6, rel=0.01)
     assert sum(part.share for part in bar.parts) == pytest.approx(100, abs=1)
     assert "20 %" in run.headline
     assert max(part.share for part in bar.parts if part.style == "run-io") == pytest.approx(

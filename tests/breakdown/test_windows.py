@@ -10,9 +10,18 @@ import numpy as np
 import pytest
 
 from tests.makers.records import JOB_START_NS, Span, darshan_log, profile
+from tests.makers.results import EXAMPLES
 from tests.makers.step_journals import MS, START, journal_of
 from vanidl.breakdown import assumptions
-from vanidl.breakdown.windows import NO_PART, PART_NAMES, TRAINING, UNOBSERVED, Tiles, tile_rank
+from vanidl.breakdown.windows import (
+    NO_PART,
+    PART_NAMES,
+    TRAINING,
+    UNOBSERVED,
+    Tiles,
+    measure_hosts_apart,
+    tile_rank,
+)
 from vanidl.merge.jobs import Group
 from vanidl.merge.pipeline import Options, assemble
 from vanidl.model.selection import select
@@ -232,3 +241,22 @@ def test_tiles_fill_the_run_and_no_more(end_ms: int) -> None:
     tiles = tiles_of((0, 100, 160), (1, 160, end_ms), run_ms=1000)
     assert (tiles.start[0], tiles.end[-1]) == (JOB_START_NS, JOB_START_NS + 1000 * MS)
     assert (tiles.start[1:] == tiles.end[:-1]).all()
+
+
+@pytest.mark.parametrize(
+    ("second_ns", "host", "length_ns"),
+    [
+        ((10, 15), "b", 0),  # they meet in one moment
+        ((11, 16), "b", 10),
+        ((11, 26), "b", 15),
+        ((11, 16), "a", 0),  # one host, a process after the other
+        ((11, 16), "", 0),
+    ],
+)
+def test_what_lies_between_hosts_that_never_meet_is_no_run_time(second_ns, host, length_ns):
+    trace = EXAMPLES["counters_only"]().trace
+    first = replace(trace.processes[0], host="a", start_ns=0, end_ns=10)
+    start_ns, end_ns = second_ns
+    second = replace(first, host=host, start_ns=start_ns, end_ns=end_ns)
+    for processes in ((first, second), (second, first)):
+        assert measure_hosts_apart(replace(trace, processes=processes)) == length_ns

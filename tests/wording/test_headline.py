@@ -14,7 +14,6 @@ from vanidl.wording.account import (
     describe_storage,
     describe_waits,
     find_main_cause,
-    measure_hosts_apart,
 )
 from vanidl.wording.cells import settle
 from vanidl.wording.headline import Headline, make_headline
@@ -321,22 +320,3 @@ def test_counters_without_any_time_cost_nothing():
     assert describe_storage(example.trace, account).startswith(
         "No time was counted in I/O during the "
     )
-
-
-@pytest.mark.parametrize(
-    ("second_ns", "host", "length_ns"),
-    [
-        ((10, 15), "b", 0),  # they meet in one moment
-        ((11, 16), "b", 10),
-        ((11, 26), "b", 15),
-        ((11, 16), "a", 0),  # one host, a process after the other
-        ((11, 16), "", 0),
-    ],
-)
-def test_what_lies_between_hosts_that_never_meet_is_no_run_time(second_ns, host, length_ns):
-    trace = EXAMPLES["counters_only"]().trace
-    first = replace(trace.processes[0], host="a", start_ns=0, end_ns=10)
-    start_ns, end_ns = second_ns
-    second = replace(first, host=host, start_ns=start_ns, end_ns=end_ns)
-    for processes in ((first, second), (second, first)):
-        assert measure_hosts_apart(replace(trace, processes=processes)) == length_ns

@@ -319,6 +319,8 @@ class Facts:
     @property
     def base_s(self) -> float:
         """The time that shares are of: the profiled window, else the run time."""
+        if self.account.hosts_apart:
+            return self.account.window_ns / 1e9
         return self.window_s or self.trace.job.run_time_s
 
     @cached_property

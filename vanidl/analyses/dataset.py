@@ -205,14 +205,16 @@ def _drop_empty_keys(key: Int64Array, first: Int64Array, ranges: Intervals) -> B
 # When a process begins to read a file, and when it begins again.
 #
 # A visit of a file by a process begins with its first read of the file, and again whenever it
-# reads the lowest byte it ever reads there after having read elsewhere. So a file read from
-# start to end four times has four visits, whether alone or in turns with others; a file that
+# reads the lowest byte it ever reads there after having read elsewhere, or after having read
+# all that it ever reads there in one read, as it does again. So a file read from start to end four
+# times has four visits, in however many reads, whether alone or in turns with others; a file that
 # stays open and is read in random order has as many visits as its lowest sample was read. Where
 # the first read is not at the lowest byte, the first arrival there belongs to the first visit.
 # Reads of no bytes (at the end of a file) and reads without a recorded offset are left out.
 
 BORDER = ("process", "file", "start", "offset", "nbytes",
-          "last_start", "last_offset", "last_nbytes", "lowest")  # fmt: skip
+          "last_start", "last_offset", "last_nbytes", "lowest", "extent")  # fmt: skip
+WHATEVER = -1  # extent of a return that is one wherever reads end
 MOST_ORDERED = 1 << 17
 
 
@@ -221,15 +223,15 @@ class Borders:
     """What parts need to be stitched: integers.
 
     `border` has one row a (part, file), the BORDER columns: first read, last read, lowest
-    offset. `again` has one row for each return to that lowest offset inside a part: process,
-    file, lowest, start in ns.
+    offset, highest end. `again` has one row for each return to that lowest offset inside a part:
+    process, file, lowest, start in ns, and the extent of the file that makes it one.
     """
 
     border: Int64Array
     again: Int64Array
 
 
-NO_BORDERS = Borders(np.empty((0, len(BORDER)), np.int64), np.empty((0, 4), np.int64))
+NO_BORDERS = Borders(np.empty((0, len(BORDER)), np.int64), np.empty((0, 5), np.int64))
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,12 +272,18 @@ def find_borders(reads: ByFile) -> Borders:
     lowest = np.minimum.reduceat(offset, first)
     low = np.flatnonzero(offset == reads.each_row(lowest))
     group = reads.each_of(np.arange(len(first)), low)
-    # A return: not the first read of the file, nor right after another at the lowest byte.
-    returns = (low > first[group]) & (np.diff(low, prepend=-2) > 1)
+    extent = np.maximum.reduceat(reads.end_offset, first)
+    # A return: not the first read of the file, nor right after another at the lowest byte, unless
+    # both read all of it.
+    apart = np.diff(low, prepend=-2) > 1
+    is_whole = reads.end_offset[low] == extent[group]
+    twice = is_whole & ~apart & np.append(False, is_whole[:-1])[: len(low)]
+    returns = (low > first[group]) & (apart | twice)
     again, group = low[returns], group[returns]
-    border = (reads.process, reads.file, start[first], offset[first],
-              nbytes[first], start[last], offset[last], nbytes[last], lowest)  # fmt: skip
-    back = (reads.process[group], reads.file[group], lowest[group], start[again])
+    border = (reads.process, reads.file, start[first], offset[first], nbytes[first],
+              start[last], offset[last], nbytes[last], lowest, extent)  # fmt: skip
+    made_by = np.where(twice[returns], extent[group], WHATEVER)
+    back = (reads.process[group], reads.file[group], lowest[group], start[again], made_by)
     return Borders(np.stack(border, axis=1), np.stack(back, axis=1))
 
 
@@ -290,14 +298,17 @@ def find_visits(borders: Borders, since_ns: int) -> Visits:
     if len(border) == 0:
         none = np.empty(0, np.int64)
         return Visits(none, none, none, none)
-    process, file, start, offset, _, _, last_offset, _, part_lowest = border.T
+    process, file, start, offset, nbytes, _, last_offset, last_nbytes, part_lowest, end = border.T
     begins = _mark_changes(process, file)
     group = np.cumsum(begins) - 1
     lowest = np.minimum.reduceat(part_lowest, np.flatnonzero(begins))
+    extent = np.maximum.reduceat(end, np.flatnonzero(begins))
     arrives = offset == lowest[group]
     was_there = np.concatenate([[False], (last_offset == lowest[group])[:-1]])
-    stitched = ~begins & arrives & ~was_there
-    inner = _select_returns(borders.again, process[begins], file[begins], lowest)
+    reads_all = offset + nbytes == extent[group]
+    read_all = np.concatenate([[False], (last_offset + last_nbytes == extent[group])[:-1]])
+    stitched = ~begins & arrives & (~was_there | (reads_all & read_all))
+    inner = _select_returns(borders.again, process[begins], file[begins], lowest, extent)
     stitches = np.stack([group[stitched], start[stitched]], axis=1)
     later = sort_rows(np.concatenate([stitches, inner]))
     all_group = np.concatenate([group[begins], later[:, 0]])
@@ -422,12 +433,17 @@ def _count_within_group(group: Int64Array) -> Int64Array:
 
 
 def _select_returns(
-    again: Int64Array, process: Int64Array, file: Int64Array, lowest: Int64Array
+    again: Int64Array,
+    process: Int64Array,
+    file: Int64Array,
+    lowest: Int64Array,
+    extent: Int64Array,
 ) -> Int64Array:
-    """Group and start of the returns inside parts that reach the lowest byte of all parts."""
+    """Group and start of the returns inside parts that are returns in all parts together."""
     wide = int(max(file.max(), again[:, 1].max(initial=0))) + 1
     group = np.searchsorted(process * wide + file, again[:, 0] * wide + again[:, 1])
-    real = again[:, 2] == lowest[group]
+    made_by = again[:, 4]
+    real = (again[:, 2] == lowest[group]) & ((made_by == WHATEVER) | (made_by == extent[group]))
     return np.stack([group[real], again[real, 3]], axis=1)
 
 
@@ -693,7 +709,7 @@ def _make_data_file(
         reads,
         row.unique,
         nbytes / row.unique if row.unique else None,
-        None if row.first is None or visited is None else visited.get(row.code, 0),
+        None if row.first is None or visited is None or row.sums[2] else visited.get(row.code, 0),
         counted.opens.get(row.code),
         row.ranks,
         None,

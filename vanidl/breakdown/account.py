@@ -134,6 +134,8 @@ class Breakdown:
 
     Of windows that exist in steps only (`step`, `input_wait`, the parts of steps) the mean is
     over the ranks with steps, of others over all. `steps`: training steps of each rank.
+    `window_ns` is the length of the run; where `hosts_apart`, of the host that took longest: what
+    lies between hosts that never meet is no run time, as clocks may differ, or one waited.
     """
 
     labels: tuple[str, ...]
@@ -150,6 +152,7 @@ class Breakdown:
     step_records: StepRecords | None = None
     served: Mapping[int, Served] = field(default_factory=dict, repr=False)
     """Process -> its calls, as gains are worked out from them, too; of ranks with steps."""
+    hosts_apart: bool = False
 
     def cell(self, key: str) -> Cell:
         """The cell of a key; nothing, [0, 0], of a cause that cannot be in the window.
@@ -243,8 +246,8 @@ def attribute_time(
         assume: what may be assumed; cells that rest on it name it.
     """
     ranks = len(trace.ranks)
-    window_ns = max(trace.job.end_ns - trace.job.start_ns, 0)
     sources = _Sources(trace, results, assume)
+    window_ns = sources.window_ns
     table = _Table(ranks, window_ns)
     steps = np.zeros(ranks, np.int64)
     beside, alike = _Beside(trace, results), _Alike(sources)
@@ -279,6 +282,7 @@ def attribute_time(
         table.columns(steps, bounds),
         {} if bounds is None else bounds.layers,
         frozenset() if bounds is None else bounds.outermost,
+        hosts_apart=sources.hosts_apart,
     )
     return beside.complete(account, sources.served)
 
@@ -487,7 +491,11 @@ class _Sources:
 
     def __init__(self, trace: Trace, results: Results, assume: frozenset[str]) -> None:
         self.trace, self.results, self.assume = trace, results, assume
-        self.window_ns = max(trace.job.end_ns - trace.job.start_ns, 0)
+        # Steps have a place in time, which the window of a host has not.
+        has_steps = len(trace.spans) > 0 and bool((trace.spans.kind == SpanKind.STEP).any())
+        host_ns = 0 if has_steps else windows.measure_hosts_apart(trace)
+        self.hosts_apart = host_ns > 0
+        self.window_ns = host_ns or max(trace.job.end_ns - trace.job.start_ns, 0)
         shown = find_serial_processes(trace, results)
         lost = _UNCOUNTED & serious_codes(results.coverage.warnings)
         complete = not lost and all(log.whole for log in trace.logs)
@@ -944,7 +952,7 @@ def _attribute_device_time(table: _Table, trace: Trace, position: int, spans: Sp
     if not did.by_device:
         return
     low, high = trace.job.start_ns, trace.job.end_ns
-    unseen = table.window_ns - intervals.clipped(did.seen, low, high).length
+    unseen = max(table.window_ns - intervals.clipped(did.seen, low, high).length, 0)
     busy = 0
     for cause, times in (
         (COMPUTE, did.compute),

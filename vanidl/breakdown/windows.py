@@ -18,7 +18,7 @@ from vanidl.analyses.sorting import find_distinct, sum_by_group
 from vanidl.breakdown import assumptions
 from vanidl.breakdown.causes import PHASES
 from vanidl.model import intervals
-from vanidl.model.intervals import EMPTY, Intervals
+from vanidl.model.intervals import EMPTY, Intervals, find_gap, span_each
 from vanidl.model.trace import INFERENCE as FOR_INFERENCE
 from vanidl.model.trace import SpanKind, Spans, Trace
 
@@ -343,6 +343,19 @@ def join_tiles(of_ranks: Sequence[Tiles]) -> Tiles:
     waiting = joined["wait"] >= 0
     joined["wait"] = np.where(waiting, np.cumsum(waiting) - 1, -1)
     return replace(of_ranks[0], **joined)  # type: ignore[arg-type]
+
+
+def measure_hosts_apart(trace: Trace) -> int:
+    """Nanoseconds of the longest host where hosts have no moment in common; 0 where they have."""
+    known = [
+        (process.host, process.start_ns, process.end_ns)
+        for process in trace.processes
+        if process.host and process.start_ns is not None and process.end_ns is not None
+    ]
+    spans = span_each(known)
+    if len(known) < len(trace.processes) or find_gap(spans) is None:
+        return 0
+    return max(end - start for start, end in spans.values())
 
 
 @dataclass(frozen=True, slots=True)

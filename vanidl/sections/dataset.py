@@ -188,12 +188,15 @@ def _write_dataset(run: Run) -> str | None:
 
 
 def _describe_visits_each(data: Dataset) -> str:
+    """How often files were read; where offsets of reads are not known, how often opened."""
     visits = [f.visits for f in data.files if f.visits is not None]
-    if not visits:
-        return ""
-    each = f"{min(visits)}" if min(visits) == max(visits) else f"{min(visits)} to {max(visits)}"
-    words = describe_order(data.order)
-    return f", {each} visits per file" + (f", {words}" if words else "")
+    opens = [f.opens for f in data.files if f.opens is not None and f.visits is None]
+    if visits:
+        words = describe_order(data.order)
+        return f", {_name_range(min(visits), max(visits))} visits per file" + (
+            f", {words}" if words else ""
+        )
+    return f", {_name_range(min(opens), max(opens))} opens per file" if opens else ""
 
 
 def _list_within(data: Dataset) -> Pairs:

@@ -20,7 +20,6 @@ from vanidl.model.warnings import LOWER_BOUNDS, serious_codes
 from vanidl.run import Run
 from vanidl.sections.actions import name_for_ranks
 from vanidl.sections.section import Json, Object, Section, values_of
-from vanidl.wording.account import measure_hosts_apart
 from vanidl.wording.results import ENOUGH, MATTERS, name_line
 from vanidl.wording.tracing import describe_traced_share
 
@@ -292,9 +291,7 @@ def _draw_run_bar(run: Run) -> Bar | None:
     """Without steps: how much of the run was storage, by kind of call, and what is unknown."""
     account = run.breakdown
     column = account.columns.get(f"{RUN}/{STORAGE}")
-    # What lies between hosts that never meet is no run time.
-    host_ns = measure_hosts_apart(run.trace)
-    run_ns = float(host_ns or account.window_ns)
+    run_ns = float(account.window_ns)
     if column is None or not column.evidence or not run_ns:
         return None
     storage = account.cell(f"{MEAN}/{RUN}/{STORAGE}")
@@ -318,7 +315,7 @@ def _draw_run_bar(run: Run) -> Bar | None:
         for style, name, spent, meaning, key in rows
         if spent > _SHOWN * run_ns
     )  # fmt: skip
-    whose = "A host (hosts do not overlap in time)" if host_ns else "The run"
+    whose = "A host (hosts do not overlap in time)" if account.hosts_apart else "The run"
     title = f"{whose}: {seconds(run_ns / 1e9)}"
     words = ", ".join(f"{p.name} {p.amount} ({p.percent})" for p in found)
     note = "mean over ranks" if len(run.trace.ranks) > 1 else "one rank"

@@ -29,7 +29,6 @@ from vanidl.breakdown.costs import PARTS_BESIDE_THE_MODEL, STORAGE_SYNC, Cost, r
 from vanidl.breakdown.overlap import rests_on_loop
 from vanidl.formatting.units import percent, seconds
 from vanidl.model.counter_totals import prefix_of
-from vanidl.model.intervals import find_gap, span_each
 from vanidl.model.states import SAMPLED
 from vanidl.model.trace import MPIIO, Trace
 from vanidl.wording.cells import mark_cell
@@ -294,9 +293,8 @@ def describe_storage(trace: Trace, account: Breakdown) -> str:
     key = f"{MEAN}/{name}"
     cell = account.cell(key)
     run_ns, run = account.window_ns, f"{seconds(account.window_ns / 1e9)} run"
-    if host_ns := measure_hosts_apart(trace):
-        # What lies between hosts that never meet is no run time: clocks may differ, or one waited.
-        run_ns, run = host_ns, f"{seconds(host_ns / 1e9)} of a host (hosts do not overlap in time)"
+    if account.hosts_apart:
+        run = f"{seconds(run_ns / 1e9)} of a host (hosts do not overlap in time)"
     share = cell.high_ns / run_ns
     if not cell.low_ns and share >= 1:
         return ""
@@ -323,19 +321,6 @@ def describe_storage(trace: Trace, account: Breakdown) -> str:
     if BLOCKING in cell.assumed:
         said += " (calls of a rank are taken to come one at a time)"
     return said
-
-
-def measure_hosts_apart(trace: Trace) -> int:
-    """Nanoseconds of the longest host where hosts have no moment in common; 0 where they have."""
-    known = [
-        (process.host, process.start_ns, process.end_ns)
-        for process in trace.processes
-        if process.host and process.start_ns is not None and process.end_ns is not None
-    ]
-    spans = span_each(known)
-    if len(known) < len(trace.processes) or find_gap(spans) is None:
-        return 0
-    return max(end - start for start, end in spans.values())
 
 
 def name_longest_calls(trace: Trace, account: Breakdown, cell: Cell) -> str:

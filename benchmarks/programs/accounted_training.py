@@ -1,0 +1,215 @@
+"""Trainings of which the account of time was once wrong, with their own timers.
+
+    python accounted_training.py NAME DATA [--without read|decode]
+
+DATA is a folder of files. What each rank measured of itself, in seconds, goes to RANK.json in the
+folder that TRUTH names.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset, get_worker_info
+
+torch.set_num_threads(1)
+FILES, NBYTES = 160, 1 << 14
+LONG_S, STEP_S = 0.25, 0.4  # of a stage of `two_stages`, and its step
+TIMES: Counter[str] = Counter()
+DONE: Counter[str] = Counter()
+
+
+@contextmanager
+def timed(name: str) -> Iterator[None]:
+    """Adds the wall time of a block to TIMES."""
+    begin = time.perf_counter()
+    yield
+    TIMES[name] += time.perf_counter() - begin
+
+
+def compute_for(seconds: float) -> None:
+    """Keeps one core busy for so long."""
+    until = time.perf_counter() + seconds
+    while time.perf_counter() < until:
+        pass
+
+
+class Files(Dataset[torch.Tensor]):
+    """A sample a file, opened and read anew, and decoded for some time."""
+
+    def __init__(self, folder: str, count: int, decode_s: float = 0.0) -> None:
+        self.paths = [f"{folder}/{i}.bin" for i in range(count)]
+        self.decode_s = decode_s
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        descriptor = os.open(self.paths[index], os.O_RDONLY)
+        raw = os.read(descriptor, NBYTES)
+        os.close(descriptor)
+        compute_for(self.decode_s)
+        return torch.tensor([float(raw[0])])
+
+
+class TwoStages(Dataset[torch.Tensor]):
+    """Reads for as long as it decodes; either can be left out."""
+
+    def __init__(self, folder: str, without: str) -> None:
+        self.folder, self.without = folder, without
+
+    def __len__(self) -> int:
+        return 24
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        if self.without != "read":  # of a mount that takes LONG_S for it
+            descriptor = os.open(f"{self.folder}/{index}.bin", os.O_RDONLY)
+            os.read(descriptor, NBYTES)
+            os.close(descriptor)
+        if self.without != "decode":
+            compute_for(LONG_S)
+        return torch.tensor([float(index)])
+
+
+class SlowToStop(IterableDataset[torch.Tensor]):
+    """Shards of workers, each of which takes its time after its last sample."""
+
+    def __iter__(self) -> Iterator[torch.Tensor]:
+        for i in range(20):
+            time.sleep(0.002)
+            yield torch.tensor([float(i)])
+        info = get_worker_info()
+        time.sleep(0.4 + 0.1 * (info.id if info else 0))
+
+
+def train(
+    loader: Any,  # noqa: ANN401
+    epochs: int = 1,
+    step: Callable[[], None] | None = None,
+    after: Callable[[nn.Module], None] | None = None,
+) -> None:
+    """Trains a small network; something may come `after` each epoch."""
+    model = nn.Linear(1, 1)
+    if dist.is_initialized():
+        model = nn.parallel.DistributedDataParallel(model)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-9)
+    begin = time.perf_counter()
+    for _ in range(epochs):
+        batches = iter(loader)
+        while True:
+            waited = time.perf_counter()
+            batch = next(batches, None)
+            now = time.perf_counter()
+            if batch is None:
+                TIMES["epoch_end"] += now - waited
+                break
+            TIMES["wait"] += now - waited
+            rows = batch[0] if isinstance(batch, list) else batch
+            loss = model(rows.reshape(-1, 1)).sum()
+            if step is not None:
+                step()
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            DONE["steps"] += 1
+        DONE["epochs"] += 1
+        if after is not None:
+            after(model)
+    TIMES["loop"] += time.perf_counter() - begin
+
+
+def validate(loader: Any) -> Callable[[nn.Module], None]:  # noqa: ANN401
+    """Goes over a loader without gradients."""
+
+    def run(model: nn.Module) -> None:
+        model.eval()
+        with timed("validation"), torch.no_grad():
+            batches = iter(loader)
+            while True:
+                with timed("validation_wait"):
+                    batch = next(batches, None)
+                if batch is None:
+                    break
+                model(batch)
+        model.train()
+
+    return run
+
+
+# --- The trainings ------------------------------------------------------------------------------
+
+
+def two_stages(data: str, without: str) -> None:
+    """One worker reads 250 ms, then decodes 250 ms for steps of 400."""
+    loader = DataLoader(TwoStages(data, without), num_workers=1, prefetch_factor=1)
+    train(loader, step=lambda: time.sleep(STEP_S))
+
+
+def validation(data: str, without: str) -> None:  # noqa: ARG001
+    """Two epochs over slow files, each with a validation over others."""
+    others = DataLoader(Files(data, 40), 4)
+    train(DataLoader(Files(data, 80), 4), 2, lambda: compute_for(0.005), validate(others))
+
+
+def validation_on_same(data: str, without: str) -> None:  # noqa: ARG001
+    """Two epochs over all files, each with a validation over a part of the same."""
+    same = DataLoader(Files(data, FILES // 2), 4)
+    train(DataLoader(Files(data, FILES), 4), 2, lambda: compute_for(0.005), validate(same))
+
+
+def read_twice(data: str, without: str) -> None:  # noqa: ARG001
+    """Every file is read in both epochs."""
+    train(DataLoader(Files(data, FILES), 4), 2, lambda: compute_for(0.005))
+
+
+def slow_rank(data: str, without: str) -> None:  # noqa: ARG001
+    """The second rank decodes 230 ms a batch, the first 2.7 ms; both end steps together."""
+    dist.init_process_group("gloo")
+    decode_s = 0.230 if dist.get_rank() == 1 else 0.0027
+    train(DataLoader(Files(data, 20, decode_s)))
+    dist.destroy_process_group()
+
+
+def slow_stop(data: str, without: str) -> None:  # noqa: ARG001
+    """Workers that take their time to stop at the end of each epoch."""
+    train(DataLoader(SlowToStop(), 4, num_workers=2), 3, lambda: compute_for(0.01))
+
+
+def in_memory(data: str, without: str) -> None:  # noqa: ARG001
+    """Tensors in memory, without workers."""
+    train(DataLoader(TensorDataset(torch.rand(40_000, 1)), 10), step=lambda: compute_for(2e-4))
+
+
+TRAININGS = {
+    each.__name__: each
+    for each in (two_stages, validation, validation_on_same, read_twice, slow_rank, slow_stop,
+                 in_memory)
+}  # fmt: skip
+
+
+def main() -> None:
+    """Trains once."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("name", choices=TRAININGS)
+    parser.add_argument("data")
+    parser.add_argument("--without", default="", choices=("", "read", "decode"))
+    options = parser.parse_args()
+    TRAININGS[options.name](options.data, options.without)
+    rank = int(os.environ.get("RANK", "0"))
+    line = json.dumps({"rank": rank, **DONE, **{f"{k}_s": v for k, v in TIMES.items()}})
+    (Path(os.environ["TRUTH"]) / f"{rank}.json").write_text(line)
+
+
+if __name__ == "__main__":
+    main()
