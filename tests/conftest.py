@@ -108,6 +108,8 @@ LONG = (
     "encoding/test_json_stream.py::test_equals_a_parser_of_the_whole_text",
     "export/test_export.py::test_names_that_are_no_text_do_no_harm[figures",
     "formatting/test_secrets.py::test_long_words_take_their_length",
+    "frames/test_frames.py::test_every_pair_is_joined_on_its_keys_and_no_row_is_lost_without_a_reason[beside",
+    "frames/test_frames.py::test_keys_have_one_type_and_tables_without_rows_their_columns[beside",
     "loaders/callers/test_resumes.py",
     "loaders/decoders/test_decode_gpu.py::test_a_rehearsal_runs_every_step",
     "loaders/decoders/test_kernels.py",

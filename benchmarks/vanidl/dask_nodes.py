@@ -137,7 +137,7 @@ def _summary(place: Place, options: ExecutorOptions) -> bytes:
 def _survey(place: Place, options: ExecutorOptions) -> bytes:
     with tempfile.TemporaryDirectory() as out:
         done = survey(place.shared / "jobs", out, executor_options=options)
-        return done.parquet.read_bytes() + done.page.read_bytes()
+        return done.file.read_bytes() + done.page.read_bytes()
 
 
 CASES = {

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import csv
 import importlib
 import json
 import os
@@ -29,6 +30,7 @@ from vanidl.anonymize.pseudonyms import Pseudonyms
 from vanidl.cli import main
 from vanidl.commands import COMMANDS
 from vanidl.commands.schema import output_schema
+from vanidl.errors import UsageError
 from vanidl.merge.jobs import group_runs
 from vanidl.parallel.executors import ExecutorOptions, LocalWorkers, local_workers
 from vanidl.parallel.limits import Limits
@@ -40,7 +42,8 @@ from vanidl.survey import rows as survey_rows
 from vanidl.survey.fleet import Fleet, extract_program
 from vanidl.survey.groups import GROUPS, group_figures
 from vanidl.survey.logs import Grouped, KnownLogs, Listing, link_logs
-from vanidl.survey.page import TERMS, page
+from vanidl.survey.page import TERMS, order_by_io, page
+from vanidl.survey.plain import PlainTable
 from vanidl.survey.rows import COLUMNS, MORE, Job, Row, build_unread_row
 from vanidl.survey.store import (
     RowCache,
@@ -135,7 +138,7 @@ def test_what_cannot_be_read_is_a_row_that_says_so(done) -> None:
 
 
 def test_the_table_holds_the_rows(done) -> None:
-    table = parquet.read_table(done.parquet).to_pylist()
+    table = parquet.read_table(done.file).to_pylist()
     assert table == list(done.rows)
     assert list(table[0]) == [name for name, *_ in (*COLUMNS, *MORE)]
 
@@ -567,7 +570,7 @@ def test_nights_in_any_order_leave_what_one_night_leaves(
     whole = survey(logs, tmp_path / "whole")
     assert len(whole.rows) == 6
     assert sum(row["logs"] for row in whole.rows) == 8
-    for one, other in ((done.parquet, whole.parquet), (done.page, whole.page)):
+    for one, other in ((done.file, whole.file), (done.page, whole.page)):
         assert one.read_bytes() == other.read_bytes()
 
 
@@ -652,15 +655,73 @@ def test_nothing_read_gives_a_page_too() -> None:
     assert "not known" in page(fleet([build_unread_row(job, "why")]), "x").headline.title
 
 
-def test_without_pyarrow_one_line_says_how_to_install_it(
-    folder: Path, tmp_path: Path, monkeypatch, capsys
+def test_without_pyarrow_the_table_is_csv_and_the_page_the_same(
+    done, folder: Path, tmp_path: Path, monkeypatch, capsys
 ) -> None:
+    known = done.rows
+    with_arrow = done.page.read_text()
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    assert main(["survey", str(folder), "-o", str(tmp_path / "S")]) == 2
-    told = capsys.readouterr().err
-    assert told.count("\n") == 1
-    assert "pip install 'vanidl-io[parquet]'" in told
-    assert not (tmp_path / "S").exists()
+    words = ["survey", str(folder), "-o", str(tmp_path / "S"), "--reports", "1"]
+    assert main(words) == 0
+    told = capsys.readouterr()
+    assert told.err.count("\n") == 1
+    assert "pip install 'vanidl-io[parquet]'" in told.err
+    assert str(tmp_path / "S/jobs.csv") in told.out
+    assert sorted(path.name for path in (tmp_path / "S").iterdir()) == [
+        "fleet.html", "jobs.csv", "reports",
+    ]  # fmt: skip
+    with (tmp_path / "S/jobs.csv").open(newline="") as file:
+        lines = list(csv.DictReader(file))
+    assert lines == [{k: _as_csv(v) for k, v in row.items()} for row in known]
+    assert survey(folder, tmp_path / "again").page.read_text() == with_arrow
+
+
+def _as_csv(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return "" if value is None else json.dumps(value) if isinstance(value, list) else str(value)
+
+
+def test_without_pyarrow_names_are_hidden_too(folder: Path, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    made = survey(folder, tmp_path, names=Pseudonyms())
+    assert "me_x" not in made.file.read_text()
+    assert made.unread == 1
+    monkeypatch.undo()
+    with pytest.raises(UsageError, match="expected Parquet, found CSV"):
+        made.rows  # noqa: B018 - which reads them
+
+
+def test_a_plain_column_is_as_one_of_arrow() -> None:
+    """What `Fleet` makes of a table without Arrow is what it makes of the same one with it."""
+    rows = [
+        build_unread_row(Job(None, (f"{i}",), "", "key"), "why")
+        | {"problem": None if i % 3 else "why", "command": ("a", "b", None)[i % 3]}
+        | {"start": f"2026-01-0{i + 1}T00:00:00", "ranks": i, "bytes_read": 2**60 + i}
+        | {"io_per_rank_mean_s": None if i == 4 else 1.5 - i, "io_share": None}
+        | {"finding_codes": None if i == 2 else ["x", "y"][: i % 3]}
+        | {"finding_gains_s": None if i == 2 else [1.0, None][: i % 3]}
+        for i in range(7)
+    ]
+    with_arrow, plain = fleet(rows), Fleet(PlainTable(rows))
+    for each in (slice(None), np.array([True, False, True, True, True, False, True])):
+        a, b = (f.only(np.ones(7, bool)[each]) if isinstance(each, slice) else f.only(each)
+                for f in (with_arrow, plain))  # fmt: skip
+        for name in ("ranks", "bytes_read", "io_per_rank_mean_s", "io_share"):
+            np.testing.assert_array_equal(a.numbers(name), b.numbers(name))
+            assert a.values(name) == b.values(name)
+            np.testing.assert_array_equal(a.known(name), b.known(name))
+        for name in ("command", "start"):
+            np.testing.assert_array_equal(a.parts(name, str).group, b.parts(name, str).group)
+            assert a.parts(name, str).names == b.parts(name, str).names
+        np.testing.assert_array_equal(a.items("finding_codes")[0], b.items("finding_codes")[0])
+        assert a.items("finding_codes")[1].to_pylist() == b.items("finding_codes")[1].to_pylist()
+        np.testing.assert_array_equal(
+            a.item_numbers("finding_gains_s"), b.item_numbers("finding_gains_s")
+        )
+        np.testing.assert_array_equal(a.days(), b.days())
+        np.testing.assert_array_equal(order_by_io(a), order_by_io(b))
+        assert a.rows([3, 1]) == b.rows([3, 1])
 
 
 def test_the_help_says_what_comes_out() -> None:
@@ -897,11 +958,11 @@ def test_a_program_is_named_without_folders_and_options(command, program) -> Non
 
 def test_the_table_opens_in_pandas_with_units_of_its_columns(done) -> None:
     pandas = pytest.importorskip("pandas")
-    frame = pandas.read_parquet(done.parquet)
+    frame = pandas.read_parquet(done.file)
     by_code = frame.explode(["finding_codes", "finding_gains_s"]).dropna(subset="finding_codes")
     assert len(by_code) == frame["findings"].sum()
     assert frame.groupby("user")["input_node_hours"].sum()["me"] > 0
-    schema = parquet.read_schema(done.parquet)
+    schema = parquet.read_schema(done.file)
     assert schema.field("input_node_hours").metadata[b"unit"] == b"h"
     assert all(schema.field(name).metadata[b"description"] for name in frame.columns)
 
@@ -914,7 +975,7 @@ def code_of(page: str, first_word: str) -> list[str]:
 
 def test_the_documented_queries_run_in_duckdb(done, monkeypatch) -> None:
     duckdb = pytest.importorskip("duckdb", reason="an extra of the tests")
-    monkeypatch.chdir(done.parquet.parent)
+    monkeypatch.chdir(done.file.parent)
     queries = [query.replace("survey/jobs", "jobs") for query in code_of("many_jobs.md", "SELECT")]
     users, findings, systems, weeks, jobs = (duckdb.sql(query).fetchall() for query in queries)
     read = [row for row in done.rows if row["problem"] is None]
@@ -929,7 +990,7 @@ def test_the_documented_queries_run_in_duckdb(done, monkeypatch) -> None:
 
 
 def test_the_documented_lines_run_in_pandas(done, monkeypatch) -> None:
-    monkeypatch.chdir(done.parquet.parent)
+    monkeypatch.chdir(done.file.parent)
     (lines,) = code_of("many_jobs.md", "import")
     *others, last = lines.replace("survey/jobs", "jobs").strip().splitlines()
     names: dict[str, object] = {}
@@ -940,7 +1001,7 @@ def test_the_documented_lines_run_in_pandas(done, monkeypatch) -> None:
 
 def test_columns_say_what_the_schema_says(done) -> None:
     documented = output_schema("survey")["properties"]
-    columns = parquet.read_schema(done.parquet)
+    columns = parquet.read_schema(done.file)
     assert columns.names == [name for name, *_ in (*COLUMNS, *MORE)]
     assert set(columns.names) == set(documented)
     kinds = {"string": "string", "int64": "integer", "double": "number", "bool": "boolean"}

@@ -12,6 +12,7 @@ from vanidl import __version__
 from vanidl.check import text as check
 from vanidl.compare import json as compare
 from vanidl.compare import runs
+from vanidl.errors import UsageError
 from vanidl.export.tables import document_kind
 from vanidl.frames import TABLES
 from vanidl.model.run_facts import Ceiling
@@ -58,8 +59,14 @@ def run(options: argparse.Namespace) -> int:
 
 
 def output_schema(name: str) -> dict[str, Any]:
-    """The schema of one output, complete in itself."""
-    output = outputs()[name]
+    """The schema of one output, complete in itself.
+
+    Raises:
+        UsageError: there is none of that name.
+    """
+    output = outputs().get(name)
+    if output is None:
+        raise UsageError(f"no schema {name!r}: expected one of {', '.join(outputs())}")
     about = {"$schema": DIALECT, "title": output.title, "$comment": f"vanidl {__version__}"}
     return about | schema_of(output.kind, output.unnamed)
 

@@ -12,6 +12,10 @@ from vanidl.parallel.limits import Limits
 from vanidl.survey import survey
 
 _GIB = 1 << 30
+_PLAIN = (
+    "vanidl: the table is CSV, and the next survey reads all jobs again: pyarrow is not installed: "
+    "pip install 'vanidl-io[parquet]'\n"
+)
 
 
 def _limits(options: argparse.Namespace) -> Limits:
@@ -38,7 +42,9 @@ def run(options: argparse.Namespace) -> int:
     said += [f"{count(unread)} could not be read (column problem)"] if unread else []
     if options.reports > 0:
         said.append(_reports(len(done.reports), min(options.reports, jobs - unread)))
-    sys.stdout.write(f"{', '.join(said)}\n{done.parquet}\n{done.page}\n")
+    sys.stdout.write(f"{', '.join(said)}\n{done.file}\n{done.page}\n")
+    if done.file.suffix == ".csv":
+        sys.stderr.write(_PLAIN)
     return int(unread == jobs)
 
 

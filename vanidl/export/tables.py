@@ -8,10 +8,9 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from vanidl.files.arrow import require_arrow
 from vanidl.files.atomic import write_whole
+from vanidl.formatting.names import format_csv_cell
 from vanidl.formatting.units import plural
 from vanidl.frames import FRAMES, TABLES, FrameName, arrow_table, operation_frames, plain_frame
 from vanidl.report.summary import summary_kind, summary_object
@@ -23,9 +22,6 @@ if TYPE_CHECKING:
 
 OPERATIONS = "operations"
 BATCH_ROWS = 1 << 18
-
-_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
-"""What a spreadsheet takes for the beginning of a formula."""
 
 Written = list[tuple[str, str]]
 
@@ -78,18 +74,10 @@ def _flatten_frame(frame: pandas.DataFrame) -> pandas.DataFrame:
     texts = [name for name in frame.columns if frame[name].dtype.kind not in "iufM"]
     return frame.assign(
         **{
-            name: frame[name].astype(object).map(_convert_cell, na_action="ignore")
+            name: frame[name].astype(object).map(format_csv_cell, na_action="ignore")
             for name in texts
         }
     )
-
-
-def _convert_cell(value: Any) -> Any:  # noqa: ANN401  (whatever a frame holds)
-    if isinstance(value, (bool, np.bool_)):
-        return "true" if value else "false"
-    if isinstance(value, (list, tuple)):
-        return json.dumps(value)
-    return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
 
 
 # The JSON contract with every table in it, as one file.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
+
 from vanidl.errors import package_missing
 
 
@@ -24,6 +26,18 @@ def require_arrow(what: str) -> None:
     except ImportError as error:
         raise package_missing(error, what, "pyarrow", "parquet") from error
     pyarrow.set_memory_pool(pyarrow.system_memory_pool())
+
+
+def has_arrow(what: str) -> bool:
+    """Whether pyarrow is installed, for what can do without; then as `require_arrow`.
+
+    Raises:
+        UsageError: it is installed, and cannot be imported.
+    """
+    if find_spec("pyarrow") is None:
+        return False
+    require_arrow(what)
+    return True
 
 
 def release_memory() -> None:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import unicodedata
 from collections import Counter
 from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
 
 _INVISIBLE = {"Cc", "Cf", "Cs", "Zl", "Zp"}  # controls, bidi overrides, lone surrogates, breaks
 
@@ -43,3 +47,16 @@ def plotted(name: str, *, limit: int = 22) -> str:
     """A name as tick or hover text: plotly reads tags and entities, so both are taken away."""
     short = elided(name, limit=limit)
     return short.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
+"""What a spreadsheet takes for the beginning of a formula."""
+
+
+def format_csv_cell(value: Any) -> Any:  # noqa: ANN401  (whatever a table holds)
+    """The value with nothing that a line of CSV cannot hold, or that a spreadsheet would run."""
+    if isinstance(value, (bool, np.bool_)):
+        return "true" if value else "false"
+    if isinstance(value, (list, tuple)):
+        return json.dumps(value)
+    return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value

@@ -104,7 +104,8 @@ def table(runs: Iterable[plain.Run | str | PathLike[str]]) -> pandas.DataFrame:
         for name, kind in kinds
     }
     made = pandas.DataFrame(columns)
-    made["start"] = pandas.to_datetime(made["start"], utc=True, format="ISO8601")
+    start = pandas.to_datetime(made["start"], utc=True, format="ISO8601")
+    made["start"] = start.astype("datetime64[ns, UTC]")  # as in every frame, to join them
     return made
 
 

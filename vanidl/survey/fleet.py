@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vanidl.breakdown.sources.data_reads import HOUR_S
+from vanidl.survey.plain import PlainColumn
 from vanidl.survey.rows import Row
 from vanidl.survey.store import StoredTable
 
@@ -49,7 +50,7 @@ class Fleet:
     """Jobs in the order of their table, or some of them.
 
     Args:
-        table: a StoredTable or pyarrow.Table with the columns of a row.
+        table: a StoredTable, pyarrow.Table or PlainTable with the columns of a row.
         index: of the jobs that are meant, in the table; None: of all.
     """
 
@@ -61,7 +62,7 @@ class Fleet:
         return len(self.index)
 
     def column(self, name: str) -> Any:  # noqa: ANN401 - pyarrow has no types
-        """A pyarrow.Array."""
+        """A pyarrow.Array, or a PlainColumn of a plain table."""
         column = self._table.column(name)
         whole = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
         return whole if len(self) == self._table.num_rows else whole.take(self.index)
@@ -111,9 +112,11 @@ class Fleet:
 
     def items(self, name: str) -> tuple[NDArray[np.intp], Any]:
         """(index of the job, the item) for each item of a column of lists, a pyarrow.Array."""
+        lists = self.column(name)
+        if isinstance(lists, PlainColumn):
+            return lists.parent_indices(), lists.flatten()
         from pyarrow import compute
 
-        lists = self.column(name)
         return compute.list_parent_indices(lists).to_numpy(), lists.flatten()
 
     def item_numbers(self, name: str) -> NDArray[np.float64]:
@@ -123,6 +126,8 @@ class Fleet:
 
 def encode_texts(texts: Any) -> tuple[NDArray[np.intp], list[str | None]]:  # noqa: ANN401
     """(index of the value of each, the values as they come) of a pyarrow.Array of texts."""
+    if isinstance(texts, PlainColumn):
+        return texts.encode()
     found = texts.dictionary_encode(null_encoding="encode")
     return found.indices.to_numpy().astype(np.intp), found.dictionary.to_pylist()
 

@@ -209,14 +209,8 @@ class KnownLogs:
         if held:
             yield self._job(held)
 
-    def unread(self, path: str) -> Job:
-        """A log that says nothing, as a job."""
-        return Job(None, (path,), self._root, self._listing.key([path]))
-
     def _job(self, logs: Sequence[TracerLog]) -> Job:
-        ids = "+".join(sorted({log.job_id for log in logs}))
-        paths = tuple(sorted(log.path for log in logs))
-        return Job(ids, paths, self._root, self._listing.key(paths), logs[0].user_id)
+        return build_job(logs, self._root, self._listing)
 
     def _logs(self, lines: Any) -> list[TracerLog]:  # noqa: ANN401 - pyarrow has no types
         """Raises InputError where a line says something else than who wrote a log."""
@@ -233,6 +227,18 @@ class KnownLogs:
                 ) from error
             found.append(TracerLog(**plain | _UNREAD))
         return found
+
+
+def build_job(logs: Sequence[TracerLog], root: str, listing: Listing) -> Job:
+    """The job of some logs."""
+    ids = "+".join(sorted({log.job_id for log in logs}))
+    paths = tuple(sorted(log.path for log in logs))
+    return Job(ids, paths, root, listing.key(paths), logs[0].user_id)
+
+
+def build_unread_job(path: str, root: str, listing: Listing) -> Job:
+    """A log that says nothing, as a job."""
+    return Job(None, (path,), root, listing.key([path]))
 
 
 def _build_schema() -> Any:  # noqa: ANN401 - pyarrow has no types
@@ -256,8 +262,8 @@ def _build_log_table(logs: Sequence[TracerLog], listing: Listing) -> Any:  # noq
         "state": (listing.state(log.path) for log in logs),
         "user": (b"%d" % log.user_id for log in logs),
         "run": (os.fsencode(f"{log.user_id}\0{run_of(log)}") for log in logs),
-        "begin_ns": (_clip_to_int64(min(log.start_ns, log.end_ns)) for log in logs),
-        "end_ns": (_clip_to_int64(max(log.start_ns, log.end_ns)) for log in logs),
+        "begin_ns": (clip_lifetime(log)[0] for log in logs),
+        "end_ns": (clip_lifetime(log)[1] for log in logs),
         "fields": map(_serialize_fields, logs),
         "job": ("" for _ in logs),
     }
@@ -269,6 +275,14 @@ def _build_log_table(logs: Sequence[TracerLog], listing: Listing) -> Any:  # noq
 def _serialize_fields(log: TracerLog) -> str:
     fields = checked_fields(TracerLog, {name: getattr(log, name) for name in log.__slots__})
     return json.dumps({name: value for name, value in fields.items() if name != "path"})
+
+
+def clip_lifetime(log: TracerLog) -> tuple[int, int]:
+    """When its process began and ended, as 64 bits hold it."""
+    return (
+        _clip_to_int64(min(log.start_ns, log.end_ns)),
+        _clip_to_int64(max(log.start_ns, log.end_ns)),
+    )
 
 
 def _clip_to_int64(time_ns: int) -> int:

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +19,7 @@ from vanidl.formatting.units import Cell, count, nbytes, percent, plural, scaled
 from vanidl.report.page import Page, Tile, render_page, write_page
 from vanidl.survey.fleet import Fleet, encode_texts
 from vanidl.survey.groups import group_figures, make_job_cell
+from vanidl.survey.plain import PlainColumn
 from vanidl.survey.rows import Row
 from vanidl.survey.trend import draw_changes, draw_input_by_day, draw_share_by_day
 from vanidl.wording.headline import Headline
@@ -153,7 +155,7 @@ def _list_problems(jobs: Fleet) -> list[tuple[str, str, str]]:
     rows = jobs.rows(found.index[:_MOST_PROBLEMS].tolist())
     shown = [("unreadable", elided(_describe_problem(row), limit=400), "warning") for row in rows]
     if len(found) > len(shown):
-        more = f"{plural(len(found) - len(shown), 'more job')} with a problem: see jobs.parquet."
+        more = f"{plural(len(found) - len(shown), 'more job')} with a problem: see the table."
         shown.append(("unreadable", more, "warning"))
     return shown
 
@@ -279,22 +281,30 @@ def sum_io_over_ranks_s(row: Row) -> float | None:
 
 def order_by_io(jobs: Fleet) -> NDArray[np.intp]:
     """Places of the jobs that were read: most time in I/O first, untraced ones by bytes moved."""
+    read = jobs.only(~jobs.known("problem"))
+    time_s = read.numbers("ranks") * read.numbers("io_per_rank_mean_s")
+    keys = {
+        "untraced": np.isnan(time_s),
+        "time_s": -np.where(np.isnan(time_s), 0.0, time_s),
+        "moved": -(read.amounts("bytes_read") + read.amounts("bytes_written")),
+        "first_log": read.column("first_log"),
+    }
+    places: NDArray[np.intp] = read.index[_sort_by(keys)]
+    return places
+
+
+def _sort_by(keys: Mapping[str, Any]) -> NDArray[np.intp]:
+    """Places in ascending order of the first key, then of the next, as Arrow sorts texts."""
+    if isinstance(keys["first_log"], PlainColumn):
+        lines = list(zip(*(key.tolist() if isinstance(key, np.ndarray) else key.values
+                           for key in keys.values()), strict=True))  # fmt: skip
+        return np.array(sorted(range(len(lines)), key=lines.__getitem__), np.intp)
     import pyarrow
     from pyarrow import compute
 
-    read = jobs.only(~jobs.known("problem"))
-    time_s = read.numbers("ranks") * read.numbers("io_per_rank_mean_s")
-    keys = pyarrow.table(
-        {
-            "untraced": np.isnan(time_s),
-            "time_s": -np.where(np.isnan(time_s), 0.0, time_s),
-            "moved": -(read.amounts("bytes_read") + read.amounts("bytes_written")),
-            "first_log": read.column("first_log"),
-        }
-    )
-    by = [(name, "ascending") for name in keys.column_names]
-    places: NDArray[np.intp] = read.index[compute.sort_indices(keys, sort_keys=by).to_numpy()]
-    return places
+    by = [(name, "ascending") for name in keys]
+    order: NDArray[np.intp] = compute.sort_indices(pyarrow.table(keys), sort_keys=by).to_numpy()
+    return order
 
 
 def count_shared_codes(read: Fleet) -> dict[str, int]:
@@ -330,7 +340,7 @@ def draw_jobs(jobs: Fleet, reports: Mapping[int, str]) -> Figure:
     """The jobs that were read; `reports` are addresses by place of the job."""
     order = order_by_io(jobs)
     if not len(order):
-        reason = "No job could be read: see the column problem of jobs.parquet."
+        reason = "No job could be read: see the column problem of the table."
         return Figure("worst", "Jobs", "Jobs by time in I/O", "", empty_reason=reason)
     shown = order[:_MOST_SHOWN].tolist()
     # A column of numbers in one unit each; warnings of nearly all jobs are left out.

@@ -48,12 +48,7 @@ class RowCache:
     def __init__(self, output: Path, *, kept: bool = True) -> None:
         self._folder = output / FOLDER
         self._kept = kept
-        try:
-            (self._folder if kept else output).mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise VanidlError(
-                f"cannot write {output}: {error.strerror or error}; choose another place with -o"
-            ) from error
+        make_folder(self._folder if kept else output, output)
         stored = read_table(self._folder / FILE, _HEAD, _build_stored_schema())
         keys = stored.column(_KEY).to_pylist()
         self._rows = Rows(build_schema(), stored.drop_columns([_KEY]).cast(build_schema()))
@@ -105,6 +100,20 @@ class RowCache:
         self._place |= {key: place for place, key in enumerate(new, len(self._place))}
         for row in new.values():
             self._rows.add(row)
+
+
+def make_folder(folder: Path, output: Path) -> None:
+    """Makes the folder of a survey, or one in it.
+
+    Raises:
+        VanidlError: it cannot be made.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise VanidlError(
+            f"cannot write {output}: {error.strerror or error}; choose another place with -o"
+        ) from error
 
 
 class Rows:
@@ -261,7 +270,7 @@ def build_table(rows: Sequence[Row], columns: Any = None) -> Any:  # noqa: ANN40
 
     columns = build_schema() if columns is None else columns
     # One column after the other: cleaned values of all at once take more than the table itself.
-    arrays = [pyarrow.array((_clean(row[f.name]) for row in rows), f.type) for f in columns]
+    arrays = [pyarrow.array((clean_value(row[f.name]) for row in rows), f.type) for f in columns]
     return pyarrow.table(arrays, schema=columns)
 
 
@@ -353,11 +362,13 @@ def _add_missing_columns(rows: Any) -> Any:  # noqa: ANN401
     return pyarrow.table(columns, schema=build_schema())
 
 
-def _clean(value: object) -> object:
-    """Text that UTF-8 can hold: a path may have bytes that it cannot."""
+def clean_value(value: Any) -> Any:  # noqa: ANN401
+    """A value, list or row with text as UTF-8 holds it: a path may have bytes that it cannot."""
     if isinstance(value, str):
         return value.encode("utf-8", "backslashreplace").decode()
-    return [_clean(item) for item in value] if isinstance(value, list) else value
+    if isinstance(value, dict):
+        return {name: clean_value(each) for name, each in value.items()}
+    return [clean_value(item) for item in value] if isinstance(value, list) else value
 
 
 def _build_stored_schema() -> Any:  # noqa: ANN401 - pyarrow has no types

@@ -1,9 +1,9 @@
-"""`survey`: every job below a folder -> rows in a Parquet file, and a page."""
+"""`survey`: every job below a folder -> rows in a Parquet file or CSV, and a page."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ from vanidl.anonymize.pseudonyms import Pseudonyms
 from vanidl.anonymize.trace import anonymous
 from vanidl.encoding.one_file import read_one
 from vanidl.errors import InputError, UsageError, VanidlError
-from vanidl.files.arrow import release_memory, require_arrow
+from vanidl.files.arrow import has_arrow, release_memory, require_arrow
 from vanidl.formatting.names import printable
 from vanidl.merge.pipeline import Inputs, build_trace
 from vanidl.parallel.executors import ExecutorOptions, open_executor, run_batches
@@ -31,8 +31,15 @@ from vanidl.readers.records import TracerLog
 from vanidl.report.html import render_html
 from vanidl.report.page import write_page
 from vanidl.run import Run
+from vanidl.survey import plain
 from vanidl.survey.fleet import Fleet
-from vanidl.survey.logs import KnownLogs, Listing, gather_results, split_into_batches
+from vanidl.survey.logs import (
+    KnownLogs,
+    Listing,
+    build_unread_job,
+    gather_results,
+    split_into_batches,
+)
 from vanidl.survey.page import order_by_io, write_survey_page
 from vanidl.survey.rows import (
     Job,
@@ -50,6 +57,8 @@ from vanidl.survey.store import (
     Rows,
     StoredTable,
     build_unread_schema,
+    clean_value,
+    make_folder,
     write_jobs,
 )
 
@@ -72,22 +81,30 @@ _LONGEST_NAME = 40
 class Survey:
     """How many jobs there are, and where they are told; `kept` of them were done before.
 
-    Of `unread` jobs there is no more than what they could not be read for.
+    Of `unread` jobs there is no more than what they could not be read for. `file` is jobs.parquet,
+    or jobs.csv where pyarrow is not installed.
     """
 
     jobs: int
     unread: int
     kept: int
-    parquet: Path
+    file: Path
     page: Path
     reports: tuple[Path, ...] = ()  # of the jobs with most time in I/O, that one first
 
     @property
     def table(self) -> Any:  # noqa: ANN401 - pyarrow has no types
-        """All jobs by start, those of an unknown one first: a pyarrow.Table, read again."""
+        """All jobs by start, those of an unknown one first: a pyarrow.Table, read again.
+
+        Raises:
+            UsageError: pyarrow is not installed, or the jobs are in a CSV file.
+        """
+        require_arrow("the table of a survey needs")
         from pyarrow import parquet
 
-        return parquet.read_table(self.parquet)
+        if self.file.name == plain.FILE:
+            raise UsageError(f"{self.file}: expected Parquet, found CSV; survey the folder again.")
+        return parquet.read_table(self.file)
 
     @property
     def rows(self) -> tuple[Row, ...]:
@@ -110,14 +127,15 @@ def survey(
     What is done stays in `output`: another call with the same one does only what is new. A job
     that takes more than its limits has a row that says so. With `names` users, commands and paths
     are replaced, and nothing that has names stays there. The jobs with most time in I/O, as many
-    as `reports`, get a report of their own, to which the page leads.
+    as `reports`, get a report of their own, to which the page leads. Where pyarrow is not installed
+    the table is CSV, and nothing stays but table and page: every call reads all.
 
     Raises:
         InputError: there is neither.
-        UsageError: pyarrow or, where it is asked for, Dask is not installed; `output` has names.
+        UsageError: Dask is asked for and not installed; `output` has names.
         VanidlError: the output cannot be written.
     """
-    require_arrow("a survey needs")
+    arrow = has_arrow("a survey needs")
     root, target = Path(folder), Path(output)
     base = root if root.is_dir() else root.parent
     results, listing = _list_below(root, base)
@@ -128,26 +146,35 @@ def survey(
         )
     with open_executor(executor_options or ExecutorOptions()) as executor:
         work = _Work(limits, names, executor, progress or _ignore_progress)
-        ordered, read = _read(base, target, results, listing, work)
-        kept, jobs_at = read.kept, read.jobs if reports > 0 else None
-        del listing, read  # the names of a million logs, which only reports need again
-
-        # The table first: the page is made of its columns, one at a time.
-        parquet, page = target / "jobs.parquet", target / "fleet.html"
         shown = None if names is None else partial(anonymize_rows, root=base, names=names)
-        write_jobs(ordered.tables(), parquet, shown)
-        del ordered
-        release_memory()
-        fleet = Fleet(StoredTable(parquet))
-        links = {}
-        if jobs_at is not None:
+        jobs_at: Callable[[Sequence[int]], list[Job]] | None
+        if arrow:
+            ordered, read = _read(base, target, results, listing, work)
+            kept, jobs_at = read.kept, read.jobs if reports > 0 else None
+            del listing, read  # the names of a million logs, which only reports need again
+            # The table first: the page is made of its columns, one at a time.
+            file = target / "jobs.parquet"
+            write_jobs(ordered.tables(), file, shown)
+            del ordered
+            release_memory()
+            fleet = Fleet(StoredTable(file))
+        else:
+            jobs, rows = _read_plainly(base, results, listing, work)
+            rows = rows if shown is None else list(shown(rows))
+            kept, jobs_at = 0, lambda places: [jobs[place] for place in places]
+            file = target / plain.FILE
+            make_folder(target, target)
+            plain.write_csv(rows, file)
+            fleet = Fleet(plain.PlainTable(rows))
+        links, page = {}, target / "fleet.html"
+        if jobs_at is not None and reports > 0:
             worst = order_by_io(fleet)[:reports].tolist()
             links = _write_reports(worst, jobs_at(worst), fleet, target, work)
     place = str(root) if names is None else names.folder(str(root))
     write_survey_page(fleet, place, page, links)
     unread = int(fleet.known("problem").sum())
     written = tuple(target / link for link in links.values())
-    return Survey(len(fleet), unread, kept, parquet, page, written)
+    return Survey(len(fleet), unread, kept, file, page, written)
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,36 +230,72 @@ def _read(
     # Which logs are one job; of what cannot be opened there is no more than why.
     unread = Rows(build_unread_schema())
 
-    def opened(paths: Sequence[str]) -> Iterator[TracerLog]:
-        size, done = 4 * LOGS_A_BATCH, 0
-        groups = (list(paths[i : i + size]) for i in range(0, len(paths), size))
-        for _, found in run_batches(identify_logs, groups, work.executor, _report_killed):
-            for path, log, why in found:
-                if log is None:
-                    unread.add(build_unread_row(known.unread(path), why))
-                else:
-                    yield log
-            done += len(found)
-            work.tell("Darshan logs", done, len(paths))
+    def add_unread(path: str, why: str) -> None:
+        unread.add(build_unread_row(build_unread_job(path, str(root), listing), why))
 
-    found = known.grouped(opened)
+    found = known.grouped(partial(_identify, work=work, add_unread=add_unread))
 
     # What of them is not done yet.
     keys = [*found.settled, *found.new, *(job.key for job in results)]
     new = {key for key in keys if key not in cache}
     jobs = (*known.jobs(new), *(job for job in results if job.key in new))
+    for some, read in _iterate_rows(jobs, len(new), work):
+        cache.add({job.key: row for job, row in zip(some, read, strict=True)})
+    cache.settle()
+    ordered = cache.by_start(keys, unread)
+    by_key = {job.key: job for job in results}
+    return ordered, _Read(ordered.order, keys, len(keys) - len(new), known, by_key)
+
+
+def _read_plainly(
+    root: Path, results: Sequence[Job], listing: Listing, work: _Work
+) -> tuple[list[Job], list[Row]]:
+    """All jobs by start with their rows, nothing of which is kept."""
+    unread: list[tuple[Job, Row]] = []
+
+    def add_unread(path: str, why: str) -> None:
+        job = build_unread_job(path, str(root), listing)
+        unread.append((job, build_unread_row(job, why)))
+
+    logs = list(_identify(listing.paths, work, add_unread))
+    jobs = [*plain.group_logs(logs, str(root), listing), *results]
+    read = [
+        (job, row)
+        for some, rows in _iterate_rows(jobs, len(jobs), work)
+        for job, row in zip(some, rows, strict=True)
+    ]
+    both = plain.order_by_start([*read, *unread])
+    return [job for job, _ in both], [clean_value(row) for _, row in both]
+
+
+def _identify(
+    paths: Sequence[str], work: _Work, add_unread: Callable[[str, str], None]
+) -> Iterator[TracerLog]:
+    """Who wrote the logs; one that does not say goes to `add_unread`, with the reason."""
+    size, done = 4 * LOGS_A_BATCH, 0
+    groups = (list(paths[i : i + size]) for i in range(0, len(paths), size))
+    for _, found in run_batches(identify_logs, groups, work.executor, _report_killed):
+        for path, log, why in found:
+            if log is None:
+                add_unread(path, why)
+            else:
+                yield log
+        done += len(found)
+        work.tell("Darshan logs", done, len(paths))
+
+
+def _iterate_rows(
+    jobs: Iterable[Job], many: int, work: _Work
+) -> Iterator[tuple[list[Job], list[Row]]]:
+    """Jobs with their rows, some at a time and in any order."""
     done = 0
     within = partial(read_rows, limits=work.limits)
     lost_row = partial(build_unread_row, problem=_KILLED)
     parts = split_into_batches(jobs, LOGS_A_BATCH)
     for some, read in run_batches(within, parts, work.executor, lost_row):
-        cache.add({job.key: row for job, row in zip(some, read, strict=True)})
+        yield some, read
         done += len(some)
-        work.tell("jobs", done, len(new))
-    cache.settle()
-    ordered = cache.by_start(keys, unread)
-    by_key = {job.key: job for job in results}
-    return ordered, _Read(ordered.order, keys, len(keys) - len(new), known, by_key)
+        work.tell("jobs", done, many)
 
 
 def _report_killed(path: str) -> tuple[str, None, str]:
