@@ -29,10 +29,16 @@ def script(path: Path, text: str) -> Path:
     return path
 
 
+def log_into(folder: Path) -> None:
+    """A folder with a log, which nobody opens here."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "x.darshan").touch()
+
+
 @pytest.fixture
 def site(tmp_path: Path) -> dict[str, str]:
     """The settings of a facility with logs of this month, and a vanidl that notes its arguments."""
-    (tmp_path / "logs" / MONTH).mkdir(parents=True)
+    log_into(tmp_path / "logs" / MONTH)
     (tmp_path / "bin").mkdir()
     fake = script(tmp_path / "bin" / "vanidl", f'echo "$@" >> {tmp_path}/calls')
     script(tmp_path / "bin" / "sacct", 'echo "${FAKE_ELAPSED-4000}"')
@@ -87,7 +93,7 @@ def test_months_are_read_again_as_long_as_a_job_may_last(
     site, tmp_path, day: str, days: str | None, months: list[str]
 ) -> None:
     for month in ("2026-10", "2026-11", "2026-12", "2027-01", "2027-02", "2027-03"):
-        (tmp_path / "logs" / month).mkdir(exist_ok=True)
+        log_into(tmp_path / "logs" / month)
     more = {"VANIDL_DAY": day} | ({"VANIDL_LONGEST_DAYS": days} if days else {})
     assert surveyed(site, tmp_path, **more) == [f"logs/{m} state/{m}" for m in months]
     assert surveyed(site, tmp_path, **more) == [f"logs/{m} state/{m}" for m in months]
@@ -95,7 +101,8 @@ def test_months_are_read_again_as_long_as_a_job_may_last(
 
 def test_a_folder_a_day_has_a_survey_a_day(site, tmp_path) -> None:
     for name in ("2026/11/29", "2026/11/30", "2026/12/1", "2026/11/1"):
-        (tmp_path / "all logs" / name).mkdir(parents=True)
+        log_into(tmp_path / "all logs" / name)
+    (tmp_path / "all logs" / "2026" / "11" / "28").mkdir()  # made in advance, never logged into
     more = {"VANIDL_LOGS": f"{tmp_path}/all logs/%Y/%-m/%-d", "VANIDL_DAY": "2026-12-01"}
     assert run("vanidl-survey", site | more).returncode == 0
     calls = (tmp_path / "calls").read_text().replace(f"{tmp_path}/", "").splitlines()
@@ -180,6 +187,7 @@ def test_a_log_that_cannot_be_read_stops_nothing(site, tmp_path) -> None:
     pytest.importorskip("pyarrow", reason="the table of jobs is Parquet")
     script(tmp_path / "bin" / "vanidl", f'exec {sys.executable} -m vanidl "$@"')
     logs = tmp_path / "logs" / MONTH
+    (logs / "x.darshan").unlink()
     write_log(logs / "me_x_id1-1_1-1-1-1_1.darshan", Workload(40, ranks=1, files=1), Log())
     (logs / "me_x_id3-3_1-1-1-1_1.darshan").write_bytes(b"no log")
     done = run("vanidl-survey", site | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))})
