@@ -57,13 +57,19 @@ def test_the_record_has_the_last_error_without_secrets(failed: Path) -> None:
 def test_it_comes_first_in_every_output(
     failed: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    outputs = (["summary"], ["summary", "--full"], ["report", "-o", str(tmp_path / "r.html")])
+    timeline = tmp_path / "t.json"
+    outputs = (
+        ["summary"], ["summary", "--full"], ["report", "-o", str(tmp_path / "r.html")],
+        ["export", "--to", "chrome", "-o", str(timeline)],
+        ["export", "--to", "csv", "-o", str(tmp_path / "tables")],
+    )  # fmt: skip
     for words in outputs:
         assert main([words[0], str(failed), *words[1:]]) == 0
         said = " ".join(capsys.readouterr().out.split())
         assert said.startswith(WORDS)
         assert "hunter2" not in said
     assert WORDS in (tmp_path / "r.html").read_text()
+    assert json.loads(timeline.read_text())["otherData"]["ending"] == WORDS
     assert main(["summary", "--json", str(failed)]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["headline"].startswith(WORDS)

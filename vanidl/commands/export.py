@@ -8,14 +8,17 @@ import sys
 from vanidl.commands.inputs import open_from
 from vanidl.commands.outputs import refuse_input
 from vanidl.export import export
+from vanidl.model.run_facts import describe_ending
 
 
 def run(options: argparse.Namespace) -> int:
-    """Writes the files and prints their names; exit status 0."""
+    """Writes the files and prints their names, of a program that failed that first; status 0."""
     refuse_input(options.output, [options.run, *options.steps], options.data)
     opened = open_from(options)
     written = export(opened, options.to, options.output)
     width = max((len(name) for name, _ in written), default=0)
     lines = [f"{name.ljust(width)}  {holds}\n" for name, holds in written]
-    sys.stdout.write("".join([f"{options.output}\n", *(f"  {line}" for line in lines)]))
+    ending = describe_ending(opened.trace.ending)
+    said = [f"{ending}\n"] if ending else []
+    sys.stdout.write("".join([*said, f"{options.output}\n", *(f"  {line}" for line in lines)]))
     return 0

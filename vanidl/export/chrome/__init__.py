@@ -24,6 +24,7 @@ from vanidl.errors import UsageError
 from vanidl.files import atomic
 from vanidl.formatting.units import plural
 from vanidl.frames import storable
+from vanidl.model.run_facts import describe_ending
 from vanidl.model.selection import select
 from vanidl.model.trace import READ, Part, Process, SpanKind, Spans, Trace
 from vanidl.run import Run
@@ -538,8 +539,10 @@ def find_zero_ns(trace: Trace) -> int:
 
 def _describe_export(trace: Trace, zero_ns: int) -> dict[str, object]:
     zero = datetime.fromtimestamp(zero_ns // 10**9, timezone.utc)
+    ending = describe_ending(trace.ending)
     return {
         "command": storable(trace.job.command),
+        **({"ending": storable(ending)} if ending else {}),
         "zero": f"{zero:%Y-%m-%dT%H:%M:%S}.{zero_ns % 10**9:09d}Z",
         "zero_ns": zero_ns,
         "clocks": [
