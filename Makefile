@@ -77,7 +77,7 @@ studies: $(VENV)/installed-loaders fuse  ## what the papers report, measured her
 	$(BIN)/python -m benchmarks.loaders.decode_training --workload deepcam --size 192
 	$(BIN)/python -m benchmarks.loaders.spatial
 
-studies-small: $(VENV)/installed-loaders fuse  ## the same in small, without the longer ones: ten minutes
+studies-small: $(VENV)/installed-loaders fuse  ## the same in small, without the longer ones: a quarter of an hour
 	$(BIN)/python -m benchmarks.papers.run --small
 	$(BIN)/python -m benchmarks.loaders.decode_cpu --repeat 3
 
