@@ -131,6 +131,8 @@ def test_the_program_goes_on_and_the_report_says_since_when(
     (notice,) = [w for w in run.coverage.warnings if w.code == "recording_stopped"]
     assert notice.message == said
     assert notice.severity == "warning"
+    (finding,) = [f for f in run.findings if f.code == "trace_truncated"]
+    assert "--keep-free" in finding.advice
     assert not [w for w in run.coverage.warnings if w.code == "steps_cut"]
     assert said in done.unheard
 

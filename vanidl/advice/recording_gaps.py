@@ -18,6 +18,14 @@ SUMMED = (
     "Record again without DFTRACER_ENABLE_AGGREGATION. vanidl record --tracer dftracer traces "
     "every call."
 )
+MORE_CALLS = (
+    "Record again with room for more calls (--events N), or into a folder whose disk has more "
+    "space (-o)."
+)
+SPACE = (
+    "Record into a folder whose disk has more space (-o), or let less of it stay free "
+    "(--keep-free SIZE)."
+)
 AGAIN = (
     "Record again, and let every process end by itself: what a killed process had not yet written "
     "out is lost. Copy traces whole."
@@ -61,15 +69,17 @@ def _find_truncated_trace(facts: Facts) -> RuleResult | None:
     return RuleResult(
         f"The trace is incomplete{part}",
         found[0].message,
-        _pick_remedy({w.code for w in found}),
+        _pick_remedy({w.code for w in found}, by_calls=facts.by_calls),
         {"warnings": sorted({w.code for w in found}), "traced_fraction": least},
         weight=MEDIUM,
     )
 
 
-def _pick_remedy(codes: Set[str]) -> str:
+def _pick_remedy(codes: Set[str], *, by_calls: bool) -> str:
+    if "recording_stopped" in codes:
+        return SPACE
     if "calls_summed" in codes:
-        return SUMMED
+        return MORE_CALLS if by_calls else SUMMED
     return ROOM if codes & DROPPED else AGAIN
 
 

@@ -147,6 +147,9 @@ def test_calls_without_slots_are_in_totals_and_said(tmp_path, capsys):
     assert "Darshan" not in json.dumps(coverage)
     lacking = trace_of(tmp_path, replace(cut, missing_reason=2)).warnings
     assert any("no space was left" in w.message for w in lacking)
+    (finding,) = (f for f in vanidl.open_run(tmp_path).findings if f.code == "trace_truncated")
+    assert "--events" in finding.advice
+    assert "DFTRACER" not in finding.advice
 
 
 def test_a_killed_process_is_said_and_whole(tmp_path):

@@ -87,6 +87,7 @@ def tracer(run: Path, calls_on: Path | None = None) -> Tracer:
         ),
         drop=lambda: _remove_empty(beside) if beside is not None else None,
         stop=lambda: stop(beside or folder),
+        goes_on="Totals of its calls on files are the exception: they go on.",
     )
 
 
