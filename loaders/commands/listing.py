@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from ..errors import MissingError
+from ..errors import MissingError, report_missing_package
 from ..loader.registry import LOADERS, LoaderModule, find_loader
 
 if TYPE_CHECKING:
@@ -39,5 +39,7 @@ def _list(title: str, names: Iterable[str], find: Callable[[str], Workload | Loa
 def _help(find: Callable[[str], Workload | LoaderModule], name: str) -> str:
     try:
         return find(name).HELP
-    except (ModuleNotFoundError, MissingError) as error:
+    except ModuleNotFoundError as error:
+        return f"not available: {report_missing_package(str(error.name).partition('.')[0])}"
+    except MissingError as error:
         return f"not available: {error}"

@@ -161,7 +161,7 @@ def _take_single(path: Path) -> _Search:
         kind = _guess_kind_among(str(path)) or kind
     if not kind or was_changed_into_text(Opening(path)):
         if what := explain_foreign(Opening(path)):
-            raise InputError(f"{path}: {list_expected()}; {what}")
+            raise InputError(f"{path}: expected a run, {what}")
         kind = guess_kind_by_content(path)
     if not kind:
         raise InputError(
@@ -231,7 +231,7 @@ def _explain_nothing(root: Path, search: _Search) -> str:
         limits.append(f"{many} cannot be listed: {search.why_unreadable}")
     extra = f" ({', '.join(limits)})" if limits else ""
     for path, what in find_strangers(root).items():
-        return f"{root}: {list_expected()}; in {path.name} {what}"
+        return f"{root}: expected a run, in {path.name} {what}"
     return f"{root}: {list_expected()}; found {number}{extra}; give the folder that holds them"
 
 

@@ -126,6 +126,13 @@ class InOrder(EpochLoader):
 """
 
 
+def test_what_cannot_be_loaded_is_listed_with_what_installs_it(monkeypatch, capsys):
+    monkeypatch.setitem(LOADERS, "made-up", "torch.nothing_of_this_name")
+    assert main(["list"]) == 0
+    said = capsys.readouterr().out
+    assert "made-up     not available: expected the package torch, found none: pip install" in said
+
+
 def test_a_loader_is_a_module_and_a_line_of_the_registry(ptycho, tmp_path, monkeypatch, capsys):
     (tmp_path / "made_up_loader.py").write_text(MADE_UP)
     monkeypatch.syspath_prepend(tmp_path)
