@@ -189,3 +189,9 @@ def test_places_in_time_keep_their_digits():
     assert units.range_words(0.00050001, 0.00050002) == "500 µs"
     assert units.range_words(-0.000466, 0.0014) == "-466 µs to 1.40 ms"
     assert units.range_words(1.5, 1.500001) == "1.500000 to 1.500001 s"
+
+
+def test_a_rate_of_a_benchmark_is_no_power_of_ten():
+    values = (12556.64, 46500.0, 9999.96, 66.38, 5.291, 0.0035, 1.0)
+    texts = ["12,557", "46,500", "10,000", "66.38", "5.291", "0.0035", "1"]
+    assert [units.four_digits(value) for value in values] == texts

@@ -231,6 +231,11 @@ def steps_per_second(value: float | None) -> str:
     return f"{number(value)} steps/s"
 
 
+def four_digits(value: float) -> str:
+    """At least four digits and no power of ten: `12,557`, `66.38`, `5.291`, `1`."""
+    return f"{value:,.0f}" if abs(value) >= 9999.5 else f"{value:,.4g}"
+
+
 def samples_per_second(value: float | None) -> str:
     """A rate of samples: `2.40 samples/s`."""
     return UNKNOWN if value is None else f"{number(value)} samples/s"

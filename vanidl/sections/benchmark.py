@@ -15,7 +15,7 @@ from vanidl.figures import palette
 from vanidl.figures.downsample import n_of_m, pick_spread, round_values
 from vanidl.figures.figure import Column, Figure, Spec, Table
 from vanidl.formatting.terminal import Row, aligned_table, paragraph
-from vanidl.formatting.units import nbytes, seconds
+from vanidl.formatting.units import four_digits, nbytes, seconds
 from vanidl.run import Run
 from vanidl.schema import fields_of
 from vanidl.sections.section import Json, Object, Section, values_of
@@ -217,7 +217,7 @@ def _describe_rule(rule: BenchmarkRule) -> str:
     if rule.found is None:
         return f"Rule: {rule.name}{least}: not recorded."
     held = {True: "holds", False: "does not hold", None: "no limit recorded"}[rule.holds]
-    return f"Rule: {rule.name} {rule.found:,.4g} {rule.unit}{least}: {held}."
+    return f"Rule: {rule.name} {four_digits(rule.found)} {rule.unit}{least}: {held}."
 
 
 def _describe_limit(rule: BenchmarkRule) -> str:

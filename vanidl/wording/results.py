@@ -10,7 +10,7 @@ from vanidl.analyses.lines import Line, Lines
 from vanidl.analyses.memory import COPIES, GROWTH, IN_FLIGHT, Memory
 from vanidl.analyses.placement import EXPOSED, HIDDEN, Placement
 from vanidl.formatting.names import elided
-from vanidl.formatting.units import count, nbytes, percent, plural, seconds
+from vanidl.formatting.units import count, four_digits, nbytes, percent, plural, seconds
 from vanidl.model.run_facts import Ceiling, Ending
 
 NEAR = 0.1
@@ -185,7 +185,7 @@ def describe_utilization(result: BenchmarkResult) -> Iterator[str]:
         of = f" of {plural(ranks, 'accelerator')}" if ranks else ""
         of += f" on {plural(hosts, 'host')}" if ranks and hosts else ""
         met = {True: ", as much as is asked for", False: ", less than is asked for", None: ""}
-        rates = [f"{result.samples_per_s:,.4g} samples/s"] if result.samples_per_s else []
+        rates = [f"{four_digits(result.samples_per_s)} samples/s"] if result.samples_per_s else []
         rates += [f"{nbytes(round(result.io_bytes_per_s))}/s"] if result.io_bytes_per_s else []
         reads = f"; {', '.join(rates)}" if rates else ""
         percent = f"{result.utilization_percent:.2f} %{met[result.meets_threshold]}"
