@@ -1,14 +1,17 @@
 """One state of vanidl against another: CPU time of whole commands, in interleaved pairs.
 
-    python -m benchmarks.vanidl.not_slower OLD NEW [PAIRS]
+    python -m benchmarks.vanidl.not_slower OLD NEW [--pairs 15]
+    python -m benchmarks.vanidl.not_slower OLD NEW --large     an hour, 4 GB of memory, 3 of disk
 
-OLD and NEW are folders of checkouts, each with its `vanidl`. Printed: the ratio new / old of each
+OLD and NEW are folders of checkouts, each with its `vanidl`. With --large the reports are those
+of 50 million traced operations and of 10,000 logs. Printed: the ratio new / old of each
 job as the geometric mean of its pairs, with the 95 % interval by Student's t of their logarithms.
 Required: its upper end <= 1.05.
 """
 
 from __future__ import annotations
 
+import argparse
 import math
 import os
 import statistics
@@ -26,7 +29,20 @@ MOST = 1.05
 DECODE = "import sys; from vanidl.readers.darshan.log import read_log; read_log(sys.argv[1])"
 
 
-def made_jobs(folder: Path) -> dict[str, list[str]]:
+def write_large(folder: Path) -> dict[str, list[str]]:
+    """The jobs of --large, as `write_usual` returns them."""
+    long, many = folder / "u_x_id7-42_11-14-80000-1_1.darshan", folder / "many"
+    write_log(long, Workload(50_000_000, ranks=64, files=16))
+    many.mkdir()
+    write_logs(many, 10_000, Workload(50, files=4))
+    page = str(folder / "page.html")
+    return {
+        "report, 50 M segments": ["-m", "vanidl", "report", str(long), "-o", page],
+        "report, 10,000 logs": ["-m", "vanidl", "report", str(many), "-o", page],
+    }
+
+
+def write_usual(folder: Path) -> dict[str, list[str]]:
     """Arguments of the interpreter by the name of the job; their logs are written here."""
     long, short = folder / "long.darshan", folder / "u_x_id7-42_11-14-80000-1_1.darshan"
     write_log(long, Workload(4_000_000, ranks=16, files=8))
@@ -72,12 +88,19 @@ def measured(jobs: Mapping[str, Sequence[str]], sides: Sequence[str], pairs: int
     return ok
 
 
-def main(old: str, new: str, pairs: int) -> int:
+def main() -> int:
     """Exit status 1 where one is slower than it may be."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("old", type=Path)
+    parser.add_argument("new", type=Path)
+    parser.add_argument("--pairs", type=int, default=15)
+    parser.add_argument("--large", action="store_true")
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        sides = [str(Path(side).resolve()) for side in (old, new)]
-        return 0 if measured(made_jobs(Path(folder)), sides, pairs) else 1
+        jobs = (write_large if options.large else write_usual)(Path(folder))
+        sides = [str(side.resolve()) for side in (options.old, options.new)]
+        return 0 if measured(jobs, sides, options.pairs) else 1
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1], sys.argv[2], int(sys.argv[3]) if len(sys.argv) > 3 else 15))
+    sys.exit(main())
