@@ -10,10 +10,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.advice.reads import FEWEST_READS
+from vanidl.advice.reads import FEWEST_READS, join_columns
 from vanidl.analyses.profiled_steps import group_rank_spans
 from vanidl.model.states import TICKS_PER_S
 from vanidl.model.trace import READ, Trace
+from vanidl.parallel.threads import batches
 
 # --- Storage ------------------------------------------------------------------------------------
 
@@ -48,13 +49,14 @@ def fit_throughput(trace: Trace) -> Throughput | None:
     is_data = trace.files.is_data
     rows: list[NDArray[np.int64]] = []
     count = 0
-    for part in trace.io:
-        mine = is_data[part.file] & (part.op == READ) & (part.nbytes > 0)
-        if len(is_data) and mine.any() and count < _OPERATIONS:
-            count += int(mine.sum())
-            columns = part.start[mine], part.end[mine], part.nbytes[mine], of_file[part.file[mine]]
-            rows.append(np.stack(columns))
-    if not rows:
+    for parts in batches(trace.io if is_data.any() else (), len, _OPERATIONS):
+        file, op, nbytes, start, end = join_columns(parts, "file", "op", "nbytes", "start", "end")
+        mine = np.flatnonzero(is_data[file] & (op == READ) & (nbytes > 0))
+        rows.append(np.stack([start[mine], end[mine], nbytes[mine], of_file[file[mine]]]))
+        count += len(mine)
+        if count >= _OPERATIONS:
+            break
+    if not count:
         return None
     start, end, size, mount = np.concatenate(rows, axis=1)
     slowest = int(np.bincount(mount, end - start).argmax())

@@ -19,7 +19,7 @@ from vanidl.advice import frameworks as in_words
 from vanidl.advice.capacity import Throughput, fit_throughput
 from vanidl.advice.frameworks import PYTORCH, find_named_frameworks, infer_frameworks
 from vanidl.advice.levers import EVERY_WORKER
-from vanidl.advice.reads import collect_reads
+from vanidl.advice.reads import fit_request_cost
 from vanidl.analyses import Results
 from vanidl.analyses.files import GroupRow
 from vanidl.analyses.summary import has_separate_objects
@@ -651,9 +651,8 @@ class Facts:
     @cached_property
     def _tiles(self) -> dict[int, Tiles]:
         """The training thread of each rank with steps, window by window."""
-        tiles = {
-            position: tile_rank(self.trace, position) for position in range(len(self.trace.ranks))
-        }
+        of_ranks = enumerate(self.trace.spans_by_rank()) if len(self.trace.spans) else ()
+        tiles = {position: tile_rank(self.trace, position, spans) for position, spans in of_ranks}
         return {position: own for position, own in tiles.items() if own is not None}
 
     @cached_property
@@ -706,7 +705,7 @@ class Facts:
 
         By reads of different sizes; half, where these do not tell.
         """
-        cost = collect_reads(self.trace).cost
+        cost = fit_request_cost(self.trace)
         data = self.results.dataset
         if cost is None or data is None or not data.bytes_read or not self.reads:
             return 0.5

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,10 +12,12 @@ from numpy.typing import NDArray
 from vanidl.model import intervals
 from vanidl.model.intervals import Intervals
 from vanidl.model.trace import READ, Part, Trace
+from vanidl.parallel.threads import batches
 
 FEWEST_READS = 100
 """With fewer of one kind nothing is fitted."""
 
+_AT_ONCE = 1 << 20  # operations
 _SPREAD = 0.01
 _SMALL = 0.1  # of the mean size: what such a read takes is nearly all latency
 
@@ -61,11 +64,10 @@ class Reads:
 
 
 def collect_reads(trace: Trace) -> Reads:
-    """The dataset reads of every rank, in one pass over the parts."""
+    """The dataset reads of every rank, and what a request of them costs."""
     is_data = trace.files.is_data
-    found: dict[int, RankReads] = {}
+    ranks: dict[int, RankReads] = {}
     fetchers = {p: intervals.EMPTY for p in np.unique(trace.fetches.process).tolist() if p >= 0}
-    sums, small = np.zeros(5), list[tuple[float, int]]()
     for part in trace.io:
         if part.process in fetchers:
             busy = intervals.union(part.start[part.op == READ], part.end[part.op == READ])
@@ -74,56 +76,73 @@ def collect_reads(trace: Trace) -> Reads:
         if not mine.any():
             continue
         position = int(trace.family[part.process])
-        before = found.get(position, RankReads())
+        before = ranks.get(position, RankReads())
         start, end = part.start[mine], part.end[mine]
-        found[position] = RankReads(
+        ranks[position] = RankReads(
             intervals.merge(before.busy, intervals.union(start, end)),
             before.sum_s + float((end - start).sum()) / 1e9,
             before.nbytes + int(part.nbytes[mine].sum()),
             before.reads + int((part.nbytes[mine] > 0).sum()),
         )
-        sums += _compute_moments(part, mine)
-        small += _summarize_small_reads(part, mine)
-    return Reads(found, _fit_request_cost(sums, small), fetchers)
+    return Reads(ranks, fit_request_cost(trace), fetchers)
 
 
-def _compute_moments(part: Part, mine: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """Number, sum of x, x^2, y and xy of sizes x in bytes and durations y in seconds."""
-    moved = mine & (part.nbytes > 0)
-    x, y = part.nbytes[moved].astype(float), (part.end[moved] - part.start[moved]) / 1e9
-    return np.array([len(x), x.sum(), (x * x).sum(), y.sum(), (x * y).sum()])
-
-
-def _summarize_small_reads(part: Part, mine: NDArray[np.bool_]) -> list[tuple[float, int]]:
-    """(median seconds of the part's small reads, how many), nothing where there are none."""
-    sizes = part.nbytes[mine]
-    few = mine & (part.nbytes > 0) & (part.nbytes <= _SMALL * sizes.mean())
-    if not few.any():
-        return []
-    return [(float(np.median(part.end[few] - part.start[few])) / 1e9, int(few.sum()))]
-
-
-def _fit_request_cost(
-    sums: NDArray[np.float64], small: Sequence[tuple[float, int]]
-) -> RequestCost | None:
-    """Least squares, neither latency nor time a byte below 0.
+def fit_request_cost(trace: Trace) -> RequestCost | None:
+    """What a request of the dataset costs, by least squares, neither latency nor time a byte < 0.
 
     The latency is no more than small reads take: their mean, to which the line is fitted, holds
-    what they waited behind large reads of others.
+    what they waited behind large reads of others. Small are those far below the mean size of their
+    part; what they take is the median over parts of the median of each. None: sizes do not differ
+    enough to tell, or there are too few reads.
     """
-    n, x1, x2, y1, xy = sums.tolist()
+    is_data = trace.files.is_data
+    n = x1 = x2 = y1 = xy = 0.0
+    medians, counts = [np.zeros(0)], [np.zeros(0, np.int64)]
+    for parts in batches(trace.io if is_data.any() else (), len, _AT_ONCE):
+        # The reads of the dataset, and of which part each is: thousands of parts may be small.
+        file, op, nbytes, start, end = join_columns(parts, "file", "op", "nbytes", "start", "end")
+        reads = np.flatnonzero(is_data[file] & (op == READ))
+        part = np.repeat(np.arange(len(parts)), [len(each) for each in parts])[reads]
+        size, lasted = nbytes[reads], (end - start)[reads]
+
+        # Number and sums of x, x^2, y and xy of sizes x in bytes and durations y in seconds.
+        moved = size > 0
+        x, y = size[moved].astype(float), lasted[moved] / 1e9
+        n, x1, x2 = n + len(x), x1 + float(x.sum()), x2 + float((x * x).sum())
+        y1, xy = y1 + float(y.sum()), xy + float((x * y).sum())
+
+        # Median of the small reads of each part: the mean of the two in the middle.
+        total, mean = np.bincount(part), np.bincount(part, size)
+        mean /= np.maximum(total, 1)
+        small = np.flatnonzero(moved & (size <= _SMALL * mean[part]))
+        order = small[np.lexsort((lasted[small], part[small]))]
+        count = np.bincount(part[small])
+        first = np.cumsum(count) - count
+        first, count = first[count > 0], count[count > 0]
+        middle = lasted[order[first + (count - 1) // 2]] + lasted[order[first + count // 2]]
+        medians.append(middle / 2 / 1e9)
+        counts.append(count)
+
     spread = n * x2 - x1 * x1
     if n < FEWEST_READS or spread <= _SPREAD * n * x2 or y1 <= 0:
         return None
     slope = max((n * xy - x1 * y1) / spread, 0.0)
     latency = (y1 - slope * x1) / n
-    if sum(count for _, count in small) >= FEWEST_READS:
-        latency = min(latency, _compute_weighted_median(small))
+    weights = np.concatenate(counts)
+    if weights.sum() >= FEWEST_READS:
+        latency = min(latency, _compute_weighted_median(np.concatenate(medians), weights))
     latency = max(latency, 0.0)
     return RequestCost(latency, (y1 - latency * n) / x1)
 
 
-def _compute_weighted_median(rows: Sequence[tuple[float, int]]) -> float:
-    values, weights = np.array(sorted(rows)).T
-    middle = np.searchsorted(np.cumsum(weights), weights.sum() / 2)
-    return float(values[middle])
+def join_columns(parts: Sequence[Part], *names: str) -> list[NDArray[Any]]:
+    """Columns of parts by name, those of one part behind those of the one before."""
+    if len(parts) == 1:
+        return [getattr(parts[0], name) for name in names]
+    return [np.concatenate([getattr(part, name) for part in parts]) for name in names]
+
+
+def _compute_weighted_median(values: NDArray[np.float64], weights: NDArray[np.int64]) -> float:
+    order = np.lexsort((weights, values))
+    above = np.cumsum(weights[order])
+    return float(values[order][np.searchsorted(above, weights.sum() / 2)])

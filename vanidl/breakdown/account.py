@@ -1002,10 +1002,13 @@ def open_gains(trace: Trace, results: Results, account: Breakdown | None = None)
         results: its analyses.
         account: its account, where that was made: what is known of its calls is taken from there.
     """
+    recorded = pipelines.record_pipelines(trace)
+    if not recorded:
+        return None
     if account is not None:
-        return pipelines.open_gains(trace, account.served)
+        return pipelines.open_gains(recorded, account.served)
     sources = _Sources(trace, results, assumptions.ALL)
     served: dict[int, Served] = {}
     for position, spans in enumerate(trace.spans_by_rank()):
         served |= sources.of_rank(position, spans).of_process
-    return pipelines.open_gains(trace, served)
+    return pipelines.open_gains(recorded, served)

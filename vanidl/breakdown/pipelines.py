@@ -380,10 +380,7 @@ class Gains:
         )
 
 
-def open_gains(trace: Trace, of_process: Mapping[int, Served]) -> Gains | None:
-    """The run, ready to be run again; None where no steps with their waits were recorded."""
-    pipelines = record_pipelines(trace)
-    if not pipelines:
-        return None
+def open_gains(pipelines: Sequence[Pipeline], of_process: Mapping[int, Served]) -> Gains:
+    """The run, ready to be run again: its loaders, with what is known of the calls of processes."""
     shares = bound_shares(pipelines, of_process)
     return Gains(tuple(pipelines), tuple(shares), Without([p.fetched for p in pipelines]))

@@ -73,7 +73,7 @@ def clean_texts(texts: Iterable[str]) -> tuple[str, ...]:
     return tuple(map(clean_text, texts))
 
 
-@lru_cache(4096)  # a log's path is that of its process, as this is made again and again
+@lru_cache(1 << 16)  # a log's path is that of its process, which is made again and again
 def clean_path(path: str) -> str:
     """A path, which keeps its parts."""
     if len(path) > MOST_TEXT_CHARACTERS:

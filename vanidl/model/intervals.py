@@ -268,7 +268,8 @@ def _time_since(events: Int64Array, at: Int64Array) -> Int64Array:
 
 def covered_within(a: Intervals, start: Int64Array, end: Int64Array) -> Int64Array:
     """For each window [start[i], end[i]): how much of it a covers. Windows may overlap."""
-    return _covered_before(a, end) - _covered_before(a, start)
+    before = _covered_before(a, np.concatenate([start, end]))
+    return before[len(start) :] - before[: len(start)]
 
 
 def covered_between(a: Intervals, edges: Int64Array) -> Int64Array:
