@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from tests.advice.test_capacity import trace_of_reads
 from vanidl.advice import reads
+from vanidl.analyses import reducing
 from vanidl.model.trace import READ, WRITE
 
 US = 1_000
@@ -69,13 +70,15 @@ def cost_by_loops(trace) -> tuple[float, float] | None:
     st.integers(0, 2_000),
     st.sampled_from([0.0, 0.3, 0.9]),
     st.sampled_from([1, 50, 1 << 20]),
+    st.sampled_from([1, 30, 1 << 20]),
 )
 def test_request_cost_is_that_of_plain_loops_however_reads_are_divided(
-    seed, lengths, latency_us, tiny, at_once
+    seed, lengths, latency_us, tiny, at_once, small_rows
 ):
     trace = parts_of(seed, lengths, latency_us, tiny)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(reads, "_AT_ONCE", at_once)
+        patch.setattr(reducing, "_TOGETHER_ROWS", at_once)
+        patch.setattr(reducing, "SMALL_ROWS", small_rows)
         found = reads.fit_request_cost(trace)
     expected = cost_by_loops(trace)
     assert (found is None) == (expected is None)

@@ -119,6 +119,23 @@ def test_covered_within_all_adds_up_the_sets(window, far, few, monkeypatch):
     check()
 
 
+@pytest.mark.parametrize("window", [1, 3, 1 << 18])
+@pytest.mark.parametrize("few", [0, 16])
+def test_most_covered_within_is_that_of_the_set_with_most(window, few, monkeypatch):
+    monkeypatch.setattr(intervals, "_WINDOW", window)
+    monkeypatch.setattr(intervals, "_FEW", few)
+
+    @given(st.lists(pairs, max_size=4), pairs)
+    def check(sets, windows):
+        wide = np.array(windows, np.int64).reshape(-1, 2)
+        got = intervals.most_covered_within(map(union, sets), wide[:, 0], wide[:, 1])
+        cells = [on_grid(bounds) for bounds in sets]
+        wanted = [max((int(c[a:b].sum()) for c in cells), default=0) for a, b in windows]
+        assert got.tolist() == wanted
+
+    check()
+
+
 @OFTEN
 @given(pairs, pairs)
 def test_split_is_exact(a, b):

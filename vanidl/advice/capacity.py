@@ -10,11 +10,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.advice.reads import FEWEST_READS, join_columns
+from vanidl.advice.reads import FEWEST_READS
 from vanidl.analyses.profiled_steps import group_rank_spans
+from vanidl.analyses.reducing import batch_small_parts, join_columns
 from vanidl.model.states import TICKS_PER_S
 from vanidl.model.trace import READ, Trace
-from vanidl.parallel.threads import batches
 
 # --- Storage ------------------------------------------------------------------------------------
 
@@ -49,7 +49,7 @@ def fit_throughput(trace: Trace) -> Throughput | None:
     is_data = trace.files.is_data
     rows: list[NDArray[np.int64]] = []
     count = 0
-    for parts in batches(trace.io if is_data.any() else (), len, _OPERATIONS):
+    for parts in batch_small_parts(trace.io if is_data.any() else ()):
         file, op, nbytes, start, end = join_columns(parts, "file", "op", "nbytes", "start", "end")
         mine = np.flatnonzero(is_data[file] & (op == READ) & (nbytes > 0))
         rows.append(np.stack([start[mine], end[mine], nbytes[mine], of_file[file[mine]]]))

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from vanidl.analyses.reducing import batch_small_parts, join_columns
 from vanidl.model import intervals
 from vanidl.model.intervals import Intervals
-from vanidl.model.trace import READ, Part, Trace
-from vanidl.parallel.threads import batches
+from vanidl.model.trace import READ, Trace
 
 FEWEST_READS = 100
 """With fewer of one kind nothing is fitted."""
 
-_AT_ONCE = 1 << 20  # operations
 _SPREAD = 0.01
 _SMALL = 0.1  # of the mean size: what such a read takes is nearly all latency
 
@@ -98,10 +96,12 @@ def fit_request_cost(trace: Trace) -> RequestCost | None:
     is_data = trace.files.is_data
     n = x1 = x2 = y1 = xy = 0.0
     medians, counts = [np.zeros(0)], [np.zeros(0, np.int64)]
-    for parts in batches(trace.io if is_data.any() else (), len, _AT_ONCE):
+    for parts in batch_small_parts(trace.io if is_data.any() else ()):
         # The reads of the dataset, and of which part each is: thousands of parts may be small.
         file, op, nbytes, start, end = join_columns(parts, "file", "op", "nbytes", "start", "end")
         reads = np.flatnonzero(is_data[file] & (op == READ))
+        if not len(reads):
+            continue
         part = np.repeat(np.arange(len(parts)), [len(each) for each in parts])[reads]
         size, lasted = nbytes[reads], (end - start)[reads]
 
@@ -112,8 +112,7 @@ def fit_request_cost(trace: Trace) -> RequestCost | None:
         y1, xy = y1 + float(y.sum()), xy + float((x * y).sum())
 
         # Median of the small reads of each part: the mean of the two in the middle.
-        total, mean = np.bincount(part), np.bincount(part, size)
-        mean /= np.maximum(total, 1)
+        mean = np.bincount(part, size) / np.maximum(np.bincount(part), 1)
         small = np.flatnonzero(moved & (size <= _SMALL * mean[part]))
         order = small[np.lexsort((lasted[small], part[small]))]
         count = np.bincount(part[small])
@@ -133,13 +132,6 @@ def fit_request_cost(trace: Trace) -> RequestCost | None:
         latency = min(latency, _compute_weighted_median(np.concatenate(medians), weights))
     latency = max(latency, 0.0)
     return RequestCost(latency, (y1 - latency * n) / x1)
-
-
-def join_columns(parts: Sequence[Part], *names: str) -> list[NDArray[Any]]:
-    """Columns of parts by name, those of one part behind those of the one before."""
-    if len(parts) == 1:
-        return [getattr(parts[0], name) for name in names]
-    return [np.concatenate([getattr(part, name) for part in parts]) for name in names]
 
 
 def _compute_weighted_median(values: NDArray[np.float64], weights: NDArray[np.int64]) -> float:

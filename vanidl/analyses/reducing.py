@@ -353,6 +353,13 @@ def collect_rows(parts: Sequence[Part], trace: Trace) -> Rows:
     return Rows(parts[0].layer, owner, part, **columns)
 
 
+def join_columns(parts: Sequence[Part], *names: str) -> list[NDArray[Any]]:
+    """Columns of parts by name, those of one part behind those of the one before."""
+    if len(parts) == 1:
+        return [getattr(parts[0], name) for name in names]
+    return [np.concatenate([getattr(part, name) for part in parts]) for name in names]
+
+
 def batch_small_parts(parts: Iterable[Part]) -> Iterator[list[Part]]:
     """Each large part alone, small ones of a layer in lists."""
     small: dict[str, list[Part]] = {}

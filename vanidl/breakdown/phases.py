@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,13 +19,13 @@ from numpy.typing import NDArray
 from vanidl.analyses import Results
 from vanidl.analyses.operations import Operations
 from vanidl.analyses.profiled_steps import RankSpans, Steps
-from vanidl.analyses.reducing import batch_small_parts
+from vanidl.analyses.reducing import batch_small_parts, join_columns
 from vanidl.analyses.sorting import sum_by_group
 from vanidl.breakdown import epochs
 from vanidl.breakdown.epochs import EpochStarts
 from vanidl.model import intervals
 from vanidl.model.counter_totals import count_by_record
-from vanidl.model.trace import WRITE, Part, Trace
+from vanidl.model.trace import WRITE, Trace
 
 Int64Array = NDArray[np.int64]
 
@@ -260,20 +259,13 @@ def _sum_bytes_within(trace: Trace, low: Int64Array, high: Int64Array) -> Int64A
     edges = np.unique(np.concatenate([low, high]))
     done = np.zeros((2, len(edges)), np.int64)  # of operations that start before each edge
     for parts in batch_small_parts(trace.io):
-        start, nbytes, op, file = _join_columns(parts)
+        start, nbytes, op, file = join_columns(parts, "start", "nbytes", "op", "file")
         sums = _sum_sorted if len(parts) == 1 else _sum_unsorted
         written = op == WRITE
         for row, mask in enumerate((is_data[file] & ~written, written)):
             if mask.any():
                 done[row] += sums(start, nbytes, mask, edges)
     return done[:, np.searchsorted(edges, high)] - done[:, np.searchsorted(edges, low)]
-
-
-def _join_columns(parts: Sequence[Part]) -> list[NDArray[Any]]:
-    names = ("start", "nbytes", "op", "file")
-    if len(parts) == 1:
-        return [getattr(parts[0], name) for name in names]
-    return [np.concatenate([getattr(part, name) for part in parts]) for name in names]
 
 
 def _sum_unsorted(
@@ -305,10 +297,8 @@ def _measure_busy_s(
 def _find_busiest_s(reduced: Operations, bounds: Sequence[_Bounds]) -> list[float]:
     """Within each of the bounds, the busy time of the rank with most."""
     low, high = (np.array([b[i] for b in bounds], np.int64) for i in (1, 2))
-    most = np.zeros(len(bounds), np.int64)
-    for position, busy in reduced.busy.items():
-        if position >= 0 and len(bounds):
-            most = np.maximum(most, intervals.covered_within(busy, low, high))
+    of_ranks = (busy for position, busy in reduced.busy.items() if position >= 0)
+    most = intervals.most_covered_within(of_ranks, low, high)
     return [float(ns) / 1e9 for ns in most]
 
 

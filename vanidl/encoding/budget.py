@@ -81,7 +81,8 @@ class Budget:
     @classmethod
     def of_file(cls, nbytes: int) -> Budget:
         """The budget of a file of that size, or that of the user where it is larger."""
-        allowed = whole_number(os.environ.get(VARIABLE, "")) or 0
+        text = os.environ.get(VARIABLE)
+        allowed = (whole_number(text) or 0) if text else 0
         held = FREE_BYTES + BYTES_A_BYTE * nbytes
         return cls(
             max(FREE_TEXT_BYTES + TEXT_BYTES_A_BYTE * nbytes, allowed),

@@ -23,6 +23,8 @@ MOST_TEXT_CHARACTERS = 4096
 MOST_COMMAND_CHARACTERS = 32_768
 """A quarter of what Linux takes for one argument; a longer one is cut."""
 
+_FEW = 16  # texts, so that what is kept of them is little
+
 CUT_MARK = "…"
 """The last word of a command that was cut."""
 
@@ -66,6 +68,15 @@ def clean_texts(texts: Iterable[str]) -> tuple[str, ...]:
     texts = tuple(texts)
     if not texts:
         return texts
+    return _clean_few(texts) if len(texts) <= _FEW else _clean_all(texts)
+
+
+@lru_cache(4096)  # modules and layers of thousands of logs are alike
+def _clean_few(texts: tuple[str, ...]) -> tuple[str, ...]:
+    return _clean_all(texts)
+
+
+def _clean_all(texts: tuple[str, ...]) -> tuple[str, ...]:
     joined = "\0".join(texts)
     bounded = len(joined) < MOST_TEXT_CHARACTERS or max(map(len, texts)) <= MOST_TEXT_CHARACTERS
     if bounded and joined.replace("\0", "").isprintable() and not may_hold_secret(joined):

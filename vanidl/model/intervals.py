@@ -233,6 +233,24 @@ def covered_within_all(sets: Iterable[Intervals], start: Int64Array, end: Int64A
     return total
 
 
+def most_covered_within(
+    sets: Iterable[Intervals], start: Int64Array, end: Int64Array
+) -> Int64Array:
+    """For each window [start[i], end[i]): how much of it that set covers which covers most."""
+    most = np.zeros(len(start), np.int64)
+    for batch in _batches(sets) if len(start) else ():
+        if len(batch) == 1 or len(start) > _FEW:
+            for one in batch:
+                np.maximum(most, covered_within(one, start, end), out=most)
+            continue
+        begun, ended = (np.concatenate(column) for column in zip(*batch, strict=True))
+        first = np.cumsum([0, *(len(one.start) for one in batch[:-1])])
+        for window, (low, high) in enumerate(zip(start.tolist(), end.tolist(), strict=True)):
+            covered = np.maximum(np.minimum(ended, high) - np.maximum(begun, low), 0)
+            most[window] = max(most[window], int(np.add.reduceat(covered, first).max()))
+    return most
+
+
 def _covered_by_any_number(sets: Sequence[Intervals], at: Int64Array) -> Int64Array:
     """For each instant: the total length of all sets before it.
 
