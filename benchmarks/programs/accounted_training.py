@@ -106,9 +106,9 @@ def train(
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-9)
     begin = time.perf_counter()
     for _ in range(epochs):
+        waited = time.perf_counter()
         batches = iter(loader)
         while True:
-            waited = time.perf_counter()
             batch = next(batches, None)
             now = time.perf_counter()
             if batch is None:
@@ -123,6 +123,7 @@ def train(
             optimizer.step()
             optimizer.zero_grad()
             DONE["steps"] += 1
+            waited = time.perf_counter()
         DONE["epochs"] += 1
         if after is not None:
             after(model)

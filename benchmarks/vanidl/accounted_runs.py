@@ -100,7 +100,7 @@ def ask_validation(recorded: Recorded) -> list[Figure]:
     waited_s = run.breakdown.length_ns("input_wait") / 1e9
     epochs = len(run.phases.epochs) if run.phases is not None else 0
     marked = len(run.epochs) if run.epochs else epochs
-    phase = run.breakdown.columns.get("phase/validation/")
+    phase = run.breakdown.columns.get("phase/validation")
     assert phase is not None, "no phase of validation"
     return [
         Figure("input waits of training", (waited_s, waited_s), truth["wait_s"]),
@@ -113,7 +113,6 @@ def ask_epoch_ends(recorded: Recorded) -> list[Figure]:
     """Waits for batches, and the ends of epochs beside them."""
     (truth,), run = recorded.truth, recorded.run
     waits_s, ends_s = (run.breakdown.length_ns(w) / 1e9 for w in ("input_wait", EPOCH_END))
-    # An iterator is made, and waited for, at the beginning of an epoch, which no timer is around.
     return [
         Figure("input waits", (waits_s, waits_s), truth["wait_s"]),
         Figure("ends of epochs", (ends_s, ends_s), truth["epoch_end_s"]),
@@ -149,7 +148,9 @@ def ask_visits(recorded: Recorded) -> list[Figure]:
     """How often each file is read."""
     dataset = recorded.run.dataset
     assert dataset is not None
-    visits = [each.visits or 0 for each in dataset.files if each.path.endswith(".bin")]
+    files_read = [each for each in dataset.files if each.path.endswith(".bin")]
+    # Without offsets of reads it is said how often files were opened.
+    visits = [(each.opens if each.visits is None else each.visits) or 0 for each in files_read]
     files = len(visits)
     return [
         Figure("files", (files, files), 160),
