@@ -9,11 +9,12 @@ import pytest
 
 from tests.makers.training_jobs import Recipe, trace_of
 from vanidl.analyses import analyse
-from vanidl.breakdown import Windows, assumptions, divide_rank
+from vanidl.breakdown import Windows, assumptions, attribute_time, divide_rank
 from vanidl.breakdown.account import open_gains
 from vanidl.breakdown.causes import COMPUTE, STORAGE
+from vanidl.breakdown.overlap import LOOP
 from vanidl.breakdown.windows import INPUT_WAIT, WORK
-from vanidl.model.trace import Trace
+from vanidl.model.trace import SpanKind, Trace
 
 RECIPE = Recipe(workers=0, read_us=20_000, delivery_us=0)
 
@@ -48,6 +49,22 @@ def test_calls_that_go_on_while_waits_end_are_of_other_threads(by_ms: int, sever
     assert (assumptions.ONE_THREAD in found.assumed) != several
     work = (found.part == WORK) & (found.step >= 0)
     assert (found.high[COMPUTE] > found.low[COMPUTE])[work].any() == several
+
+
+@pytest.mark.parametrize(("by_ms", "hidden_s"), [(0, 0.0), (10, None)])
+def test_calls_of_unknown_threads_may_be_hidden_behind_the_loop(
+    by_ms: int, hidden_s: float | None
+) -> None:
+    """The training thread that is in a call computes nothing; another thread's hides it not."""
+    trace = moved(trace_of(RECIPE), by_ms * 1_000_000)
+    profiles = tuple(replace(profile, marks_loop=True) for profile in trace.profiles)
+    spans = trace.spans.pick(trace.spans.kind != SpanKind.OP)
+    trace = replace(trace, profiles=profiles, spans=spans)
+    overlap = attribute_time(trace, analyse(trace)).overlap
+    assert overlap is not None
+    assert overlap.basis == LOOP
+    assert overlap.mean.hidden_s == hidden_s
+    assert overlap.mean.in_wait_s is not None
 
 
 def test_threads_of_which_nobody_knows_which_one_trains_leave_it_open() -> None:

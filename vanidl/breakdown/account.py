@@ -412,7 +412,10 @@ class _Beside:
             self._phases.append(measure_rank(self._borders, seen))
         if of_rank is None or self._times is None:
             return
-        split = overlap.split_rank(trace, reduced, position, mine, seen, self._basis)
+        unsure = of_rank.known.of_process[trace.ranks[position]].unsure
+        split = overlap.split_rank(
+            trace, reduced, position, mine, seen, self._basis, threads_known=not unsure
+        )
         row = overlap.measure_rank_overlap(trace, reduced, position, split, self._basis)
         waited_ns = float(of_rank.waited.sum()) if seen.waits_known else None
         self._slowest.add(of_rank.number, of_rank.waited)

@@ -263,12 +263,15 @@ def split_rank(
     mine: Spans,
     spans: RankSpans,
     basis: str | None,
+    *,
+    threads_known: bool = True,
 ) -> Split:
     """The I/O of one rank with a profiled step.
 
     Without wait spans the waits are somewhere in the window, unknown; on basis ops even hidden is
     then unknown, because operators of an unmarked loader look like compute: but not where the
-    program marks its compute itself.
+    program marks its compute itself. By the loop nothing is known of what is hidden where calls
+    may be of another thread than that of training.
 
     Args:
         trace: the run.
@@ -277,6 +280,7 @@ def split_rank(
         mine: all spans of it.
         spans: its steps, windows and waits among these.
         basis: of `find_basis`.
+        threads_known: whether it is known which calls are of the training thread.
     """
     own_io = reduced.own_busy.get(position, intervals.EMPTY)
     did = _find_rank_activity(mine, spans, trace, basis, own_io)
@@ -288,6 +292,7 @@ def split_rank(
     exposed = subtract(rest, did.compute)
     waits = spans.waits_known
     can_hide = basis == DEVICE or (basis is not None and (waits or spans.marks_compute))
+    can_hide &= threads_known or not (rests_on_loop(basis) and spans.marks_loop)
     return Split(
         spans,
         did,
