@@ -664,6 +664,11 @@ def is_whole(trace: Trace, coverage: Coverage) -> bool:
     return all(log.whole for log in trace.logs)
 
 
+def _measure_lengths(busy: Mapping[int, Intervals]) -> dict[int, int]:
+    """How long each was busy, ns."""
+    return dict(zip(busy, intervals.lengths(busy.values()), strict=True))
+
+
 def find_serial_processes(trace: Trace, results: Results) -> NDArray[np.bool_]:
     """Of each process whether its trace, which lacks none, shows that calls come one at a time."""
     serial = np.zeros(len(trace.processes), bool)
@@ -672,11 +677,12 @@ def find_serial_processes(trace: Trace, results: Results) -> NDArray[np.bool_]:
         return serial
     cut = {log.path for log in trace.logs if not log.whole}
     members = np.bincount(trace.family[trace.family >= 0], minlength=len(trace.ranks))
+    lengths = _measure_lengths(results.busy)
     for position, process in enumerate(trace.ranks):
-        busy, total_ns = results.busy.get(position), results.sum_ns.get(position, 0)
+        busy_ns, total_ns = lengths.get(position), results.sum_ns.get(position, 0)
         known = trace.processes[process].log not in cut
-        if busy is not None and members[position] == 1 and total_ns and known:
-            serial[process] = total_ns - busy.length <= _ONE_AT_A_TIME * total_ns
+        if busy_ns is not None and members[position] == 1 and total_ns and known:
+            serial[process] = total_ns - busy_ns <= _ONE_AT_A_TIME * total_ns
     return serial
 
 
@@ -922,7 +928,8 @@ def _attribute_runs(table: _Table, sources: _Sources) -> None:
         high = np.full(ranks, window_ns, np.int64)
     # From single calls, of ranks without other processes.
     alone = np.bincount(trace.family[trace.family >= 0], minlength=ranks) <= 1
-    traced = np.array([b.length if (b := busy.get(p)) else 0 for p in range(ranks)])
+    lengths = _measure_lengths(busy)
+    traced = np.array([lengths.get(position, 0) for position in range(ranks)])
     if busy:
         evidence.append(TRACED)
         low = np.maximum(low, np.where(alone, traced, 0))

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from hashlib import blake2b
+from itertools import starmap
 
 from vanidl.formatting.names import printable
 from vanidl.formatting.secret_hints import MASK, may_hold_secret, may_hold_secret_in_paths
@@ -120,10 +121,12 @@ def _any_suspicious(paths: Sequence[str]) -> bool:
 
 def clean_settings(settings: Mapping[str, str]) -> dict[str, str]:
     """Variables or settings by name: what is called a secret is one, whatever it looks like."""
-    return {
-        clean_text(name): MASK if value and is_secret_name(name) else clean_text(value)
-        for name, value in settings.items()
-    }
+    return dict(starmap(_clean_setting, settings.items()))
+
+
+@lru_cache(16_384)
+def _clean_setting(name: str, value: str) -> tuple[str, str]:
+    return clean_text(name), MASK if value and is_secret_name(name) else clean_text(value)
 
 
 def set_clean(record: object, **fields: object) -> None:

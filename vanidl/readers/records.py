@@ -239,11 +239,18 @@ class TracerLog:
 
     def __post_init__(self) -> None:
         """Texts as they may be shown."""
-        for name in ("version", "job_id", "host"):
-            set_clean(self, **{name: clean_text(getattr(self, name))})
-        for name in ("modules", "partial_layers", "losses", "unread_modules"):
-            set_clean(self, **{name: clean_texts(getattr(self, name))})
-        set_clean(self, command=clean_command(self.command), metadata=clean_settings(self.metadata))
+        set_clean(
+            self,
+            version=clean_text(self.version),
+            job_id=clean_text(self.job_id),
+            host=clean_text(self.host),
+            modules=clean_texts(self.modules),
+            partial_layers=clean_texts(self.partial_layers),
+            losses=clean_texts(self.losses),
+            unread_modules=clean_texts(self.unread_modules),
+            command=clean_command(self.command),
+            metadata=clean_settings(self.metadata),
+        )
 
     @property
     def start_uncertainty_ns(self) -> int:
