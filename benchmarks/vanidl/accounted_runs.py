@@ -2,10 +2,11 @@
 
     python -m benchmarks.vanidl.accounted_runs [--work build/accounted] [--only WORD]
 
-Records `benchmarks/programs/accounted_training.py`, by our tracer, DFTracer and, where DARSHAN_LIB
-names its library, Darshan; and prints a line for each figure: what is said, [at least, at most]
-seconds or a count, and the truth. The exit status is 1 where a truth lies outside by more than 2 %
-of it and 20 ms.
+Records `benchmarks/programs/accounted_training.py`, by our tracer, DFTracer or none, and prints a
+line for each figure: what is said, [at least, at most] seconds or a count, and the truth. The exit
+status is 1 where a truth lies outside by more than 2 % of it and 20 ms, and of short waits 30 us
+each, which the recorder may take between two timers of the program. On a busy machine a process
+is stopped between two timers: then figures are apart, and say nothing.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from vanidl.breakdown.account import EPOCH_END, MEAN
 from vanidl.run import Run
 
 PROGRAM = ROOT / "benchmarks/programs/accounted_training.py"
-SHARE, APART_S = 0.02, 0.02
+SHARE, APART_S, HOOK_S = 0.02, 0.02, 30e-6
 Truth = Mapping[str, float]
 Ends = tuple[float, float]
 
@@ -38,11 +39,12 @@ class Figure:
     name: str
     said: Ends
     true: float
+    waits: float = 0  # that were timed
 
     @property
     def holds(self) -> bool:
         """Whether the truth lies within, but for what clocks and busy cores leave open."""
-        slack = SHARE * self.true + APART_S
+        slack = SHARE * self.true + APART_S + HOOK_S * self.waits
         return self.said[0] - slack <= self.true <= self.said[1] + slack
 
 
@@ -138,7 +140,7 @@ def ask_memory(recorded: Recorded) -> list[Figure]:
     (truth,), run = recorded.truth, recorded.run
     waited_s = run.breakdown.length_ns("input_wait") / 1e9
     return [
-        Figure("input waits", (waited_s, waited_s), truth["wait_s"]),
+        Figure("input waits", (waited_s, waited_s), truth["wait_s"], truth["steps"]),
         *(Figure(f"input waits: {cause}", recorded.cell(f"input_wait/{cause}"), 0.0)
           for cause in ("workers", "delivery")),
     ]  # fmt: skip
