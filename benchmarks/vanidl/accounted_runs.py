@@ -89,7 +89,7 @@ def ask_stages(recorded: Recorded) -> list[Figure]:
     ]
     for cause, stage in (("storage", "read"), ("input_cpu", "decode")):
         gain = run.gains.without(cause)
-        saved_s = truth["loop_s"] - recorded.without[stage]["loop_s"]
+        saved_s = truth["wait_s"] - recorded.without[stage]["wait_s"]
         figures.append(
             Figure(f"gained without {cause}", (gain.low_ns / 1e9, gain.high_ns / 1e9), saved_s)
         )
