@@ -55,6 +55,36 @@ def test_more_bytes_beneath_than_above_may_come_from_elsewhere(made) -> None:
         assert (bounds.low[ALL][0], bounds.high[ALL][0]) == (3.5, high)
 
 
+@pytest.mark.parametrize(
+    ("beneath_s", "outer_s", "split_s"),
+    [
+        ((0.0, 2.0, 0.0), (0.0, 0.5, 3.0), (0.0, 2.0, 1.5)),  # written as the file is closed
+        ((1.0, 3.0, 0.0), (0.5, 0.5, 4.0), (1.0, 3.0, 1.0)),
+        ((0.0, 5.0, 0.0), (0.0, 1.0, 2.0), (0.0, 3.0, 0.0)),  # longer than all calls above
+        ((0.0, 0.5, 0.0), (0.0, 0.5, 3.0), (0.0, 0.5, 3.0)),
+        ((1.0, 1.0, 0.0), (0.0, 2.0, 0.5), (0.0, 2.0, 0.5)),  # what is written over is read first
+        ((1.0, 1.5, 0.0), (0.0, 2.0, 0.75), (0.5, 2.0, 0.25)),
+    ],
+)
+def test_calls_that_move_data_beneath_are_no_metadata(made, beneath_s, outer_s, split_s) -> None:
+    """The parts of the outermost layer keep their sum, and each its place beneath a longer one."""
+    called = made(posix_s=beneath_s, mpiio_s=outer_s, same_file=True)
+    bounds = bound_storage(called, np.ones(len(called.processes), bool))
+    assert bounds is not None
+    for part, seconds in zip(("read", "write", "metadata"), split_s, strict=True):
+        assert bounds.low[part][0] == bounds.high[part][0] == seconds
+    assert sum(split_s) == sum(outer_s)
+    # Where somebody else may have called, metadata may be all that was counted.
+    apart = made(posix_s=beneath_s, mpiio_s=outer_s, same_file=True, nbytes=(102, 100))
+    bounds = bound_storage(apart, np.ones(len(apart.processes), bool))
+    assert bounds is not None
+    for part, seconds, beneath, outer in zip(
+        ("read", "write", "metadata"), split_s, beneath_s, outer_s, strict=True
+    ):
+        assert bounds.low[part][0] == seconds
+        assert bounds.high[part][0] == max(outer, seconds) + beneath
+
+
 def test_shared_records_bound_each_rank_and_know_the_mean(made) -> None:
     trace = made(shared=(10.0, 1.0, 6.0), ranks=4)
     bounds = bound_storage(trace, np.ones(len(trace.processes), bool))

@@ -121,12 +121,16 @@ class _Usage:
     """Each file as one process used it, or all together (`process` -1); one entry each.
 
     `outer`: seconds of its outermost layer, reading, writing and metadata; `inner` the same of
-    all layers beneath, `deepest` the most of any of these in all.
+    all layers beneath, `deepest` the most of any of these in all. `moved` are seconds of reading
+    and writing of the layer beneath that moved data for longest; `called` says of which uses the
+    outermost layer made all calls beneath.
     """
 
     process: Codes
     outer: Floats  # (3, uses)
     inner: Floats  # (3, uses)
+    moved: Floats  # (2, uses)
+    called: Mask
     deepest: Floats
     beneath: Floats  # the layer next beneath the outermost, where that is one for ranks together
     fastest: Floats
@@ -172,9 +176,10 @@ def bound_storage(
     least_all = np.where(outer_all > 0, np.maximum(outer_all, uses.deepest), 0.0) * share
     zeros = np.zeros_like(outer_all)
     rows = {ALL: (least_all, outer_all + inner_all, zeros, inner_all)}
-    for i, part in enumerate(_TIMED):
-        most, others = uses.outer[i] + uses.inner[i], outer_all - uses.outer[i]
-        rows[part] = uses.outer[i] * share, most, others, uses.inner[i]
+    split = _split_by_bytes(uses)
+    for part, least, own, inner in zip(_TIMED, split, uses.outer, uses.inner, strict=True):
+        most = np.where(uses.called, least, np.maximum(own, least) + inner)
+        rows[part] = least * share, most, outer_all - least, inner
     rows[SYNC] = zeros, uses.synced, outer_all, zeros
     gap = np.where(uses.beneath > 0, outer_all - uses.beneath, 0.0).clip(0)
     most = gap if of_mpi else np.where(uses.beneath > 0, outer_all, 0.0)
@@ -357,10 +362,16 @@ def _sum_usage(records: _Records, outermost: Mask, assume: frozenset[str]) -> _U
     apart = ~outermost & (records.level > 0)
     if NESTED in assume:
         apart &= ~_is_called_from_above(records, outermost)
+    data = np.zeros((2, len(records.names), count))
+    for of_layers, seconds in zip(data, records.seconds[:2], strict=True):
+        np.add.at(of_layers, (records.layer[beneath], place[beneath]), seconds[beneath])
+    longest = data.sum(axis=0).argmax(axis=0)
     return _Usage(
         process=keys % step - 1,
         outer=np.stack([add(seconds, outermost) for seconds in records.seconds]),
         inner=np.stack([add(seconds, apart) for seconds in records.seconds]),
+        moved=data[:, longest, np.arange(count)],
+        called=add(np.ones(len(each)), apart) == 0,
         deepest=by_layer.max(axis=0, initial=0.0),
         beneath=by_layer[is_storage].max(axis=0, initial=0.0),
         fastest=add(records.fastest, outermost),
@@ -369,6 +380,21 @@ def _sum_usage(records: _Records, outermost: Mask, assume: frozenset[str]) -> _U
         synced=add(np.where(records.synced, records.seconds[1], 0.0), outermost),
         of_objects=add(np.ones(len(each)), objects) > 0,
     )
+
+
+def _split_by_bytes(uses: _Usage) -> Floats:
+    """The time in the outermost layer of each use: reading, writing and metadata, (3, uses).
+
+    For as long as a layer beneath moved data beyond the calls that read or wrote, it moved that
+    within the others, or was called apart: HDF5 writes fill values as a dataset is made, and what
+    it kept as a file is flushed or closed.
+    """
+    data, metadata = uses.outer[:2], uses.outer[2]
+    within = np.minimum((uses.moved.sum(axis=0) - data.sum(axis=0)).clip(0), metadata)
+    more = (uses.moved - data).clip(0)
+    total = more.sum(axis=0)
+    more *= np.divide(within, total, out=np.zeros_like(total), where=total > 0)
+    return np.stack([*(data + more), metadata - within])
 
 
 def _is_called_from_above(records: _Records, outermost: Mask) -> Mask:
