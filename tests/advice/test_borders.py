@@ -16,7 +16,9 @@ from vanidl.advice.registry import RULES, find
 from vanidl.advice.requests import _measure_chunk_misfit
 from vanidl.analyses import analyse
 from vanidl.breakdown.account import STEP, WAIT, attribute_time
+from vanidl.model.counter_tables import CounterTable
 from vanidl.model.file_facts import ArrayFacts
+from vanidl.model.trace import MPIIO
 
 SECOND = 1_000_000_000
 
@@ -196,6 +198,20 @@ def test_data_are_read_again_from_half_of_them_on(nbytes, named):
         )
         shares = [1 - 1000 / nbytes, 1 - 1000 / (2 * nbytes)]
         assert finding.gain_at_most_s / whole.gain_at_most_s == pytest.approx(shares[0] / shares[1])
+
+
+@pytest.mark.parametrize(("read", "named"), [(0, False), (1, True)])
+def test_what_is_read_only_to_be_written_over_is_no_data_read_again(read, named):
+    run = labeled.made("read_again")
+    code = int(np.flatnonzero(run.trace.files.is_data)[0])
+    columns = {"MPIIO_BYTES_READ": np.array([read]), "MPIIO_BYTES_WRITTEN": np.array([1000])}
+    table = CounterTable(MPIIO, np.zeros(1, int), np.array([code]), columns, {})
+    trace = replace(run.trace, counters={**run.trace.counters, MPIIO: table})
+    results = replace(
+        run.results, dataset=replace(run.results.dataset, bytes_read=4000, unique_bytes=1000)
+    )
+    codes = {finding.code for finding in find(trace, results, run.breakdown)}
+    assert ("reread_each_epoch" in codes) == named
 
 
 def timed(name: str, durations: np.ndarray):

@@ -9,6 +9,8 @@ from vanidl.advice.frameworks import SHARDS, TENSORFLOW, join_phrases
 from vanidl.analyses.dataset import Dataset, read_by_all
 from vanidl.breakdown.causes import STORAGE
 from vanidl.formatting.units import nbytes, percent, times
+from vanidl.model.counter_totals import count_by_record
+from vanidl.model.trace import MPIIO
 
 AGAIN = 1.5
 MEMORY_NBYTES = 32 << 30
@@ -28,9 +30,26 @@ def _find_dataset_read_by_all(facts: Facts) -> Dataset | None:
     return data if data is not None and read_by_all(data, epochs) else None
 
 
+def _is_read_to_write(facts: Facts) -> bool:
+    """Whether MPI-IO wrote the data and read none: what lies between its pieces is read beneath it.
+
+    (ROMIO's data sieving: R. Thakur, W. Gropp, E. Lusk, Data Sieving and Collective I/O in ROMIO,
+    1999.) Such reads are no reading of a data set.
+    """
+    table = facts.trace.counters.get(MPIIO)
+    if table is None:
+        return False
+    mine = facts.of_kind(table, facts.data_kind)
+    read, written = (
+        int(count_by_record(table, counter)[mine].sum())
+        for counter in ("BYTES_READ", "BYTES_WRITTEN")
+    )
+    return written > 0 and read == 0
+
+
 def _find_rereads(facts: Facts) -> RuleResult | None:
     data = facts.results.dataset
-    if not facts.matters or data is None or not data.unique_bytes:
+    if not facts.matters or data is None or not data.unique_bytes or _is_read_to_write(facts):
         return None
     apart = len(data.ranks) if _find_dataset_read_by_all(facts) else 1
     again = data.bytes_read / data.unique_bytes / apart
