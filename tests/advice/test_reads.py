@@ -87,6 +87,16 @@ def test_request_cost_is_that_of_plain_loops_however_reads_are_divided(
         assert found.s_per_byte == pytest.approx(expected[1], rel=1e-6, abs=1e-15)
 
 
+def test_of_many_operations_parts_far_from_each_other_are_looked_at(monkeypatch):
+    """Of six parts of 100 reads the first, third and fifth hold 300."""
+    trace = parts_of(2, [100] * 6, 500, 0.3)
+    monkeypatch.setattr(reads, "_ENOUGH", 300)
+    some = reads.fit_request_cost(replace(trace, io=trace.io[::2]))
+    assert reads.fit_request_cost(trace) == some is not None
+    monkeypatch.setattr(reads, "_ENOUGH", 301)
+    assert reads.fit_request_cost(trace) != some
+
+
 @pytest.mark.parametrize(("count", "is_fitted"), [(99, False), (100, True)])
 def test_nothing_is_fitted_to_fewer_than_100_reads(count, is_fitted):
     trace = parts_of(1, [count], 500, 0.0)

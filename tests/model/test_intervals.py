@@ -77,10 +77,12 @@ def test_set_operations_agree_with_the_grid(function, on_cells):
 
 
 @OFTEN
-@given(pairs, pairs)
-def test_covered_within_counts_the_cells_of_each_window(a, windows):
+@given(pairs, pairs, st.sampled_from([0, intervals._LONG]))
+def test_covered_within_counts_the_cells_of_each_window(a, windows, long):
     array = np.array(windows, np.int64).reshape(-1, 2)
-    got = intervals.covered_within(union(a), array[:, 0], array[:, 1])
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setattr(intervals, "_LONG", long)  # few instants of many intervals, or not
+        got = intervals.covered_within(union(a), array[:, 0], array[:, 1])
     assert got.tolist() == [on_grid(a)[start:end].sum() for start, end in windows]
 
 

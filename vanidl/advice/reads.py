@@ -11,11 +11,13 @@ from numpy.typing import NDArray
 from vanidl.analyses.reducing import batch_small_parts, join_columns
 from vanidl.model import intervals
 from vanidl.model.intervals import Intervals
+from vanidl.model.parts import sizes_of
 from vanidl.model.trace import READ, Trace
 
 FEWEST_READS = 100
 """With fewer of one kind nothing is fitted."""
 
+_ENOUGH = 4_000_000  # operations, to fit what a request costs
 _SPREAD = 0.01
 _SMALL = 0.1  # of the mean size: what such a read takes is nearly all latency
 
@@ -90,13 +92,16 @@ def fit_request_cost(trace: Trace) -> RequestCost | None:
 
     The latency is no more than small reads take: their mean, to which the line is fitted, holds
     what they waited behind large reads of others. Small are those far below the mean size of their
-    part; what they take is the median over parts of the median of each. None: sizes do not differ
-    enough to tell, or there are too few reads.
+    part; what they take is the median over parts of the median of each. Of many operations every
+    second, third or so part is looked at. None: sizes do not differ enough to tell, or there are
+    too few reads.
     """
     is_data = trace.files.is_data
+    every = max(1, sum(sizes_of(trace.io)) // _ENOUGH) if is_data.any() else len(trace.io) + 1
+    some = (trace.io[place] for place in range(0, len(trace.io), every))
     n = x1 = x2 = y1 = xy = 0.0
     medians, counts = [np.zeros(0)], [np.zeros(0, np.int64)]
-    for parts in batch_small_parts(trace.io if is_data.any() else ()):
+    for parts in batch_small_parts(some):
         # The reads of the dataset, and of which part each is: thousands of parts may be small.
         file, op, nbytes, start, end = join_columns(parts, "file", "op", "nbytes", "start", "end")
         reads = np.flatnonzero(is_data[file] & (op == READ))

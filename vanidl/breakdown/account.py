@@ -499,7 +499,11 @@ class _Sources:
         host_ns = 0 if has_steps else windows.measure_hosts_apart(trace)
         self.hosts_apart = host_ns > 0
         self.window_ns = host_ns or max(trace.job.end_ns - trace.job.start_ns, 0)
-        shown = find_serial_processes(trace, results)
+        self.busy_ns = dict(
+            zip(results.busy, intervals.lengths(results.busy.values()), strict=True)
+        )
+        """Position of a rank -> how long it was in traced calls."""
+        shown = find_serial_processes(trace, results, self.busy_ns)
         lost = _UNCOUNTED & serious_codes(results.coverage.warnings)
         complete = not lost and all(log.whole for log in trace.logs)
         self.bounds = counters.bound_storage(trace, shown, assume, complete=complete)
@@ -664,25 +668,26 @@ def is_whole(trace: Trace, coverage: Coverage) -> bool:
     return all(log.whole for log in trace.logs)
 
 
-def _measure_lengths(busy: Mapping[int, Intervals]) -> dict[int, int]:
-    """How long each was busy, ns."""
-    return dict(zip(busy, intervals.lengths(busy.values()), strict=True))
+def find_serial_processes(
+    trace: Trace, results: Results, busy_ns: Mapping[int, int] | None = None
+) -> NDArray[np.bool_]:
+    """Of each process whether its trace, which lacks none, shows that calls come one at a time.
 
-
-def find_serial_processes(trace: Trace, results: Results) -> NDArray[np.bool_]:
-    """Of each process whether its trace, which lacks none, shows that calls come one at a time."""
+    `busy_ns`: of each rank, where that was added up.
+    """
     serial = np.zeros(len(trace.processes), bool)
     traced = [layer.traced_fraction for layer in results.coverage.layers]
     if any(fraction is not None and fraction < 1 for fraction in traced):
         return serial
     cut = {log.path for log in trace.logs if not log.whole}
     members = np.bincount(trace.family[trace.family >= 0], minlength=len(trace.ranks))
-    lengths = _measure_lengths(results.busy)
+    if busy_ns is None:
+        busy_ns = {position: busy.length for position, busy in results.busy.items()}
     for position, process in enumerate(trace.ranks):
-        busy_ns, total_ns = lengths.get(position), results.sum_ns.get(position, 0)
+        length_ns, total_ns = busy_ns.get(position), results.sum_ns.get(position, 0)
         known = trace.processes[process].log not in cut
-        if busy_ns is not None and members[position] == 1 and total_ns and known:
-            serial[process] = total_ns - busy_ns <= _ONE_AT_A_TIME * total_ns
+        if length_ns is not None and members[position] == 1 and total_ns and known:
+            serial[process] = total_ns - length_ns <= _ONE_AT_A_TIME * total_ns
     return serial
 
 
@@ -928,8 +933,7 @@ def _attribute_runs(table: _Table, sources: _Sources) -> None:
         high = np.full(ranks, window_ns, np.int64)
     # From single calls, of ranks without other processes.
     alone = np.bincount(trace.family[trace.family >= 0], minlength=ranks) <= 1
-    lengths = _measure_lengths(busy)
-    traced = np.array([lengths.get(position, 0) for position in range(ranks)])
+    traced = np.array([sources.busy_ns.get(position, 0) for position in range(ranks)])
     if busy:
         evidence.append(TRACED)
         low = np.maximum(low, np.where(alone, traced, 0))

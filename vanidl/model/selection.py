@@ -16,7 +16,7 @@ from vanidl.errors import UsageError
 from vanidl.model import intervals
 from vanidl.model.counter_tables import CounterTable, Heatmap
 from vanidl.model.intervals import Intervals
-from vanidl.model.parts import Parts
+from vanidl.model.parts import Parts, sizes_of
 from vanidl.model.states import States
 from vanidl.model.trace import OBJECT, POSIX, Part, SpanKind, Spans, Trace
 
@@ -88,7 +88,7 @@ class SelectedParts(Sequence[Part]):
     @property
     def sizes(self) -> tuple[int, ...]:
         """At most how many operations each part keeps; reads none where they lie in a file."""
-        sizes = self._parts.sizes if isinstance(self._parts, Parts) else [*map(len, self._parts)]
+        sizes = sizes_of(self._parts)
         return tuple(sizes[i] for i in self._at)
 
     def at(self, indices: Iterable[int]) -> SelectedParts:
