@@ -110,6 +110,7 @@ _TELLING_KINDS = frozenset(
 """Spans that say what some time went to, beside those that say which window it belongs to."""
 
 _PARTS = (READ, WRITE, METADATA, SYNC, OBJECT, EXCHANGE)
+_MOVING = (f"{STORAGE}.{READ}", f"{STORAGE}.{WRITE}")
 _OF: Mapping[str, Sequence[str]] = {
     STORAGE: (*_PARTS, FAULT), BLOCKED: BLOCKED_PARTS, WORKERS: WORKERS_PARTS,
     DEVICE_IDLE: tuple(IDLE_PARTS),
@@ -412,7 +413,8 @@ class _Beside:
             self._phases.append(measure_rank(self._borders, seen))
         if of_rank is None or self._times is None:
             return
-        unsure = of_rank.known.of_process[trace.ranks[position]].unsure
+        # Of calls that move data, which are the ones that it looks at.
+        unsure = {*_MOVING} & of_rank.known.of_process[trace.ranks[position]].unsure
         split = overlap.split_rank(
             trace, reduced, position, mine, seen, self._basis, threads_known=not unsure
         )

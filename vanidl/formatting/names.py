@@ -8,8 +8,6 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 _INVISIBLE = {"Cc", "Cf", "Cs", "Zl", "Zp"}  # controls, bidi overrides, lone surrogates, breaks
 
 
@@ -55,7 +53,9 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 
 def format_csv_cell(value: Any) -> Any:  # noqa: ANN401  (whatever a table holds)
     """The value with nothing that a line of CSV cannot hold, or that a spreadsheet would run."""
-    if isinstance(value, (bool, np.bool_)):
+    # A flag of Python, or of NumPy, which to import costs more than most commands.
+    dtype = getattr(value, "dtype", None)
+    if isinstance(value, bool) or (getattr(dtype, "kind", "") == "b" and value.shape == ()):
         return "true" if value else "false"
     if isinstance(value, (list, tuple)):
         return json.dumps(value)
