@@ -47,9 +47,11 @@ def fit_throughput(trace: Trace) -> Throughput | None:
     mounts = sorted(set(trace.files.mount))
     of_file = np.array([mounts.index(mount) for mount in trace.files.mount], np.int64)
     is_data = trace.files.is_data
+    if not is_data.any():
+        return None
     rows: list[NDArray[np.int64]] = []
     count = 0
-    for parts in batch_small_parts(trace.io if is_data.any() else ()):
+    for parts in batch_small_parts(trace.io):
         file, op, nbytes, start, end = join_columns(parts, "file", "op", "nbytes", "start", "end")
         mine = np.flatnonzero(is_data[file] & (op == READ) & (nbytes > 0))
         rows.append(np.stack([start[mine], end[mine], nbytes[mine], of_file[file[mine]]]))

@@ -97,7 +97,9 @@ def fit_request_cost(trace: Trace) -> RequestCost | None:
     too few reads.
     """
     is_data = trace.files.is_data
-    every = max(1, sum(sizes_of(trace.io)) // _ENOUGH) if is_data.any() else len(trace.io) + 1
+    if not is_data.any():
+        return None
+    every = max(1, sum(sizes_of(trace.io)) // _ENOUGH)
     some = (trace.io[place] for place in range(0, len(trace.io), every))
     n = x1 = x2 = y1 = xy = 0.0
     medians, counts = [np.zeros(0)], [np.zeros(0, np.int64)]

@@ -346,10 +346,9 @@ def collect_rows(parts: Sequence[Part], trace: Trace) -> Rows:
     owner = Owner(process, trace.family[process].astype(np.int64))
     if len(parts) == 1:
         part = np.broadcast_to(np.intp(0), len(parts[0]))
-        columns = {name: getattr(parts[0], name) for name in _COLUMNS}
-        return Rows(parts[0].layer, owner, part, **columns)
-    part = np.repeat(np.arange(len(parts)), [len(p) for p in parts])
-    columns = {name: np.concatenate([getattr(p, name) for p in parts]) for name in _COLUMNS}
+    else:
+        part = np.repeat(np.arange(len(parts)), [len(p) for p in parts])
+    columns = dict(zip(_COLUMNS, join_columns(parts, *_COLUMNS), strict=True))
     return Rows(parts[0].layer, owner, part, **columns)
 
 

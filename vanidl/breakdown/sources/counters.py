@@ -169,23 +169,7 @@ def bound_storage(
         )
     ranks = _Ranks(trace, uses.process)
 
-    # Of each use of a file at least and at most, and what other parts and layers beneath took.
-    share = 1.0 / divisor[uses.process]
-    outer_all, inner_all = uses.outer.sum(axis=0), uses.inner.sum(axis=0)
-    # A layer beneath that took longer than the outermost one of the same process was called apart.
-    least_all = np.where(outer_all > 0, np.maximum(outer_all, uses.deepest), 0.0) * share
-    zeros = np.zeros_like(outer_all)
-    rows = {ALL: (least_all, outer_all + inner_all, zeros, inner_all)}
-    split = _split_by_bytes(uses)
-    for part, least, own, inner in zip(_TIMED, split, uses.outer, uses.inner, strict=True):
-        most = np.where(uses.called, least, np.maximum(own, least) + inner)
-        rows[part] = least * share, most, outer_all - least, inner
-    rows[SYNC] = zeros, uses.synced, outer_all, zeros
-    gap = np.where(uses.beneath > 0, outer_all - uses.beneath, 0.0).clip(0)
-    most = gap if of_mpi else np.where(uses.beneath > 0, outer_all, 0.0)
-    rows[EXCHANGE] = gap * share, most, outer_all - gap, zeros
-    objects = np.where(uses.of_objects, outer_all, 0.0)
-    rows[OBJECT] = objects * share, objects, outer_all - objects, zeros
+    rows = _bound_uses(uses, 1.0 / divisor[uses.process], of_mpi=of_mpi)
     low, high, mean_low, mean_high = {}, {}, {}, {}
     for part, (least, most, others, beneath) in rows.items():
         # Of a shared record each rank has as much as the fastest and the slowest, less the rest.
@@ -212,7 +196,7 @@ def bound_storage(
         mean_high = dict.fromkeys(mean_high, float("inf"))
     spent = records.seconds.sum(axis=0) > 0
     counting = np.unique(records.layer[outermost & spent]).tolist()
-    assumed: tuple[str, ...] = (BLOCKING,) if of_mpi and bool(outer_all.any()) else ()
+    assumed: tuple[str, ...] = (BLOCKING,) if of_mpi and bool(uses.outer.any()) else ()
     if NESTED in assume and bool(spent[~outermost].any()):
         assumed += (NESTED,)
     layers = _compute_layer_means(records, ranks.count)
@@ -380,6 +364,34 @@ def _sum_usage(records: _Records, outermost: Mask, assume: frozenset[str]) -> _U
         synced=add(np.where(records.synced, records.seconds[1], 0.0), outermost),
         of_objects=add(np.ones(len(each)), objects) > 0,
     )
+
+
+def _bound_uses(
+    uses: _Usage, share: Floats, *, of_mpi: bool
+) -> dict[str, tuple[Floats, Floats, Floats, Floats]]:
+    """By part of storage, of each use of a file: at least, at most, other parts, layers beneath.
+
+    Args:
+        uses: of files by processes.
+        share: of its calls' time that each use took at least, as calls may overlap.
+        of_mpi: whether calls of a process come one at a time.
+    """
+    outer_all, inner_all = uses.outer.sum(axis=0), uses.inner.sum(axis=0)
+    # A layer beneath that took longer than the outermost one of the same process was called apart.
+    least_all = np.where(outer_all > 0, np.maximum(outer_all, uses.deepest), 0.0) * share
+    zeros = np.zeros_like(outer_all)
+    rows = {ALL: (least_all, outer_all + inner_all, zeros, inner_all)}
+    split = _split_by_bytes(uses)
+    for part, least, own, inner in zip(_TIMED, split, uses.outer, uses.inner, strict=True):
+        most = np.where(uses.called, least, np.maximum(own, least) + inner)
+        rows[part] = least * share, most, outer_all - least, inner
+    rows[SYNC] = zeros, uses.synced, outer_all, zeros
+    gap = np.where(uses.beneath > 0, outer_all - uses.beneath, 0.0).clip(0)
+    most = gap if of_mpi else np.where(uses.beneath > 0, outer_all, 0.0)
+    rows[EXCHANGE] = gap * share, most, outer_all - gap, zeros
+    objects = np.where(uses.of_objects, outer_all, 0.0)
+    rows[OBJECT] = objects * share, objects, outer_all - objects, zeros
+    return rows
 
 
 def _split_by_bytes(uses: _Usage) -> Floats:
