@@ -98,7 +98,7 @@ def test_a_reader_that_went_away_is_no_message() -> None:
 
 
 SLOW = """
-import sys, time
+import signal, sys, time
 from vanidl import cli
 from vanidl.files import atomic
 from pathlib import Path
@@ -110,6 +110,7 @@ class Slow:
             time.sleep(60)
 
 cli.find_command = lambda name: Slow
+signal.signal(signal.SIGTERM, signal.SIG_DFL)  # coverage has a handler, which would be kept
 cli.entry()
 """
 

@@ -22,6 +22,8 @@ _TEXTS = (
     b"<script>alert(1)</script>", b"=1+1", b"\x0a\x00" * 500, b"profile_start_time", b"step_num",
 )  # fmt: skip
 
+_MOST_COPIED_NBYTES = 2_000_000  # copies of a field with copies in it: a file of gigabytes else
+
 
 @dataclass
 class Field:
@@ -110,7 +112,8 @@ def _change(among: list[Field], i: int, rng: Rng) -> None:
     elif way == 4:
         del among[i]
     elif way == 5:
-        among[i:i] = [field] * int(rng.integers(1, 3000))
+        copies = int(rng.integers(1, 3000))
+        among[i:i] = [field] * min(copies, _MOST_COPIED_NBYTES // len(_encoded(field)))
     else:
         among.insert(int(rng.integers(0, len(among))), among.pop(i))
 
