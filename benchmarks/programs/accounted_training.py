@@ -15,6 +15,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,9 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 torch.set_num_threads(1)
 FILES, NBYTES = 160, 1 << 14
 LONG_S, STEP_S = 0.25, 0.4  # of a stage of `two_stages`, and its step
+QUEUE = Path("/proc/thread-self/schedstat")  # its second number: ns in the run queue
 TIMES: Counter[str] = Counter()
+WAITS: list[tuple[float, float]] = []  # from when to when each batch was waited for
 DONE: Counter[str] = Counter()
 
 
@@ -43,6 +46,11 @@ def compute_for(seconds: float) -> None:
     until = time.perf_counter() + seconds
     while time.perf_counter() < until:
         pass
+
+
+def queued_s() -> float:
+    """How long this thread has been ready to run and did not."""
+    return int(QUEUE.read_text().split()[1]) / 1e9
 
 
 class Files(Dataset[torch.Tensor]):
@@ -64,7 +72,11 @@ class Files(Dataset[torch.Tensor]):
 
 
 class TwoStages(Dataset[torch.Tensor]):
-    """Reads for as long as it decodes; either can be left out."""
+    """Reads for as long as it decodes; either can be left out.
+
+    A sample is what the stages took: each its end, and of reading and decoding how long the thread
+    was at it, and how long in the run queue.
+    """
 
     def __init__(self, folder: str, without: str) -> None:
         self.folder, self.without = folder, without
@@ -73,13 +85,17 @@ class TwoStages(Dataset[torch.Tensor]):
         return 24
 
     def __getitem__(self, index: int) -> torch.Tensor:
+        edges = [(time.perf_counter(), queued_s())]
         if self.without != "read":  # of a mount that takes LONG_S for it
             descriptor = os.open(f"{self.folder}/{index}.bin", os.O_RDONLY)
             os.read(descriptor, NBYTES)
             os.close(descriptor)
+        edges.append((time.perf_counter(), queued_s()))
         if self.without != "decode":
             compute_for(LONG_S)
-        return torch.tensor([float(index)])
+        edges.append((time.perf_counter(), queued_s()))
+        took = [b - a for one, next in pairwise(edges) for a, b in zip(one, next, strict=True)]
+        return torch.tensor([edges[-1][0], *took], dtype=torch.float64)
 
 
 class SlowToStop(IterableDataset[torch.Tensor]):
@@ -98,8 +114,9 @@ def train(
     epochs: int = 1,
     step: Callable[[], None] | None = None,
     after: Callable[[nn.Module], None] | None = None,
+    keep: Callable[[torch.Tensor], None] | None = None,
 ) -> None:
-    """Trains a small network; something may come `after` each epoch."""
+    """Trains a small network; something may come `after` each epoch, and `keep` its batches."""
     model = nn.Linear(1, 1)
     if dist.is_initialized():
         model = nn.parallel.DistributedDataParallel(model)
@@ -115,8 +132,11 @@ def train(
                 TIMES["epoch_end"] += now - waited
                 break
             TIMES["wait"] += now - waited
+            WAITS.append((waited, now))
             rows = batch[0] if isinstance(batch, list) else batch
-            loss = model(rows.reshape(-1, 1)).sum()
+            loss = model(rows.reshape(-1, 1).float()).sum()
+            if keep is not None:
+                keep(rows)
             if step is not None:
                 step()
             loss.backward()
@@ -154,7 +174,15 @@ def validate(loader: Any) -> Callable[[nn.Module], None]:  # noqa: ANN401
 def two_stages(data: str, without: str) -> None:
     """One worker reads 250 ms, then decodes 250 ms for steps of 400."""
     loader = DataLoader(TwoStages(data, without), num_workers=1, prefetch_factor=1)
-    train(loader, step=lambda: time.sleep(STEP_S))
+    batches: list[torch.Tensor] = []
+    train(loader, step=lambda: time.sleep(STEP_S), keep=batches.append)
+    # Each wait, up to the end of its fetch, in the proportions of all that its worker did.
+    for (begin, end), batch in zip(WAITS, batches, strict=True):
+        fetched, read, read_queued, decode, decode_queued = batch[0].tolist()
+        per_s = max(min(fetched, end) - begin, 0.0) / max(read + decode, 1e-9)
+        TIMES["storage"] += per_s * (read - read_queued)
+        TIMES["input_cpu"] += per_s * (decode - decode_queued)
+        TIMES["too_few_cores"] += per_s * (read_queued + decode_queued)
 
 
 def validation(data: str, without: str) -> None:  # noqa: ARG001

@@ -79,13 +79,15 @@ class Row:
 
 
 def ask_stages(recorded: Recorded) -> list[Figure]:
-    """Both stages are to blame, half each, and taking either away gains nearly all waits."""
+    """Both stages are to blame, and taking either away gains nearly all waits.
+
+    Half each, less what the worker waited for a core, which is no stage's.
+    """
     (truth,), run = recorded.truth, recorded.run
     assert run.gains is not None
-    half_s = truth["wait_s"] / 2
     figures = [
-        Figure(f"input waits: {cause}", recorded.cell(f"input_wait/{cause}"), half_s)
-        for cause in ("storage", "input_cpu")
+        Figure(f"input waits: {cause}", recorded.cell(f"input_wait/{cause}"), truth[f"{cause}_s"])
+        for cause in ("storage", "input_cpu", "too_few_cores")
     ]
     for cause, stage in (("storage", "read"), ("input_cpu", "decode")):
         gain = run.gains.without(cause)

@@ -10,13 +10,16 @@ import pytest
 import vanidl
 from tests import ROOT
 from tests.advice.labeled import made
+from tests.breakdown.test_states import with_worker
 from tests.makers.training_jobs import Recipe, trace_of
 from vanidl.analyses import analyse
 from vanidl.breakdown.account import open_gains
-from vanidl.breakdown.causes import DELIVERY, INPUT_CPU, STORAGE, WORKERS
+from vanidl.breakdown.causes import DELIVERY, INPUT_CPU, STORAGE, TOO_FEW_CORES, WORKERS
 from vanidl.breakdown.pipelines import LOST, OWN, Gains
 from vanidl.breakdown.without import Where
+from vanidl.model import states
 from vanidl.model.fetches import NO_FETCHES
+from vanidl.model.states import States
 
 RECORDED = Recipe(read_us=20_000, delivery_us=500)
 """Fetches of workers were recorded."""
@@ -125,3 +128,26 @@ def test_gains_of_a_run_are_those_of_its_trace(name):
         gain, expected = run.gains.without(cause), anew.without(cause)
         assert (gain.low_ns, gain.high_ns) == (expected.low_ns, expected.high_ns)
     assert run.gains.without("storage.read").high_ns > 0
+
+
+def test_what_uses_cores_may_take_along_what_others_wait_for_one():
+    """As far as the kernel counted it; the least gain, and those of other causes, stay."""
+    trace, _, _ = with_worker(1, (0.5, 0.5), (states.RUNNING, states.READ))
+    trainer, worker = trace.states.threads
+    # The training thread waits for a core for a twentieth of its time.
+    samples = trainer.samples
+    delayed = replace(samples, delay_us=(samples.time // 20_000).astype(np.uint32))
+    busy = States((replace(trainer, samples=delayed), worker))
+    plain, queued = (
+        open_gains(each, analyse(each)) for each in (trace, replace(trace, states=busy))
+    )
+    assert plain is not None
+    assert queued is not None
+    queued_ns = 1.1 * (int(samples.time[-1]) - int(samples.time[0])) / 20
+    for cause in (INPUT_CPU, TOO_FEW_CORES):
+        before, after = plain.without(cause), queued.without(cause)
+        assert before.low_ns == after.low_ns
+        assert before.high_ns + queued_ns / 4 < after.high_ns <= before.high_ns + 2 * queued_ns
+        assert after.high_ns <= after.touchable_ns
+    for cause in (STORAGE, DELIVERY):
+        assert plain.without(cause) == queued.without(cause)

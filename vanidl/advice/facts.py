@@ -45,7 +45,7 @@ from vanidl.model.counter_tables import CounterTable
 from vanidl.model.intervals import Intervals
 from vanidl.model.lines import LOOP as LOOP_LINES
 from vanidl.model.lines import FunctionLines
-from vanidl.model.states import SAMPLED, SampledThread
+from vanidl.model.states import SampledThread
 from vanidl.model.trace import OBJECT, POSIX, Part, SpanKind, Trace
 from vanidl.model.trace import READ as READ_OP
 from vanidl.model.warnings import LOWER_BOUNDS, UNREAD, serious_codes
@@ -337,22 +337,7 @@ class Facts:
     @cached_property
     def gains(self) -> Gains | None:
         """The recorded run, ready to be run again; None without steps and their waits."""
-        gains = self.given_gains or open_gains(self.trace, self.results)
-        return None if gains is None else gains.knowing(self.sampled_waits)
-
-    @property
-    def sampled_waits(self) -> dict[int, dict[str, tuple[float, float]]]:
-        """Of each rank how much of its waits causes took, as far as samples of threads say it."""
-        found: dict[int, dict[str, tuple[float, float]]] = {}
-        for name in self.account.columns:
-            window, _, cause = name.partition("/")
-            if window != WAIT or not cause:
-                continue
-            for rank in range(len(self.account.ranks)):
-                cell = self.account.cell(f"{rank}/{name}")
-                if SAMPLED in cell.evidence:
-                    found.setdefault(rank, {})[cause] = (cell.low_ns, cell.high_ns)
-        return found
+        return self.given_gains or open_gains(self.trace, self.results, self.account)
 
     def without_s(self, cause: str) -> float | None:
         """The most that the run gains without a cause; None without steps and their waits."""

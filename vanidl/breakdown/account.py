@@ -227,6 +227,19 @@ class Breakdown:
         return part is not None and bool((part.low == part.high)[self.observed].all())
 
     @property
+    def sampled_waits(self) -> dict[int, dict[str, tuple[float, float]]]:
+        """Of each rank how much of its waits causes took, as far as samples of threads say it."""
+        found: dict[int, dict[str, tuple[float, float]]] = {}
+        for name, column in self.columns.items():
+            window, _, cause = name.partition("/")
+            if window != WAIT or not cause or sampled_states.EVIDENCE not in column.evidence:
+                continue
+            for rank in range(len(self.ranks)):
+                cell = self.cell(f"{rank}/{name}")
+                found.setdefault(rank, {})[cause] = (cell.low_ns, cell.high_ns)
+        return found
+
+    @property
     def observed(self) -> NDArray[np.bool_]:
         """Which ranks have steps."""
         return self.steps > 0
@@ -1022,9 +1035,10 @@ def open_gains(trace: Trace, results: Results, account: Breakdown | None = None)
     if not recorded:
         return None
     if account is not None:
-        return pipelines.open_gains(recorded, account.served)
+        gains = pipelines.open_gains(trace, recorded, account.served)
+        return gains.knowing(account.sampled_waits)
     sources = _Sources(trace, results, assumptions.ALL)
     served: dict[int, Served] = {}
     for position, spans in enumerate(trace.spans_by_rank()):
         served |= sources.of_rank(position, spans).of_process
-    return pipelines.open_gains(recorded, served)
+    return pipelines.open_gains(trace, recorded, served)

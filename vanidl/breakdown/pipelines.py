@@ -29,6 +29,7 @@ from vanidl.breakdown.without import Gain, Share, Sum, Where, Without
 from vanidl.model import intervals
 from vanidl.model.fetches import Fetches
 from vanidl.model.intervals import Intervals
+from vanidl.model.states import SampledThread
 from vanidl.model.trace import SpanKind, Spans, Trace
 
 Int64Array = NDArray[np.int64]
@@ -38,6 +39,7 @@ LOST, OWN = -2, -1
 
 _ALL = 1 << 62  # ns: whatever there is
 _OF_FETCHES = (INPUT_CPU, BLOCKED, TOO_FEW_CORES)
+_ON_CORES = (INPUT_CPU, TOO_FEW_CORES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,16 +223,95 @@ def _add_peer_waits(pipelines: list[Pipeline], meetings: Sequence[_Meetings]) ->
     return found
 
 
+@dataclass(frozen=True, slots=True)
+class Queues:
+    """How long threads that had work waited for a core, at most, of each batch of a pipeline, ns.
+
+    Who takes no core from others any more may take these with it.
+    """
+
+    in_storage: Int64Array  # within calls of the fetch
+    beside: Int64Array  # in the training process, from the wait's end to the next one
+    delivery: Int64Array  # in it, and in the worker, from the fetch's end to the wait's
+
+
+def measure_queues(
+    trace: Trace, pipelines: Sequence[Pipeline], of_process: Mapping[int, Served]
+) -> list[Queues | None]:
+    """For each pipeline the run queues of its processes; None where nobody looked at them."""
+    if not len(trace.states):
+        return [None] * len(pipelines)
+    return [_measure_pipeline_queues(trace, each, of_process) for each in pipelines]
+
+
+def _measure_pipeline_queues(
+    trace: Trace, pipeline: Pipeline, of_process: Mapping[int, Served]
+) -> Queues | None:
+    f, trainer = pipeline.fetched, trace.processes[trace.ranks[pipeline.fetched.rank]]
+    own = () if trainer.pid is None else trace.states.of_process(trainer.host, trainer.pid)
+    if not own:
+        return None
+
+    def add_up(threads: Sequence[SampledThread], begin: Int64Array, end: Int64Array) -> Int64Array:
+        """Of several threads together, which is no more than the time itself."""
+        spent = 0 * begin
+        for each in threads:
+            spent = spent + each.most_queued_ns(begin, end)
+        least: Int64Array = np.minimum(spent, end - begin)
+        return least
+
+    # Beside the waits, and in the delivery, the threads of the training process.
+    order = np.argsort(f.wait_begin_ns, kind="stable")
+    until = np.empty_like(f.wait_end_ns)
+    until[order] = np.append(f.wait_begin_ns[order][1:], max(f.last_end_ns, int(f.wait_end_ns[-1])))
+    beside = add_up(own, f.wait_end_ns, np.maximum(until, f.wait_end_ns))
+    ready = np.minimum(f.end_ns, f.wait_end_ns)
+    delivery = add_up(own, ready, f.wait_end_ns)
+    in_storage = np.zeros(len(f), np.int64)
+    # Worker by worker: its threads in the delivery, its first one in calls.
+    pids = trace.fetches.pid[pipeline.row] if pipeline.name >= 0 else np.full(len(f), trainer.pid)
+    for process, pid in np.unique(np.stack([pipeline.process, pids]), axis=1).T.tolist():
+        mine = (pipeline.process == process) & (pids == pid)
+        threads = trace.states.of_process(trainer.host, pid)
+        if pid != trainer.pid:
+            more = add_up(threads, ready[mine], f.wait_end_ns[mine])
+            delivery[mine] = np.minimum(delivery[mine] + more, f.wait_end_ns[mine] - ready[mine])
+        first = [each for each in threads if each.is_first]
+        served = of_process.get(process)
+        for _, times in () if served is None or not first else served.parts:
+            for each in first if len(times.start) else ():
+                queued = np.concatenate([[0], np.cumsum(each.queued_ns(times.start, times.end))])
+                from_ns = np.searchsorted(times.end, f.begin_ns[mine], side="right")
+                to_ns = np.searchsorted(times.start, f.end_ns[mine])
+                in_storage[mine] += queued[np.maximum(to_ns, from_ns)] - queued[from_ns]
+    return Queues(np.minimum(in_storage, f.end_ns - f.begin_ns), beside, delivery)
+
+
 def bound_shares(
-    pipelines: Sequence[Pipeline], of_process: Mapping[int, Served]
+    pipelines: Sequence[Pipeline],
+    of_process: Mapping[int, Served],
+    queues: Sequence[Queues | None] | None = None,
 ) -> list[dict[str, Share]]:
     """For each pipeline what causes take of its batches, at least and at most.
 
     Args:
         pipelines: of the run.
         of_process: the calls of storage of each process that trains or fetches.
+        queues: what threads of each waited for cores; None: cores are taken to have been enough.
     """
-    return [_bound_pipeline_shares(pipeline, of_process) for pipeline in pipelines]
+    shares = [_bound_pipeline_shares(pipeline, of_process) for pipeline in pipelines]
+    # What uses cores may take with it what others wait for one.
+    for own, queued in zip(shares, queues or (), strict=bool(queues)):
+        if queued is None:
+            continue
+        for cause in _ON_CORES:
+            own[cause] = replace(
+                own[cause],
+                along_ns=queued.in_storage,
+                beside_ns=queued.beside,
+                delivery_ns=queued.delivery,
+            )
+    return shares
 
 
 def _bound_pipeline_shares(
@@ -331,10 +412,13 @@ class Gains:
                 continue
             scale = float((f.end_ns - f.begin_ns)[rows].sum()) / waited
             more = dict(own)
+            # Who waits for a core meanwhile does not once the cause is gone.
+            queued_ns = waits[f.rank].get(TOO_FEW_CORES, (0.0, 0.0))[1]
             for cause, (low_ns, high_ns) in waits[f.rank].items():
                 share = more.get(cause, own.get(BLOCKED))
                 if share is not None and share.part == "fetch":
-                    known = Sum(np.array(rows), low_ns * scale, high_ns * scale)
+                    most_ns = high_ns + queued_ns * (cause != TOO_FEW_CORES)
+                    known = Sum(np.array(rows), low_ns * scale, most_ns * scale)
                     more[cause] = replace(share, sums=(*share.sums, known))
             shares.append(more)
         return Gains(self.pipelines, tuple(shares), self.machine)
@@ -380,7 +464,9 @@ class Gains:
         )
 
 
-def open_gains(pipelines: Sequence[Pipeline], of_process: Mapping[int, Served]) -> Gains:
+def open_gains(
+    trace: Trace, pipelines: Sequence[Pipeline], of_process: Mapping[int, Served]
+) -> Gains:
     """The run, ready to be run again: its loaders, with what is known of the calls of processes."""
-    shares = bound_shares(pipelines, of_process)
+    shares = bound_shares(pipelines, of_process, measure_queues(trace, pipelines, of_process))
     return Gains(tuple(pipelines), tuple(shares), Without([p.fetched for p in pipelines]))

@@ -78,6 +78,17 @@ class SampledThread:
         begun, done = (np.interp(at, self.samples.time, delay_us) for at in (begin, end))
         return np.asarray((done - begun) * 1e3).astype(np.int64)
 
+    def most_queued_ns(self, begin: Int64Array, end: Int64Array) -> Int64Array:
+        """The same at most: all that was counted between the samples that a time lies between."""
+        if not len(self.samples):
+            return np.zeros(np.shape(begin), np.int64)
+        times, last = self.samples.time, len(self.samples) - 1
+        before = np.maximum(np.searchsorted(times, begin, side="right") - 1, 0)
+        after = np.minimum(np.searchsorted(times, end), last)
+        counted = self.queued_ns(times[before], times[after]).clip(0)
+        most: Int64Array = np.minimum(counted, end - begin)
+        return most
+
 
 @dataclass(frozen=True, slots=True)
 class States:
