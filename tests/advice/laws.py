@@ -9,7 +9,7 @@ from pathlib import Path
 from vanidl.advice.actions import AS_MUCH, BY_CODE, FAILED
 from vanidl.advice.facts import ANY, IMBALANCE, INPUT, Claim, Facts
 from vanidl.advice.finding import PREDICTED
-from vanidl.advice.registry import LEAST, RULES, apply
+from vanidl.advice.registry import RULES, apply, find_least_share
 from vanidl.breakdown.account import EPOCH_END
 from vanidl.errors import VanidlError
 from vanidl.run import Run, open_run
@@ -25,7 +25,8 @@ def broken_laws(run: Run) -> Iterator[str]:
         if finding is None or finding.gain_s is None:
             continue
         low, high = finding.gain_s
-        if not 0 <= low <= high == finding.gain_at_most_s or high < LEAST * facts.base_s:
+        least_s = find_least_share(result.claim) * facts.base_s
+        if not 0 <= low <= high == finding.gain_at_most_s or high < least_s:
             yield f"{rule.code}: a gain of {low} to {high} of {facts.base_s} s"
         for name, most_s in _bounds(result.claim, run, facts):
             if high > most_s + EPSILON:

@@ -77,6 +77,10 @@ def fetched_samples() -> int:
         (lines("train.py", "__getitem__", 0.5, "z = zipfile.ZipFile(path)"), True),
         (lines("train.py", "__getitem__", 0.5, "return decode(raw)"), False),
         (lines("train.py", "__getitem__", 0.05, "z = zipfile.ZipFile(path)"), False),
+        (lines("train.py", "__getitem__", 0.5, "with h5py.File(join(p, str(i))) as f:"), True),
+        (lines("train.py", "__getitem__", 0.5, "z = zipfile.ZipFile("), True),
+        (lines("train.py", "__getitem__", 0.5, "rows = ParquetFile(join(p, n)).read()"), False),
+        (lines("train.py", "__getitem__", 0.5, "return h5py.File(path)['x'][i]"), False),
     ],
 )
 def test_opens_are_named_by_the_lines_that_open(part, is_named):

@@ -9,10 +9,19 @@ import sys
 import zipfile
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from tests.advice import labeled
-from vanidl.advice.patches import KEEP_OPEN, LOADER, SAVE_BEHIND, SYNC_SELDOM, patch_program
+from vanidl.advice.patches import (
+    KEEP_OPEN,
+    LOADER,
+    SAVE_BEHIND,
+    SAVE_SELDOM,
+    SEND_BEHIND,
+    SYNC_SELDOM,
+    patch_program,
+)
 from vanidl.model.lines import FETCH, FunctionLines, LineCost, SampledPart
 
 BEGIN = "from torch.utils.data import DataLoader\n\n\ndef main():\n"
@@ -195,11 +204,8 @@ main(np.zeros(4))
 
 
 def test_what_is_saved_behind_the_loop_is_the_state_as_it_was(tmp_path):
-    pytest.importorskip("numpy")
     source = SAVING.format('        np.save(f"{step}.npy", state)')
     run_patched(tmp_path, source, SAVE_BEHIND)
-    import numpy as np
-
     saved = [np.load(tmp_path / f"{step}.npy").tolist() for step in range(3)]
     assert saved == [[step + 1.0] * 4 for step in range(3)]
 
@@ -230,6 +236,19 @@ def test_a_save_is_left_where_later_lines_may_need_its_file(tmp_path, lines):
     assert patch_program(trace_of(program), SAVE_BEHIND) == ""
 
 
+@pytest.mark.parametrize(("every_s", "count"), [("30", 1), ("0", 3)])
+def test_of_saves_that_come_too_often_the_last_one_is_made_when_the_program_ends(
+    tmp_path, every_s, count
+):
+    program = tmp_path / "train.py"
+    program.write_text(SAVING.format('        np.save(f"{step}.npy", state)'))
+    patch = patch_program(trace_of(program), SAVE_SELDOM, {"every_s": every_s})
+    subprocess.run(["git", "apply", "-"], cwd=tmp_path, input=patch, text=True, check=True)
+    subprocess.run([sys.executable, "train.py"], cwd=tmp_path, check=True)
+    assert len(list(tmp_path.glob("*.npy"))) == count
+    assert np.load(tmp_path / "2.npy").tolist() == [3.0] * 4
+
+
 def test_a_file_that_was_synced_with_each_step_is_synced_once_a_while(tmp_path):
     source = (
         "import os\n\ndef main():\n    with open('journal', 'w') as journal:\n"
@@ -240,6 +259,73 @@ def test_a_file_that_was_synced_with_each_step_is_synced_once_a_while(tmp_path):
     )
     assert run_patched(tmp_path, source, SYNC_SELDOM) == "1\n"
     assert (tmp_path / "journal").read_text().split() == [str(step) for step in range(50)]
+
+
+SENDING = """\
+import io
+import threading
+
+asked, begun = [], threading.Event()
+
+def urlopen(url, data=None):
+    begun.wait(10)  # nothing is answered before the loop has ended
+    asked.append((url, data))
+    if "wrong" in url:
+        raise OSError(url)
+    return io.BytesIO(b"thanks")
+
+def main(row):
+    for step in range(3):
+        row["step"] = step
+{}
+
+main({{}})
+print(len(asked))
+begun.set()
+import atexit
+atexit._run_exitfuncs()
+print(sorted((url, data and data["step"]) for url, data in asked))
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "asked"),
+    [
+        ('        urlopen(f"/{step}")', [(f"/{k}", None) for k in range(3)]),
+        ('        with urlopen(f"/{step}", row) as answer:\n            answer.read()',
+         [(f"/{k}", k) for k in range(3)]),
+        ('        with urlopen(f"/{step}"):\n            pass',
+         [(f"/{k}", None) for k in range(3)]),
+    ],
+)  # fmt: skip
+def test_requests_are_sent_behind_the_loop_with_what_they_were_given(tmp_path, body, asked):
+    said = run_patched(tmp_path, SENDING.format(body), SEND_BEHIND)
+    assert said == f"0\n{asked}\n"
+
+
+def test_an_error_of_a_request_behind_the_loop_is_raised_when_the_program_ends(tmp_path):
+    program = tmp_path / "train.py"
+    program.write_text(SENDING.format('        urlopen("/wrong")'))
+    patch = patch_program(trace_of(program), SEND_BEHIND)
+    subprocess.run(["git", "apply", "-"], cwd=tmp_path, input=patch, text=True, check=True)
+    command = [sys.executable, "train.py"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert "OSError: /wrong" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        '        row = urlopen(f"/{step}").read()',
+        '        with urlopen(f"/{step}") as answer:\n            row["rate"] = answer.read()',
+        '        urlopen(f"/{step}")\n        urlopen("/other")',
+        "        urlopen()",
+    ],
+)
+def test_a_request_whose_answer_is_used_is_left_in_the_loop(tmp_path, body):
+    program = tmp_path / "train.py"
+    program.write_text(SENDING.format(body))
+    assert patch_program(trace_of(program), SEND_BEHIND) == ""
 
 
 def test_no_helper_is_added_where_its_name_is_taken(tmp_path):

@@ -58,7 +58,7 @@ def _make_diagnosis(
     limits = cause is not None and cause.limits
     # A lock that all share has more workers wait longer.
     locked = any(f.cause == f"{BLOCKED}.lock" for f in findings)
-    best = None if locked else _find_best_change(cause, what_if)
+    best = None if locked else _find_best_change(cause, what_if, facts)
     said = suggest_remedies(code, Context(facts, findings, best))
     plain = Diagnosis(
         code,
@@ -125,14 +125,19 @@ def _add_gain(
     )  # fmt: skip
 
 
-def _find_best_change(cause: Cause | None, what_if: WhatIf | None) -> Predicted | None:
+def _find_best_change(
+    cause: Cause | None, what_if: WhatIf | None, facts: Facts
+) -> Predicted | None:
     """The change of the cause with the shortest step; None where none was replayed.
 
-    Of those that gain as much, within a tenth, the least.
+    Of those that gain as much, within a tenth, the least. Workers that compute are no more than
+    there are cores.
     """
     if cause is None or what_if is None:
         return None
     rows = [row for row in what_if.rows if row.lever in cause.levers and row.lever]
+    if cause.computes and (most := facts.computing_workers) is not None:
+        rows = [row for row in rows if row.lever != "workers" or (row.amount or 0) <= most]
     shortest_s = min((row.middle_step_s for row in rows), default=0.0)
     enough_s = shortest_s + AS_MUCH * max(what_if.step_s - shortest_s, 0.0)
     enough = [row for row in rows if row.middle_step_s <= enough_s]
@@ -212,6 +217,7 @@ class Cause:
     of_steps: bool = True  # whether the change makes steps shorter, not only the run
     limits: bool = False  # it limits what the numbers say instead of costing time
     removes: bool = False  # it takes work away that others only hide, or divide
+    computes: bool = False  # its workers compute: more of them than cores only share these
 
 
 CAUSES: tuple[Cause, ...] = (
@@ -222,7 +228,7 @@ CAUSES: tuple[Cause, ...] = (
     ),
     Cause("unblock", ("input_bound_blocked",), ("workers",)),
     Cause("more_cores", ("input_bound_cores",)),
-    Cause("decode", ("input_bound_decoding",), ("workers",)),
+    Cause("decode", ("input_bound_decoding",), ("workers",), computes=True),
     Cause("storage_limit", ("storage_saturated",)),
     Cause("hand_over", ("input_bound_delivery",)),
     Cause("loop_work", ("loop_work",)),

@@ -272,6 +272,12 @@ class Facts:
         """How many workers fetch for a rank at a time, the most of any; 0: none, or not known."""
         return int(self.trace.fetches.worker.max(initial=-1)) + 1
 
+    @cached_property
+    def computing_workers(self) -> int | None:
+        """For how many workers of a rank its node has cores, at least one; None: not known."""
+        cores, hosts = self.trace.cores, max(len(self.trace.hosts), 1)
+        return max(int(cores * hosts // max(len(self.trace.ranks), 1)), 1) if cores else None
+
     @property
     def starts_workers_anew(self) -> bool:
         """Whether epochs have workers of their own; False of one epoch: nothing is gained there."""
@@ -379,11 +385,11 @@ class Facts:
         else:
             return None
         low_s, high_s = (end * (1 - claim.stays) for end in (low_s, high_s))
-        if claim.surely_s is not None:
-            low_s = min(low_s, claim.surely_s)
         if claim.within_s is not None and claim.within_s < high_s:
             low_s = max(low_s - (high_s - claim.within_s), 0.0)
             high_s = claim.within_s
+        if claim.surely_s is not None:
+            low_s = min(low_s, claim.surely_s)
         return min(low_s, high_s), high_s
 
     def _times_of(self, window: str) -> Mapping[int, Intervals] | None:
@@ -402,9 +408,18 @@ class Facts:
 
     def lengths_s(self, phase: str) -> list[float]:
         """How long each of the phases of a name took, in order, of the rank that has most."""
-        times = (self._times_of(phase) or {}).values()
-        longest = max(times, key=lambda each: len(each.start), default=intervals.EMPTY)
-        return [length_ns / 1e9 for length_ns in (longest.end - longest.start).tolist()]
+        return self.lengths_and_gaps_s(phase)[0]
+
+    def lengths_and_gaps_s(self, phase: str) -> tuple[list[float], list[float]]:
+        """The same, and how long the loop went on behind each, until the next or its end."""
+        times = self._times_of(phase) or {}
+        if not times:
+            return [], []
+        position = max(times, key=lambda each: len(times[each].start))
+        longest, tiles = times[position], self._tiles[position]
+        last = max(int(tiles.end[tiles.step >= 0].max(initial=0)), int(longest.end[-1]))
+        gaps = np.append(longest.start[1:], last) - longest.end
+        return ((longest.end - longest.start) / 1e9).tolist(), (gaps / 1e9).tolist()
 
     def _of_window(self, claim: Claim, times: Mapping[int, Intervals]) -> tuple[float, float]:
         """What a rank gains without a cause of a phase or part of steps, or without all of it."""

@@ -52,9 +52,11 @@ OPENING_SHARE = 0.1
 READ_AGAIN = 8
 _OPENING = re.compile(
     r"\b(ZipFile|TarFile|tarfile\.open|h5py\.File|netCDF4\.Dataset|open_dataset|zarr\.open\w*|"
-    r"lmdb\.open|sqlite3\.connect|rasterio\.open|ParquetFile|safe_open|tifffile\.TiffFile)\b"
+    r"lmdb\.open|sqlite3\.connect|rasterio\.open|ParquetFile|safe_open|tifffile\.TiffFile)"
+    r"\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*(?:\)(?!\s*[.\[])|$)"
 )
-"""Calls that open a file of many samples, in a line of the program."""
+"""Calls that open a file of many samples, in a line of the program that does not use it as well:
+where `.read(...)` or `[i]` follows at once, nothing tells how much of the line opening took."""
 _OPENERS = frozenset({
     ("zipfile.py", "ZipFile.__init__"), ("__init__.py", "ZipFile.__init__"),
     ("tarfile.py", "TarFile.open"), ("tarfile.py", "TarFile.__init__"),

@@ -1,9 +1,10 @@
 """Patches of the program, for `git apply`: what an action changes, in the lines that ran.
 
 Other arguments of the call that makes the loader; archives that each process opens once; saves in
-the background; files synced now and then. The source is looked at where the run was recorded, and
-only while it is what ran: a file that was changed since gets no patch. Nothing of it is run. None
-is made where it is not plain which call is meant, or lines around it rest on what it does now.
+the background, or fewer; files synced now and then; requests that threads wait for. The source is
+looked at where the run was recorded, and only while it is what ran: a file that was changed since
+gets no patch. Nothing of it is run. None is made where it is not plain which call is meant, or
+lines around it rest on what it does now.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeGuard
 
 from vanidl.formatting.secrets import is_secret_name, masked_text
 from vanidl.model.trace import Trace
@@ -29,7 +31,9 @@ _ASSIGNED = re.compile(r"(\w+)[\"']?\]?\s*[:=]")
 _LOADER = re.compile(r"DataLoader \d+ \((\w+)")
 
 
-LOADER, KEEP_OPEN, SAVE_BEHIND, SYNC_SELDOM = "loader", "keep_open", "save_behind", "sync_seldom"
+LOADER, KEEP_OPEN, SAVE_BEHIND, SAVE_SELDOM, SYNC_SELDOM, SEND_BEHIND = (
+    "loader", "keep_open", "save_behind", "save_seldom", "sync_seldom", "send_behind",
+)  # fmt: skip
 """What a patch changes."""
 
 
@@ -41,11 +45,14 @@ def patch_program(trace: Trace, kind: str, settings: Mapping[str, str] | None = 
     Args:
         trace: the run.
         kind: what is changed, `LOADER` and the like.
-        settings: of a loader its arguments, as source text.
+        settings: of a loader its arguments, as source text; `every_s` of saves.
     """
+    given = settings or {}
     if kind == LOADER:
         datasets = set(_LOADER.findall(" ".join(trace.fetches.names)))
-        edit = _make_loader_edit(datasets, settings or {})
+        edit = _make_loader_edit(datasets, given)
+    elif kind == SAVE_SELDOM:
+        edit = _make_seldom_edit(given["every_s"])
     else:
         edit = _EDITS[kind]
     for path, text in _iterate_sources(trace):
@@ -176,6 +183,9 @@ _SAVERS = {"torch.save": 1, "np.savez": 0, "numpy.savez": 0, "np.save": 0, "nump
 _USES = re.compile(r"\b(?:rename|replace|copy\w*|move|load\w*|upload\w*|put_object|unlink|stat)\(")
 """What is done with a file that has just been saved: it has to be there by then."""
 
+_SENDERS = re.compile(r"(urllib\.request\.)?urlopen|requests\.(get|post|put|patch)|mlflow\.log_\w+")
+"""Functions that ask a service, without a connection that threads would share."""
+
 _OPENED = """\
 @_functools.lru_cache(maxsize=16)
 def _open_once(pid, opener, *arguments, **options):
@@ -205,6 +215,26 @@ def _save_behind(save, *arguments, **options):
 
 _atexit.register(lambda: [save.result() for save in _SAVES])
 """
+_SAVED_SELDOM = """\
+_SAVED, _LATER = [_time.monotonic()], {{}}
+
+
+def _save_seldom(save, *arguments, **options):
+    \"\"\"Saves every {every_s} seconds at most, and at the end what was to be saved last.\"\"\"
+    _LATER["last"] = (save, arguments, options)
+    if _time.monotonic() - _SAVED[0] >= {every_s}:
+        _save_last()
+        _SAVED[0] = _time.monotonic()
+
+
+def _save_last():
+    if _LATER:
+        save, arguments, options = _LATER.pop("last")
+        save(*arguments, **options)
+
+
+_atexit.register(_save_last)
+"""
 _SYNCED = """\
 _SYNCED = {}
 
@@ -215,6 +245,30 @@ def _sync_seldom(file):
     if now - _SYNCED.get(file, -30.0) >= 30:
         _os.fsync(file)
         _SYNCED[file] = now
+"""
+
+
+_SENT = """\
+_SENDER, _SENT = _futures.ThreadPoolExecutor(8), _collections.deque()
+
+
+def _send(send, arguments, options):
+    \"\"\"Sends, and reads what is answered.\"\"\"
+    answer = send(*arguments, **options)
+    if hasattr(answer, "read"):
+        with answer:
+            answer.read()
+
+
+def _send_behind(send, *arguments, **options):
+    \"\"\"Sends while the loop goes on, in no certain order; a later call raises its error.\"\"\"
+    while _SENT and (len(_SENT) >= 1000 or _SENT[0].done()):
+        _SENT.popleft().result()
+    given = _copy.deepcopy((arguments, options))
+    _SENT.append(_SENDER.submit(_send, send, *given))
+
+
+_atexit.register(lambda: [sent.result() for sent in _SENT])
 """
 
 
@@ -287,6 +341,18 @@ def _keep_open(text: str, tree: ast.Module) -> str | None:
 
 def _save_behind(text: str, tree: ast.Module) -> str | None:
     """The save of a loop by a thread, from a copy."""
+    return _edit_save(text, tree, "_save_behind", ["atexit", "concurrent.futures", "copy"], _SAVED)
+
+
+def _make_seldom_edit(every_s: str) -> _Edit:
+    helper = _SAVED_SELDOM.format(every_s=every_s)
+    return lambda text, tree: _edit_save(text, tree, "_save_seldom", ["atexit", "time"], helper)
+
+
+def _edit_save(
+    text: str, tree: ast.Module, function: str, modules: list[str], helper: str
+) -> str | None:
+    """The one save of a program by a function of ours."""
 
     def saves(call: ast.Call) -> bool:
         name = ast.unparse(call.func)
@@ -308,8 +374,8 @@ def _save_behind(text: str, tree: ast.Module) -> str | None:
     if statement is None or _USES.search("\n".join(after)):
         return None
     begin, first = source.at(call)[0], source.at(call.args[0])[0]
-    changed = source.replace([(begin, first, f"_save_behind({ast.unparse(call.func)}, ")])
-    return _add_helper(changed, tree, ["atexit", "concurrent.futures", "copy"], _SAVED)
+    changed = source.replace([(begin, first, f"{function}({ast.unparse(call.func)}, ")])
+    return _add_helper(changed, tree, modules, helper)
 
 
 def _is_path(expression: ast.expr) -> bool:
@@ -331,8 +397,42 @@ def _sync_seldom(text: str, tree: ast.Module) -> str | None:
     return _add_helper(changed, tree, ["os", "time"], _SYNCED)
 
 
+def _send_behind(text: str, tree: ast.Module) -> str | None:
+    """The request of a loop, by threads: its answer is read and not used."""
+    places = _find_calls(tree, lambda call: bool(_SENDERS.fullmatch(ast.unparse(call.func))))
+    if len(places) != 1:
+        return None
+    call, source = places[0].call, _Source(text)
+    statement = next(
+        (node for node in ast.walk(places[0].function) if _is_only_sent(node, call)), None
+    )
+    if statement is None or not call.args:
+        return None
+
+    # All of the statement goes, a block that reads the answer, too.
+    begin, end = source.at(statement)
+    first = source.at(call.args[0])[0]
+    changed = source.replace([
+        (begin, first, f"_send_behind({ast.unparse(call.func)}, "),
+        (source.at(call)[1], end, ""),
+    ])  # fmt: skip
+    return _add_helper(
+        changed, tree, ["atexit", "collections", "concurrent.futures", "copy"], _SENT
+    )
+
+
+def _is_only_sent(node: ast.AST, call: ast.Call) -> TypeGuard[ast.Expr | ast.With]:
+    """Whether a statement sends, and does no more with the answer than to read it."""
+    if isinstance(node, ast.With) and [item.context_expr for item in node.items] == [call]:
+        name = node.items[0].optional_vars
+        reads = {f"{name.id}.read()"} if isinstance(name, ast.Name) else set()
+        return all(ast.unparse(each) in {"pass", *reads} for each in node.body)
+    return isinstance(node, ast.Expr) and node.value is call
+
+
 _EDITS: Mapping[str, _Edit] = {
     KEEP_OPEN: _keep_open, SAVE_BEHIND: _save_behind, SYNC_SELDOM: _sync_seldom,
+    SEND_BEHIND: _send_behind,
 }  # fmt: skip
 
 

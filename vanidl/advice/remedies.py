@@ -14,9 +14,17 @@ from vanidl.advice.frameworks import AHEAD, KEEP, PYTORCH, TENSORFLOW
 from vanidl.advice.input_waits import MUCH_PICKLED
 from vanidl.advice.levers import EVERY_WORKER, Predicted, make_loader_call
 from vanidl.advice.opens import PACK
-from vanidl.advice.patches import KEEP_OPEN, LOADER, SAVE_BEHIND, SYNC_SELDOM
+from vanidl.advice.patches import (
+    KEEP_OPEN,
+    LOADER,
+    SAVE_BEHIND,
+    SAVE_SELDOM,
+    SEND_BEHIND,
+    SYNC_SELDOM,
+)
 from vanidl.advice.proof import UNKNOWN, get_own_command
 from vanidl.advice.recording_gaps import OF_NO_KIND
+from vanidl.advice.training_loop import NETWORK
 from vanidl.formatting.units import nbytes, plural
 
 _READ_BUFFER = "8 << 20"
@@ -60,14 +68,14 @@ class Advice:
     title: str
     remedies: tuple[Remedy, ...] = ()
     arguments: Mapping[str, str] = field(default_factory=dict)
-    """Of the run's own DataLoader, as source text: what a patch gives it."""
+    """Of the run's own DataLoader, as source text, what a patch gives it; of `call` settings."""
     call: str = ""
     """Of the program's own calls, which a patch changes: a kind of `patches`."""
 
     @property
     def edit(self) -> str:
         """What a patch changes of the program, "" for nothing."""
-        return LOADER if self.arguments else self.call
+        return self.call or (LOADER if self.arguments else "")
 
 
 def suggest_remedies(code: str, context: Context) -> Advice:
@@ -256,6 +264,11 @@ def _suggest_decoding(context: Context) -> Advice:
     if context.splits_first:
         title = f"Decode in {count}{_THAT_SPLIT}, or on the GPU"
     both = _select_remedies(context, torch, tensorflow, AHEAD)
+    most = context.run.computing_workers
+    if not workers and most is not None and context.run.workers_of_rank >= most:
+        return Advice(
+            f"Decode less, or on the GPU: {plural(most, 'worker')} use all cores", (decoded,)
+        )
     return Advice(title, (*both, decoded), _get_worker_arguments(context))
 
 
@@ -432,7 +445,12 @@ def _suggest_async_checkpoints(context: Context) -> Advice:
         "future = torch.distributed.checkpoint.async_save(state, checkpoint_id=path)",
         "Copies the state to host memory, and writes it while training goes on.",
     )
-    if "checkpoint_stall" in context.codes:
+    stalls = [f.evidence.get("every_s") for f in context.findings if f.code == "checkpoint_stall"]
+    if stalls and stalls[0]:
+        every_s = f"{stalls[0]:g}"
+        title = f"Save every {every_s} s at most: a save takes longer than the steps between two"
+        return Advice(title, _select_remedies(context, save), {"every_s": every_s}, SAVE_SELDOM)
+    if stalls:
         both = _select_remedies(context, save)
         return Advice("Write checkpoints in the background", both, call=SAVE_BEHIND)
     if "small_writes" in context.codes:
@@ -600,7 +618,9 @@ def _suggest_for_services(context: Context) -> Advice:
         "rows.put(row)  # in the training loop, where it waited for the answer",
         "The loop goes on; a thread waits.",
     )
-    return Advice("Let a thread wait for what the training loop waits for", (queue,))
+    asks = context.findings[0].evidence.get("part") == NETWORK
+    title = "Let a thread wait for what the training loop waits for"
+    return Advice(title, (queue,), call=SEND_BEHIND if asks else "")
 
 
 def _suggest_for_background_work(_context: Context) -> Advice:
