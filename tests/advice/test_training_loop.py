@@ -10,7 +10,13 @@ import pytest
 from tests.advice import labeled
 from vanidl.advice.facts import Facts
 from vanidl.advice.registry import RULES
-from vanidl.advice.training_loop import CALLS_SHARE, ENDS_SHARE, EVALUATION_SHARE, PART_SHARE
+from vanidl.advice.training_loop import (
+    CALLS_SHARE,
+    COPIES_SHARE,
+    ENDS_SHARE,
+    EVALUATION_SHARE,
+    PART_SHARE,
+)
 from vanidl.breakdown.account import Breakdown, Column
 from vanidl.model.run_facts import Ending
 
@@ -42,6 +48,7 @@ def facts_with(name: str = "healthy", **cells: float) -> Facts:
         ("loop_work", "step_part/prepare", PART_SHARE),
         ("loop_syncs", "step/storage.sync", CALLS_SHARE),
         ("loop_writes", "step/storage.write", CALLS_SHARE),
+        ("device_copies", "step/copy", COPIES_SHARE),
         ("loop_blocked", "step/blocked.network", ENDS_SHARE),
         ("loop_blocked", "step/blocked.sleep", ENDS_SHARE),
         ("loop_locked", "step/blocked.lock", ENDS_SHARE),

@@ -103,10 +103,12 @@ KEYS: dict[str, Callable[[Found], float]] = {
 class Words:
     """Regular expressions, case apart, for what summary and check print together.
 
+    `first`: for what `vanidl summary` prints by itself, which is all that most people read.
     `refused`: summary may refuse instead, with words that fit.
     """
 
     said: Sequence[str] = ()
+    first: Sequence[str] = ()
     never: Sequence[str] = ()
     refused: str = ""
 
@@ -114,10 +116,15 @@ class Words:
 WORDS: dict[str, Words] = {
     "bad_escapes": Words(said=(r"2 of \d+ events",), never=("record the run again",)),
     "bare_inf": Words(never=("record the run again", "damaged")),
-    "copy_bound": Words(said=(r"cop(y|ies).{0,40}65",), never=("idle, waiting for input 10.0",)),
+    "comm_kernel_names": Words(never=("other ranks",)),
+    "copy_bound": Words(
+        first=(r"cop(y|ying|ies).{0,40}65", "pinned memory", r"stood idle during 25\.0 ms"),
+        never=("idle, waiting for input 10.0",),
+    ),
     "cut_before_kernels": Words(
         said=("the JSON text is cut", "kernels.{0,60}missing"),
-        never=(r"computing (10\.0|25\.0|50\.0) ms",),
+        first=("a file is damaged",),
+        never=(r"computing \d", "idle"),
     ),
     "darshan_2x": Words(
         refused=r"Darshan 2\.06.*darshan-convert", never=("damaged", "foreign", "newer vanidl")
@@ -127,31 +134,46 @@ WORDS: dict[str, Words] = {
         never=("look elsewhere", r"0\.1 % of the 70"),
     ),
     "dftracer_unlink": Words(
-        said=("remov|unlink",), never=("keep them open", "open, stat and close")
+        first=(r"780 ms, 97 %.*750 ms of it in calls that remove files",),
+        never=("keep them open", "open, stat and close", "Open fewer files"),
     ),
-    "idle_without_loader": Words(said=("idle.{0,40}87",), never=("computing or waiting",)),
+    "idle_without_loader": Words(
+        first=("idle.{0,60}87", "host gave it no work"), never=("computing or waiting",)
+    ),
     "legacy_autograd": Words(refused="before (PyTorch )?1.8"),
-    "merged_ranks_plain": Words(said=("2 ranks",), never=("computing 65",)),
+    "merged_ranks_plain": Words(
+        first=("2 ranks", r"device idle 20\.0 ms"), never=("computing 65", "communication, or")
+    ),
     "mtia_device": Words(said=("computing 50|device.{0,80}mtia_ccp_events",)),
-    "nan_duration": Words(said=(r"2 of \d+ events",), never=("record the run again",)),
+    "nan_duration": Words(
+        said=(r"2 of \d+ events",),
+        first=("work of the device has no time that can be true",),
+        never=("record the run again", "gave it no work", "device idle [2-5]"),
+    ),
     "not_a_trace": Words(refused="(memory timeline|execution trace).*record"),
     "npu_string_ts": Words(refused="torch_npu|Ascend|ts is text"),
-    "overwritten_by_other_rank": Words(said=("damaged",), never=("1 whole",)),
-    "plain_profile": Words(said=("device.{0,40}20 %",), never=("No I/O was recorded during",)),
+    "overwritten_by_other_rank": Words(
+        first=("a file is damaged",), never=("1 whole", "Divide the reading", "other ranks")
+    ),
+    "plain_profile": Words(first=(r"device.{0,60}\(20 %",), never=("No I/O was recorded during",)),
     "prefetch_thread_real": Words(never=("waited 1[0-9][0-9] ms", "DataLoader workers")),
     "sglang_name": Words(never=("TensorFlow",)),
     "utf16": Words(refused="UTF-16"),
-    "worker_name_is_no_host": Words(said=("2 ranks",), never=("2 hosts", "worker0_step on")),
-    "zero_timestamps": Words(said=("without a time|no time",)),
-    "heatmap_only": Words(said=("heat map",), never=("no I/O at all", "read nothing")),
+    "worker_name_is_no_host": Words(
+        first=("2 ranks",), never=("2 hosts", "worker0_step on", "other ranks")
+    ),
+    "zero_timestamps": Words(first=("no time that can be true",), never=(r"computing 25\.0",)),
+    "heatmap_only": Words(first=("heat map",), never=("no I/O at all", "read nothing")),
+    "darshan_txt_name": Words(first=(r"writing 2\.75 s",)),
     "pub_checkpoint_sum": Words(never=("284 ms", r"I/O took 26\.3 ms")),
     "pub_opened_once_an_epoch": Words(
         said=("<STDOUT>|standard output",),
+        first=("Print less often, and from one rank",),
         never=("kept open from one sample to the next", "open_per_sample", "keep them open"),
     ),
-    "pub_stdio_metadata": Words(said=("170 ms|2.1 %",), never=(r"I/O took 4\.88 ms",)),
+    "pub_stdio_metadata": Words(first=("170 ms.*2.1 %",), never=(r"I/O took 4\.88 ms",)),
     "pub_workers_missing": Words(
-        said=("hardly any byte of the dataset",), never=("look elsewhere",)
+        first=("hardly any byte of the dataset",), never=("look elsewhere",)
     ),
     "zeroed_header": Words(refused="header.*(never|not) written", said=("never written",)),
 }
@@ -168,6 +190,7 @@ class Outcome:
     """What the commands said of a folder, or of the files in it where that is no run."""
 
     summary: Found | None  # None: refused
+    first: str
     said: str
     refusal: str
 
@@ -192,7 +215,10 @@ def outcome(name: str) -> Outcome:
             pattern = WORDS.get(name, Words()).refused
             refusal = min(refusals, key=lambda r: len(_matches(pattern, r)))
     words = re.sub(r"\s+", " ", " ".join(said)).replace(name, "")
-    return Outcome(json.loads(text) if status == 0 else None, words, " ".join(refusal.split()))
+    first = " ".join(said[0].split())
+    return Outcome(
+        json.loads(text) if status == 0 else None, first, words, " ".join(refusal.split())
+    )
 
 
 def _matches(pattern: str, text: str) -> str:
@@ -231,4 +257,6 @@ def test_words(name: str) -> None:
     everything = f"{found.said} {found.refusal}"
     said = [] if words.refused and found.summary is None else words.said
     assert [w for w in said if not re.search(w, everything, re.IGNORECASE)] == []
+    first = () if found.summary is None else words.first
+    assert [w for w in first if not re.search(w, found.first, re.IGNORECASE)] == []
     assert [w for w in words.never if re.search(w, everything, re.IGNORECASE)] == []

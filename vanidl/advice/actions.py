@@ -235,6 +235,7 @@ CAUSES: tuple[Cause, ...] = (
     Cause("services", ("loop_blocked",)),
     Cause("background_work", ("loop_locked",)),
     Cause("syncs", ("loop_syncs",)),
+    Cause("device_copies", ("device_copies",)),
     Cause("logging", ("loop_writes",)),
     Cause("validation", ("long_validation",), of_steps=False),
     Cause("keep_data", ("reread_each_epoch", "shared_shuffle"), ("kept", "exchanged")),

@@ -43,6 +43,8 @@ HIDDEN_SHARE = 0.2
 OTHERS_SHARE = 0.05
 UNEVEN = 1.5
 """Of the mean rank's input waits those of the longest: by chance ranks wait longest in turn."""
+SAME_STEPS = 0.9
+"""Of the steps of the rank with most those of each: fewer are those of a rank recorded in part."""
 LIKELY = 0.2
 """Of the waits, without those for cores: what is so much of them for sure, and more than others by
 the middle of what is known, is taken to limit."""
@@ -482,6 +484,10 @@ def _find_uneven_waits(facts: Facts) -> RuleResult | None:
     lost_s, mean_s, ranks = overlap.lost_to_input_s, overlap.mean.input_wait_s, overlap.per_rank
     slowest = max(ranks, key=lambda r: r.input_wait_s or 0.0)
     if len(ranks) < 2 or any(r.communication_s for r in ranks):
+        return None
+    # Of ranks that were recorded in part longer waits may be those of more steps.
+    steps = facts.account.steps[facts.account.observed]
+    if steps.min() < SAME_STEPS * steps.max():
         return None
     if (slowest.input_wait_s or 0.0) < UNEVEN * mean_s:
         return None

@@ -467,6 +467,15 @@ def _suggest_buffered_io(_context: Context) -> Advice:
     return Advice("Read and write large files past C's small buffers", (larger,))
 
 
+def _suggest_printing_less(_context: Context) -> Advice:
+    bar = Remedy(
+        "Python",
+        "for batch in tqdm(loader, mininterval=10, disable=rank != 0):\n    ...",
+        "One rank prints, at most every ten seconds. Keras: model.fit(..., verbose=2).",
+    )
+    return Advice("Print less often, and from one rank", (bar,))
+
+
 def _suggest_fewer_imports(_context: Context) -> Advice:
     packed = Remedy(
         "Shell",
@@ -631,6 +640,18 @@ def _suggest_fewer_syncs(_context: Context) -> Advice:
     return Advice("Sync files once, not with each step", call=SYNC_SELDOM)
 
 
+def _suggest_hiding_copies(_context: Context) -> Advice:
+    pinned = Remedy(
+        "PyTorch",
+        "loader = DataLoader(..., pin_memory=True)\n"
+        "for batch, target in loader:\n"
+        "    batch = batch.to(device, non_blocking=True)\n"
+        "    target = target.to(device, non_blocking=True)",
+        "The copy runs beside kernels that are under way; the host goes on at once.",
+    )
+    return Advice("Copy batches from pinned memory, beside the kernels", (pinned,))
+
+
 def _suggest_less_logging(_context: Context) -> Advice:
     buffered = Remedy(
         "Python",
@@ -668,6 +689,7 @@ _ADVICE: dict[str, Callable[[Context], Advice]] = {
     "services": _suggest_for_services,
     "background_work": _suggest_for_background_work,
     "syncs": _suggest_fewer_syncs,
+    "device_copies": _suggest_hiding_copies,
     "logging": _suggest_less_logging,
     "validation": _suggest_for_validation,
     "warm_start": _suggest_warm_start,
@@ -685,6 +707,7 @@ _ADVICE: dict[str, Callable[[Context], Advice]] = {
     "rare_stalls": _suggest_queue,
     "checkpoints": _suggest_async_checkpoints,
     "buffered_io": _suggest_buffered_io,
+    "print_less": _suggest_printing_less,
     "imports": _suggest_fewer_imports,
     "storage_benchmark": _suggest_for_storage_benchmark,
     "record_more": _suggest_recording,

@@ -7,10 +7,10 @@ import numpy as np
 from vanidl.advice.facts import ANY, LOOP, Claim, Facts
 from vanidl.advice.finding import Rule, RuleResult
 from vanidl.breakdown.account import EPOCH_END, MEAN, PHASE, STEP_PART, WAIT
-from vanidl.breakdown.causes import BLOCKED, STORAGE, SYNC, WORKERS, WRITE
+from vanidl.breakdown.causes import BLOCKED, COPY, STORAGE, SYNC, WORKERS, WRITE
 from vanidl.breakdown.costs import PARTS_BESIDE_THE_MODEL
 from vanidl.formatting.units import percent, plural, seconds
-from vanidl.model.trace import OBJECT
+from vanidl.model.trace import OBJECT, SpanKind
 from vanidl.wording.cells import mark_cell
 
 PART_SHARE = 0.10
@@ -21,6 +21,7 @@ FIRST_FACTOR = 3.0
 ENDS_SHARE = 0.05
 LOCK, NETWORK = "lock", "network"
 CALLS_SHARE = 0.02
+COPIES_SHARE = 0.10
 ONE_ITERATOR = (
     "Better: make one iterator, take all its batches, and make the next when it is used up; "
     "iter(loader) in the loop starts all workers for a batch."
@@ -225,6 +226,30 @@ def _find_locked_loop(facts: Facts) -> RuleResult | None:
     )
 
 
+def _find_bare_copies(facts: Facts) -> RuleResult | None:
+    share = _compute_loop_share(facts, COPY)
+    if share < COPIES_SHARE:
+        return None
+    spent_s = facts.in_loop_ns(COPY)[0] / 1e9
+    copies = facts.trace.spans.of_kind(SpanKind.COPY)
+    spent_ns = np.bincount(copies.name, copies.end - copies.start, minlength=len(copies.names))
+    pageable_ns = sum(
+        ns for name, ns in zip(copies.names, spent_ns.tolist(), strict=True) if "Pageable" in name
+    )
+    from_pageable = bool(2 * pageable_ns > spent_ns.sum())
+    return RuleResult(
+        f"The device copies for {percent(share)} of the steps and computes nothing meanwhile",
+        f"{seconds(spent_s)} of copies run under no kernel, outside of input waits"
+        + (", most of them to or from pageable memory, which the host waits for." if from_pageable
+           else "."),
+        "Pin the memory of batches (DataLoader(pin_memory=True)) and copy them with "
+        ".to(device, non_blocking=True), the next one while the model works on this one; read "
+        "values off the device (.item(), .cpu()) every so many steps.",
+        {"copied_s": spent_s, "from_pageable": from_pageable},
+        Claim(COPY, LOOP, keeps="copies that last longer than the kernels beside them"),
+    )  # fmt: skip
+
+
 _SENT = "OBJECT_F_WRITE_TIME"
 _SENDS = (
     "objects to be sent to a store",
@@ -264,6 +289,11 @@ RULES = (
     Rule(
         "loop_writes", "writes in the training thread outside waits and saves / training steps",
         "2 %", "a log does not have to stop training", _find_logging,
+    ),
+    Rule(
+        "device_copies", "copies of the device under no kernel, outside waits / training steps",
+        "10 %", "pinned memory and copies that nothing waits for run beside kernels",
+        _find_bare_copies,
     ),
     Rule(
         "loop_blocked",

@@ -466,11 +466,11 @@ def _add_input_waits(
     """The row with its input waits, and with what they went to where single calls were traced."""
     if waited_ns is None:
         return row
-    storage, metadata, computed = (
+    storage, metadata, computed, copied = (
         account.cell(f"{position}/{WAIT}/{cause}")
-        for cause in (STORAGE, f"{STORAGE}.{METADATA}", COMPUTE)
+        for cause in (STORAGE, f"{STORAGE}.{METADATA}", COMPUTE, COPY)
     )
-    starving_ns = max(waited_ns - computed.low_ns, 0.0)
+    starving_ns = max(waited_ns - computed.low_ns - copied.low_ns, 0.0)
     row = replace(row, input_wait_s=waited_ns / 1e9, starving_wait_s=starving_ns / 1e9)
     if not traced:
         return row

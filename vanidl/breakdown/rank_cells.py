@@ -356,8 +356,9 @@ def _compute_tile_cells(
         cells[COMPUTE] = compute, np.maximum(compute + may_compute, most_compute)
     cells[COMMUNICATION] = communication, communication
     if several:
-        # A profiler that saw collectives of the rank saw all of them: no other time is in one.
-        seen = profiled & bool(len(did.communication.start))
+        # A profiler that saw collectives of the rank, or its devices, saw all of them: no other
+        # time is in one.
+        seen = profiled & (did.by_device or bool(len(did.communication.start)))
         others = np.where(seen, 0, open_ns) if seen.any() else open_ns
         cells[WAITING_FOR_PEERS] = zeros, _add_slack(communication, others, zeros)
         cells[COMMUNICATION] = zeros, _add_slack(communication, may_compute, zeros)

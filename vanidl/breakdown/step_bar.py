@@ -165,8 +165,9 @@ def _list_parts_outside_waits(account: Breakdown, waited_ns: float) -> list[tupl
         return account.cell(f"{MEAN}/{window}/{name}")
 
     collectives = spent(COMMUNICATION), spent(WAITING_FOR_PEERS)
-    # Where nobody knows how they share, each may be all of it; where it is known, both add up.
-    collective_ns = max(*(c.high_ns for c in collectives), sum(c.low_ns for c in collectives))
+    # Where nobody knows how they share, all that was recorded is communication at most; where it is
+    # known, both add up. Waiting for others may be anything that was not recorded: it says nothing.
+    collective_ns = max(collectives[0].high_ns, sum(c.low_ns for c in collectives))
     own_io_ns = spent(STORAGE).low_ns - waited_ns
     computed_ns = spent(COMPUTE).low_ns
     marked = all(f"{STEP_PART}/{part}" in account.columns for _, part in _OF_MODEL)

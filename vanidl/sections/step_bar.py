@@ -10,9 +10,11 @@ from dataclasses import dataclass
 
 from vanidl.advice.finding import Diagnosis
 from vanidl.analyses.lines import Line, Lines, PartLines
+from vanidl.breakdown import Breakdown
 from vanidl.breakdown import step_bar as parts
 from vanidl.breakdown.account import MEAN, RUN
-from vanidl.breakdown.causes import METADATA, READ, STORAGE, WRITE
+from vanidl.breakdown.assumptions import BLOCKING
+from vanidl.breakdown.causes import FAULT, METADATA, OBJECT, READ, STORAGE, WRITE
 from vanidl.breakdown.step_bar import StepParts, is_least_of_cell
 from vanidl.formatting.units import change, percent, plural, seconds
 from vanidl.model.run_facts import Ceiling
@@ -37,7 +39,7 @@ _NAMES = {
     parts.BACKWARD: "backward",
     parts.OPTIMIZER: "optimizer",
     parts.BEHIND: "behind the model",
-    parts.COLLECTIVES: "communication, or waiting for other ranks",
+    parts.COLLECTIVES: "communication",
     parts.COMPUTED: "computing",
     parts.OWN_IO: "I/O between waits",
     parts.COPYING: "copying to or from the device",
@@ -86,22 +88,32 @@ _UNPROFILED_EXPLAINED = (
     "Between input waits; compute was not recorded by a profiler, so it cannot be told from other "
     "work of the loop."
 )
+_TIMED = "computing that was timed"
+_TIMED_EXPLAINED = "Work of the device whose times can be true; other work of it has none."
+_UNTIMED = "computing, idle or other"
+_UNTIMED_EXPLAINED = (
+    "Neither input wait nor timed work of the device: work without times, or a device without work."
+)
 _LOSSY = "waiting, no I/O seen"
 _LOSSY_EXPLAINED = "Input wait outside any recorded I/O. Not all I/O was recorded."
 
 
-def name_part(code: str, whole: StepParts, *, lossy: bool) -> str:
-    """`waiting for I/O`. `lossy`: the trace lacks I/O."""
-    return _word_part(code, whole, lossy)[0]
+def name_part(code: str, whole: StepParts, *, lossy: bool, in_part: bool = False) -> str:
+    """`waiting for I/O`. `lossy`: the trace lacks I/O; `in_part`: or work of devices."""
+    return _word_part(code, whole, lossy=lossy, in_part=in_part)[0]
 
 
-def explain_part(code: str, whole: StepParts, *, lossy: bool) -> str:
+def explain_part(code: str, whole: StepParts, *, lossy: bool, in_part: bool = False) -> str:
     """What the part is."""
-    return _word_part(code, whole, lossy)[1]
+    return _word_part(code, whole, lossy=lossy, in_part=in_part)[1]
 
 
-def _word_part(code: str, whole: StepParts, lossy: bool) -> tuple[str, str]:
+def _word_part(code: str, whole: StepParts, *, lossy: bool, in_part: bool) -> tuple[str, str]:
     codes = {part.code for part in whole.parts}
+    if in_part and code == parts.COMPUTED:
+        return _TIMED, _TIMED_EXPLAINED
+    if in_part and code == parts.REST:
+        return _UNTIMED, _UNTIMED_EXPLAINED
     if code == parts.REST and whole.device_known:
         explained = _HOST_BOUND_EXPLAINED if whole.waits_known else _IDLE_EXPLAINED
         return _NAMES[parts.IDLE], explained
@@ -168,8 +180,11 @@ MEASURED = "measured"
 _RUN_PARTS = (
     (READ, "reading", "Time in reads of the outermost layer of each file."),
     (WRITE, "writing", "Time in writes of the outermost layer of each file, syncs included."),
-    (METADATA, "metadata calls", "Time in open, stat, close and the like."),
+    (METADATA, "metadata calls", "Time in open, stat, close, unlink and the like."),
 )
+
+
+_NO_WRITING = (READ, METADATA, FAULT, OBJECT)
 
 
 _OPEN = "possibly I/O"
@@ -260,14 +275,15 @@ def draw_bar(run: Run) -> Bar | None:
     if whole is None:
         return _draw_run_bar(run)
     lossy = bool(LOWER_BOUNDS & serious_codes(run.coverage.warnings))
+    in_part = any(profile.device_in_part for profile in run.trace.profiles)
     found = tuple(
         BarPart(
             _STYLES[part.code],
-            name_part(part.code, whole, lossy=lossy),
+            name_part(part.code, whole, lossy=lossy, in_part=in_part),
             seconds(part.seconds),
             percent(part.share),
             100 * part.share,
-            explain_part(part.code, whole, lossy=lossy),
+            explain_part(part.code, whole, lossy=lossy, in_part=in_part),
             _PROOFS.get(part.code, "#overlap"),
             part.key,
             find_line_of_part(part.code, whole, run.lines),
@@ -300,7 +316,10 @@ def _draw_run_bar(run: Run) -> Bar | None:
     known_ns = 0.0
     for part, name, meaning in _RUN_PARTS:
         key = f"{MEAN}/{RUN}/{STORAGE}.{part}"
-        spent_ns = min(float(account.cell(key).low_ns), storage.low_ns - known_ns)
+        spent_ns = float(account.cell(key).low_ns)
+        if part == WRITE:
+            spent_ns = max(spent_ns, _bound_writing_ns(account))
+        spent_ns = min(spent_ns, storage.low_ns - known_ns)
         known_ns += spent_ns
         rows.append(("run-io", name, spent_ns, meaning, key))
     key = f"{MEAN}/{RUN}/{STORAGE}"
@@ -320,6 +339,19 @@ def _draw_run_bar(run: Run) -> Bar | None:
     words = ", ".join(f"{p.name} {p.amount} ({p.percent})" for p in found)
     note = "mean over ranks" if len(run.trace.ranks) > 1 else "one rank"
     return Bar(title, found, (), f"{title}: {words}.", _note_traced(note, run))
+
+
+def _bound_writing_ns(account: Breakdown) -> float:
+    """At least so much of the storage of a run was writing or syncing, which one counter may time.
+
+    What no other part can have had; or the writes of a layer, where calls come one at a time.
+    """
+    storage = account.cell(f"{MEAN}/{RUN}/{STORAGE}")
+    others = [account.cell(f"{MEAN}/{RUN}/{STORAGE}.{part}") for part in _NO_WRITING]
+    alone_ns = storage.low_ns - sum(cell.high_ns for cell in others)
+    counted_s = max((write_s for _, write_s, _ in account.layers.values()), default=0.0)
+    counted_ns = 1e9 * counted_s if BLOCKING in storage.assumed else 0.0
+    return max(alone_ns, min(counted_ns, storage.low_ns - sum(cell.low_ns for cell in others)), 0.0)
 
 
 def _note_traced(note: str, run: Run) -> str:

@@ -183,7 +183,7 @@ _COST_WORDS = {
     (STEP, BLOCKED): "The training thread was blocked, outside of input waits, for",
     (STEP, TOO_FEW_CORES): "The training thread waited for a free core for",
     (STEP, WAITING_FOR_PEERS): "Waiting for other ranks in collectives took",
-    (STEP, COMMUNICATION): "Communication that no kernel covers, or waiting for other ranks, took",
+    (STEP, COMMUNICATION): "Communication that no kernel covers took",
     (STEP, COPY): "Copies to or from the device, under no kernel, took",
     (STEP, DEVICE_IDLE): "The device was idle, outside of input waits, for",
     (STEP, TRACING): "The tracer itself took",
@@ -281,7 +281,8 @@ LITTLE = 0.01
 """Share of a run below which no change of its I/O is worth the work."""
 
 _MOST_OF_STORAGE = 0.5  # of the storage: a layer and kind of call with more is named
-_CALLS = ("reads", "writes", "metadata calls")
+_METADATA = "metadata calls"
+_CALLS = ("reads", "writes", _METADATA)
 
 
 def describe_storage(trace: Trace, account: Breakdown) -> str:
@@ -335,8 +336,12 @@ def name_longest_calls(trace: Trace, account: Breakdown, cell: Cell) -> str:
         return ""
     if layer == MPIIO and kind in ("reads", "writes") and _is_collective(trace, kind):
         kind = f"collective {kind}"
-    spent_s = min(spent_s, cell.high_ns / 1e9)
-    return f"{seconds(spent_s)} of it in {kind} through {layer}"
+    removed_s = trace.counters[layer].total_s(f"{prefix_of(layer)}_F_REMOVE_TIME") or 0.0
+    if kind == _METADATA and removed_s > _MOST_OF_STORAGE * spent_s * len(trace.ranks):
+        kind = "calls that remove files"
+    # Calls that may overlap took no longer than what they are part of, and perhaps less.
+    most = "up to " if spent_s * 1e9 > cell.low_ns else ""
+    return f"{most}{seconds(min(spent_s, cell.high_ns / 1e9))} of it in {kind} through {layer}"
 
 
 def _is_collective(trace: Trace, kind: str) -> bool:

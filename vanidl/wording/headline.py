@@ -196,6 +196,8 @@ def _list_missing(trace: Trace, results: Results) -> str:
     reasons += (
         [f"{unread} in the log is not read"] if (unread := _name_unread(trace, results)) else []
     )
+    if any(profile.device_in_part for profile in trace.profiles):
+        reasons.append("some work of the device has no time that can be true")
     return f"Not all of the run is in these numbers: {', '.join(reasons)}." if reasons else ""
 
 

@@ -269,6 +269,28 @@ def test_events_that_the_profiler_did_not_time_are_left_out_and_counted(tmp_path
     assert alone.losses == alone.slight == ()
 
 
+@pytest.mark.parametrize(("lost", "in_part"), [(0, False), (1, False), (2, True), (200, True)])
+def test_devices_are_known_in_part_where_work_of_theirs_is_left_out(
+    tmp_path: Path, lost: int, in_part: bool
+) -> None:
+    sound = [event("gemm", 5 + i, 1, "kernel") for i in range(100)]
+    odd = [event("gemm", i, float("nan") if i % 2 else -3, "kernel") for i in range(lost)]
+    host = [event("aten::mm", 1, float("nan"))] * 3
+    assert read(tmp_path, trace([*sound, *odd, *host])).device_in_part is in_part
+
+
+def test_operators_that_launched_kernels_of_which_none_is_left_are_no_compute(tmp_path: Path):
+    call = event("cudaLaunchKernel", 110, 1, "cuda_runtime", args={"correlation": 4})
+    lost = read(tmp_path, trace([*steps(2), call]), "lost.json")
+    assert names(lost, SpanKind.OP) == []
+    assert [loss[:26] for loss in lost.losses] == ["kernels were launched and "]
+    other = event("cudaDeviceSynchronize", 110, 1, "cuda_runtime", args={"correlation": 4})
+    for events in ([other], [], [call, event("gemm", 130, 5, "kernel", tid=7)]):
+        kept = read(tmp_path, trace([*steps(2), *events]), "kept.json")
+        assert len(names(kept, SpanKind.OP)) == 2
+        assert not kept.losses
+
+
 def test_text_behind_the_end_is_damage_and_no_cut(tmp_path: Path) -> None:
     whole = json.dumps(trace(steps(2)))
     profile = read(tmp_path, whole + whole[-40:], "x.json")
@@ -298,6 +320,45 @@ def test_text_behind_the_end_is_damage_and_no_cut(tmp_path: Path) -> None:
 def test_work_on_devices_of_any_kind(tmp_path: Path, name: str, category: str, kind: int) -> None:
     profile = read(tmp_path, trace([*steps(1), event(name, 500, 10, category)]))
     assert profile.kind[[profile.names[n] == name for n in profile.name]].tolist() == [kind]
+
+
+def collective(number: int, start_us: float) -> list[dict]:
+    """A call of a collective that launches a kernel of no known name on a stream of its own."""
+    own = {"args": {"correlation": number}}
+    return [
+        event("record_param_comms", start_us, 5),
+        event("cudaLaunchKernel", start_us + 1, 1, "cuda_runtime", **own),
+        event("fused_kernel_17", start_us + 20, 30, "kernel", pid=0, tid=20, **own),
+    ]
+
+
+def test_streams_of_collectives_are_told_where_names_of_kernels_fail(tmp_path: Path) -> None:
+    """Kernels on the stream of compute stay that, also one that such a call launches."""
+    calls = [e for i in range(3) for e in collective(i + 1, 100.0 * i)]
+    compute = [e for i in range(4) for e in launched(300 + 20 * i, 10, 290 + 20 * i, number=10 + i)]
+    inside = launched(30, 5, 2, number=20)
+    profile = read(tmp_path, trace([*steps(1), *calls, *compute, *inside]))
+    assert names(profile, SpanKind.COMMUNICATION) == ["fused_kernel_17"] * 3
+    assert names(profile, SpanKind.KERNEL) == ["gemm"] * 5
+    named = event("ncclDevKernel_AllReduce", 600, 10, "kernel", pid=0, tid=21)
+    profile = read(tmp_path, trace([*steps(1), *calls, *compute, named]), "named.json")
+    assert names(profile, SpanKind.COMMUNICATION) == ["ncclDevKernel_AllReduce"]
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+def test_kernels_of_one_stream_that_run_beside_each_other_are_named(
+    tmp_path: Path, at_once: bool
+) -> None:
+    """What one call launched, as a CUDA graph, may; what calls of their own launched may not."""
+    works = [
+        e for i in range(4)
+        for e in launched(100 + 5 * i, 10, 50 + i, number=1 if at_once else i + 1)
+    ]  # fmt: skip
+    profile = read(tmp_path, trace([*steps(1), *works]))
+    said = [loss for loss in profile.slight if "one stream" in loss]
+    assert len(said) == (0 if at_once else 1)
+    assert at_once or "for 15.0 \u00b5s of 25.0 \u00b5s" in said[0]
+    assert not profile.losses
 
 
 def test_repeated_events_member_counts_once(tmp_path: Path) -> None:

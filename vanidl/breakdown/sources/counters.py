@@ -269,8 +269,10 @@ def _gather(tables: Sequence[CounterTable], trace: Trace) -> _Records:
         file = (
             _resolve_variables(table.file, trace.files.path, codes) if of_variables else table.file
         )
-        times = [table.seconds.get(f"{prefix}_F_{w}_TIME", none) for w in ("READ", "WRITE", "META")]
-        seconds = np.stack(times).astype(np.float64)
+        words = ("READ", "WRITE", "META", "REMOVE")
+        read, write, meta, remove = (table.seconds.get(f"{prefix}_F_{w}_TIME", none) for w in words)
+        # Tracers that tell removals apart leave them out of metadata, which they are here.
+        seconds = np.stack([read, write, meta + remove.clip(0)]).astype(np.float64)
         longest = [table.seconds.get(f"{prefix}_F_MAX_{w}_TIME", none) for w in ("READ", "WRITE")]
         shared = table.process < 0
         fastest = table.seconds.get(f"{prefix}_F_FASTEST_RANK_TIME", none)

@@ -71,12 +71,16 @@ class EventColumns:
         seen: number of elements added, of any kind.
         refused: number of events left out as a field is missing or impossible.
         untimed: number of events left out as their start and duration are 0.
+        of_devices: number of events left out for either reason that were work on a device.
+        launches: whether a call handed a kernel to a device.
     """
 
     def __init__(self) -> None:
         self.seen = 0
         self.refused = 0
         self.untimed = 0
+        self.of_devices = 0
+        self.launches = False
         # One code for category, name, process and thread: one look-up an event.
         self._sources: dict[tuple[str, str, Any, Any], int] = {}
         self._columns: tuple[list[NDArray[Any]], ...] = ([], [], [], [])
@@ -87,12 +91,17 @@ class EventColumns:
         rows = _select_rows(values)
         self.seen += len(values)
         sound = [row for row in rows if _is_sound(row)] if not _are_all_sound(rows) else rows
-        self.refused += len(rows) - len(sound)
+        if len(sound) < len(rows):
+            self.refused += len(rows) - len(sound)
+            self.of_devices += sum(
+                row[0] in KERNEL_CATEGORIES for row in rows if not _is_sound(row)
+            )
         if sound:
             for column, block in zip(self._columns, self._reduced(sound), strict=True):
                 column.append(block)
         if launches := _find_launches(values):
-            correlation, start_us = zip(*launches, strict=True)
+            names, correlation, start_us = zip(*launches, strict=True)
+            self.launches = self.launches or any("Launch" in str(name) for name in names)
             times = _to_floats((start_us, start_us))[0]
             possible = np.abs(times) < _MAX_START_US
             self._launches[0].append(np.array(correlation, np.int64)[possible])
@@ -109,6 +118,7 @@ class EventColumns:
         untimed = (start == 0) & (duration == 0)
         if untimed.any() and on_device[source[untimed]].any():
             self.untimed = int(untimed.sum())
+            self.of_devices += int(on_device[source[untimed]].sum())
             start, duration, source, correlation = (
                 column[~untimed] for column in (start, duration, source, correlation)
             )
@@ -128,6 +138,7 @@ class EventColumns:
         possible = (np.abs(times[0]) < _MAX_START_US) & (times[1] >= 0)
         possible &= times[1] < _MAX_DURATION_US
         self.refused += int(possible.size - possible.sum())
+        self.of_devices += sum(categories[i] in _ON_DEVICE for i in np.flatnonzero(~possible))
         source = _encode(zip(categories, names, pids, tids, strict=True), self._sources)
         start, duration = _to_nanoseconds(times[:, possible])
         return start, duration, source[possible], np.array(correlation, np.int64)[possible]
@@ -192,14 +203,14 @@ def _get_correlation(event: Any) -> int:  # noqa: ANN401
     return number if type(number) is int and 0 < number < _LARGEST_CORRELATION else -1
 
 
-def _find_launches(values: Sequence[Any]) -> list[tuple[int, float]]:
-    """Correlation and start of the calls that hand work to a device."""
+def _find_launches(values: Sequence[Any]) -> list[tuple[object, int, float]]:
+    """Name, correlation and start of the calls that hand work to a device."""
     try:
         calls = [e for e in values if e.get("cat") in _LAUNCHES]
     except (AttributeError, TypeError):  # an element that is no object, a category that is no text
         calls = [e for e in values if type(e) is dict and e.get("cat") in LAUNCH_CATEGORIES]
     return [
-        (number, e["ts"])
+        (e.get("name"), number, e["ts"])
         for e in calls
         if e.get("ph") == "X"
         and type(e.get("ts")) in _NUMBER

@@ -2,8 +2,9 @@
 
 What counts as communication, from the most to the least certain evidence:
 
-- kernels of NCCL or RCCL on a device, and spans that a backend puts around the transfer on
-  its own thread (`gloo:all_reduce`): always.
+- kernels of NCCL, RCCL and others (`names.COLLECTIVES`) on a device, and spans that a backend
+  puts around the transfer on its own thread (`gloo:all_reduce`): always. Where no kernel has such
+  a name: kernels on streams that calls of collectives launch on.
 - `nccl:all_reduce` on the CPU: the launch of device kernels, over long before the transfer.
   Only where the trace has no such kernels.
 - operators (`c10d::allreduce_`, `record_param_comms`): the call that hands the work to a
@@ -16,8 +17,9 @@ annotation, as are all of PyTorch's own; operators have no `#`.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -177,6 +179,36 @@ def find_queued(table: EventTable, rows: Int64Array) -> Intervals | None:
     return union(since[waits], start[waits])
 
 
+def measure_impossible_overlap(table: EventTable, rows: Int64Array) -> tuple[int, int]:
+    """For how long kernels of one stream ran beside each other, and how long streams were busy; ns.
+
+    A stream runs what it is given in turn; what one call launched, as a CUDA graph, may overlap.
+
+    Args:
+        table: The events.
+        rows: Those that are kernels, copies apart.
+    """
+    order = rows[np.lexsort((table.start_ns[rows], table.lane[rows]))]
+    start, lane, launch = table.start_ns[order], table.lane[order], table.launch_ns[order]
+    end = start + table.duration_ns[order]
+    overlapping_ns = busy_ns = 0
+    for first, last in _find_runs(lane):
+        ended = np.append(_NEVER, np.maximum.accumulate(end[first:last])[:-1])
+        beside = np.clip(np.minimum(ended, end[first:last]) - start[first:last], 0, None)
+        beside[0] = 0
+        at_once = np.append(False, launch[first + 1 : last] == launch[first : last - 1])
+        at_once &= launch[first:last] != NOT_LAUNCHED
+        overlapping_ns += int(beside[~at_once].sum())
+        busy_ns += union(start[first:last], end[first:last]).length
+    return overlapping_ns, busy_ns
+
+
+def _find_runs(values: NDArray[np.int32]) -> Iterator[tuple[int, int]]:
+    """First place of each run of equal values, and the place behind it."""
+    borders = [0, *(np.flatnonzero(np.diff(values)) + 1).tolist(), len(values)]
+    return pairwise(borders) if len(values) else iter(())
+
+
 def _find_starts(table: EventTable, is_named: Callable[[str], object]) -> Int64Array:
     found: Int64Array = table.start_ns[_find_rows(table, lambda _, n: bool(is_named(n)))]
     return found
@@ -211,6 +243,10 @@ def classify_events(table: EventTable, waits: Sequence[re.Pattern[str]]) -> NDAr
     kind = np.array(classes, np.uint8)[table.label]
     present = set(np.unique(kind).tolist())
     communication = int(SpanKind.COMMUNICATION)
+    if not present & {communication, _DEVICE_COMMUNICATION}:
+        streams = _find_streams_of_calls(table, kind)
+        kind[streams] = _DEVICE_COMMUNICATION
+        present |= {_DEVICE_COMMUNICATION} if streams.any() else set()
     ladder = (_DEVICE_COMMUNICATION, _HOST_COMMUNICATION, _OPERATOR_COMMUNICATION)
     found = False
     for rung in ladder:
@@ -219,6 +255,26 @@ def classify_events(table: EventTable, waits: Sequence[re.Pattern[str]]) -> NDAr
         found = found or rung in present
         found = found or (rung == _HOST_COMMUNICATION and communication in present)
     return kind
+
+
+def _find_streams_of_calls(table: EventTable, kind: NDArray[np.uint8]) -> Mask:
+    """Kernels on streams that calls of collectives use, where no kernel's name says what it is.
+
+    Those are the streams of which such calls launched most kernels.
+    """
+    calls = (kind == _HOST_COMMUNICATION) | (kind == _OPERATOR_COMMUNICATION)
+    kernels = np.flatnonzero((kind == SpanKind.KERNEL) & (table.launch_ns != NOT_LAUNCHED))
+    within: Mask = np.zeros(len(table), bool)
+    if not calls.any() or not len(kernels):
+        return within
+    called = union(table.start_ns[calls], (table.start_ns + table.duration_ns)[calls])
+    launch = table.launch_ns[kernels]
+    last = np.searchsorted(called.start, launch, side="right") - 1
+    inside = (last >= 0) & (launch <= called.end[np.maximum(last, 0)])
+    lanes = table.lane[kernels]
+    of_calls = np.bincount(lanes, inside) > 0.5 * np.bincount(lanes)
+    within[kernels] = of_calls[lanes]
+    return within
 
 
 def number_steps(table: EventTable) -> NDArray[np.int32]:

@@ -20,6 +20,7 @@ from vanidl.encoding.budget import bounded_name, whole_number
 from vanidl.encoding.text_stream import TextStream
 from vanidl.errors import InputError
 from vanidl.formatting.names import elided
+from vanidl.formatting.units import seconds
 from vanidl.model.ordering import stable_order
 from vanidl.model.trace import SpanKind
 from vanidl.readers.format import catch_unreadable
@@ -43,6 +44,7 @@ _NAME_CHARACTERS = 60
 _MOST_DEVICES = 1024  # of one host
 _MOST_RANKS = 2**31
 _FEW = 0.1  # of the events: the rest shows what they would
+_LITTLE = 0.01  # of the work of devices: so little left out is said, and changes no answer
 _EXPECTED = "expected a trace of the PyTorch profiler"
 _REMEDY = "give a file that torch.profiler wrote (*.pt.trace.json or *.pt.trace.json.gz)"
 
@@ -199,6 +201,7 @@ def _build_profiles(
     kind[spans.find_validation(table, kind == SpanKind.STEP)] = SpanKind.EVALUATION
     if content.is_cut:
         kind[_find_unfinished_work(content, table, kind)] = NONE
+    kind[_find_calls_without_device(content, table, kind)] = NONE
 
     # One profile a process that marks steps; devices go to them in order.
     table = spans.extend_to_creation(table)
@@ -213,6 +216,16 @@ def _build_profiles(
             "not known: what devices did is left out"
         )
     on_device = np.array([device for device, _, _ in table.lanes], bool)
+    worked_on = (kind == SpanKind.KERNEL) | (kind == SpanKind.COMMUNICATION)
+    kernels = np.flatnonzero(on_device[table.lane] & worked_on)
+    overlapping_ns, busy_ns = spans.measure_impossible_overlap(table, kernels)
+    if overlapping_ns > _FEW * busy_ns:
+        content.slight.append(
+            f"kernels of one stream run beside each other for {seconds(overlapping_ns / 1e9)} of "
+            f"{seconds(busy_ns / 1e9)}, which no stream does: some of their times are wrong, and "
+            "each moment is counted once"
+        )
+    lost = content.events.of_devices
     found: list[ProfileTrace] = []
     for i, pid in enumerate(pids):
         its = devices if len(pids) == 1 else devices[i : i + 1] * (len(devices) == len(pids))
@@ -241,7 +254,7 @@ def _build_profiles(
             losses=tuple(content.losses) if not found else (),
             slight=tuple(content.slight) if not found else (),
             written_as=content.written_as,
-            device_in_part=bool(content.events.untimed),
+            device_in_part=lost > _LITTLE * (lost + int(on_device[table.lane].sum())),
             purpose=spans.infer_purpose(table, own[table.lane], kind),
             queued=None if waited is None else waited.shifted(base_ns),
         )
@@ -272,6 +285,25 @@ def _find_unfinished_work(
         f"device did ({device.sum():,} kernels were left) is in no number"
     )
     return device
+
+
+def _find_calls_without_device(
+    content: _Content, table: EventTable, kind: NDArray[np.uint8]
+) -> NDArray[np.bool_]:
+    """Operators of steps that handed kernels to a device of which no work is left.
+
+    They are no compute: that ran on the device, and nothing says when.
+    """
+    on_device = np.array([device for device, _, _ in table.lanes], bool)[table.lane]
+    marked = (kind == SpanKind.STEP).any() or (kind == SpanKind.INPUT_WAIT).any()
+    if not (content.events.launches and marked) or (on_device & (kind != NONE)).any():
+        return np.zeros(len(table), bool)
+    if not content.is_cut:
+        content.losses.append(
+            "kernels were launched and none was recorded, so what the device did is in no number"
+        )
+    operators: NDArray[np.bool_] = kind == SpanKind.OP
+    return operators
 
 
 def _find_host_in_name(table: EventTable, named: ProfilerName | None) -> str:
