@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import html
+import json
 import re
+import time
 from collections import defaultdict
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cache
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+pytest.importorskip("matplotlib", reason="a figure for papers is one of the surfaces")
+pytest.importorskip("tensorboard", reason="its tab is one of the surfaces")
+
+from matplotlib.text import Text
 
 import vanidl
 from tests import DATA
@@ -21,11 +30,17 @@ from vanidl.compare import compare
 from vanidl.compare.json import make_object
 from vanidl.compare.sides import Side, sample_of
 from vanidl.formatting.units import change, percent, seconds
+from vanidl.interactive.card import card
+from vanidl.mcp.answers import Answers
+from vanidl.paper import registry
 from vanidl.report.html import render_html
 from vanidl.report.summary import summary_object
 from vanidl.run import Run
 from vanidl.sections.breakdown import account_lines, range_words
 from vanidl.sections.overlap import CELLS
+from vanidl.tensorboard.plugin import RENDER
+from vanidl.watch import view
+from vanidl.watch.watched import WatchedRun
 from vanidl.wording.account import divide_waits
 from vanidl.wording.cells import cells_of, mark_cell, settle
 from vanidl.wording.results import describe_benchmark
@@ -38,11 +53,17 @@ ROUNDED_S = 3e-9  # cells are in whole ns, outwards
 WINDOWS = ("run", "step", "input_wait")
 
 Ends = tuple[float, float]
+Gain = tuple[Ends, set[str]]
 
 
 @cache
 def run_of(name: str) -> Run:
     return vanidl.open_run(DATA / name) if name in RECORDED else made(name)
+
+
+@cache
+def page_of(name: str) -> str:
+    return render_html(run_of(name))
 
 
 def numbers(run: Run) -> Iterator[tuple[str, str, Ends]]:
@@ -85,18 +106,111 @@ def of_overlap(content: dict[str, Any] | None) -> Iterator[tuple[str, str, Ends]
                 yield "overlap", f"{who}/{cell}", tuple(ends)
 
 
-def words(run: Run) -> Iterator[tuple[str, str, str]]:
-    """Surface, key and words of every number of a cell in the page and in the terminal."""
+def marked_in(page: str) -> Iterator[tuple[str, str]]:
+    """Key and words of every number of a cell in HTML."""
+    for key, text in re.findall(r'data-cell="([^"]+)">([^<]*)<', page):
+        yield html.unescape(key), html.unescape(text)
+
+
+def drawn_for_papers(run: Run) -> Iterator[tuple[str, str]]:
+    """The same in the table of a paper; its SVG has the keys as ids."""
+    figure = registry.draw_figure("summary", run, 3.5)
+    texts = figure.findobj(lambda each: isinstance(each, Text) and bool(each.get_gid()))
+    picture = BytesIO()
+    figure.savefig(picture, format="svg")
+    for each in texts:
+        assert f'id="{each.get_gid()}"' in picture.getvalue().decode()
+        yield each.get_gid().removeprefix("cell:"), each.get_text()
+
+
+def watched(name: str) -> Iterator[tuple[str, str]]:
+    """The same of what `watch` says of the ended run, on its screen and below it."""
+    if not (DATA / name / "steps").is_dir():
+        return
+    state = WatchedRun(DATA / name).look(time.time_ns())
+    lines = [*view.final(state), *(line for line, _ in view.screen(state))]
+    for cell in cells_of(*lines):
+        yield cell.key, cell.text
+
+
+@cache
+def words(name: str) -> tuple[tuple[str, str, str], ...]:
+    """Surface, key and words of every number of a cell on the page and all other surfaces."""
+    return tuple(collect_words(name))
+
+
+def collect_words(name: str) -> Iterator[tuple[str, str, str]]:
+    run = run_of(name)
     for line in account_lines(run.breakdown):
         if line.key:
             yield "text", line.key, line.time
-    for key, text in re.findall(r'data-cell="([^"]+)">([^<]*)<', render_html(run)):
-        yield "page", html.unescape(key), html.unescape(text)
+    shown = {
+        "page": marked_in(page_of(name)),
+        "notebook": marked_in(card(run)),
+        "paper": drawn_for_papers(run),
+        "watch": watched(name),
+    }
+    if name in RECORDED:
+        shown["tensorboard"] = marked_in(RENDER["report"]([DATA / name]).decode())
+    for surface, cells in shown.items():
+        for key, text in cells:
+            yield surface, key, text
     for cell in run.answer.cells:
         yield "headline", cell.key, cell.text
     for finding in run.findings:
         for cell in cells_of(finding.title, finding.detail, finding.advice):
             yield "findings", cell.key, cell.text
+
+
+def gains_of(run: Run) -> dict[str, Gain]:
+    """What each action, finding and predicted change gains, by key: both ends, and its words."""
+    gains: dict[str, Gain] = {}
+    for each in run.diagnoses:
+        if each.gain_s is not None:
+            said = {percent(each.saved_share or 0)}
+            if each.now_s is not None and each.step_s is not None:
+                said.add(change(each.now_s, each.step_s))
+            gains[f"gain/action/{each.code}"] = each.gain_s, said
+    for finding in run.findings:
+        if (most_s := finding.gain_at_most_s) is not None:
+            key = f"gain/finding/{finding.code}"
+            assert key not in gains, "a code has two gains"
+            gains[key] = (most_s, most_s), {seconds(most_s)}
+    for row in run.what_if.rows if run.what_if else ():
+        ends = row.gain_at_most_s, row.gain_at_most_s
+        gains[f"gain/what_if/{row.name}"] = ends, {seconds(row.gain_at_most_s)}
+    return gains
+
+
+def gain_numbers(run: Run) -> Iterator[tuple[str, str, Ends]]:
+    """Surface, key and both ends of every gain in JSON, in frames and in answers to MCP."""
+    content = summary_object(run)
+    answers = Answers(OneRun(run))  # type: ignore[arg-type]
+    asked = json.loads(answers.findings("run")), json.loads(answers.what_if("run"))
+    for surface, lists in (("json", content), ("mcp", asked[0] | {"what_if": asked[1]["what_if"]})):
+        for each in (*lists.get("actions", ()), *lists["diagnoses"]):
+            if each["gain_cell"]:
+                yield surface, each["gain_cell"], tuple(each["gain_s"])
+        rows = (lists["what_if"] or {"rows": ()})["rows"]
+        for each in (*lists["findings"], *rows):
+            if each["gain_cell"]:
+                yield surface, each["gain_cell"], (each["gain_at_most_s"],) * 2
+    table = run.frame("actions")
+    for code, low, high in zip(
+        table["code"], table["gain_at_least_s"], table["gain_at_most_s"], strict=True
+    ):
+        if low is not None and low == low:
+            yield "frame", f"gain/action/{code}", (low, high)
+
+
+@dataclass(frozen=True)
+class OneRun:
+    """The run that MCP is asked of."""
+
+    run: Run
+
+    def open(self, _: str) -> Run:
+        return self.run
 
 
 def is_said_of(text: str, key: str, account: Breakdown) -> bool:
@@ -123,12 +237,26 @@ def test_no_key_has_two_values(name):
         cell = run.breakdown.cell(key)
         for ends in values:
             assert ends == pytest.approx(cell.range_s, abs=ROUNDED_S), key
-    for surface, key, text in words(run):
+    gains = gains_of(run)
+    for surface, key, text in words(name):
+        if key in gains:
+            assert text.replace("\N{NO-BREAK SPACE}", " ") in gains[key][1], (surface, key, text)
+            continue
         cell = run.breakdown.cell(key)
         if surface == "text":
             assert text == range_words(cell), key
             continue
         assert is_said_of(text, key, run.breakdown), (surface, key, text)
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_no_gain_has_two_values(name):
+    run = run_of(name)
+    gains, shown = gains_of(run), defaultdict(set)
+    for surface, key, ends in gain_numbers(run):
+        assert ends == pytest.approx(gains[key][0]), (surface, key)
+        shown[surface].add(key)
+    assert shown["json"] == set(gains)
 
 
 DURATION = re.compile(r"(?<![\w.])\d[\d,.]* (?:ns|us|ms|s|min|h)\b(?: \d+ (?:min|s)\b)?")
@@ -174,7 +302,7 @@ def test_the_headline_says_no_duration_that_the_account_has_not(name):
 def test_an_action_gains_the_same_everywhere(name):
     """In both lists of JSON, in the table, on the page; and a step after it is what is left."""
     run = run_of(name)
-    content, page = summary_object(run), html.unescape(render_html(run))
+    content, page = summary_object(run), html.unescape(page_of(name))
     actions = {each["code"]: each for each in content["actions"]}
     table = run.frame("actions")
     assert list(actions) == [each["code"] for each in content["diagnoses"]] == list(table["code"])
@@ -194,11 +322,14 @@ def test_an_action_gains_the_same_everywhere(name):
 def test_many_cells_are_shown_in_three_places_or_more():
     """Else it would be no wonder that they agree."""
     shown: dict[str, set[str]] = defaultdict(set)
+    surfaces = set[str]()
     for name in RUNS:
         run = run_of(name)
-        for surface, key, _ in (*numbers(run), *words(run)):
+        for surface, key, _ in (*numbers(run), *gain_numbers(run), *words(name)):
             shown[key].add(surface)
-    assert sum(len(surfaces) >= 3 for surfaces in shown.values()) >= 10
+            surfaces.add(surface)
+    assert sum(len(by) >= 3 for by in shown.values()) >= 10
+    assert surfaces >= {"page", "notebook", "paper", "watch", "tensorboard", "json", "mcp", "text"}
 
 
 def test_words_know_where_their_numbers_stand() -> None:

@@ -10,6 +10,7 @@ from vanidl.report.overview import make_overview
 from vanidl.run import Run
 from vanidl.sections.actions import Action
 from vanidl.sections.step_bar import Bar
+from vanidl.wording.cells import cells_of
 
 MOST_ACTIONS = 3
 _COLOURS = {
@@ -31,7 +32,7 @@ def card(run: Run) -> str:
         f"<div><small>{escape(name)}</small></div>",
         f"<p><b>{escape(run.answer.ending)}</b></p>" if run.answer.ending else "",
         f"<p><b>{escape(screen.verdict)}</b></p>" if screen.verdict else "",
-        f'<p style="font-size:1.25em">{escape(str(run.answer.title))}</p>',
+        f'<p style="font-size:1.25em">{_mark_cells(run.answer.title)}</p>',
         *(_bar(screen.bar) if screen.bar else ()),
         *_actions(screen.actions[:MOST_ACTIONS]),
         "</div>",
@@ -57,11 +58,11 @@ def _table(bar: Bar) -> Iterator[str]:
     """The bar and its changes as a table, closed until it is asked for."""
     yield f"<details><summary>as table</summary><table><caption>{escape(bar.title)}</caption>"
     yield '<tr><th scope="col">part</th><th scope="col">time</th><th scope="col">share</th></tr>'
-    rows = [(part.name, part.amount, part.percent) for part in bar.parts]
-    rows += [(f"if: {ghost.name}", ghost.amount, ghost.basis) for ghost in bar.ghosts]
-    for name, *cells in rows:
+    rows = [(part.key, part.name, part.amount, part.percent) for part in bar.parts]
+    rows += [("", f"if: {ghost.name}", ghost.amount, ghost.basis) for ghost in bar.ghosts]
+    for key, name, *cells in rows:
         yield f'<tr><th scope="row">{escape(name)}</th>'
-        yield "".join(f"<td>{escape(cell)}</td>" for cell in cells) + "</tr>"
+        yield "".join(f"<td{_name_cell(key)}>{escape(cell)}</td>" for cell in cells) + "</tr>"
     yield "</table></details>"
 
 
@@ -70,6 +71,22 @@ def _actions(actions: Sequence[Action]) -> Iterator[str]:
         return
     yield "<ol>"
     for action in actions:
-        effect = f" ({action.effect})" if action.effect else ""
-        yield f"<li><b>{escape(action.title)}</b>{escape(effect)}<br/>{escape(action.reason)}</li>"
+        effect = f" ({_mark_cells(action.effect)})" if action.effect else ""
+        reason = _mark_cells(action.reason)
+        yield f"<li><b>{escape(action.title)}</b>{effect}<br/>{reason}</li>"
     yield "</ol>"
+
+
+def _name_cell(key: str) -> str:
+    """The attribute of a number that is of a cell."""
+    return f' data-cell="{escape(key)}"' if key else ""
+
+
+def _mark_cells(sentence: str) -> str:
+    """A sentence in which numbers of cells carry their keys."""
+    pieces, done = list[str](), 0
+    for cell in cells_of(sentence):
+        pieces.append(escape(sentence[done : cell.at]))
+        pieces.append(f"<span{_name_cell(cell.key)}>{escape(cell.text)}</span>")
+        done = cell.at + len(cell.text)
+    return "".join([*pieces, escape(sentence[done:])])

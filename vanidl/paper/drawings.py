@@ -14,12 +14,15 @@ from matplotlib.ticker import FuncFormatter
 from vanidl.analyses.profiled_steps import StepTable
 from vanidl.analyses.sizes import SizeBin
 from vanidl.analyses.timeline import JobTimeline
+from vanidl.breakdown.account import MEAN, RUN, WAIT
+from vanidl.breakdown.causes import STORAGE
 from vanidl.breakdown.overlap import Overlap
 from vanidl.figures.downsample import compute_rates, fold_bins
 from vanidl.formatting.units import bandwidth, byte_scale, count, nbytes, percent, seconds
 from vanidl.model.trace import Trace
 from vanidl.paper.style import READS, STEPS, WAITS, WRITES, Series, drawable, legend
 from vanidl.run import Run
+from vanidl.sections.breakdown import range_words
 from vanidl.sections.overlap import choose_parts, pick_ranks, read_values, shows_waits
 from vanidl.sections.requests import ACCESS_PARTS, COUNTED_ACCESS_PARTS, count_operations
 from vanidl.sections.steps import ShownSteps, choose_steps, choose_waits
@@ -205,35 +208,47 @@ def _label_sizes(axes: Axes, bins: Sequence[SizeBin]) -> None:
 
 
 def draw_summary(figure: FigureBase, run: Run) -> None:
-    """Quantities on the left, values on the right, a thin line between rows."""
+    """Quantities on the left, values on the right, a thin line between rows.
+
+    Values of cells carry the key of theirs, as the id of their group in SVG.
+    """
     rows = _list_quantities(run)
     axes = figure.subplots()
     axes.set_axis_off()
     axes.set_xlim(0, 1)
     axes.set_ylim(len(rows), 0)
-    for i, (quantity, value) in enumerate(rows):
+    for i, (quantity, value, cell) in enumerate(rows):
         axes.text(0, i + 0.5, quantity, va="center", color="#333333")
-        axes.text(1, i + 0.5, drawable(value, limit=40), va="center", ha="right")
+        said = axes.text(1, i + 0.5, drawable(value, limit=40), va="center", ha="right")
+        if cell:
+            said.set_gid(f"cell:{cell}")
         axes.axhline(i + 1, color="#cccccc", linewidth=0.4)
 
 
-def _list_quantities(run: Run) -> list[tuple[str, str]]:
-    summary, overlap = run.summary, run.overlap
-    time = summary.time
+def _list_quantities(run: Run) -> list[tuple[str, str, str]]:
+    """Quantity, value, and the key of the cell that it is, "" where it is none."""
+    summary, overlap, account = run.summary, run.overlap, run.breakdown
+    time, stored = summary.time, f"{MEAN}/{RUN}/{STORAGE}"
     rows = [
-        ("run time", seconds(run.trace.job.run_time_s)),
-        ("ranks", count(len(run.trace.ranks))),
-        (f"operations through {summary.layer}", count(summary.ops)),
-        ("bytes read", nbytes(summary.bytes_read)),
-        ("bytes written", nbytes(summary.bytes_written)),
-        ("time in I/O, mean over ranks", seconds(time.per_rank_mean_s if time else None)),
-        ("share of the run time", percent(time.share if time else None)),
-        ("bandwidth while any rank is in I/O", bandwidth(summary.aggregate_bytes_per_s)),
+        ("run time", seconds(run.trace.job.run_time_s), ""),
+        ("ranks", count(len(run.trace.ranks)), ""),
+        (f"operations through {summary.layer}", count(summary.ops), ""),
+        ("bytes read", nbytes(summary.bytes_read), ""),
+        ("bytes written", nbytes(summary.bytes_written), ""),
+        ("bandwidth while any rank is in I/O", bandwidth(summary.aggregate_bytes_per_s), ""),
     ]
+    if account.observed.any():
+        # Of training the account says what it felt; this is what its processes did.
+        busy_s = time.per_rank_mean_s if time else None
+        rows.append(("busy with operations, mean over ranks", seconds(busy_s), ""))
+    else:
+        cell = account.cell(stored)
+        rows.append(("time in storage, mean over ranks", range_words(cell), stored))
     if overlap is not None:
+        waited = f"{MEAN}/{WAIT}/" if overlap.input_wait_share is not None else ""
         rows += [
-            ("input wait, share of the steps", percent(overlap.input_wait_share)),
-            ("I/O in the steps that is hidden", percent(overlap.hidden_fraction)),
+            ("input wait, share of the steps", percent(overlap.input_wait_share), waited),
+            ("I/O in the steps that is hidden", percent(overlap.hidden_fraction), ""),
         ]
     return rows
 

@@ -517,6 +517,7 @@ ceiling | | What input costs, measured with batches from memory; null: not measu
 actions | | What to change: what failed, then what gains most, then what limits the numbers
 actions.cause | | What it takes away: a cause of the breakdown, or a window of the run
 gain_s | s | Saved at least and at most, per rank, of the observed time; null: no bound
+gain_cell | | Key of the gain: gain/action/CODE, gain/finding/CODE or gain/what_if/NAME; null: none
 gain_share | 1 | The same as shares of the run time; null: no bound
 keeps | | What of the cause stays after the change; empty: nothing is known to
 actions.change | | What to do: code or a command to copy, or a sentence

@@ -8,15 +8,15 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from vanidl.advice.finding import LOW, PREDICTED, Diagnosis, Finding, Remedy, SlowStep, Value
-from vanidl.advice.levers import LoaderCall, WhatIf, describe_limited
+from vanidl.advice.levers import LoaderCall, Predicted, WhatIf, describe_limited
 from vanidl.formatting.names import elided
 from vanidl.formatting.terminal import WIDTH, aligned_table, paragraph
 from vanidl.formatting.units import change, count, nbytes, number, percent, plural, seconds
 from vanidl.run import Run
-from vanidl.schema import Kind, Partly, fields_of
+from vanidl.schema import Kind, Maybe, Partly, fields_of
 from vanidl.schema.meanings import meaning_of
 from vanidl.sections.section import CELL_KIND, Json, Object, Section, list_cells, values_of
-from vanidl.wording.cells import cells_of
+from vanidl.wording.cells import cells_of, mark_cell, name_gain, settle
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +28,7 @@ class ActionRow:
     cause: str
     gain_s: tuple[float, float] | None
     gain_at_most_s: float | None
+    gain_cell: str | None
     gain_share: tuple[float, float] | None
     keeps: str
     change: str
@@ -43,7 +44,13 @@ def _collect_diagnosis(diagnosis: Diagnosis) -> Object:
     """Findings by their codes: `findings` has each whole."""
     values = values_of(diagnosis)
     values["findings"] = [finding.code for finding in diagnosis.findings]
+    values["gain_cell"] = _name_action_gain(diagnosis)
     return values | {name: values[name] or None for name in _OR_NULL}
+
+
+def _name_action_gain(diagnosis: Diagnosis) -> str | None:
+    """The key of its gain; None where no bound is known."""
+    return None if diagnosis.gain_s is None else name_gain("action", diagnosis.code)
 
 
 def _collect_actions(run: Run) -> list[Object]:
@@ -59,6 +66,7 @@ def _collect_action(diagnosis: Diagnosis, run: Run) -> ActionRow:
         cause=diagnosis.cause,
         gain_s=gain_s,
         gain_at_most_s=None if gain_s is None else gain_s[1],
+        gain_cell=_name_action_gain(diagnosis),
         gain_share=share,
         keeps=diagnosis.keeps,
         change=diagnosis.remedies[0].code if diagnosis.remedies else diagnosis.findings[0].advice,
@@ -68,7 +76,11 @@ def _collect_action(diagnosis: Diagnosis, run: Run) -> ActionRow:
 
 
 _OR_NULL = ("basis", "change", "proof", "patch")
-_DIAGNOSES_KIND = fields_of(Diagnosis) | {"findings": [str]} | dict.fromkeys(_OR_NULL, str | None)
+_DIAGNOSES_KIND = (
+    fields_of(Diagnosis)
+    | {"findings": [str], "gain_cell": str | None}
+    | dict.fromkeys(_OR_NULL, str | None)
+)
 DIAGNOSES = Section(
     "diagnoses",
     json={
@@ -185,14 +197,20 @@ def _write_gain(finding: Finding) -> str:
 
 
 def _collect_findings(run: Run) -> list[Object]:
-    return [
-        values_of(finding)
-        | {"cells": list_cells(cells_of(finding.title, finding.detail, finding.advice))}
-        for finding in run.findings
-    ]
+    return [_collect_finding(finding) for finding in run.findings]
 
 
-_FINDINGS_KIND = fields_of(Finding) | {"evidence": EVIDENCE, "cells": [CELL_KIND]}
+def _collect_finding(finding: Finding) -> Object:
+    bounded = finding.gain_at_most_s is not None
+    return values_of(finding) | {
+        "cells": list_cells(cells_of(finding.title, finding.detail, finding.advice)),
+        "gain_cell": name_gain("finding", finding.code) if bounded else None,
+    }
+
+
+_FINDINGS_KIND = fields_of(Finding) | {
+    "evidence": EVIDENCE, "cells": [CELL_KIND], "gain_cell": str | None,
+}  # fmt: skip
 FINDINGS = Section(
     "findings", text=_write_findings, json={"findings": Json(_collect_findings, [_FINDINGS_KIND])}
 )
@@ -234,11 +252,17 @@ def _write_loaders(found: WhatIf) -> str:
 
 def _collect_what_if(run: Run) -> Object | None:
     found = run.what_if
-    return None if found is None else values_of(found)
+    if found is None:
+        return None
+    rows = [values_of(row) | {"gain_cell": name_gain("what_if", row.name)} for row in found.rows]
+    return values_of(found) | {"rows": rows}
 
 
+_WHAT_IF_KIND = fields_of(WhatIf) | {"rows": [fields_of(Predicted) | {"gain_cell": str}]}
 WHAT_IF = Section(
-    "what if", text=_write_what_if, json={"what_if": Json(_collect_what_if, WhatIf | None)}
+    "what if",
+    text=_write_what_if,
+    json={"what_if": Json(_collect_what_if, Maybe(_WHAT_IF_KIND))},
 )
 
 
@@ -288,7 +312,7 @@ def tabulate_predictions(run: Run) -> Replayed | None:
             name_for_ranks(row.name, len(run.trace.ranks)),
             seconds(row.step_s),
             number(row.ratio),
-            seconds(row.gain_at_most_s),
+            settle(mark_cell(name_gain("what_if", row.name), seconds(row.gain_at_most_s))),
         )
         for row in found.rows
     )
@@ -430,12 +454,17 @@ def make_action(diagnosis: Diagnosis) -> Action:
 
 
 def describe_effect(diagnosis: Diagnosis) -> str:
-    """`423 to 169 ms per step, predicted`; "" where no gain is known."""
+    """`423 to 169 ms per step, predicted`; "" where no gain is known.
+
+    With the key of the gain.
+    """
+    key = name_gain("action", diagnosis.code)
     if diagnosis.now_s is not None and diagnosis.step_s is not None:
         basis = "predicted" if diagnosis.basis == PREDICTED else "at best"
-        return f"{change(diagnosis.now_s, diagnosis.step_s)} per step, {basis}"
+        steps = mark_cell(key, change(diagnosis.now_s, diagnosis.step_s))
+        return settle(f"{steps} per step, {basis}")
     if diagnosis.saved_share:
-        return f"at best {percent(diagnosis.saved_share)} of the run"
+        return settle(f"at best {mark_cell(key, percent(diagnosis.saved_share))} of the run")
     return ""
 
 
@@ -447,8 +476,14 @@ def _make_evidence(finding: Finding) -> Evidence:
         elided(finding.title, limit=_LONG),
         elided(finding.detail, limit=1000),
         finding.advice,
-        "" if gain is None else f"gains at most {seconds(gain)} per rank",
+        "" if gain is None else _write_most(finding.code, gain),
         list_numbers(finding.evidence),
+    )
+
+
+def _write_most(code: str, gain_s: float) -> str:
+    return settle(
+        f"gains at most {mark_cell(name_gain('finding', code), seconds(gain_s))} per rank"
     )
 
 

@@ -9,6 +9,10 @@ from vanidl.formatting.units import count, percent, plural, seconds
 from vanidl.model.run_facts import Ending
 from vanidl.watch.condition import STARTING, Condition, State
 from vanidl.watch.resources import MemoryState
+from vanidl.wording.cells import mark_cell, settle
+
+WAITS = "mean/input_wait/"
+"""The key of the cell that the breakdown of the ended run has for what training waited."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +31,7 @@ class RankState:
     label: str
     steps: int
     steps_s: float  # sum of how long they took
-    wait_s: float
+    wait_s: float  # for batches of these steps; of all loaders where no step was recorded
     window_s: float  # from its first recorded call to its last
     silent_s: float  # since its last event
     now_steps_per_s: float | None
@@ -36,9 +40,14 @@ class RankState:
     validation_steps: int = 0
 
     @property
+    def trained_s(self) -> float:
+        """What waits are a share of: the steps; the window where none was recorded."""
+        return self.steps_s if self.steps else self.window_s
+
+    @property
     def wait_share(self) -> float | None:
-        """Of the window."""
-        return self.wait_s / self.window_s if self.window_s > 0 else None
+        """Of the steps."""
+        return self.wait_s / self.trained_s if self.trained_s > 0 else None
 
     @property
     def latest_share(self) -> float | None:
@@ -111,9 +120,14 @@ class RunState:
         return sum(rank.window_s for rank in self.ranks)
 
     @property
+    def trained_s(self) -> float:
+        """Of all ranks together."""
+        return sum(rank.trained_s for rank in self.ranks)
+
+    @property
     def wait_share(self) -> float | None:
-        """Of the windows of all ranks."""
-        return self.wait_s / self.window_s if self.window_s > 0 else None
+        """Of the steps of all ranks."""
+        return self.wait_s / self.trained_s if self.trained_s > 0 else None
 
     @property
     def steps_per_s(self) -> float | None:
@@ -155,8 +169,10 @@ def describe_wait(state: RunState) -> str:
     if not any(rank.loaders for rank in state.ranks):
         return "Input wait was not recorded."
     average = f", averaged over {count(ranks)} ranks" if ranks > 1 else ""
-    times = f"{seconds(state.wait_s / ranks)} of {seconds(state.window_s / ranks)}"
-    return f"Training waited {times} ({percent(state.wait_share)}) for input{average}."
+    waited = mark_cell(WAITS, seconds(state.wait_s / ranks))
+    share = mark_cell("" if state.wait_share is None else WAITS, percent(state.wait_share))
+    window = seconds(state.trained_s / ranks)
+    return settle(f"Training waited {waited} of {window} ({share}) for input{average}.")
 
 
 def give_verdict(state: RunState) -> str:
@@ -167,7 +183,8 @@ def give_verdict(state: RunState) -> str:
     ended = "" if state.ended else " so far"
     if share < BOUND_SHARE:
         return f"Input keeps up{ended}."
-    return f"Input holds training up{ended}: {percent(share)} of the time."
+    said = mark_cell(WAITS, percent(share))
+    return settle(f"Input holds training up{ended}: {said} of the time.")
 
 
 def describe_steps(state: RunState) -> str:

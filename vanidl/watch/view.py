@@ -18,6 +18,7 @@ from vanidl.formatting.units import (
 )
 from vanidl.watch.resources import MemoryState
 from vanidl.watch.state import (
+    WAITS,
     RankState,
     ReadState,
     RunState,
@@ -25,6 +26,7 @@ from vanidl.watch.state import (
     describe_wait,
     give_verdict,
 )
+from vanidl.wording.cells import cut, join, mark_cell, settle
 
 WIDTH = 80
 _MOST_RANKS = 8
@@ -36,7 +38,7 @@ _READS = {
 }
 
 Line = tuple[str, str]
-"""Text, and its style in the words of rich."""
+"""Text, with the keys of the cells that it says numbers of, and its style in the words of rich."""
 
 
 def screen(state: RunState, width: int = WIDTH) -> list[Line]:
@@ -49,7 +51,7 @@ def screen(state: RunState, width: int = WIDTH) -> list[Line]:
         ("", ""),
         *_ranks(state),
     ]
-    return [(words[:width], style) for words, style in lines]
+    return [(cut(words, width), style) for words, style in lines]
 
 
 def line(state: RunState, elapsed_s: float, width: int = WIDTH) -> str:
@@ -84,10 +86,8 @@ def line(state: RunState, elapsed_s: float, width: int = WIDTH) -> str:
 def final(state: RunState) -> list[str]:
     """What there is to say once the run has ended: as `vanidl summary` has it."""
     rate = f", {steps_per_second(state.steps_per_s)}" if state.steps_per_s else ""
-    found = [
-        describe_wait(state),
-        f"{_capital(describe_steps(state))}{rate}. {give_verdict(state)}".rstrip(),
-    ]
+    steps, verdict = f"{_capital(describe_steps(state))}{rate}.", give_verdict(state)
+    found = [describe_wait(state), join(steps, " ", verdict) if verdict else steps]
     if not state.is_exact:
         found.append("These are approximate: more calls lay within one another than is held.")
     return [*found, *state.problems]
@@ -116,12 +116,17 @@ def _head(state: RunState) -> Iterator[Line]:
     bad = state.condition.alerts or state.failed
     yield f"{state.name}: {says(state)}{behind}", "bold red" if bad else "bold"
     rate = steps_per_second(_now_rate(state))
-    share, so_far = percent(_now_share(state)), percent(state.wait_share)
+    share, so_far = percent(_now_share(state)), _mark_share(WAITS, state.wait_share)
     yield f"steps       {rate}{'' if done else ' now'}, {describe_steps(state)}", ""
     waits = f"{so_far} of the time" if done else f"{share} now, {so_far} so far"
-    yield f"input wait  {waits}", "red" if give_verdict(state).startswith("Input holds") else ""
-    if said := give_verdict(state):
-        yield f"            {said}", "bold green" if said.startswith("Input keeps") else "bold red"
+    said = give_verdict(state)
+    yield settle(f"input wait  {waits}"), "red" if said.startswith("Input holds") else ""
+    if said:
+        yield join(" " * 12, said), "bold green" if said.startswith("Input keeps") else "bold red"
+
+
+def _mark_share(key: str, share: float | None) -> str:
+    return mark_cell("" if share is None else key, percent(share))
 
 
 def _reads(state: RunState) -> Iterator[Line]:
@@ -172,18 +177,22 @@ def _ranks(state: RunState) -> Iterator[Line]:
     yield f"{'':<16}{'steps':>10}{'now':>16}{'waits now':>12}{'so far':>12}  last event", "dim"
     shown = sorted(state.ranks, key=lambda rank: -(rank.latest_share or 0.0))[:_MOST_RANKS]
     for rank in shown:
-        yield _row(rank, state.condition.is_over)
+        yield _row(rank, state.ranks.index(rank), state.condition.is_over)
     if len(shown) < len(state.ranks):
         yield f"and {count(len(state.ranks) - len(shown))} ranks that wait less", "dim"
 
 
-def _row(rank: RankState, ended: bool) -> Line:
+def _row(rank: RankState, position: int, ended: bool) -> Line:
     now = "-" if rank.now_steps_per_s is None else steps_per_second(rank.now_steps_per_s)
     share = "-" if rank.now_wait_share is None else percent(rank.now_wait_share)
     silent = rank.silent_s > _SILENT_S and not ended
+    room = " " * (12 - len(percent(rank.wait_share)))
+    waited = room + _mark_share(f"{position}/input_wait/", rank.wait_share)
     return (
-        f"{rank.label[:15]:<16}{count(rank.steps):>10}{now:>16}{share:>12}"
-        f"{percent(rank.wait_share):>12}  {'' if ended else f'{rank.silent_s:.0f} s ago'}",
+        settle(
+            f"{rank.label[:15]:<16}{count(rank.steps):>10}{now:>16}{share:>12}"
+            f"{waited}  {'' if ended else f'{rank.silent_s:.0f} s ago'}"
+        ),
         "yellow" if silent else "",
     )
 

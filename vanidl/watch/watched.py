@@ -282,7 +282,7 @@ class WatchedRun:
                 label=_label_process(journal),
                 steps=totals.steps,
                 steps_s=totals.step_ns / 1e9,
-                wait_s=totals.wait_ns / 1e9,
+                wait_s=(totals.step_wait_ns if totals.steps else totals.wait_ns) / 1e9,
                 window_s=totals.window_ns / 1e9,
                 silent_s=file.silent_s(totals.end_ns, now_ns, at_ns),
                 now_steps_per_s=now[0] if now else None,

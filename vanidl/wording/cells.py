@@ -7,7 +7,7 @@ takes the marks out, once, when the sentence is done.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 _BEGIN, _BEHIND_KEY, _END = "\x01", "\x02", "\x03"  # texts from logs are cleaned of these
 _MARKED = re.compile(
@@ -45,6 +45,11 @@ def _rebuild(words: str, cells: tuple[SaidCell, ...]) -> Sentence:
     return sentence
 
 
+def name_gain(of: str, name: str) -> str:
+    """The key of what a run gains: of an "action" or a "finding" by code, of a row of "what_if"."""
+    return f"gain/{of}/{name}"
+
+
 def mark_cell(key: str, text: str) -> str:
     """A number of a cell for a sentence to be; as it is where it is of none."""
     return f"{_BEGIN}{key}{_BEHIND_KEY}{text}{_END}" if key else text
@@ -65,3 +70,18 @@ def settle(marked: str) -> Sentence:
 def cells_of(*sentences: str) -> tuple[SaidCell, ...]:
     """The cells of some sentences, one after another."""
     return tuple(cell for each in sentences for cell in getattr(each, "cells", ()))
+
+
+def join(*sentences: str) -> Sentence:
+    """Sentences as one, with the cells of each."""
+    cells, length = list[SaidCell](), 0
+    for each in sentences:
+        cells += [replace(cell, at=length + cell.at) for cell in cells_of(each)]
+        length += len(each)
+    return _rebuild("".join(sentences), tuple(cells))
+
+
+def cut(sentence: str, width: int) -> Sentence:
+    """As much of it as has so much room, with the cells that are whole in it."""
+    whole = [cell for cell in cells_of(sentence) if cell.at + len(cell.text) <= width]
+    return _rebuild(sentence[:width], tuple(whole))

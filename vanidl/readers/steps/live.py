@@ -68,6 +68,7 @@ class LoopTotals:
     step_ns: int = 0
     other_steps: int = 0  # that the program marks as no training
     wait_ns: int = 0
+    step_wait_ns: int = 0  # of them, within steps: not at the ends of epochs, nor in validation
     start_ns: int = 0
     end_ns: int = 0
     by_loader: Mapping[int, tuple[int, int]] = field(default_factory=dict)  # waits, ns
@@ -106,6 +107,7 @@ class LoopTotals:
             self.step_ns + other.step_ns,
             self.other_steps + other.other_steps,
             self.wait_ns + other.wait_ns,
+            self.step_wait_ns + other.step_wait_ns,
             min(starts, default=0),
             max(self.end_ns, other.end_ns),
             by_loader,
@@ -164,6 +166,7 @@ class Scan:
         self.tally, self.along = Tally(), Along(known.loaders.main)
         self._settled = LoopTotals()
         self._settled_begin = self._settled_end = 0  # the latest of what was settled
+        self._step_end = 0  # the latest of steps that were
         self._held = _NONE
         self._context = 0  # that many of these are settled: what came before the others
 
@@ -238,6 +241,7 @@ class Scan:
     def _settle(self, steps: Spans, cut: int) -> None:
         events = self._held
         self._settled = self._settled.plus(self._sum_between(steps, cut))
+        self._step_end = max(self._step_end, int(steps.end[steps.row < cut].max(initial=0)))
         settled = events.pick(np.arange(self._context, cut))
         self.tally.add(settled)
         self.along.add(settled)
@@ -264,11 +268,17 @@ class Scan:
         taken = waits.end - waits.start
         loader = events.loader[waits.row]
         lasted = steps.end - steps.start
+        # A wait is of a step that began before it and ends behind it, maybe one that was settled.
+        order = np.argsort(steps.start, kind="stable")
+        latest = np.maximum.accumulate(np.append(self._step_end, steps.end[order]))
+        begun = np.searchsorted(steps.start[order], waits.start, side="right")
+        in_steps = waits.end <= latest[begun]
         return LoopTotals(
             len(steps.row),
             int(lasted.sum()),
             len(others.row),
             int(taken.sum()),
+            int(taken[in_steps].sum()),
             int(start.min(initial=_NEVER)) if len(start) else 0,
             int(end.max(initial=0)),
             {
