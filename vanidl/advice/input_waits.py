@@ -23,6 +23,7 @@ from vanidl.breakdown.causes import (
 from vanidl.breakdown.overlap import Overlap, RankOverlap
 from vanidl.formatting.units import nbytes, number, percent, plural, seconds, times
 from vanidl.model import states
+from vanidl.model.trace import INFERENCE
 from vanidl.wording.account import (
     BLOCKS,
     CHILD,
@@ -166,7 +167,8 @@ def _make_title(facts: Facts, rest: str) -> str:
     if not find_main_cause(facts.account):
         rest = rest.replace("mostly", "most likely", 1)
     said = mark_cell(f"{MEAN}/{WAIT}/", percent(share))
-    return f"Training waits for input {said} of the time, {rest}"
+    who = "Inference" if facts.trace.purpose == INFERENCE else "Training"
+    return f"{who} waits for input {said} of the time, {rest}"
 
 
 def _describe_waits(facts: Facts) -> str:

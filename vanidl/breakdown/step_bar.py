@@ -177,7 +177,8 @@ def _list_parts_outside_waits(account: Breakdown, waited_ns: float) -> list[tupl
             (COMPUTED, computed_ns, f"{MEAN}/{STEP}/{COMPUTE}"),
             (
                 COLLECTIVES,
-                collective_ns if computed_ns else 0.0,
+                # Where nothing was profiled any time may be in one.
+                collective_ns if computed_ns else float(sum(c.low_ns for c in collectives)),
                 f"{MEAN}/{STEP}/{COMMUNICATION}",
             ),
             (COPYING, spent(COPY).low_ns, f"{MEAN}/{STEP}/{COPY}"),

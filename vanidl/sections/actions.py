@@ -96,7 +96,7 @@ _NUMBER = int | float | None
 _NUMBERS = (
     "arrays_that_misfit", "batches_copied_s", "blocked_s", "busy_s", "busy_s_a_rank", "busy_spread",
     "bytes_per_s", "bytes_read", "bytes_spread", "bytes_written", "checkpoints", "chunks_a_sample",
-    "compute_s", "counter_s", "delivery_s", "different_bytes", "different_bytes_a_host",
+    "compute_s", "copied_s", "counter_s", "delivery_s", "different_bytes", "different_bytes_a_host",
     "empty_reads", "epoch_ends_s", "epochs", "excess_s", "excess_s_a_rank", "exit_status",
     "exposed_s", "files", "files_that_misfit", "first_bytes", "fixed_part", "heads",
     "hidden_fraction", "in_waits_s", "input_wait_io_s", "input_wait_s", "input_wait_share", "jumps",
@@ -158,7 +158,7 @@ EVIDENCE = Partly(
     | dict.fromkeys(_TEXTS, str | None)
     | _LISTS
     | _OBJECTS
-    | {"predicted": _PREDICTED, "leaves_passes": bool, "sends_objects": bool}
+    | {"predicted": _PREDICTED, "leaves_passes": bool, "sends_objects": bool, "from_pageable": bool}
 )
 """Each finding has some of them: which depends on its code."""
 

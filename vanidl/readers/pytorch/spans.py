@@ -248,9 +248,12 @@ def classify_events(table: EventTable, waits: Sequence[re.Pattern[str]]) -> NDAr
         kind[streams] = _DEVICE_COMMUNICATION
         present |= {_DEVICE_COMMUNICATION} if streams.any() else set()
     ladder = (_DEVICE_COMMUNICATION, _HOST_COMMUNICATION, _OPERATOR_COMMUNICATION)
-    found = False
+    # Where a device worked, collectives are on it: calls hand them over, or do nothing, as those of
+    # a single rank.
+    found = SpanKind.KERNEL in present
     for rung in ladder:
-        kind[kind == rung] = NONE if found else communication
+        on_device = rung == _DEVICE_COMMUNICATION
+        kind[kind == rung] = NONE if found and not on_device else communication
         # Spans of a backend stand beside kernels and launches of another one.
         found = found or rung in present
         found = found or (rung == _HOST_COMMUNICATION and communication in present)
