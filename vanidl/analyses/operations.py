@@ -146,7 +146,14 @@ class Operations:
     @property
     def total(self) -> Totals:
         """Totals over everything, processes without a rank included."""
-        return sum(self.totals.values(), Totals())
+        every = self.totals.values()
+        return Totals(
+            reads=sum(one.reads for one in every),
+            writes=sum(one.writes for one in every),
+            bytes_read=sum(one.bytes_read for one in every),
+            bytes_written=sum(one.bytes_written for one in every),
+            sum_ns=sum(one.sum_ns for one in every),
+        )
 
     def busy_ns(self, ranks: int) -> list[int]:
         """Busy time of each rank, 0 of a silent one."""

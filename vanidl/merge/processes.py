@@ -15,6 +15,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 
@@ -84,9 +86,7 @@ def identify_processes(logs: Sequence[TracerLog], profiles: Sequence[ProfileTrac
             entries.append(entry)
         entry.profiles.append(k)
         _adopt_identity(entry, profile)
-    assign_roles(entries, logs)
-    order = sorted(range(len(entries)), key=lambda i: _sort_key(entries[i].process))
-    table = _sort_rows(entries, order)
+    table = _build_rows(entries, assign_roles(entries, logs))
     return replace(table, threads=find_training_threads(logs, profiles, table))
 
 
@@ -229,8 +229,12 @@ def _lived_through(process: Process, profile: ProfileTrace) -> bool:
 
 def can_train(process: Process) -> bool:
     """Whether a process without profile and without known parent stands for a rank."""
-    started_by_python = HELPER.search(process.command) or LAUNCHER.search(process.command)
-    return process.parent_pid is None and not started_by_python
+    return process.parent_pid is None and not _is_started_by_python(process.command)
+
+
+@lru_cache(256)  # thousands of processes have few commands
+def _is_started_by_python(command: str) -> bool:
+    return bool(HELPER.search(command) or LAUNCHER.search(command))
 
 
 def _adopt_identity(entry: Entry, profile: ProfileTrace) -> None:
@@ -247,21 +251,31 @@ def _adopt_identity(entry: Entry, profile: ProfileTrace) -> None:
 # Roles.
 
 
-def assign_roles(entries: Sequence[Entry], logs: Sequence[TracerLog]) -> None:
-    """Gives each entry its role, its trainer and, where it trains, its rank."""
+class Role(NamedTuple):
+    """What an entry is to the training; `trainer` is an index of entries."""
+
+    name: str
+    trainer: int | None
+    host: str
+    rank: int | None  # of one that trains
+
+
+def assign_roles(entries: Sequence[Entry], logs: Sequence[TracerLog]) -> list[Role]:
+    """The role of each entry."""
     by_pid: dict[int | None, list[int]] = {}
     for i, entry in enumerate(entries):
         by_pid.setdefault(entry.process.pid, []).append(i)
     parents = [_find_parent(entry, entries, by_pid, logs) for entry in entries]
     known = _gather_role_evidence(entries, parents, logs)
+    roles = []
     for i, entry in enumerate(entries):
-        role, trainer = _assign_role(i, known)
+        name, trainer = _assign_role(i, known)
         host = entry.process.host
         if trainer is not None:
             host = host or entries[trainer].process.host
         # A worker has its trainer's rank in its environment; it stands for none.
-        rank = entry.process.rank if role == "trainer" else None
-        entry.process = replace(entry.process, role=role, trainer=trainer, host=host, rank=rank)
+        roles.append(Role(name, trainer, host, entry.process.rank if name == "trainer" else None))
+    return roles
 
 
 def _find_parent(
@@ -416,20 +430,20 @@ def _find_ancestors(i: int, parents: Sequence[int | None]) -> list[int]:
 # The table.
 
 
-def _sort_key(process: Process) -> tuple[bool, int, bool, str, int, str]:
-    is_rank = process.role == "trainer"
-    rank = process.rank if process.rank is not None else 1 << 40
-    return (not is_rank, rank, False, process.host, process.pid or 0, process.log)
+def _sort_key(process: Process, role: Role) -> tuple[bool, int, str, int, str]:
+    rank = role.rank if role.rank is not None else 1 << 40
+    return (role.name != "trainer", rank, role.host, process.pid or 0, process.log)
 
 
-def _sort_rows(entries: Sequence[Entry], order: Sequence[int]) -> ProcessTable:
+def _build_rows(entries: Sequence[Entry], roles: Sequence[Role]) -> ProcessTable:
+    order = sorted(range(len(entries)), key=lambda i: _sort_key(entries[i].process, roles[i]))
     place = {old: new for new, old in enumerate(order)}
     processes = []
     for old in order:
-        process = entries[old].process
-        if process.trainer is not None and process.trainer != place[process.trainer]:
-            process = replace(process, trainer=place[process.trainer])
-        processes.append(process)
+        name, trainer, host, rank = roles[old]
+        trainer = None if trainer is None else place[trainer]
+        known = entries[old].process
+        processes.append(replace(known, role=name, trainer=trainer, host=host, rank=rank))
     by_profile = {k: place[i] for i, e in enumerate(entries) for k in e.profiles}
     return ProcessTable(
         rows=tuple(processes),

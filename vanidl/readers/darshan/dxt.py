@@ -221,14 +221,14 @@ class Walked:
 
 
 def walk_region(
-    data: bytes | memoryview, name: str, version: int, byte_order: str
+    data: bytes | memoryview, name: str, version: int, byte_order: str, budget: Budget
 ) -> Walked | None:
     """The records of the only stream of a short region; None for what `decode` has to look at."""
     layer = LAYERS[name]
     if layer == MPIIO and version == 1:
         return None
     width = _get_width(layer, version)
-    found = walk_stream(data, width, byte_order, Budget.of_file(len(data)))
+    found = walk_stream(data, width, byte_order, budget)
     if not found.places or found.problem:
         return None
     return Walked(layer, width, get_words(data, byte_order), found.places)
@@ -277,6 +277,9 @@ class _OperationSlice(OperationTable):
 
     whole: OperationTable
     place: _Place
+
+    def __post_init__(self) -> None:
+        """Nothing: the hosts of `whole` are as they may be shown."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _slice_table, (self.whole, self.layer, self.place)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass, replace
 from functools import cache
-from itertools import pairwise
+from itertools import compress, pairwise
 from pathlib import Path
 
 from vanidl.encoding.file_bytes import AnyBytes, FileBytes, whole_bytes
@@ -74,12 +74,14 @@ class Region:
 
     def cut_from(self, data: AnyBytes) -> AnyBytes:
         """The bytes of the region that the file really holds."""
-        start, stop = min(self.start, len(data)), min(self.end, len(data))
-        return data[start:stop] if isinstance(data, memoryview) else data.between(start, stop)
+        if isinstance(data, memoryview):
+            return data[self.start : self.start + self.length]
+        return data.between(min(self.start, len(data)), min(self.end, len(data)))
 
     def missing(self, size: int) -> int:
         """Bytes of the region that a file of `size` bytes lacks."""
-        return min(self.length, max(0, self.end - size))
+        lacking = self.start + self.length - size
+        return 0 if lacking <= 0 else min(self.length, lacking)
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,7 +237,7 @@ def _list_regions(
     count = len(names)
     starts, lengths = table[: 2 * count + 2 : 2], table[1 : 2 * count + 2 : 2]
     versions = (0, *table[2 * count + 2 :])
-    used = [i for i, length in enumerate(lengths) if length]
+    used = list(compress(range(count + 1), lengths))
     named = (NAMES, *names)
     regions = {named[i]: Region(named[i], starts[i], lengths[i], versions[i]) for i in used}
     # The header does not say how long the job record is: it ends where the next begins.

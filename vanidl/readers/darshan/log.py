@@ -420,7 +420,9 @@ def _walk_or_decode(source: _Source, module: str, losses: list[str]) -> _Traced 
     if known and not source.cut(region):
         held = region.cut_from(source.data)
         only = only_stream(held, header.compression, source.budget)
-        walked = only and dxt.walk_region(only.data, module, region.version, header.byte_order)
+        walked = only and dxt.walk_region(
+            only.data, module, region.version, header.byte_order, source.budget
+        )
         if walked:
             return walked
     return _decode(source, module, losses)

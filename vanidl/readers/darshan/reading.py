@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import suppress
@@ -83,7 +84,7 @@ def _split_batches(paths: Sequence[Path], size: int) -> Iterator[list[Path]]:
 
     def weight(path: Path) -> int:
         with suppress(OSError):  # gone, or not ours to read: reading will say so
-            return max(path.stat().st_size * size, _BATCH_NBYTES)
+            return max(os.stat(path).st_size * size, _BATCH_NBYTES)  # noqa: PTH116 - of thousands
         return _BATCH_NBYTES
 
     return batches(paths, weight, _BATCH_NBYTES * size)
