@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from vanidl.advice.checkpoints import BETWEEN_FAILURES_S, COPIED, _weigh_saves
+from vanidl.advice.checkpoints import BETWEEN_FAILURES_S, COPIED, _limit_claim, _weigh_saves
 from vanidl.advice.facts import ANY
 
 WRITTEN = 10**8
@@ -14,11 +14,12 @@ WRITTEN = 10**8
 
 def weigh(lengths_s, gaps_s, ranks=1):
     """Saves of 100 MB each that took so long, and so long a loop behind each."""
-    facts = SimpleNamespace(
-        lengths_and_gaps_s=lambda _: (list(lengths_s), list(gaps_s)),
-        trace=SimpleNamespace(ranks=(0,) * ranks),
-    )
-    return _weigh_saves(facts, WRITTEN * len(lengths_s))
+    phases, now_s = [], 5.0
+    for length_s, gap_s in zip(lengths_s, gaps_s, strict=True):
+        phases.append(SimpleNamespace(start_s=now_s, end_s=now_s + length_s))
+        now_s += length_s + gap_s
+    facts = SimpleNamespace(last_step_s=now_s, trace=SimpleNamespace(ranks=(0,) * ranks))
+    return _weigh_saves(phases, facts, WRITTEN * len(lengths_s))
 
 
 def simulate(lengths_s, gaps_s, copy_s):
@@ -44,6 +45,8 @@ def test_steps_hide_as_much_of_saves_as_a_loop_that_is_run_again_with_a_thread(l
         assert now_s - then_s == pytest.approx(hidden_s, abs=4 * WRITTEN / copied_per_s)
     assert saves.every_s is None
     assert (saves.claim.surely_s, saves.claim.within_s) == saves.hidden_s
+    limited = _limit_claim(saves.claim, saves.hidden_s[1] / 2)
+    assert limited.within_s == saves.hidden_s[1] / 2
     assert 0 <= saves.hidden_s[0] <= saves.hidden_s[1] <= sum(lengths_s)
 
 

@@ -249,6 +249,16 @@ def test_of_saves_that_come_too_often_the_last_one_is_made_when_the_program_ends
     assert np.load(tmp_path / "2.npy").tolist() == [3.0] * 4
 
 
+def test_of_several_saves_the_one_that_was_seen_running_is_changed(tmp_path):
+    program = tmp_path / "train.py"
+    source = SAVING.format('        np.save(f"{step}.npy", state)')
+    made = 'def make():\n    np.save("data" + ".npy", np.ones(9))\n\n\ndef main'
+    program.write_text(source.replace("def main", made))
+    patch = patch_program(trace_of(program), SAVE_BEHIND)
+    assert '+        _save_behind(np.save, f"{step}.npy", state)' in patch
+    assert '_save_behind(np.save, "data"' not in patch
+
+
 def test_a_file_that_was_synced_with_each_step_is_synced_once_a_while(tmp_path):
     source = (
         "import os\n\ndef main():\n    with open('journal', 'w') as journal:\n"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import sqrt
 
 import numpy as np
@@ -61,12 +61,15 @@ def _find_stall(facts: Facts) -> RuleResult | None:
         "bytes_written": written,
         "evidence": phases.checkpoints[0].evidence,
     }
-    # Of saves that were marked it is known what the steps behind each can hide.
+    # Where steps were recorded it is known what those behind each save can hide.
     claim, said = Claim(STORAGE, RUN, within_s=stopped), "."
-    saves = _weigh_saves(facts, written) if marked_ns and facts.gains is not None else None
-    if saves is not None:
-        hidden = f"; steps behind them can hide {seconds(saves.hidden_s[1])} of it"
-        said, claim = f"{hidden}.", saves.claim
+    if any(phase.steps for phase in phases.checkpoints):
+        # Several saves as one phase: how long steps between two of them are nobody knows.
+        claim = replace(claim, surely_s=0.0, keeps="the copy, and what steps do not hide")
+    elif facts.gains is not None:
+        saves = _weigh_saves(phases.checkpoints, facts, written)
+        claim = saves.claim if marked_ns else _limit_claim(saves.claim, stopped)
+        said = f"; steps behind them can hide {seconds(saves.hidden_s[1])} of it."
         evidence |= {"hidden_at_most_s": saves.hidden_s[1], "every_s": saves.every_s}
         if saves.every_s is not None:
             advice = (
@@ -93,32 +96,45 @@ class _Saves:
     claim: Claim
 
 
-def _weigh_saves(facts: Facts, written: int) -> _Saves:
+def _weigh_saves(phases: Sequence[Phase], facts: Facts, written: int) -> _Saves:
     """What the steps behind each save can hide of it, or else how often it is worth saving.
 
     In the background a save takes as long as it did, and the next one waits for it: what is gained
     is the shorter of both, less the copy that is saved. (J. W. Young, A first order approximation
     to the optimum checkpoint interval, 1974: the root of twice a save's time between failures.)
     """
-    lengths_s, gaps_s = facts.lengths_and_gaps_s(_SAVES)
-    each = written / max(len(lengths_s), 1) / max(len(facts.trace.ranks), 1)
-    pairs = list(zip(lengths_s, gaps_s, strict=True))
+    lengths_s = [phase.end_s - phase.start_s for phase in phases]
+    next_s = [phase.start_s for phase in phases[1:]] + [facts.last_step_s]
+    pairs = [
+        (length_s, max(until_s - phase.end_s, 0.0))
+        for length_s, phase, until_s in zip(lengths_s, phases, next_s, strict=True)
+    ]
+    each = written / len(phases) / max(len(facts.trace.ranks), 1)
     low_s, high_s = (
         sum(max(min(pair) - each / copied_per_s, 0.0) for pair in pairs) for copied_per_s in COPIED
     )
-    mean_s = sum(lengths_s) / len(lengths_s)
+    mean_s = sum(lengths_s) / len(phases)
     every_s = float(round(max(sqrt(2 * mean_s * BETWEEN_FAILURES_S), LEAST_EVERY_S), -1))
-    interval_s = (sum(lengths_s) + sum(gaps_s[:-1])) / len(lengths_s)
-    if high_s >= sum(lengths_s) / 2 or interval_s >= every_s / 2 or len(lengths_s) < 2:
+    loop_s = sum(map(sum, pairs))
+    interval_s = (loop_s - pairs[-1][1]) / len(phases)
+    if high_s >= sum(lengths_s) / 2 or interval_s >= every_s / 2 or len(phases) < 2:
         keeps = "the copy, and what steps do not hide"
         return _Saves(
             (low_s, high_s), None,
             Claim(ANY, _SAVES, within_s=high_s, surely_s=low_s, keeps=keeps),
         )  # fmt: skip
-    kept = 1 + int(sum(lengths_s) + sum(gaps_s)) // int(every_s)
+    kept = 1 + int(loop_s) // int(every_s)
     keeps = f"the last one, and one in {seconds(every_s)}"
-    stays = min(kept / len(lengths_s), 1.0)
+    stays = min(kept / len(phases), 1.0)
     return _Saves((low_s, high_s), every_s, Claim(ANY, _SAVES, stays=stays, keeps=keeps))
+
+
+def _limit_claim(claim: Claim, stopped_s: float) -> Claim:
+    """The claim of saves that only their calls show: a part of all I/O."""
+    within_s = stopped_s * (1 - claim.stays)
+    if claim.within_s is not None:
+        within_s = min(within_s, claim.within_s)
+    return replace(claim, cause=STORAGE, window=RUN, stays=0.0, within_s=within_s)
 
 
 def _estimate_stop_s(phase: Phase, facts: Facts) -> float:
@@ -239,7 +255,7 @@ def _find_write_bound_run(facts: Facts) -> RuleResult | None:
         "Check that the dataset's reads are in the log; then checkpoint less often, or only what "
         "changes.",
         {"bytes_read": read, "bytes_written": written},
-        Claim(STORAGE, RUN, within_s=spent_s / max(len(facts.trace.ranks), 1)),
+        Claim(STORAGE, RUN, within_s=spent_s / max(len(facts.trace.ranks), 1), surely_s=0.0),
     )
 
 

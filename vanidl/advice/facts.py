@@ -408,18 +408,15 @@ class Facts:
 
     def lengths_s(self, phase: str) -> list[float]:
         """How long each of the phases of a name took, in order, of the rank that has most."""
-        return self.lengths_and_gaps_s(phase)[0]
+        times = (self._times_of(phase) or {}).values()
+        longest = max(times, key=lambda each: len(each.start), default=intervals.EMPTY)
+        return [length_ns / 1e9 for length_ns in (longest.end - longest.start).tolist()]
 
-    def lengths_and_gaps_s(self, phase: str) -> tuple[list[float], list[float]]:
-        """The same, and how long the loop went on behind each, until the next or its end."""
-        times = self._times_of(phase) or {}
-        if not times:
-            return [], []
-        position = max(times, key=lambda each: len(times[each].start))
-        longest, tiles = times[position], self._tiles[position]
-        last = max(int(tiles.end[tiles.step >= 0].max(initial=0)), int(longest.end[-1]))
-        gaps = np.append(longest.start[1:], last) - longest.end
-        return ((longest.end - longest.start) / 1e9).tolist(), (gaps / 1e9).tolist()
+    @property
+    def last_step_s(self) -> float:
+        """When the last step of any rank ended, since the start of the job; 0 without steps."""
+        ends = [int(own.end[own.step >= 0].max(initial=0)) for own in self._tiles.values()]
+        return max((max(ends, default=0) - self.trace.job.start_ns) / 1e9, 0.0)
 
     def _of_window(self, claim: Claim, times: Mapping[int, Intervals]) -> tuple[float, float]:
         """What a rank gains without a cause of a phase or part of steps, or without all of it."""

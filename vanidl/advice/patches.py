@@ -57,7 +57,7 @@ def patch_program(trace: Trace, kind: str, settings: Mapping[str, str] | None = 
         edit = _EDITS[kind]
     for path, text in _iterate_sources(trace):
         try:
-            changed = edit(text, ast.parse(text))
+            changed = edit(text, _mark_sampled(ast.parse(text), path, trace))
         except (SyntaxError, ValueError, RecursionError):
             continue
         if changed is not None and changed != text:
@@ -280,6 +280,19 @@ class _Place:
     function: ast.FunctionDef | ast.AsyncFunctionDef
 
 
+_SAMPLED = "_was_sampled"
+
+
+def _mark_sampled(tree: ast.Module, path: Path, trace: Trace) -> ast.Module:
+    """The tree, with a mark on functions of which lines were sampled."""
+    mine = (f for part in trace.lines for f in part.functions if f.own and Path(f.file) == path)
+    names = {function.name.rpartition(".")[2] for function in mine}
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name in names:
+            setattr(node, _SAMPLED, True)
+    return tree
+
+
 def _find_calls(tree: ast.Module, is_meant: Callable[[ast.Call], bool]) -> list[_Place]:
     """Calls within functions, but for those that build an object once."""
     places: list[_Place] = []
@@ -293,7 +306,10 @@ def _find_calls(tree: ast.Module, is_meant: Callable[[ast.Call], bool]) -> list[
             visit(child, function)
 
     visit(tree, None)
-    return [place for place in places if place.function.name != "__init__"]
+    places = [place for place in places if place.function.name != "__init__"]
+    # Of several those in functions that were seen running: others make data, or test.
+    sampled = [place for place in places if hasattr(place.function, _SAMPLED)]
+    return sampled if len(places) > 1 else places
 
 
 def _keep_open(text: str, tree: ast.Module) -> str | None:
