@@ -3,6 +3,7 @@
     python -m benchmarks.causes record [--work build/causes] [NAME...]
     python -m benchmarks.causes table [--work build/causes] [--vanidl PATH]
     python -m benchmarks.causes record|table --again   # other programs with some of these causes
+    python -m benchmarks.causes record|table --reported   # after public reports, broken and fixed
 
 `benchmarks/programs/planted.py` has the trainings: 31 causes behind a switch, 10 healthy ones.
 `record` records each with the tracer and without; with `--off` each runs once without its cause as
@@ -78,7 +79,14 @@ ACTIONS: dict[str, tuple[str, ...]] = {
     "object_reads": ("unblock", "read_ahead"),
     "tracking_service": ("services", "loop_work"),
     "sleeping_service": ("unblock",),
+    # Of reports: what was accepted there, or its equal.
+    "csv_rewritten": ("logging", "loop_work"),
+    "cropped_late": ("hand_over", "decode"),
+    "workers_each_epoch": ("warm_start", "validation"),
 }
+REPORTS = ("csv_rewritten", "cropped_late", "workers_each_epoch")
+FIXED = "_fixed"
+"""Of a recording's name: without its cause."""
 OF_RECORDING = "record_more"
 """What limits the numbers accuses no program."""
 HEALTHY = (
@@ -98,7 +106,11 @@ class Programs:
     made: str  # a file of its data, by which it is known whether these were made
 
 
-FIRST = Programs(PROGRAMS / "planted.py", tuple(ACTIONS), HEALTHY, MOUNTS, "narrow.h5")
+FIRST = Programs(
+    PROGRAMS / "planted.py", tuple(name for name in ACTIONS if name not in REPORTS), HEALTHY,
+    MOUNTS, "narrow.h5",
+)  # fmt: skip
+REPORTED = Programs(PROGRAMS / "reported.py", REPORTS, (), {}, "made")
 AGAIN = Programs(
     PROGRAMS / "planted_again.py",
     ("slow_storage", "slow_metadata", "python_transform", "native_decode", "delivery",
@@ -128,7 +140,7 @@ def run(
     if off:
         command.append("--off")
     if tracer is not None:
-        out = work / "runs" / f"{name}.{tracer}"
+        out = work / "runs" / f"{name}{FIXED if off else ''}.{tracer}"
         subprocess.run(["rm", "-rf", str(out)], check=True)
         command = [str(BIN / "vanidl"), "record", "--tracer", tracer, "-o", str(out), "--",
                    *command]  # fmt: skip
@@ -154,6 +166,9 @@ def record(
     for name in names or [*programs.causes, *programs.healthy]:
         begin = time.monotonic()
         row = {tracer: run(programs, name, work, tracer=tracer).get("loop_s") for tracer in tracers}
+        if programs is REPORTED:
+            for tracer in tracers:
+                run(programs, name, work, tracer=tracer, off=True)
         if name in programs.causes and off:
             row["off"] = run(programs, name, work, tracer=None, off=True).get("loop_s")
         with (work / "times.jsonl").open("a", encoding="utf-8") as log:
@@ -191,6 +206,7 @@ def table(
             mark = "first" if is_first else "three" if within else "-----"
             print(f"{tracer:7} {mark} {name:18} {rows[:4]} {verdict}", flush=True)
         healthy = [name for name in names or programs.healthy if name in programs.healthy]
+        healthy += [f"{name}{FIXED}" for name in causes if programs is REPORTED]
         for name in healthy:
             rows, verdict = told(work / "runs" / f"{name}.{tracer}", package)
             is_accused = any(code != OF_RECORDING for code, _ in rows)
@@ -211,11 +227,12 @@ def main() -> None:
     parser.add_argument("--tracer", action="append")
     parser.add_argument("--again", action="store_true", help="of `planted_again.py`")
     parser.add_argument("--off", action="store_true", help="time each without its cause as well")
+    parser.add_argument("--reported", action="store_true", help="of `reported.py`, fixed as well")
     options = parser.parse_intermixed_args()
-    folder = "build/causes_again" if options.again else "build/causes"
-    work = (options.work or ROOT / folder).resolve()
+    programs = AGAIN if options.again else REPORTED if options.reported else FIRST
+    suffix = "_again" if options.again else "_reported" if options.reported else ""
+    work = (options.work or ROOT / f"build/causes{suffix}").resolve()
     tracers = tuple(options.tracer or TRACERS)
-    programs = AGAIN if options.again else FIRST
     if options.what == "record":
         record(programs, work, options.names, tracers, off=options.off)
     else:

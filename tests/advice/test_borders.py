@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from tests.advice.labeled import IMAGES, PIECES, RECIPES
 from tests.makers.training_jobs import Recipe, trace_of
 from vanidl.advice.facts import Facts
 from vanidl.advice.finding import Finding
+from vanidl.advice.input_waits import _is_too_short_for_workers
 from vanidl.advice.registry import RULES, find
 from vanidl.advice.requests import _measure_chunk_misfit
 from vanidl.analyses import analyse
@@ -66,6 +68,24 @@ def test_training_is_bound_by_input_from_a_tenth_of_the_time(waited_s, is_bound)
     rules = [rule for rule in RULES if rule.code.startswith("input_bound")]
     facts = Facts(run.trace, run.results, account)
     assert any(rule.find(facts) is not None for rule in rules) == is_bound
+
+
+@pytest.mark.parametrize(
+    ("wait_s", "step_s", "has_workers", "too_short"),
+    [
+        (1.34e-3, 2.73e-3, False, True),  # an HDF5 reader that a worker made slower
+        (1.34e-3, 2.73e-3, True, False),  # batches are handed over already
+        (1.40e-3, 2e-3, False, False),
+        (1.39e-3, 2e-3, False, True),
+        (6e-3, 8e-3, False, False),
+    ],
+)
+def test_waits_are_worth_a_worker_where_handing_over_leaves_a_tenth_of_the_step(
+    wait_s, step_s, has_workers, too_short
+):
+    account = SimpleNamespace(length_ns=lambda window: {"step": step_s * 1e9}[window])
+    facts = SimpleNamespace(has_workers=has_workers, account=account)
+    assert _is_too_short_for_workers(facts, wait_s + 1e-9, 0.1) == too_short
 
 
 @pytest.mark.parametrize(

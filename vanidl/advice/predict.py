@@ -435,9 +435,10 @@ ASSUMPTIONS = (
 HANDING_OVER_S = 0.6e-3
 """Of a small batch from a worker to the training process (torch 2.8, two cores): steps of 67 us on
 tensors in memory took 675 us with a worker."""
-STARTING_S = 25e-3
-"""Of a worker that is forked, until it waits for work, and until it has stopped (16 ms were
-measured with four on two busy cores): the training process does so one after the other."""
+STARTING_S = (16e-3, 100e-3)
+"""Of a worker that is forked, until it hands over its first batch and until it has stopped, at
+least and at most: the training process starts one after the other. 16 ms were measured with four
+on two cores, 25 ms for the first of a program, 50 to 120 ms where other work ran beside it."""
 _MOST_WORKERS = (1, 2, 4, 8)
 _PER_RANK = " per rank"
 _SPLIT = ", each with its part of the stream"
@@ -595,7 +596,10 @@ def _bracket_step_s(
     steps, new = len(ranks[0].step_s), change.workers - min(b.workers for b in ranks)
     if not ranks[0].workers:
         worst_s += HANDING_OVER_S
-    worst_s += max(new, 0) * STARTING_S / steps
+    best_s, worst_s = (
+        step_s + max(new, 0) * starting_s / steps
+        for step_s, starting_s in zip((best_s, worst_s), STARTING_S, strict=True)
+    )
     return best_s, max(best_s, worst_s)
 
 
