@@ -6,7 +6,7 @@ from collections.abc import Mapping, Set
 from dataclasses import replace
 
 from vanidl.advice import own_loaders
-from vanidl.advice.facts import ANY, ITS_OWN, Claim, Facts
+from vanidl.advice.facts import ANY, HANDING_OVER_S, ITS_OWN, Claim, Facts
 from vanidl.advice.finding import Rule, RuleResult, Value
 from vanidl.advice.frameworks import BACKGROUND, PREFETCH, join_phrases
 from vanidl.breakdown.account import MEAN, WAIT
@@ -52,11 +52,6 @@ the middle of what is known, is taken to limit."""
 _METADATA = f"{STORAGE}.{METADATA}"
 MUCH_PICKLED = 4 << 20
 """Of each worker's start: the data set without lists of its samples takes some KiB."""
-HANDING_OVER_S = 1.2e-3
-"""Of a small batch from a worker to the training process, at most: 0.6 ms were measured on quiet
-cores (torch 2.8), twice that on busy ones. What is loaded as fast is best loaded where it is used:
-a training that waited 1.3 ms of each step of 2.7 ms for HDF5 took 0.34 s without a worker, and
-0.44 s with one."""
 
 
 def _is_too_short_for_workers(facts: Facts, spent_s: float, share: float) -> bool:
@@ -319,7 +314,7 @@ def _find_bound_by_worker_start(facts: Facts) -> RuleResult | None:
 
 def _find_bound_by_delivery(facts: Facts) -> RuleResult | None:
     overlap = _get_bounding_waits(facts)
-    if overlap is None or _find_limiting_cause(facts) != DELIVERY:
+    if overlap is None or _find_limiting_cause(facts) != DELIVERY or not facts.hands_over_bytes:
         return None
     return RuleResult(
         _make_title(facts, "mostly for batches on their way from the workers"),

@@ -162,6 +162,11 @@ def _find_slow_first_steps(facts: Facts) -> RuleResult | None:
         kept = 1 - 1 / max(facts.epochs, 1)
         acted_on_s, excess = min(excess, started_s) * kept, excess * kept
         keeps = "the first epoch's start, and each epoch's first fetch"
+    elif facts.has_workers:
+        # Of workers that stay each epoch begins with a fetch that nothing hides.
+        stays_s = int(first.sum()) / ranks * facts.mean_fetch_s
+        acted_on_s, excess = acted_on_s - stays_s, max(excess - stays_s, 0.0)
+        keeps = "each epoch's first fetch"
     least = EXCESS_SHARE * (2 if facts.cores_were_taken else 1)  # others' turns lengthen any step
     if usual <= 0 or mean < FIRST_FACTOR * usual or acted_on_s < least * facts.base_s:
         return None
