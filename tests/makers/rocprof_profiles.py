@@ -17,10 +17,10 @@ def span(start: int, end: int, **more: Any) -> dict[str, Any]:
 
 
 def dispatch(
-    start: int, end: int, kernel: int = 0, gpu: int = 0, stream: int = 5
+    start: int, end: int, kernel: int = 0, gpu: int = 0, stream: int = 5, **more: Any
 ) -> dict[str, Any]:
     info = {"agent_id": {"handle": GPUS[gpu]}, "queue_id": {"handle": 1}, "kernel_id": kernel}
-    return span(start, end, kind=11, dispatch_info=info, stream_id={"handle": stream})
+    return span(start, end, kind=11, dispatch_info=info, stream_id={"handle": stream}, **more)
 
 
 def copy(start: int, end: int, to_gpu: bool = True) -> dict[str, Any]:
@@ -34,6 +34,7 @@ def process(
     copies: Sequence[dict[str, Any]] = (),
     ranges: Sequence[tuple[str, int, int]] = (),
     *,
+    calls: Sequence[dict[str, Any]] = (),
     host: str = "n1",
     pid: int = 908,
     kernels: Sequence[str] = KERNELS,
@@ -62,7 +63,7 @@ def process(
         "buffer_records": {
             "kernel_dispatch": list(dispatches),
             "memory_copy": list(copies),
-            "hip_api": [span(1, 2, kind=3)],
+            "hip_api": list(calls),
             "marker_api": markers,
         },
     }

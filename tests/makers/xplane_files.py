@@ -26,6 +26,7 @@ class Event(NamedTuple):
     line: str = "python"
     plane: str = "/host:CPU"
     title: str = ""
+    correlation: int = 0  # of a call and what it handed to a device
 
 
 def number(field: int, value: int) -> bytes:
@@ -53,7 +54,7 @@ def _plane(plane: str, events: Sequence[Event], base_ns: int) -> bytes:
     mine = [e for e in events if e.plane == plane]
     names = list(dict.fromkeys((e.name, e.title) for e in mine))
     texts = list(dict.fromkeys(e.hlo_op for e in mine if e.hlo_op))
-    stats = ["step_num", "hlo_op", "other", *texts]
+    stats = ["step_num", "hlo_op", "other", "correlation_id", *texts]
     lines = [
         message(3, _line(line, [e for e in mine if e.line == line], names, stats, base_ns))
         for line in dict.fromkeys(e.line for e in mine)
@@ -87,6 +88,8 @@ def _event(e: Event, names: list, stats: list[str]) -> bytes:
         body += message(4, number(1, 1) + number(4, e.step))
     if e.hlo_op:
         body += message(4, number(1, 2) + number(7, stats.index(e.hlo_op) + 1))
+    if e.correlation:
+        body += message(4, number(1, 4) + number(3, e.correlation))
     return body
 
 

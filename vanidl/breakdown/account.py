@@ -44,6 +44,7 @@ from vanidl.breakdown.causes import (
     METADATA,
     OBJECT,
     PHASES,
+    QUEUED,
     READ,
     STORAGE,
     SYNC,
@@ -992,7 +993,11 @@ def _attribute_device_time(table: _Table, trace: Trace, position: int, spans: Sp
         busy += spent
         if spent or cause != COPY:
             table.add(f"{RUN}/{cause}", position, spent, spent + unseen, (PROFILED,))
-    table.add(f"{RUN}/{DEVICE_IDLE}", position, 0, table.window_ns - busy, (PROFILED,))
+    idle = table.window_ns - busy
+    table.add(f"{RUN}/{DEVICE_IDLE}", position, 0, idle, (PROFILED,))
+    if (queued := trace.queued.get(trace.ranks[position])) is not None:
+        part = min(intervals.clipped(queued, low, high).length, idle)
+        table.add(f"{RUN}/{DEVICE_IDLE}.{QUEUED}", position, 0, part, (PROFILED,))
 
 
 def _bound_storage_parts(

@@ -35,6 +35,7 @@ from vanidl.run import Run
 from vanidl.schema import Maybe
 from vanidl.sections.coverage import list_clocks
 from vanidl.sections.section import Json, Object, Section, values_of
+from vanidl.wording.account import describe_idle
 
 # Which steps and input waits of a run fit into a picture.
 
@@ -341,6 +342,7 @@ def _write_steps(run: Run) -> str | None:
                      f"99 % under {seconds(steps.p99_s)}"),
         *(("waited for", words) for words in _describe_loaders(steps)),
         *(("device", words) for words in _describe_device(steps)),
+        *(("device idle", words) for words in [describe_idle(run.breakdown)] if words),
         *list_clocks(steps),
     ]  # fmt: skip
     return named_values("Steps", rows)

@@ -235,13 +235,36 @@ def _find_key(account: Breakdown, cost: Cost) -> str:
     return ""
 
 
+def _measure_idle(account: Breakdown, window: str) -> tuple[float, float | None]:
+    """How long devices were idle in a window of the mean rank, and with work in their queues; ns.
+
+    None where calls that hand work to devices were not recorded. Both are at most so much of the
+    same moments, of which what was queued was recorded.
+    """
+    idle, queued = f"{window}/{DEVICE_IDLE}", f"{window}/{DEVICE_IDLE}.{QUEUED}"
+    whole_ns = account.cell(f"{MEAN}/{idle}").high_ns
+    return whole_ns, account.cell(f"{MEAN}/{queued}").high_ns if queued in account.columns else None
+
+
+def describe_idle(account: Breakdown) -> str:
+    """Idle time of devices in the mean step: with work in the queue, and without; "" for none."""
+    whole_ns, queued_ns = _measure_idle(account, STEP)
+    if not whole_ns:
+        return ""
+    said = f"{seconds(whole_ns / 1e9)} of the mean step"
+    if queued_ns is None:
+        return f"{said}; calls that hand work to it were not recorded, so why is not known"
+    return (
+        f"{said}: {seconds(queued_ns / 1e9)} with work in its queue that had not begun (kernel "
+        f"wait), {seconds((whole_ns - queued_ns) / 1e9)} without (host wait)"
+    )
+
+
 def _explain_idle(account: Breakdown) -> str:
     """Whether the device had work while it was idle, where that was recorded."""
-    idle, queued = f"{MEAN}/{STEP}/{DEVICE_IDLE}", f"{STEP}/{DEVICE_IDLE}.{QUEUED}"
-    if queued not in account.columns:
+    whole_ns, part_ns = _measure_idle(account, STEP)
+    if part_ns is None:
         return ""
-    # Both are at most so much of the same moments; what is queued of them was recorded.
-    whole_ns, part_ns = (account.cell(key).high_ns for key in (idle, f"{MEAN}/{queued}"))
     if 2 * part_ns > whole_ns:
         return ", for most of that with work in its queue that had not begun"
     return ": the host gave it no work in time"
@@ -260,8 +283,13 @@ def _say_share(cost: Cost, whole_ns: float) -> str:
     return f"{low} to {high}"
 
 
-def describe_device(account: Breakdown) -> str:
-    """How busy the devices were in a run without steps, without a full stop; "" where unknown."""
+def describe_device(account: Breakdown, devices: int = 1) -> str:
+    """How busy the devices were in a run without steps, without a full stop; "" where unknown.
+
+    Args:
+        account: of the run.
+        devices: how many a process used at most: their time is counted together.
+    """
     idle = account.columns.get(f"{RUN}/{DEVICE_IDLE}")
     if idle is None or account.steps.any() or not account.window_ns:
         return ""
@@ -269,9 +297,17 @@ def describe_device(account: Breakdown) -> str:
         account.cell(f"{MEAN}/{RUN}/{cause}").low_ns for cause in (COMPUTE, COMMUNICATION, COPY)
     )
     per_rank = ", averaged over ranks" if len(account.ranks) > 1 else ""
+    whole = f"The device was busy for {seconds(busy / 1e9)}"
+    if devices > 1:
+        whole = f"At least one of {devices} devices was busy for {seconds(busy / 1e9)}"
+    _, queued_ns = _measure_idle(account, RUN)
+    waiting = ""
+    if queued_ns:
+        where = "its queue" if devices == 1 else "their queues"
+        waiting = f"; work waited in {where} for {seconds(queued_ns / 1e9)} of the rest"
     return (
-        f"The device was busy for {seconds(busy / 1e9)} of the "
-        f"{seconds(account.window_ns / 1e9)} run{per_rank} ({percent(busy / account.window_ns)})"
+        f"{whole} of the {seconds(account.window_ns / 1e9)} run{per_rank} "
+        f"({percent(busy / account.window_ns)}){waiting}"
     )
 
 

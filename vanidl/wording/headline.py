@@ -129,6 +129,8 @@ def make_headline(trace: Trace, results: Results, account: Breakdown) -> Headlin
     waited = _limit_scope(_describe_waits_of_steps(trace, results, overlap, account), results)
     lead = find_lead(account, "inference" if trace.purpose == INFERENCE else "training")
     title = (_limit_scope(lead.sentence, results) if lead.in_steps else lead.sentence) or waited
+    if (devices := count_devices(trace)) > 1:
+        title = title.replace("The device was idle", f"All {devices} devices were idle", 1)
     title = " ".join(_keep_present(_PURPOSES.get(trace.purpose, ""), title))
     support = _keep_present(
         waited if lead.sentence else "",
@@ -481,9 +483,14 @@ def _describe_nothing(trace: Trace, results: Results, account: Breakdown) -> str
             f"{name_tracer(trace)} recorded the job and no I/O at all during its {run}: "
             "nothing that it watches was used, or its modules were switched off."
         )
-    if device := describe_device(account):
+    if device := describe_device(account, count_devices(trace)):
         return f"{device}; no I/O was recorded, which is unknown, not zero."
     return f"No I/O was recorded during the {run}; that is unknown, not zero."
+
+
+def count_devices(trace: Trace) -> int:
+    """How many devices a process used at most, by its profile; 1 where none says."""
+    return max((len(profile.devices) for profile in trace.profiles), default=1) or 1
 
 
 def _describe_heatmaps_alone(trace: Trace) -> str:

@@ -734,29 +734,6 @@ def launched(start_us: float, length_us: float, launch_us: float | None, number:
     return [work, *call]
 
 
-@pytest.mark.parametrize("seed", range(8))
-def test_devices_that_do_nothing_though_work_was_handed_to_them(tmp_path: Path, seed: int) -> None:
-    """Moment by moment: no kernel runs, and one that has not begun was launched."""
-    chance = random.Random(seed)
-    works, begin = [], 50
-    for _ in range(25):
-        begin += chance.randrange(0, 30)
-        length = chance.randrange(0, 25)
-        works.append((begin, length, begin - chance.randrange(0, 45)))
-    idle = np.ones(2000, bool)
-    handed = np.zeros(2000, bool)
-    for start, length, launch in works:
-        idle[start : start + length] = False
-        handed[launch:start] = True
-    events = [e for i, work in enumerate(works) for e in launched(*work, number=i + 1)]
-    chance.shuffle(events)
-    found = pytorch_trace.read_trace(write(tmp_path / "t.pt.trace.json", trace(events))).queued
-    said = np.zeros(2000, bool)
-    for low, high in zip(*(side - BASE_NS for side in found), strict=True):
-        said[low // 1000 : high // 1000] = True
-    assert said.tolist() == (idle & handed).tolist()
-
-
 @pytest.mark.parametrize(("without", "known"), [(1, True), (2, False)])
 def test_what_most_work_waited_for_must_be_known(tmp_path: Path, without: int, known: bool) -> None:
     events = [

@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from vanidl.readers.launches import match_launches
+
 CPU_CATEGORIES = ("cpu_op", "user_annotation", "Operator")
 COPY_CATEGORIES = ("gpu_memcpy", "gpu_memset", "Memcpy", "Memset")
 KERNEL_CATEGORIES = (
@@ -39,9 +41,6 @@ _MAX_DURATION_US = 2e15
 
 _Row = tuple[Any, Any, Any, Any, Any, Any, int]
 _LARGEST_CORRELATION = 2**62
-
-
-NOT_LAUNCHED = np.iinfo(np.int64).min
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +125,7 @@ class EventColumns:
         lanes: dict[tuple[bool, str, str], int] = {}
         label = _encode(((category, name) for category, name, _, _ in self._sources), labels)
         lane = _encode((_name_lane(*key) for key in self._sources), lanes)
-        launch = _find_launch_times(correlation, *map(_take_all, self._launches))
+        launch = match_launches(correlation, *map(_take_all, self._launches))
         return EventTable(
             start, duration, label[source], lane[source], tuple(labels), tuple(lanes), launch
         )
@@ -142,18 +141,6 @@ class EventColumns:
         source = _encode(zip(categories, names, pids, tids, strict=True), self._sources)
         start, duration = _to_nanoseconds(times[:, possible])
         return start, duration, source[possible], np.array(correlation, np.int64)[possible]
-
-
-def _find_launch_times(
-    correlation: NDArray[np.int64], of_launch: NDArray[np.int64], launched: NDArray[np.int64]
-) -> NDArray[np.int64]:
-    """When each event was handed over: the first call with its number; NOT_LAUNCHED for none."""
-    if not len(of_launch):
-        return np.full(len(correlation), NOT_LAUNCHED)
-    order = np.lexsort((launched, of_launch))
-    of_launch, launched = of_launch[order], launched[order]
-    place = np.minimum(np.searchsorted(of_launch, correlation), len(of_launch) - 1)
-    return np.where(of_launch[place] == correlation, launched[place], NOT_LAUNCHED)
 
 
 def _to_floats(times: Sequence[Sequence[float]]) -> NDArray[np.float64]:

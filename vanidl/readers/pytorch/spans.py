@@ -24,15 +24,15 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.model.intervals import Intervals, union
+from vanidl.model.intervals import union
 from vanidl.model.ordering import stable_order
 from vanidl.model.trace import INFERENCE, SpanKind
+from vanidl.readers.launches import NOT_LAUNCHED
 from vanidl.readers.names import SAMPLING, classify_kernel
 from vanidl.readers.pytorch.columns import (
     COPY_CATEGORIES,
     CPU_CATEGORIES,
     KERNEL_CATEGORIES,
-    NOT_LAUNCHED,
     EventTable,
 )
 
@@ -52,7 +52,6 @@ _WORK = re.compile(rf"(?!{SAMPLING.pattern}\Z)[^#]*")
 _OPERATORS = ("cpu_op", "Operator")
 _NEVER, _LATE = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 _GRADIENT = re.compile(r"autograd::engine|[Bb]ackward|Optimizer\.|optimizer")
-_MOST_LAUNCHES = 0.9  # of the work on a device, for what it waited for to be told
 _MANY_OPERATORS = 20  # kinds: of public traces of whole steps the smallest have 29
 _TRAINING = re.compile(r"(.*\W)?training_step")
 
@@ -147,36 +146,6 @@ def infer_purpose(table: EventTable, own: Mask, kind: NDArray[np.uint8]) -> str:
         return ""
     operators = {name for category, name in used if category in _OPERATORS}
     return INFERENCE if len(operators) >= _MANY_OPERATORS else ""
-
-
-def find_queued(table: EventTable, rows: Int64Array) -> Intervals | None:
-    """When devices did nothing though work had been handed to them; None where that is not known.
-
-    Such time passes between a call that launches a kernel and the kernel's start: the launch
-    itself, or what the kernel waits for on its device. For the rest of the time without work the
-    host gave the device none. HolisticTraceAnalysis (idle time breakdown) tells host wait and
-    kernel wait apart by the next kernel alone; here any later one may have been waiting.
-
-    Args:
-        table: The events.
-        rows: Those that are work on the devices of one process.
-    """
-    launch = table.launch_ns[rows]
-    if not len(rows) or np.count_nonzero(launch != NOT_LAUNCHED) < _MOST_LAUNCHES * len(rows):
-        return None
-
-    # Work in order of its start, and when each was handed over: at its start where nothing tells.
-    order = stable_order(table.start_ns[rows])
-    start, launch = table.start_ns[rows][order], launch[order]
-    end = start + table.duration_ns[rows][order]
-    launch = np.where(launch == NOT_LAUNCHED, start, launch)
-
-    # Devices wait from when they are free, and something later has been handed over, to the start.
-    earliest = np.minimum.accumulate(launch[::-1])[::-1]
-    free = np.append(_NEVER, np.maximum.accumulate(end)[:-1])
-    since = np.maximum(free, earliest)
-    waits = since < start
-    return union(since[waits], start[waits])
 
 
 def measure_impossible_overlap(table: EventTable, rows: Int64Array) -> tuple[int, int]:

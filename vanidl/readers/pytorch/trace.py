@@ -24,6 +24,7 @@ from vanidl.formatting.units import seconds
 from vanidl.model.ordering import stable_order
 from vanidl.model.trace import SpanKind
 from vanidl.readers.format import catch_unreadable
+from vanidl.readers.launches import find_queued
 from vanidl.readers.names import ProfilerName, compile_wait_names, parse_profiler_name
 from vanidl.readers.pytorch import spans
 from vanidl.readers.pytorch.columns import EventColumns, EventTable
@@ -216,15 +217,7 @@ def _build_profiles(
             "not known: what devices did is left out"
         )
     on_device = np.array([device for device, _, _ in table.lanes], bool)
-    worked_on = (kind == SpanKind.KERNEL) | (kind == SpanKind.COMMUNICATION)
-    kernels = np.flatnonzero(on_device[table.lane] & worked_on)
-    overlapping_ns, busy_ns = spans.measure_impossible_overlap(table, kernels)
-    if overlapping_ns > _FEW * busy_ns:
-        content.slight.append(
-            f"kernels of one stream run beside each other for {seconds(overlapping_ns / 1e9)} of "
-            f"{seconds(busy_ns / 1e9)}, which no stream does: some of their times are wrong, and "
-            "each moment is counted once"
-        )
+    _tell_impossible_overlap(content, table, kind)
     lost = content.events.of_devices
     found: list[ProfileTrace] = []
     for i, pid in enumerate(pids):
@@ -233,7 +226,11 @@ def _build_profiles(
         keep = np.flatnonzero((kind != NONE) & own[table.lane])
         keep = keep[stable_order(table.start_ns[keep])]
         worked = keep[on_device[table.lane[keep]]]
-        waited = spans.find_queued(table, worked)
+        waited = find_queued(
+            table.start_ns[worked],
+            table.start_ns[worked] + table.duration_ns[worked],
+            table.launch_ns[worked],
+        )
         labels, name = _renumber(table.label[keep])
         lanes, thread = _renumber(table.lane[keep])
         trace = ProfileTrace(
@@ -285,6 +282,20 @@ def _find_unfinished_work(
         f"device did ({device.sum():,} kernels were left) is in no number"
     )
     return device
+
+
+def _tell_impossible_overlap(content: _Content, table: EventTable, kind: NDArray[np.uint8]) -> None:
+    """Names kernels of one stream that run beside each other, where they do for long."""
+    on_device = np.array([device for device, _, _ in table.lanes], bool)
+    worked = (kind == SpanKind.KERNEL) | (kind == SpanKind.COMMUNICATION)
+    kernels = np.flatnonzero(on_device[table.lane] & worked)
+    overlapping_ns, busy_ns = spans.measure_impossible_overlap(table, kernels)
+    if overlapping_ns > _FEW * busy_ns:
+        content.slight.append(
+            f"kernels of one stream run beside each other for {seconds(overlapping_ns / 1e9)} of "
+            f"{seconds(busy_ns / 1e9)}, which no stream does: some of their times are wrong, and "
+            "each moment is counted once"
+        )
 
 
 def _find_calls_without_device(

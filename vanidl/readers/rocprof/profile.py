@@ -3,7 +3,8 @@
 The file is `{"rocprofiler-sdk-tool": [process, ...]}`. Of a process are read `metadata` (host,
 process, command), `agents` (the devices, type 2), `kernel_symbols` (names of kernels by number),
 `strings` (names of markers), and of `buffer_records` what devices did (`kernel_dispatch`,
-`memory_copy`) and the program's own ranges (`marker_api`). Times are nanoseconds of the host since
+`memory_copy`), the program's own ranges (`marker_api`), and the calls that handed work to devices
+(`hip_api`, `hsa_api`: both have the same correlation). Times are nanoseconds of the host since
 it started (CLOCK_BOOTTIME), so a profile is on a clock of its own. Names: rocprofiler-sdk,
 source/include/rocprofiler-sdk/buffer_tracing.h and fwd.h (ROCm 6.4).
 """
@@ -23,9 +24,11 @@ from vanidl.encoding.budget import bounded_name
 from vanidl.encoding.text_stream import TextStream
 from vanidl.errors import InputError
 from vanidl.formatting.units import count
+from vanidl.model.intervals import Intervals
 from vanidl.model.ordering import stable_order
 from vanidl.model.trace import SpanKind
 from vanidl.readers.format import catch_unreadable
+from vanidl.readers.launches import find_queued, match_launches
 from vanidl.readers.names import classify_kernel, compile_wait_names
 from vanidl.readers.records import ProfileTrace, freeze
 
@@ -39,6 +42,7 @@ _STEP = re.compile(r"ProfilerStep#(\d{1,9})|step[ _#:=-]*(\d{1,9})", re.IGNORECA
 _GPU = 2  # rocprofiler_agent_type_t
 _LATEST_NS = 2**61
 _LARGEST_PID = 2**31
+_LARGEST_CORRELATION = 2**62
 _COPY = "memory copy"
 
 
@@ -88,6 +92,7 @@ class _Rows:
     end: list[int] = field(default_factory=list)
     lane: list[tuple[int, int]] = field(default_factory=list)  # device (-1: host), its stream
     key: list[int] = field(default_factory=list)
+    correlation: list[int] = field(default_factory=list)
 
     def add(self, record: dict[str, Any], lane: tuple[int, int], key: int) -> bool:
         """Whether the record's times can be true; it is added where they are."""
@@ -98,6 +103,7 @@ class _Rows:
         self.end.append(end)
         self.lane.append(lane)
         self.key.append(key)
+        self.correlation.append(_get_correlation(record))
         return True
 
 
@@ -125,6 +131,8 @@ class _Content:
             "kernel_dispatch": process.take_dispatches,
             "memory_copy": process.take_copies,
             "marker_api": process.take_markers,
+            "hip_api": process.take_calls,
+            "hsa_api": process.take_calls,
         }.get(item.key)
         if take is not None:
             take(record for record in item.values if isinstance(record, dict))
@@ -139,7 +147,7 @@ class _Process:
         self.devices: dict[int, str] = {}  # handle of the agent -> its name
         self.kernels: dict[int, str] = {}
         self.messages: dict[int, str] = {}  # correlation of a marker -> its text
-        self.dispatches, self.copies, self.ranges = _Rows(), _Rows(), _Rows()
+        self.dispatches, self.copies, self.ranges, self.calls = (_Rows() for _ in range(4))
         self.broken = self.refused = 0
 
     def describe(self, key: str, value: dict[str, Any]) -> None:
@@ -189,11 +197,15 @@ class _Process:
     def take_markers(self, records: Iterable[dict[str, Any]]) -> None:
         """Ranges of the program; those that have no length are marks."""
         for record in records:
-            correlation = record.get("correlation_id")
-            key = correlation.get("internal") if isinstance(correlation, dict) else correlation
             if record.get("start_timestamp") != record.get("end_timestamp"):
                 lane = (-1, _to_number(record.get("thread_id")))
-                self.refused += not self.ranges.add(record, lane, _to_number(key))
+                self.refused += not self.ranges.add(record, lane, _get_correlation(record))
+
+    def take_calls(self, records: Iterable[dict[str, Any]]) -> None:
+        """Calls of the host to the devices' libraries."""
+        for record in records:
+            if _get_correlation(record) > 0:
+                self.calls.add(record, (-1, 0), 0)
 
     def profile(
         self, path: Path, waits: Sequence[re.Pattern[str]], losses: tuple[str, ...]
@@ -244,7 +256,27 @@ class _Process:
             name=freeze(np.array(code, np.int32)[order]),
             names=tuple(codes),
             losses=losses + (lost if left_out else ()),
+            queued=self._find_queued(),
         )
+
+    def _find_queued(self) -> Intervals | None:
+        """When devices did nothing with work in their queues; None where calls were not traced."""
+        start, end, correlation = (
+            np.array([*getattr(self.dispatches, name), *getattr(self.copies, name)], np.int64)
+            for name in ("start", "end", "correlation")
+        )
+        calls = (
+            np.array(column, np.int64) for column in (self.calls.correlation, self.calls.start)
+        )
+        return find_queued(start, end, match_launches(correlation, *calls))
+
+
+def _get_correlation(record: dict[str, Any]) -> int:
+    """The number that a call and what it handed over have in common; -1 for none."""
+    correlation = record.get("correlation_id")
+    internal = correlation.get("internal") if isinstance(correlation, dict) else correlation
+    number = _to_number(internal)
+    return number if number < _LARGEST_CORRELATION else -1
 
 
 def _to_number(value: object) -> int:

@@ -18,7 +18,10 @@ from numpy.typing import NDArray
 
 from vanidl.encoding.budget import whole_number
 from vanidl.errors import InputError
+from vanidl.model.intervals import Intervals
 from vanidl.model.trace import SpanKind
+from vanidl.readers.launches import find_queued
+from vanidl.readers.names import classify_kernel
 from vanidl.readers.records import ProfileTrace, freeze
 
 Int64Array = NDArray[np.int64]
@@ -138,7 +141,7 @@ def _classify_device_label(label: Label) -> int:
         return NONE
     if _DEVICE_COPY.match(label.name):
         return SpanKind.COPY
-    return SpanKind.COMMUNICATION if _COLLECTIVE.search(label.name) else SpanKind.KERNEL
+    return SpanKind.COMMUNICATION if _COLLECTIVE.search(label.name) else classify_kernel(label.name)
 
 
 def _classify_operator(kind: str, line: str) -> int:
@@ -160,8 +163,9 @@ NO_STEP = -1
 class SessionEvents:
     """Events in any order: one entry per event in every array.
 
-    `label` is an index into `labels`, `step` the number that an event carries, else NO_STEP.
-    Times count from the start of the profile, or from the epoch.
+    `label` is an index into `labels`, `step` the number that an event carries, else NO_STEP,
+    `launch_ns` when work on a device was handed over, else NOT_LAUNCHED. Times count from the
+    start of the profile, or from the epoch.
     """
 
     start_ns: Int64Array
@@ -169,11 +173,12 @@ class SessionEvents:
     label: Int64Array
     step: Int64Array
     labels: tuple[Label, ...]
+    launch_ns: Int64Array
 
     def pick(self, rows: NDArray[np.bool_]) -> SessionEvents:
         """The events that a mask picks."""
         columns = (self.start_ns[rows], self.end_ns[rows], self.label[rows], self.step[rows])
-        return SessionEvents(*columns, self.labels)
+        return SessionEvents(*columns, self.labels, self.launch_ns[rows])
 
 
 # When a TensorFlow or JAX profile was recorded: where its times count from.
@@ -312,7 +317,16 @@ def build_profile(
         losses=writer.losses,
         clock_method=placed.method,
         clock_uncertainty_ns=placed.uncertainty_ns,
+        queued=_find_queued(events, keep, placed.zero_ns),
     )
+
+
+def _find_queued(events: SessionEvents, keep: Int64Array, zero_ns: int) -> Intervals | None:
+    """When devices did nothing with work in their queues; None where that is not known."""
+    of_device = np.array([is_device(label.plane) for label in events.labels], bool)
+    worked = keep[of_device[events.label[keep]]]
+    waited = find_queued(events.start_ns[worked], events.end_ns[worked], events.launch_ns[worked])
+    return None if waited is None else waited.shifted(zero_ns)
 
 
 def _classify_events(events: SessionEvents, waits: Sequence[re.Pattern[str]]) -> NDArray[np.uint8]:

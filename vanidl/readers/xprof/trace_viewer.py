@@ -17,6 +17,7 @@ from vanidl.encoding.budget import whole_number
 from vanidl.encoding.text_stream import TextStream
 from vanidl.errors import InputError
 from vanidl.readers.format import catch_unreadable
+from vanidl.readers.launches import NOT_LAUNCHED
 from vanidl.readers.names import compile_wait_names, parse_session_name
 from vanidl.readers.records import ProfileTrace
 from vanidl.readers.xprof import profile
@@ -134,7 +135,8 @@ class _Content:
             for plane, line, own in ((key[0], key[1], key[2:]) for key in self.keys)
         ]
         label, step = columns[2].astype(np.int64), columns[3].astype(np.int64)
-        return SessionEvents(start, end, label, step, tuple(labels))
+        never = np.full(len(start), NOT_LAUNCHED)
+        return SessionEvents(start, end, label, step, tuple(labels), never)
 
     def instead(self, losses: tuple[str, ...]) -> str:
         """What the file holds in place of events."""

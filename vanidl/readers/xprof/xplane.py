@@ -27,6 +27,7 @@ from vanidl.encoding.protobuf import (
     varint_int64,
 )
 from vanidl.errors import InputError
+from vanidl.readers.launches import match_launches
 from vanidl.readers.names import compile_wait_names, parse_session_name
 from vanidl.readers.records import ProfileTrace
 from vanidl.readers.xprof import profile
@@ -279,7 +280,7 @@ def _decode_text(values: Sequence[memoryview]) -> str:
 
 SOURCE = "xplane"
 
-_STEP, _HLO = "step_num", "hlo_op"
+_STEP, _HLO, _CORRELATION = "step_num", "hlo_op", "correlation_id"
 _BEGAN_NS, _PID = "profile_start_time", "process_id"
 _LARGEST_PID = 2**31 - 1
 _Key = tuple[int | None, int]  # number of a name, and two bits: a numbered step, of XLA
@@ -331,8 +332,11 @@ class _Collected:
     seen: int = 0  # events of any kind
     labels: dict[Label, int] = field(default_factory=dict)
     columns: tuple[list[Int64Array], ...] = field(
-        default_factory=lambda: tuple([] for _ in range(4))
+        default_factory=lambda: tuple([] for _ in range(5))
     )
+    calls: tuple[list[Int64Array], ...] = field(
+        default_factory=lambda: tuple([] for _ in range(2))
+    )  # number and start of those that hand work to devices
 
     def add(
         self, plane: Plane, block: Line, known: dict[_Key, int], waits: Sequence[re.Pattern[str]]
@@ -353,10 +357,14 @@ class _Collected:
         code = np.array([known[key] for key in keys], np.int64)[place]
         useful = code != _USELESS
         numbers = np.where(numbered, np.maximum(step, NO_STEP), NO_STEP)
-        for kept, column in zip(
-            self.columns, (block.start_ns, block.end_ns, code, numbers), strict=True
-        ):
+        correlation = np.maximum(block.stats[_CORRELATION], 0)
+        row = (block.start_ns, block.end_ns, code, numbers, correlation)
+        for kept, column in zip(self.columns, row, strict=True):
             kept.append(column[useful])
+        if not profile.is_device(plane.name):
+            calls = correlation > 0
+            self.calls[0].append(correlation[calls])
+            self.calls[1].append(block.start_ns[calls])
 
     def _codes(self, labels: Sequence[Label], waits: Sequence[re.Pattern[str]]) -> list[int]:
         return [
@@ -366,12 +374,13 @@ class _Collected:
 
     def events(self) -> SessionEvents:
         """All that was kept, which is here no longer."""
-        start, end, label, step = map(_take_all, self.columns)
-        return SessionEvents(start, end, label, step, tuple(self.labels))
+        start, end, label, step, correlation = map(_take_all, self.columns)
+        launch = match_launches(correlation, *map(_take_all, self.calls))
+        return SessionEvents(start, end, label, step, tuple(self.labels), launch)
 
 
 def _take_all(parts: list[Int64Array]) -> Int64Array:
-    whole = np.concatenate(parts)
+    whole = np.concatenate(parts) if parts else np.empty(0, np.int64)
     parts.clear()
     return whole
 
@@ -381,7 +390,7 @@ def _collect(space: Space, waits: Sequence[re.Pattern[str]]) -> _Collected:
     for plane in space.planes:
         for encoded in plane.lines:
             known: dict[_Key, int] = {}
-            for block in read_blocks(encoded, plane, (_STEP, _HLO)):
+            for block in read_blocks(encoded, plane, (_STEP, _HLO, _CORRELATION)):
                 collected.add(plane, block, known, waits)
     return collected
 
