@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -10,9 +11,12 @@ import pytest
 import vanidl
 from tests import DATA, SHARED
 from vanidl.breakdown.account import MEAN
+from vanidl.formatting.units import percent
 from vanidl.merge.pipeline import Inputs
+from vanidl.model.run_facts import Ceiling
 from vanidl.run import Run
 from vanidl.sections.step_bar import draw_bar
+from vanidl.wording.headline import make_headline
 
 PUBLIC = SHARED / "data" / "public"
 LOGS = PUBLIC / "darshan_logs"
@@ -122,3 +126,21 @@ def test_the_bar_of_hosts_that_never_meet_is_one_of_a_host() -> None:
     assert max(part.share for part in bar.parts if part.style == "run-io") == pytest.approx(
         20, abs=1
     )
+
+
+def test_what_a_ceiling_has_beyond_the_waits_is_said_to_be_no_wait() -> None:
+    """51 % waits, and input that costs 99 %: computing was slower under the tracer."""
+    run = run_of(DATA / "torch_fetches")
+    waited = run.breakdown.waited_share
+    assert waited is not None
+    said = []
+    for cost in (waited, 0.99):
+        ceiling = Ceiling(
+            ranks=1, steps=40, step_s=0.1, free_s=0.1 * (1 - cost), median_step_s=0.1,
+            median_free_s=0.1 * (1 - cost), copying_s=0.0, cost=cost, low=cost - 0.01,
+            high=cost + 0.01, replayed=1, kept=20, kept_nbytes=1000,
+        )  # fmt: skip
+        trace = replace(run.trace, ceiling=ceiling)
+        said.append(str(make_headline(trace, run.results, run.breakdown)))
+    assert "no input wait" not in said[0]
+    assert f"{percent(0.98 - waited)} of the steps at least is no input wait" in said[1]

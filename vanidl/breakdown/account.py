@@ -228,6 +228,12 @@ class Breakdown:
         return part is not None and bool((part.low == part.high)[self.observed].all())
 
     @property
+    def waited_share(self) -> float | None:
+        """Of the training steps of the mean rank, its input waits; None where not recorded."""
+        steps_ns = self.steps_ns
+        return self.length_ns(WAIT) / steps_ns if self.waits_known and steps_ns else None
+
+    @property
     def sampled_waits(self) -> dict[int, dict[str, tuple[float, float]]]:
         """Of each rank how much of its waits causes took, as far as samples of threads say it."""
         found: dict[int, dict[str, tuple[float, float]]] = {}

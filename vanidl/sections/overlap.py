@@ -18,7 +18,7 @@ from vanidl.run import Run
 from vanidl.schema import Maybe, fields_of
 from vanidl.sections.section import Json, Object, Section, values_of
 from vanidl.wording.account import name_compute
-from vanidl.wording.results import describe_ceiling, explain_ceiling
+from vanidl.wording.results import describe_ceiling, describe_slower, explain_ceiling
 from vanidl.wording.tracing import advise_tracing
 
 MOST_BARS = 40
@@ -407,15 +407,22 @@ def draw_ceiling(run: Run) -> Figure:
         ("with batches from memory", found.free_s, found.median_free_s),
         ("of that, copying the batch", found.copying_s, None),
     )
-    said = " ".join((describe_ceiling(found), explain_ceiling(found), *found.remarks, _MEANING))
+    said = " ".join((*_explain_ceiling(run, found), _MEANING))
     return Figure("ceiling", "Input and compute", title, said, table=Table(_CEILING_COLUMNS, rows))
+
+
+def _explain_ceiling(run: Run, found: Ceiling) -> tuple[str, ...]:
+    """Sentences of what was measured, what of it is no wait, and what it rests on."""
+    slower = describe_slower(found, run.breakdown.waited_share)
+    said = (describe_ceiling(found), slower, explain_ceiling(found), *found.remarks)
+    return tuple(filter(None, said))
 
 
 def _write_ceiling(run: Run) -> str | None:
     found = run.ceiling
     if found is None:
         return None
-    said = (describe_ceiling(found), explain_ceiling(found), *found.remarks)
+    said = _explain_ceiling(run, found)
     return "\n".join(["Ceiling, measured", *map(paragraph, said)]) + "\n"
 
 

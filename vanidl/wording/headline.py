@@ -37,6 +37,7 @@ from vanidl.wording.results import (
     describe_ceiling,
     describe_memory,
     describe_placement,
+    describe_slower,
     list_costly_lines,
 )
 from vanidl.wording.tracing import (
@@ -116,7 +117,7 @@ def make_headline(trace: Trace, results: Results, account: Breakdown) -> Headlin
             summed,
             _list_missing(trace, results),
             _describe_untraced(results),
-            _ceiling(trace),
+            _describe_ceiling(trace, account),
             _describe_moved_elsewhere(title, results.summary),
             describe_placement(results.placement),
             *list_costly_lines(results.lines),
@@ -137,7 +138,7 @@ def make_headline(trace: Trace, results: Results, account: Breakdown) -> Headlin
         describe_benchmark(results.benchmarks),
         _list_missing(trace, results),
         _describe_untraced(results),
-        _ceiling(trace),
+        _describe_ceiling(trace, account),
         _describe_cached(trace),
         _describe_beside(account, lead.window),
         _describe_starving(overlap),
@@ -178,8 +179,12 @@ def _describe_cached(trace: Trace) -> str:
     )
 
 
-def _ceiling(trace: Trace) -> str:
-    return "" if trace.ceiling is None else describe_ceiling(trace.ceiling)
+def _describe_ceiling(trace: Trace, account: Breakdown) -> str:
+    """What input costs, and what of that is no wait for it."""
+    if trace.ceiling is None:
+        return ""
+    slower = describe_slower(trace.ceiling, account.waited_share)
+    return " ".join(_keep_present(describe_ceiling(trace.ceiling), slower))
 
 
 def _limit_scope(sentence: str, results: Results) -> str:

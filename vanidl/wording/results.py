@@ -133,6 +133,27 @@ def describe_ceiling(ceiling: Ceiling) -> str:
     return f"Input costs {percent(ceiling.cost)} ({interval}) of the wall time of steps, measured."
 
 
+_SLOWER = 0.05  # of a step: from there on waits and ceiling are two things
+
+
+def describe_slower(ceiling: Ceiling, waited_share: float | None) -> str:
+    """What of the ceiling is no wait: steps computed more slowly as they trained.
+
+    The run with batches from memory is not traced, and has no workers beside it.
+
+    Args:
+        ceiling: what was measured.
+        waited_share: of the steps, what training waited for input; None: not known.
+    """
+    if waited_share is None or ceiling.low - waited_share < _SLOWER:
+        return ""
+    return (
+        f"Of that, {percent(ceiling.low - waited_share)} of the steps at least is no input wait: "
+        "they took longer outside of waits than with batches from memory, as under a tracer or "
+        "with too few cores, which faster input may not change."
+    )
+
+
 def explain_ceiling(ceiling: Ceiling) -> str:
     """What the sentence rests on."""
     of_ranks = f" of {plural(ceiling.ranks, 'rank')}" if ceiling.ranks > 1 else ""
