@@ -2,7 +2,8 @@
 
     python -m benchmarks.vanidl.accounted_runs [--work build/accounted] [--only WORD]
 
-Records `benchmarks/programs/accounted_training.py`, by our tracer, DFTracer or none, and prints a
+Records `benchmarks/programs/accounted_training.py`, by our tracer, DFTracer, Darshan (that of
+DARSHAN_LIB) or none, and prints a
 line for each figure: what is said, [at least, at most] seconds or a count, and the truth. The exit
 status is 1 where a truth lies outside by more than 2 % of it and 20 ms, and of short waits 30 us
 each, which the recorder may take between two timers of the program. On a busy machine a process
@@ -162,6 +163,15 @@ def ask_visits(recorded: Recorded) -> list[Figure]:
     ]
 
 
+def ask_metadata(recorded: Recorded) -> list[Figure]:
+    """Storage is storage, whether the tracer sees its calls or not, and no decoding."""
+    (truth,) = recorded.truth
+    return [
+        Figure(f"input waits: {cause}", recorded.cell(f"input_wait/{cause}"), truth[f"{cause}_s"])
+        for cause in ("storage", "input_cpu")
+    ]
+
+
 SLOW = ("--latency-ms", "5")
 ROWS = (
     Row("two_stages", ask_stages, mount=("--latency-ms", "250"), without=("read", "decode")),
@@ -169,6 +179,10 @@ ROWS = (
     Row("validation", ask_validation, "none", SLOW),
     Row("validation_on_same", ask_validation),
     Row("validation_on_same", ask_validation, "dftracer"),
+    *(
+        Row("metadata_heavy", ask_metadata, tracer, ("--metadata-ms", "2"))
+        for tracer in ("vanidl", "darshan", "none")
+    ),
     Row("slow_rank", ask_ranks, ranks=2),
     Row("slow_stop", ask_epoch_ends),
     Row("in_memory", ask_memory),
@@ -206,9 +220,10 @@ def run_once(row: Row, data: Path, folder: Path, stage: str) -> None:
         each.mkdir(parents=True, exist_ok=True)
     launch = ["-m", "torch.distributed.run", "--nproc-per-node", row.ranks] * (row.ranks > 1)
     program = [sys.executable, *launch, PROGRAM, row.name, place]
+    library = ["--darshan-lib", os.environ["DARSHAN_LIB"]] if row.tracer == "darshan" else []
     command: list[object] = [
         sys.executable, "-m", "vanidl", "record", "-o", folder / "run", "--tracer", row.tracer,
-        "--", *program,
+        *library, "--", *program,
     ] if not stage else [*program, "--without", stage]  # fmt: skip
     if row.mount:
         mount = [sys.executable, "-m", "vanidl_loaders", "mount", data, place, *row.mount]
@@ -233,6 +248,9 @@ def main() -> int:
     wrong = 0
     for row in ROWS:
         if options.only not in row.folder:
+            continue
+        if row.tracer == "darshan" and not os.environ.get("DARSHAN_LIB"):
+            print(f"{row.folder}: not recorded, as DARSHAN_LIB names no library")
             continue
         recorded = record(row, options.work.resolve())
         print(f"{row.folder}: {recorded.run.headline}")

@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 
 from tests.makers.results import EXAMPLES
-from vanidl.breakdown import windows
+from vanidl.analyses import analyse
+from vanidl.breakdown import account, windows
+from vanidl.breakdown.account import attribute_time
 from vanidl.breakdown.sources.states import SampledBound, bound_by_states, compute_wilson_interval
 from vanidl.model import states
 from vanidl.model.fetches import make_fetches
@@ -302,3 +304,65 @@ def test_the_interval_of_a_share_holds_it_in_98_of_100_drawings(share: float, co
     assert covered > 0.965
     assert compute_wilson_interval(0.5, 550)[1] - compute_wilson_interval(0.5, 550)[0] < 0.1
     assert compute_wilson_interval(0.3, 0) == (0.0, 1.0)
+
+
+def test_time_in_the_run_queue_lies_before_it_is_counted() -> None:
+    """The kernel counts a wait for a core as it ends: of a long one most lies samples earlier."""
+    rng = np.random.default_rng(3)
+    edges = np.cumsum(rng.choice([1, 2, 8, 30], 400)) * MS  # turns of running, and of waiting
+    queued = np.arange(len(edges) + 1) % 2 == 1
+    begin, end = np.append(0, edges[:-1]), edges
+    times = np.cumsum(rng.integers(2_500_000, 7_500_001, int(edges[-1]) // 7_500_000))
+    counted = [int((end - begin)[queued[:-1] & (end <= at)].sum()) // US for at in times]
+    thread = sampled(Timeline(np.array([0]), np.array([states.RUNNING])), 10, 1_000, rng)
+    samples = Samples(
+        times, np.zeros(len(times), np.uint8), np.full(len(times), -1, np.int32),
+        np.array(counted, np.uint32), np.zeros(len(times), bool),
+    )  # fmt: skip
+    thread = replace(thread, samples=samples)
+    total_ns = (counted[-1] - counted[0]) * US
+    spread_ns = thread.spread_queue_ns()
+    assert spread_ns[-1] == pytest.approx(total_ns, rel=0.02)
+    assert (np.diff(spread_ns) <= np.diff(times) + 1).all()
+    # Window by window at most two of its samples' distances off; raw counts are off by whole waits.
+    for first, last in ((0, 20), (7, 31), (40, 44), (100, len(times) - 1)):
+        low, high = times[first], times[last]
+        true_ns = (np.minimum(end, high) - np.maximum(begin, low)).clip(0)[queued[:-1]].sum()
+        found_ns = int(thread.queued_ns(np.array([low]), np.array([high]))[0])
+        assert abs(found_ns - true_ns) <= 30 * MS
+        assert abs(found_ns - true_ns) <= 16 * MS or high == times[-1] or low == times[0]
+
+
+def test_calls_that_no_tracer_saw_make_what_it_traced_a_lower_bound(monkeypatch) -> None:
+    """As those of `stat` of which Darshan sees none: threads were in them all the same."""
+    trace = alone([states.METADATA, states.METADATA, states.RUNNING])
+    trace = replace(trace, processes=(replace(trace.processes[0], log="a.darshan"),))
+    monkeypatch.setattr(account, "_bound_untraced_ns", lambda *_: 0)
+    monkeypatch.setattr(account, "is_whole", lambda *_: True)
+    wait_s = 300 * 0.010
+    low, high = attribute_time(trace, analyse(trace)).cell("mean/input_wait/storage").range_s
+    assert low < 2 / 3 * wait_s < high
+    assert high - low < 0.2 * wait_s
+    # Without samples the trace is believed.
+    unsampled = replace(trace, states=states.NO_STATES)
+    cell = attribute_time(unsampled, analyse(unsampled)).cell("mean/input_wait/storage")
+    assert cell.range_s == (0.0, 0.0)
+
+
+def test_where_samples_and_traces_cannot_both_be_neither_is_taken_for_exact() -> None:
+    table = account._Table(1, 1000)
+    table.observed[:] = True
+    table.add("input_wait/", 0, 1000, 1000)
+    for cause, low, high in (("storage", 0, 300), ("input_cpu", 0, 1000), ("blocked", 0, 1000)):
+        table.add(f"input_wait/{cause}", 0, low, high)
+    said = {"storage": (600, 700), "input_cpu": (50, 200), "blocked": (0, 150)}
+    account._narrow_by_samples(
+        table, 0, {f"input_wait/{cause}": SampledBound(*ends) for cause, ends in said.items()}
+    )
+    columns = table.columns(np.array([1]), None)
+    for cause, (low, high) in said.items():
+        cell = columns[f"input_wait/{cause}"]
+        assert cell.low[0] < cell.high[0]
+        if cause != "storage":
+            assert cell.low[0] <= low
+            assert cell.high[0] >= high

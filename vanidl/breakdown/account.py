@@ -103,6 +103,7 @@ _UNCOUNTED = DAMAGED | UNREAD | LOST_PROCESSES | UNSEEN - _COUNTED | {"recording
 """Calls that are in no counter either."""
 
 _SHORT_OF_CORES = 0.01  # of a window: from there on calls are longer for want of a core
+_UNSEEN = 0.02  # of a window: by which samples of calls must be beyond what was recorded
 _ONE_AT_A_TIME = 1e-3  # sum and union of calls apart by less: they came one at a time
 _MOST_EPOCHS = 256  # that have cells of their own, each; of more only the run has
 _TELLING_KINDS = frozenset(
@@ -111,6 +112,7 @@ _TELLING_KINDS = frozenset(
 """Spans that say what some time went to, beside those that say which window it belongs to."""
 
 _PARTS = (READ, WRITE, METADATA, SYNC, OBJECT, EXCHANGE)
+_SEEN_IN_CALLS = (STORAGE, *(f"{STORAGE}.{part}" for part in (READ, WRITE, METADATA)))
 _MOVING = (f"{STORAGE}.{READ}", f"{STORAGE}.{WRITE}")
 _OF: Mapping[str, Sequence[str]] = {
     STORAGE: (*_PARTS, FAULT), BLOCKED: BLOCKED_PARTS, WORKERS: WORKERS_PARTS,
@@ -344,6 +346,12 @@ def _attribute_rank(
     else:
         cells = divide_tiles(trace, position, tiles, spans, known)
         _add_up(table, np.array([position]), cells)
+        if known.whole and _saw_unseen_calls(table, position, sampled):
+            # Threads were in calls that no tracer or counter has: these are a lower bound.
+            sources.unseen.add(position)
+            known = sources.of_rank(position, spans, whole=False)
+            cells = divide_tiles(trace, position, tiles, spans, known)
+            _add_up(table, np.array([position]), cells)
         _narrow_by_samples(table, position, sampled)
         waits = np.flatnonzero((tiles.step >= 0) & (tiles.part == windows.INPUT_WAIT))
         stored = cells.low[STORAGE][waits]
@@ -534,6 +542,8 @@ class _Sources:
         may_be_whole = not self.maps_unseen or NOT_MAPPED in assume
         self.whole = may_be_whole and is_whole(trace, results.coverage)
         self.served: dict[int, Served] = {}
+        self.unseen: set[int] = set()
+        """Positions of ranks that were seen in calls which were neither traced nor counted."""
         self.threaded: set[int] = set()
         """Positions of ranks in which other threads than that of training called, or may have."""
 
@@ -541,13 +551,13 @@ class _Sources:
         """How long the processes of a rank were in calls that were counted and not traced."""
         return _bound_untraced_ns(self.bounds, self.trace, position)
 
-    def of_rank(self, position: int, spans: Spans, *, faults: bool = False) -> Evidence:
+    def of_rank(self, position: int, spans: Spans, *, whole: bool = True) -> Evidence:
         """What is known of the processes of one rank, with what profilers saw of it.
 
-        `faults`: some of it read mapped files.
+        `whole`: nothing shows that some of its storage is in no recorded call.
         """
         trace, slack_ns = self.trace, self.slack_ns(position)
-        whole = self.whole and not faults  # what is read of mapped files is in no call
+        whole = self.whole and whole
         mine = np.flatnonzero(spans.kind == SpanKind.INPUT_WAIT)
         waits = intervals.union(spans.start[mine], spans.end[mine])
         of_process = {
@@ -575,7 +585,8 @@ def _find_evidence(
     )
     faults = sampled.get(f"{RUN}/{STORAGE}.{FAULT}")
     has_faults = faults is not None and faults.low_ns > 0
-    return sampled, sources.of_rank(position, spans, faults=has_faults)
+    # What is read of mapped files is in no call.
+    return sampled, sources.of_rank(position, spans, whole=not has_faults)
 
 
 class _Table:
@@ -848,6 +859,19 @@ def _add_epochs(table: _Table, at: Int64Array, cells: RankCells) -> None:
                     table.add(f"{window}/{cause}", at, least, most, evidence, rests_on)
 
 
+def _saw_unseen_calls(table: _Table, position: int, sampled: Mapping[str, SampledBound]) -> bool:
+    """Whether a rank was seen in storage for longer than its calls can have taken."""
+    for name, bound in sampled.items():
+        window, _, cause = name.rpartition("/")
+        if cause in _SEEN_IN_CALLS:
+            most, length_ns = (
+                int(ns[position]) for ns in (table.of(name)[1], table.length_ns(window))
+            )
+            if bound.low_ns > most + _UNSEEN * length_ns:
+                return True
+    return False
+
+
 def _narrow_by_samples(table: _Table, position: int, sampled: Mapping[str, SampledBound]) -> None:
     """Narrows the cells of a rank by what samples say; where both cannot be, samples give way.
 
@@ -869,6 +893,7 @@ def _narrow_by_samples(table: _Table, position: int, sampled: Mapping[str, Sampl
                     lower = max(least - inside_ns, 0)
                     table.add(f"{window}/{key}", position, lower, most, (sampled_states.EVIDENCE,))
     # Every other cause is narrowed to what both allow.
+    before: dict[str, tuple[int, int]] = {}
     for name, bound in sampled.items():
         window, _, cause = name.rpartition("/")
         had_low, had_high = (int(side[position]) for side in table.of(name))
@@ -877,7 +902,20 @@ def _narrow_by_samples(table: _Table, position: int, sampled: Mapping[str, Sampl
             had_high = int(table.of(f"{window}/{cause.partition('.')[0]}")[1][position])
         low, high = max(had_low, bound.low_ns), min(had_high, bound.high_ns)
         if low <= high and (low, high) != (had_low, had_high):
+            before[name] = had_low, had_high
             table.add(name, position, low, high, (sampled_states.EVIDENCE,), bound.assumed)
+    # Where that does not fill a window, one of both is wrong somewhere: either may hold.
+    for window in {name.rpartition("/")[0] for name in before}:
+        ends = [table.of(f"{window}/{cause}") for cause in CAUSES]
+        least, most = (
+            sum(int(side[position]) for side in sides) for sides in zip(*ends, strict=True)
+        )
+        if least <= int(table.length_ns(window)[position]) <= most:
+            continue
+        for name, (had_low, had_high) in before.items():
+            if name.rpartition("/")[0] == window:
+                low, high = min(had_low, sampled[name].low_ns), max(had_high, sampled[name].high_ns)
+                table.add(name, position, low, high)
 
 
 def _add_phases(
@@ -953,6 +991,7 @@ def _attribute_runs(table: _Table, sources: _Sources) -> None:
         assumed = (NOT_MAPPED, *assumed)
     elif sources.maps_unseen:
         high = np.full(ranks, window_ns, np.int64)
+    high[list(sources.unseen)] = window_ns
     # From single calls, of ranks without other processes.
     alone = np.bincount(trace.family[trace.family >= 0], minlength=ranks) <= 1
     traced = np.array([sources.busy_ns.get(position, 0) for position in range(ranks)])
@@ -1020,6 +1059,7 @@ def _bound_storage_parts(
         least = _clip_to_window_ns(bounds.low[part], table.window_ns)
         least[[p for p in sources.threaded if not stepless[p]]] = 0
         most = np.maximum(_clip_to_window_ns(bounds.high[part], table.window_ns), least)
+        most[list(sources.unseen)] = table.window_ns
         had_low, had_high = table.of(name)
         counted_only = part in (SYNC, OBJECT, EXCHANGE)
         had_high = whole_window if counted_only else np.where(stepless, whole_window, had_high)

@@ -6,7 +6,10 @@ takes the assumptions that it may make. A cell that differs between both names t
 
 from __future__ import annotations
 
-NOT_MAPPED = "no file was mapped into memory: page faults were not recorded"
+NOT_MAPPED = (
+    "no file was mapped into memory, and no stat was one that Darshan misses (of glibc 2.33 and "
+    "later): neither was recorded"
+)
 BLOCKING = "blocking calls of an MPI program come one at a time"
 NESTED = "a layer that moves no more bytes than the one above was called from it"
 SOME_WORKER = (

@@ -74,9 +74,23 @@ class SampledThread:
         """How long it waited for a core within each of some times, by the kernel's count."""
         if not len(self.samples):
             return np.zeros(np.shape(begin), np.int64)
-        delay_us = np.unwrap(self.samples.delay_us.astype(np.float64), period=2.0**32)
-        begun, done = (np.interp(at, self.samples.time, delay_us) for at in (begin, end))
-        return np.asarray((done - begun) * 1e3).astype(np.int64)
+        queued_ns = self.spread_queue_ns()
+        begun, done = (np.interp(at, self.samples.time, queued_ns) for at in (begin, end))
+        return np.asarray(done - begun).astype(np.int64)
+
+    def spread_queue_ns(self) -> NDArray[np.float64]:
+        """At each sample how long it had waited for a core since the first one.
+
+        The kernel counts a wait as it ends: what is more than passed since the sample before lies
+        before that one.
+        """
+        counted_us = np.unwrap(self.samples.delay_us.astype(np.float64), period=2.0**32)
+        counted_ns, passed_ns = 1e3 * np.diff(counted_us), np.diff(self.samples.time)
+        # Backwards, as a queue is worked off: what does not fit is carried to the one before.
+        over = np.cumsum((counted_ns - passed_ns)[::-1])
+        carried = (over - np.minimum(np.minimum.accumulate(over), 0))[::-1] if len(over) else over
+        own = counted_ns + np.append(carried[1:], 0)[: len(counted_ns)] - carried
+        return np.concatenate([[0.0], np.cumsum(own)])
 
     def most_queued_ns(self, begin: Int64Array, end: Int64Array) -> Int64Array:
         """The same at most: all that was counted between the samples that a time lies between."""

@@ -538,7 +538,7 @@ def _measure_queued_share(thread: SampledThread) -> Floats:
     samples = thread.samples
     if len(samples) < 2:
         return np.zeros(len(samples))
-    waited = np.diff(samples.delay_us).astype(np.float64) * 1e3  # modulo 2^32, as it is counted
+    waited = np.diff(thread.spread_queue_ns())
     passed = np.maximum(np.diff(samples.time), 1)
     return np.concatenate([[0.0], np.clip(waited / passed, 0.0, 1.0)])
 
