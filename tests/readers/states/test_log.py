@@ -45,6 +45,15 @@ def test_every_thread_has_its_samples_in_order_of_time(tmp_path: Path) -> None:
     assert [t.is_first for t in log.states.threads] == [True, False, True]
 
 
+@pytest.mark.filterwarnings("error")
+def test_the_thread_of_the_largest_number_has_its_samples(tmp_path: Path) -> None:
+    last = (1 << 16) - 1
+    more = states_files.row(states_files.THREAD, 60, last, 1, 60, 42)
+    more += states_files.row(states_files.READ, 20_000, last, 0, 0, 0)
+    log = read(tmp_path, StatesFile(more=more).content())
+    assert [len(t.samples) for t in log.states.threads if t.tid == 60] == [1]
+
+
 def test_a_file_that_is_cut_has_what_lies_before(tmp_path: Path) -> None:
     content = StatesFile().content()
     whole = [len(t.samples) for t in read(tmp_path, content).states.threads]

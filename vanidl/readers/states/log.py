@@ -142,7 +142,8 @@ def _split_threads(
     threads = []
     described = np.flatnonzero(rows["kind"] == THREAD)
     for row in {int(rows["thread"][k]): k for k in described.tolist()}.values():
-        first, behind = np.searchsorted(numbers, [rows["thread"][row], rows["thread"][row] + 1])
+        first = np.searchsorted(numbers, rows["thread"][row], "left")
+        behind = np.searchsorted(numbers, rows["thread"][row], "right")
         mine, kinds = order[first:behind], of_kind[first:behind]
         taken = mine[kinds < GONE]
         taken = taken[np.argsort(times[taken], kind="stable")]
