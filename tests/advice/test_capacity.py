@@ -48,6 +48,7 @@ def test_a_storage_is_saturated_where_four_readers_get_what_one_gets(each_ms, sa
     assert found.saturated is saturated
     rate = SIZE / 0.010 * (1 if saturated else 4)
     assert found.peak_bytes_per_s == pytest.approx(rate, rel=0.01)
+    assert SIZE / 0.010 * 0.99 <= found.busy_bytes_per_s <= found.peak_bytes_per_s * 1.01
 
 
 def test_with_as_many_reads_at_all_times_nothing_is_known_of_more():

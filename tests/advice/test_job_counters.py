@@ -214,3 +214,34 @@ def test_one_target_for_a_shared_file_is_weighed_by_its_slowest_rank(
     assert (finding is not None) == is_said
     if finding is not None:
         assert finding.gain_s == (0.0, pytest.approx(slowest_s * 7 / 8))
+
+
+def sieved(read: int, by_mpi: int, seconds: float) -> Facts:
+    """A job that writes 1 GB by MPI-IO, and how much was read beneath it in how long."""
+    facts = facts_of({"POSIX_BYTES_READ": read}, 50.0, "write")
+    table = facts.trace.counters[POSIX]
+    table = replace(table, seconds={"POSIX_F_READ_TIME": np.array([seconds])})
+    mpi = CounterTable(
+        MPIIO, table.process, table.file,
+        {"MPIIO_BYTES_WRITTEN": np.array([10**9]), "MPIIO_BYTES_READ": np.array([by_mpi])}, {},
+    )  # fmt: skip
+    return replace(facts, trace=replace(facts.trace, counters={POSIX: table, MPIIO: mpi}))
+
+
+@pytest.mark.parametrize(
+    ("read", "by_mpi", "seconds", "is_said"),
+    [
+        (10**8, 0, 10.0, True),
+        (10**8 - 1, 0, 10.0, False),
+        (10**8, 1, 10.0, False),  # the job reads the file itself
+        (10**9, 0, 0.9, False),  # under 1 % of the run
+        (10**9, 0, 1.1, True),
+    ],
+)
+def test_reads_beneath_mpi_io_that_only_writes_are_those_of_data_sieving(
+    read, by_mpi, seconds, is_said
+):
+    finding = apply(RULE["job_sieving"], sieved(read, by_mpi, seconds))
+    assert (finding is not None) == is_said
+    if finding is not None:
+        assert finding.gain_at_most_s == pytest.approx(seconds)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from vanidl.advice.reads import FEWEST_READS
 from vanidl.analyses.profiled_steps import group_rank_spans
 from vanidl.analyses.reducing import batch_small_parts, join_columns
+from vanidl.model import intervals
 from vanidl.model.states import TICKS_PER_S
 from vanidl.model.trace import READ, Trace
 
@@ -29,12 +30,14 @@ _REACHED = 0.7  # of what any number of reads would bring
 class Throughput:
     """Bytes a second that one mount delivers, by how many reads of it were under way at once.
 
-    `peak_bytes_per_s`: the most that was seen often. `limit_bytes_per_s`: what any number of reads
+    `busy_bytes_per_s`: what came on average while any was. `peak_bytes_per_s`: the most that was
+    seen often. `limit_bytes_per_s`: what any number of reads
     would bring, None where nothing shows that there is a limit. `saturated`: the peak is near that,
     however many more are under way; None: there never were more and fewer.
     """
 
     mount: str  # "" where no mount points are known
+    busy_bytes_per_s: float
     peak_bytes_per_s: float
     limit_bytes_per_s: float | None
     mean_depth: float
@@ -91,15 +94,16 @@ def _fit_depths(
     often = at >= _OFTEN * len(start)
     peak = float(speed[often].max(initial=0.0))
     mean_s = np.divide(took_s, at, out=np.zeros_like(took_s), where=at > 0)
+    busy = float(size.sum()) / (intervals.union(start, end).length / 1e9)
     seen, weight = depths[often], at[often].astype(np.float64)
     if len(seen) < 2 or seen[-1] < _DEEPER * seen[0]:
-        return Throughput(mount, peak, None, mean, None)
+        return Throughput(mount, busy, peak, None, mean, None)
     # A request takes `alone` and `each` more for every other: at most 1 / `each` come a second.
     each, alone = np.polyfit(seen, mean_s[often], 1, w=np.sqrt(weight))
     deepest = float(seen[-1])
     reached = max(each, 0.0) * deepest / max(alone + each * deepest, 1e-12)
     limit = max(float(size.mean() / each), peak) if each > 0 else None
-    return Throughput(mount, peak, limit, mean, bool(reached > _REACHED))
+    return Throughput(mount, busy, peak, limit, mean, bool(reached > _REACHED))
 
 
 # --- Cores --------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from vanidl.advice import frameworks as in_words
 from vanidl.advice.capacity import Throughput, fit_throughput
 from vanidl.advice.frameworks import PYTORCH, find_named_frameworks, infer_frameworks
-from vanidl.advice.levers import EVERY_WORKER
+from vanidl.advice.levers import EVERY_WORKER, HANDING_OVER_S
 from vanidl.advice.reads import fit_request_cost
 from vanidl.analyses import Results
 from vanidl.analyses.files import GroupRow
@@ -99,12 +99,6 @@ on a machine that has two, and other programs or a limit took them."""
 _COPIES_S = 2e-3
 """Of collating a batch, nine times in ten: less is no copying of bytes that is worth a change
 (some MiB of them, at the 2 to 5 GB/s of one core)."""
-
-HANDING_OVER_S = 1.2e-3
-"""Of a small batch from a worker to the training process, at most: 0.6 ms were measured on quiet
-cores (torch 2.8), twice that on busy ones. What is loaded as fast is best loaded where it is used:
-a training that waited 1.3 ms of each step of 2.7 ms for HDF5 took 0.34 s without a worker, and
-0.44 s with one."""
 
 MUCH_NBYTES = 16 << 20
 MATTERS = 0.02
@@ -597,7 +591,7 @@ class Facts:
         mine = (fetches.worker >= 0) & (fetches.end >= fetches.begin)
         if not mine.any():
             return 0.0
-        return float((fetches.end - fetches.begin)[mine].mean()) / 1e9 + HANDING_OVER_S
+        return float((fetches.end - fetches.begin)[mine].mean()) / 1e9 + HANDING_OVER_S[1]
 
     @property
     def hands_over_bytes(self) -> bool:

@@ -6,9 +6,10 @@ from collections.abc import Mapping, Set
 from dataclasses import replace
 
 from vanidl.advice import own_loaders
-from vanidl.advice.facts import ANY, HANDING_OVER_S, ITS_OWN, Claim, Facts
+from vanidl.advice.facts import ANY, ITS_OWN, MATTERS, Claim, Facts
 from vanidl.advice.finding import Rule, RuleResult, Value
 from vanidl.advice.frameworks import BACKGROUND, PREFETCH, join_phrases
+from vanidl.advice.levers import HANDING_OVER_S
 from vanidl.breakdown.account import MEAN, WAIT
 from vanidl.breakdown.causes import (
     DELIVERY,
@@ -60,7 +61,7 @@ def _is_too_short_for_workers(facts: Facts, spent_s: float, share: float) -> boo
     Where batches are loaded in the training process; `share` of the step have to be left to gain.
     """
     step_s = facts.account.length_ns("step") / 1e9
-    return not facts.has_workers and spent_s - HANDING_OVER_S < share * step_s
+    return not facts.has_workers and spent_s - HANDING_OVER_S[1] < share * step_s
 
 
 def _get_bounding_waits(facts: Facts) -> Overlap | None:
@@ -431,9 +432,7 @@ def _find_io_without_overlap(facts: Facts) -> RuleResult | None:
     observed = mean.io_s - (mean.unobserved_s or 0.0)
     if observed < OBSERVED_SHARE * mean.window_s or overlap.hidden_fraction >= HIDDEN_SHARE:
         return None
-    if _is_too_short_for_workers(
-        facts, mean.exposed_s / max(facts.steps_of_rank, 1), OBSERVED_SHARE
-    ):
+    if _is_too_short_for_workers(facts, mean.exposed_s / max(facts.steps_of_rank, 1), MATTERS):
         return None
     background = "".join(f"{BACKGROUND[name]}, or " for name in facts.frameworks)
     free = max(mean.compute_s - (mean.hidden_s or 0.0), 0.0)

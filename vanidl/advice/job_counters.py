@@ -17,6 +17,7 @@ from vanidl.advice.finding import Rule, RuleResult
 from vanidl.breakdown.account import MEAN
 from vanidl.breakdown.causes import METADATA, READ, STORAGE, WRITE
 from vanidl.formatting.units import count, nbytes, percent, plural, seconds, times
+from vanidl.model.counter_totals import count_by_record
 from vanidl.model.trace import MPIIO, POSIX, STDIO
 
 MANY = 1000
@@ -26,6 +27,7 @@ RANDOM_SHARE = 0.20
 STRAGGLER_SHARE = 0.15
 NEARLY_ALL, LARGE_MEAN = 0.99, 512 * 1024
 AGAIN_SHARE = 0.10
+SIEVED_SHARE = 0.10
 HEAVY_SHARE, FEWEST_RANKS = 0.5, 4
 _WIDER = 8  # stripes
 STREAMS = ("<STDOUT>", "<STDERR>")
@@ -218,6 +220,44 @@ def _find_redundant_reads(facts: Facts) -> RuleResult | None:
     )
 
 
+def _find_reads_to_write(facts: Facts) -> RuleResult | None:
+    """What MPI-IO reads to write over it: the data between the pieces that a rank writes alone.
+
+    (Data sieving: R. Thakur, W. Gropp, E. Lusk, Data Sieving and Collective I/O in ROMIO, 1999.)
+    """
+    mpi, table = facts.trace.counters.get(MPIIO), facts.trace.counters.get(POSIX)
+    if not _is_mpi_job(facts) or mpi is None or table is None:
+        return None
+    if "POSIX_F_READ_TIME" not in table.seconds:
+        return None
+    # Of files that the program writes by MPI-IO, and never reads.
+    files = len(facts.trace.files)
+    read, written = (
+        np.bincount(mpi.file, count_by_record(mpi, what), files)
+        for what in ("BYTES_READ", "BYTES_WRITTEN")
+    )
+    mine = ((written > 0) & (read == 0))[table.file]
+    beneath = count_by_record(table, "BYTES_READ") * mine
+    asked = float(written[read == 0].sum())
+    if beneath.sum() < SIEVED_SHARE * asked or not asked:
+        return None
+    spent_s = float(table.seconds["POSIX_F_READ_TIME"][mine].clip(0).sum())
+    path = facts.trace.files.path[int(table.file[int(np.argmax(beneath))])]
+    return RuleResult(
+        f"MPI-IO reads {nbytes(float(beneath.sum()))} of files that the job only writes",
+        f"{nbytes(asked)} were written, in pieces with gaps: what lies between is read and written "
+        f"again, most of it of {path}.",
+        "Write with collective calls (MPI_File_write_all; HDF5: H5FD_MPIO_COLLECTIVE), which fill "
+        "the gaps from other ranks, or in one piece a rank; the hint romio_ds_write=disable writes "
+        "the pieces as they are.",
+        {"bytes_read": int(beneath.sum()), "bytes_written": int(asked), "file": path},
+        Claim(
+            _PART["WRITE"], RUN, within_s=spent_s / max(len(facts.trace.ranks), 1),
+            keeps="the writes themselves",
+        ),
+    )  # fmt: skip
+
+
 def _find_blocking_io(facts: Facts) -> RuleResult | None:
     kinds = [f"{how}_{way}S" for how in ("INDEP", "COLL") for way in ("READ", "WRITE")]
     waiting = _sum_counters(facts, MPIIO, [f"MPIIO_{kind}" for kind in kinds])
@@ -346,6 +386,12 @@ RULES = (
         "job_redundant", "bytes read beyond the length of each file / bytes read",
         "10 %", "Drishti's P09 asks whether any file was read beyond its length, not how far",
         _find_redundant_reads,
+    ),
+    Rule(
+        "job_sieving", "POSIX bytes read of files that MPI-IO only writes / bytes that it writes",
+        "10 %; 1 % of the run in these reads",
+        "independent writes with gaps are sieved by default; Drishti has no trigger for it",
+        _find_reads_to_write,
     ),
     Rule(
         "job_blocking", "MPI-IO operations, none of them non-blocking", "1,000",

@@ -15,7 +15,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vanidl.advice.capacity import CoreLoad, Throughput, fit_throughput, measure_core_load
-from vanidl.advice.levers import EVERY_WORKER, NO_GAIN, Change, Predicted, WhatIf, call_of_change
+from vanidl.advice.levers import (
+    EVERY_WORKER,
+    HANDING_OVER_S,
+    NO_GAIN,
+    Change,
+    Predicted,
+    WhatIf,
+    call_of_change,
+)
 from vanidl.advice.reads import Reads, collect_reads
 from vanidl.analyses import Results
 from vanidl.analyses.dataloader_batches import PREFETCH_FACTOR
@@ -432,9 +440,6 @@ ASSUMPTIONS = (
     "replayed one gains nothing and is left out.",
 )
 
-HANDING_OVER_S = 0.6e-3
-"""Of a small batch from a worker to the training process (torch 2.8, two cores): steps of 67 us on
-tensors in memory took 675 us with a worker."""
 STARTING_S = (16e-3, 100e-3)
 """Of a worker that is forked, until it hands over its first batch and until it has stopped, at
 least and at most: the training process starts one after the other. 16 ms were measured with four
@@ -482,6 +487,26 @@ def predict(trace: Trace, results: Results, account: Breakdown, change: Change) 
         UsageError: the run lacks steps, input waits or single reads to replay, or a thread
             reads ahead.
     """
+    ranks = _extract_replayable(trace, results, account)
+    replayed_s = _predict_step_s(ranks, Change())
+    return _make_prediction("as asked", _predict_step_s(ranks, change), ranks, replayed_s)
+
+
+def predict_range(
+    trace: Trace, results: Results, account: Breakdown, change: Change
+) -> tuple[float, float]:
+    """Mean step time under one change at best and at worst, in seconds.
+
+    Raises:
+        UsageError: as `predict`.
+    """
+    ranks = _extract_replayable(trace, results, account)
+    limits = _Limits(fit_throughput(trace), measure_core_load(trace))
+    best_s, worst_s = _bracket_step_s(ranks, change, limits)
+    return best_s, best_s if worst_s is None else worst_s
+
+
+def _extract_replayable(trace: Trace, results: Results, account: Breakdown) -> tuple[Batches, ...]:
     if not can_replay(trace, results, account):
         raise UsageError(
             "expected profiled steps with input waits and traced reads, found a run without: "
@@ -490,9 +515,7 @@ def predict(trace: Trace, results: Results, account: Breakdown, change: Change) 
     read = collect_reads(trace)
     if refused := find_reading_thread(trace, results, read):
         raise UsageError(f"expected a run whose loading can be replayed, found that {refused}.")
-    ranks = extract_batches(trace, results, account, read)
-    replayed_s = _predict_step_s(ranks, Change())
-    return _make_prediction("as asked", _predict_step_s(ranks, change), ranks, replayed_s)
+    return extract_batches(trace, results, account, read)
 
 
 def _list_usual_changes(ranks: tuple[Batches, ...], of_workers: str) -> list[tuple[str, Change]]:
@@ -570,9 +593,10 @@ def _bracket_step_s(
     """The mean step under a change at best and at worst; None: nothing tells them apart.
 
     At best the storage serves readers beside each other as one alone, but for a limit that was
-    seen, and cores share all work; at worst no more bytes come than came, metadata calls, which a
-    folder or a server may take one at a time, are answered no faster, handing over takes twice its
-    time, and workers start one after the other before the first batch.
+    seen, and cores share all work; at worst no more bytes come than often came, of storage at its
+    limit than came on average, metadata calls, which a folder or a server may take one at a time,
+    are answered no faster, handing over takes its time, and workers start one after the other
+    before the first batch.
     """
     if change.workers is None:
         return _predict_step_s(ranks, change), None
@@ -581,7 +605,8 @@ def _bracket_step_s(
     if seen is not None and change.total_bytes_per_s is None:
         most = seen.peak_bytes_per_s if seen.saturated else seen.limit_bytes_per_s
         at_best = replace(change, total_bytes_per_s=most)
-        at_worst = replace(change, total_bytes_per_s=seen.peak_bytes_per_s)
+        least = seen.busy_bytes_per_s if seen.saturated else seen.peak_bytes_per_s
+        at_worst = replace(change, total_bytes_per_s=least)
     best_s = _predict_step_s(ranks, at_best)
     worst_s = _predict_step_s(ranks, at_worst)
     # No division of the work makes it less.
@@ -595,11 +620,9 @@ def _bracket_step_s(
     # What workers cost that were not there.
     steps, new = len(ranks[0].step_s), change.workers - min(b.workers for b in ranks)
     if not ranks[0].workers:
-        worst_s += HANDING_OVER_S
-    best_s, worst_s = (
-        step_s + max(new, 0) * starting_s / steps
-        for step_s, starting_s in zip((best_s, worst_s), STARTING_S, strict=True)
-    )
+        worst_s += HANDING_OVER_S[1] - HANDING_OVER_S[0]
+    if new > 0:  # the first fetches while others start, or all are waited for
+        best_s, worst_s = best_s + STARTING_S[0] / steps, worst_s + new * STARTING_S[1] / steps
     return best_s, max(best_s, worst_s)
 
 
@@ -611,7 +634,7 @@ def _predict_step_s(ranks: tuple[Batches, ...], change: Change) -> float:
     """Mean length of a step under a change."""
     loaded_s = compute_loads(ranks, change)
     # Batches are handed over only where workers are added.
-    handing_s = HANDING_OVER_S if change.workers and not ranks[0].workers else 0.0
+    handing_s = HANDING_OVER_S[0] if change.workers and not ranks[0].workers else 0.0
     pipelines = [b.fetched for b in ranks if b.fetched is not None]
     # Without recorded fetches: a loader of the usual kind delivers the loads.
     if not pipelines:

@@ -568,8 +568,15 @@ def _suggest_job_metadata(_context: Context) -> Advice:
     return Advice("Open fewer files, and each of them once")
 
 
-def _suggest_collective_io(_context: Context) -> Advice:
-    return Advice("Use collective MPI-IO calls")
+def _suggest_collective_io(context: Context) -> Advice:
+    if "job_sieving" not in context.codes:
+        return Advice("Use collective MPI-IO calls")
+    hints = Remedy(
+        "MPI-IO",
+        "export ROMIO_HINTS=$PWD/hints\nprintf '%s\\n' 'romio_ds_write disable' > hints",
+        "Pieces are written as they are, without reading what lies between.",
+    )
+    return Advice("Write collectively, or without data sieving", (hints,))
 
 
 def _suggest_reading_once(_context: Context) -> Advice:
