@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
 import pytest
 
-from tests import ROOT
+import vanidl
+from tests import DATA, ROOT
+from vanidl.analyses import analyse
 from vanidl.breakdown import Breakdown, assumptions, attribute_time, divide_rank
-from vanidl.breakdown.account import PHASE, RUN, STEP, STEP_PART, WAIT
+from vanidl.breakdown.account import PHASE, RUN, STEP, STEP_PART, WAIT, open_gains
 from vanidl.breakdown.causes import CAUSES, STORAGE, STORAGE_PARTS, narrow_bounds
 from vanidl.breakdown.windows import Tiles, tile_rank
 from vanidl.model import intervals
@@ -219,3 +222,25 @@ def test_epochs_add_up_to_what_lies_in_them() -> None:
     whole = account.cell(f"0/{RUN}/workers")
     assert start.low_ns + stop.low_ns <= whole.high_ns
     assert 0 < stop.high_ns < start.high_ns <= whole.high_ns
+
+
+def test_counters_alone_bound_the_storage_of_steps_and_what_is_gained_without() -> None:
+    """No call was traced: storage of all waits is no more than what a rank's counters add up to."""
+    run = vanidl.open_run(DATA / "torch_pfs_workers0")
+    counted = replace(run.trace, io=(), metadata_calls={}, calls={}, layers_traced=())
+    results = analyse(counted)
+    account = attribute_time(counted, results)
+    spent_s = sum(
+        table.seconds[name].sum()
+        for table in run.trace.counters.values()
+        for name in table.seconds
+        if name.endswith(("_F_READ_TIME", "_F_WRITE_TIME", "_F_META_TIME"))
+    )
+    (low_s, high_s), (true_s, _) = (
+        each.cell("mean/input_wait/storage").range_s for each in (account, run.breakdown)
+    )
+    assert low_s <= true_s <= high_s <= spent_s + 1e-6 < account.length_ns("input_wait") / 1e9
+    gains = open_gains(counted, results, account)
+    assert gains is not None
+    gain, true = gains.without("storage"), run.gains.without("storage")
+    assert gain.low_ns <= true.low_ns <= true.high_ns <= gain.high_ns <= spent_s * 1e9 + 1e3

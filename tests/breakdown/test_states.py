@@ -13,6 +13,7 @@ from tests.makers.results import EXAMPLES
 from vanidl.analyses import analyse
 from vanidl.breakdown import account, windows
 from vanidl.breakdown.account import attribute_time
+from vanidl.breakdown.assumptions import ALL, MODEL_COMPUTES
 from vanidl.breakdown.sources.states import SampledBound, bound_by_states, compute_wilson_interval
 from vanidl.model import states
 from vanidl.model.fetches import make_fetches
@@ -366,3 +367,38 @@ def test_where_samples_and_traces_cannot_both_be_neither_is_taken_for_exact() ->
         if cause != "storage":
             assert cell.low[0] <= low
             assert cell.high[0] >= high
+
+
+def test_who_runs_in_the_model_computes_and_beside_it_is_the_loop() -> None:
+    trace = alone([states.READ])
+    spans, count = trace.spans, 300
+    # Of each step 2 ms before the model, 3 forward, 3 backward, 1 optimizer, 1 behind it.
+    begin = np.arange(count) * 20_000 + 10_000
+    more = [(SpanKind.FORWARD, 2, 5), (SpanKind.BACKWARD, 5, 8), (SpanKind.OPTIMIZER, 8, 9)]
+    columns = {
+        name: np.tile(getattr(spans, name)[:1], 3 * count)
+        for name in ("process", "step", "thread", "name", "source")
+    }
+    model = Spans(
+        start=np.concatenate([(begin + 1000 * first) * US for _, first, _ in more]),
+        end=np.concatenate([(begin + 1000 * last) * US for _, _, last in more]),
+        kind=np.repeat([kind for kind, _, _ in more], count).astype(np.uint8),
+        names=spans.names, **columns,
+    )  # fmt: skip
+    joined = {
+        name: np.concatenate([getattr(each, name) for each in (spans, model)])
+        for name in ("start", "end", "kind", *columns)
+    }
+    both = Spans(names=spans.names, **joined)
+    trace = replace(trace, spans=both.pick(np.argsort(both.start, kind="stable")))
+    cells = bounds_of(trace)
+    for cause, spent_ms in (("compute", 7), ("host_cpu", 3)):
+        cell = cells[f"step/{cause}"]
+        assert cell.low_ns <= count * spent_ms * MS <= cell.high_ns
+        assert cell.high_ns - cell.low_ns < 0.2 * count * 10 * MS
+        assert (MODEL_COMPUTES in cell.assumed) == (cause == "compute")
+    # Without the assumption the model may have done anything.
+    tiles = windows.tile_rank(trace, 0)
+    assert tiles is not None
+    fewer = bound_by_states(trace, 0, tiles, device=False, assume=ALL - {MODEL_COMPUTES})
+    assert fewer["step/compute"].low_ns == 0

@@ -693,10 +693,10 @@ def is_whole(trace: Trace, coverage: Coverage) -> bool:
     if not trace.job.counts_apart or (LOWER_BOUNDS - _COUNTED) & serious_codes(coverage.warnings):
         return False
     codes = {notice.code for notice in coverage.warnings}
-    # Without counters nobody knows what a trace lacks.
+    # Without counters nobody knows what a trace lacks; of counters alone, all of it.
     traced = [(y.traced_ops, y.counted_ops) for y in coverage.layers if y.traced_ops is not None]
     cut = any(counted is None or ops < counted for ops, counted in traced)
-    if "reads_not_seen" in codes or not traced or cut:
+    if "reads_not_seen" in codes or cut or not (traced or trace.counters):
         return False
     return all(log.whole for log in trace.logs)
 

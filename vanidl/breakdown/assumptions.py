@@ -25,6 +25,7 @@ ONE_CLOCK = "clocks that are known to a millisecond are one clock"
 OPERATORS_COMPUTE = (
     "operators are of the model, and call no storage: not every wait was marked, or call traced"
 )
+MODEL_COMPUTES = "who runs in forward, backward or optimizer computes"
 CACHE_SERVES = (
     "the page cache serves a byte within 1 ns and a call within 5 us, and fetches use it alike"
 )
@@ -37,6 +38,7 @@ ALL = frozenset(
     {
         CACHE_SERVES,
         LOCK_IS_STORAGE,
+        MODEL_COMPUTES,
         NOT_MAPPED,
         BLOCKING,
         NESTED,

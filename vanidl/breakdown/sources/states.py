@@ -21,7 +21,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vanidl.breakdown import assumptions, windows
-from vanidl.breakdown.assumptions import ASKED_AS_IT_WAITED, CACHE_SERVES, LOCK_IS_STORAGE
+from vanidl.breakdown.assumptions import (
+    ASKED_AS_IT_WAITED,
+    CACHE_SERVES,
+    LOCK_IS_STORAGE,
+    MODEL_COMPUTES,
+)
 from vanidl.breakdown.causes import (
     BLOCKED,
     COMMUNICATION,
@@ -53,7 +58,10 @@ Int64Array = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 EVIDENCE = states.SAMPLED
-_BEARS_ON = {CACHE_SERVES: (STORAGE, INPUT_CPU), LOCK_IS_STORAGE: (STORAGE, BLOCKED)}
+_BEARS_ON = {
+    CACHE_SERVES: (STORAGE, INPUT_CPU, COMPUTE, HOST_CPU), LOCK_IS_STORAGE: (STORAGE, BLOCKED),
+    MODEL_COMPUTES: (COMPUTE,),
+}  # fmt: skip
 """Causes that an assumption bears on; others bear on all."""
 _Z = 2.326  # of a two-sided interval of 98 %
 _CACHED_NS_A_BYTE, _CACHED_NS_A_CALL = 1.0, 5000.0
@@ -77,6 +85,7 @@ _BLOCKS = {
     states.SLEEP: "sleep",
     states.CHILD: "child",
 }
+_OF_MODEL = (windows.FORWARD, windows.BACKWARD, windows.OPTIMIZER)
 _ANYTHING = (
     COMPUTE, COMMUNICATION, WAITING_FOR_PEERS, STORAGE, INPUT_CPU, HOST_CPU, TOO_FEW_CORES,
     BLOCKED, DELIVERY, WORKERS,
@@ -277,8 +286,20 @@ def _own_strata(
                 stratum, look, main, chosen, on_objects,
                 blocks=not open_blocks, piped=with_workers,
             )  # fmt: skip
-            _attribute_running(stratum, main, chosen, cached, (COMPUTE, HOST_CPU, INPUT_CPU))
+            _attribute_running(stratum, main, chosen, cached, _name_running(tiles, first, look))
+            if tiles.part[first] in _OF_MODEL and MODEL_COMPUTES in look.assume:
+                stratum.assumed[MODEL_COMPUTES] = None
         yield _name_windows(tiles, first), stratum
+
+
+def _name_running(tiles: Tiles, tile: int, look: _Look) -> tuple[str, ...]:
+    """What running time of the training thread may be, by the part of the step that it is in."""
+    part = tiles.part[tile]
+    if part in _OF_MODEL and MODEL_COMPUTES in look.assume:
+        return (COMPUTE,)
+    if part in (windows.PREPARE, windows.REST):
+        return (HOST_CPU,)
+    return (COMPUTE, HOST_CPU, INPUT_CPU)
 
 
 def _name_windows(tiles: Tiles, tile: int) -> tuple[str, ...]:
