@@ -49,3 +49,62 @@ def test_without_waits_the_rest_is_idle_where_a_device_was_recorded(
     called = {name_part(p.code, run.step_parts, lossy=False): p.share for p in run.step_parts.parts}
     assert called.get("device idle") == (pytest.approx(0.87) if on_device else None)
     assert ("computing or waiting" in called) != on_device
+
+
+def write_ranks(
+    folder: Path, came_us: list[list[int]], *, groups: int = 1, skips: bool = False
+) -> Path:
+    """Ranks that come to a collective in each step at these times; it ends 5 ms after the last.
+
+    Their clocks differ by 30 ms. `skips`: the last rank has no collective in its last step.
+    """
+    for rank, came in enumerate(came_us):
+        events, zero = [], 1000 + 30_000.0 * rank
+        for i, at_us in enumerate(came):
+            begin = zero + 100_000.0 * i
+            last = max(each[i] for each in came_us)
+            events += [
+                event(f"ProfilerStep#{i}", begin, 100_000, "user_annotation", pid=PID + rank),
+                event("aten::linear", begin, 99_000, pid=PID + rank),
+                kernel("gemm", begin + 1000, 9_000),
+            ]
+            if not (skips and rank == len(came_us) - 1 and i == len(came) - 1):
+                took = last + 5_000 - at_us
+                events.append(kernel("ncclDevKernel_AllReduce", begin + at_us, took, tid=20))
+        world = {"pg_size": len(came_us), "ranks": list(range(len(came_us)))}
+        content = trace(events) | {
+            "distributedInfo": {
+                "rank": rank, "world_size": len(came_us), "pg_config": [world] * groups,
+            }
+        }  # fmt: skip
+        write(folder / f"node_{PID + rank}.170000000000000000{rank}.pt.trace.json", content)
+    return folder
+
+
+CAME_US = [[20_000, 30_000, 12_000], [50_000, 15_000, 12_000], [20_500, 60_000, 12_000]]
+
+
+def test_paired_ranks_are_told_what_they_waited_for_each_other(tmp_path: Path) -> None:
+    account = vanidl.open_run(write_ranks(tmp_path, CAME_US)).breakdown
+    last = [max(step) for step in zip(*CAME_US, strict=True)]
+    for rank, came in enumerate(CAME_US):
+        waited_us = sum(each - at for each, at in zip(last, came, strict=True)) / len(came)
+        peers = account.cell(f"{rank}/step/waiting_for_peers")
+        transfer = account.cell(f"{rank}/step/communication")
+        assert (peers.low_ns, peers.high_ns) == pytest.approx([1e3 * waited_us] * 2, abs=2)
+        assert (transfer.low_ns, transfer.high_ns) == pytest.approx([5e6] * 2, abs=2)
+
+
+@pytest.mark.parametrize(("groups", "skips"), [(2, False), (0, False), (1, True)])
+def test_collectives_that_cannot_be_paired_may_be_either(
+    tmp_path: Path, groups: int, skips: bool
+) -> None:
+    """Of several groups, or none that is named; and in a step in which a rank lacks one."""
+    account = vanidl.open_run(write_ranks(tmp_path, CAME_US, groups=groups, skips=skips)).breakdown
+    waits, transfer = account.cell("0/step/waiting_for_peers"), account.cell("0/step/communication")
+    if skips:  # two steps of three are paired; 5 ms of the third may be either
+        assert waits.range_s == pytest.approx([0.060 / 3, 0.065 / 3], abs=1e-8)
+        assert transfer.range_s == pytest.approx([0.010 / 3, 0.015 / 3], abs=1e-8)
+    else:
+        assert waits.range_s == pytest.approx([0.0, 0.075 / 3], abs=1e-8)
+        assert transfer.range_s == pytest.approx([0.0, 0.075 / 3], abs=1e-8)

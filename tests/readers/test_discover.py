@@ -81,6 +81,8 @@ FOREIGN_KINDS: dict[str, tuple[str, bytes | str, str, str]] = {
     "parser": ("l.txt", "# darshan log version: 3.41\n", "darshan-parser", ".darshan"),
     "dxt parser": ("l.txt", "# DXT, file_id: 7", "darshan-dxt-parser", ".darshan"),
     "chakra": ("e.json", JSON({"schema": "1.1.1-chakra.0.0.4", "nodes": []}), "Chakra", "profiler"),
+    "older et": ("e.json", JSON({"schema": "1.0.1", "pid": 7, "nodes": []}), "Chakra", "profiler"),
+    "perfetto too": ("r.perfetto-trace", b"\n\2\3\4\5", "Perfetto", "torch.profiler"),
     "graph": ("c.json", JSON({"workload_graph": []}), "Chakra", "torch.profiler"),
     "chakra et": ("c.0.et", b"\n\2\3\4\5", "Chakra", "torch.profiler"),
     "otf2": ("traces.otf2", b"\x03BOTF2\0\3", "OTF2", "vanidl record"),
@@ -118,7 +120,7 @@ def test_there_are_twenty_kinds_and_a_database(tmp_path: Path) -> None:
     assert len(FOREIGN_KINDS) >= 20
     path = tmp_path / "r.db"
     path.write_bytes(database(tmp_path))
-    with pytest.raises(InputError, match="Nsight Systems and rocprofv3 export; record"):
+    with pytest.raises(InputError, match="and rocprofv3 export; run rocprofv3 with"):
         discover.find(path)
 
 
@@ -410,3 +412,14 @@ def test_only_so_many_files_are_opened(tmp_path: Path) -> None:
     assert found.files == {"profiler": (known,)}
     assert found.others == 1001
     assert find(last).files == {"profiler": (last,)}
+
+
+@pytest.mark.parametrize("content", [b"", b"[\n", gzip.compress(b"[\n"), b"\x1f\x8b\x08"])
+def test_a_trace_without_an_event_is_called_that(tmp_path: Path, capsys, content: bytes) -> None:
+    """Not a file of another tool: a killed process leaves it."""
+    path = tmp_path / "node1-7.pfw"
+    path.write_bytes(content)
+    assert main(["summary", str(path)]) == 1
+    said = capsys.readouterr().err
+    assert "no event in any DFTracer trace" in said
+    assert "profiles of other" not in said

@@ -71,6 +71,7 @@ from vanidl.breakdown.rank_cells import (
 )
 from vanidl.breakdown.sources import counters
 from vanidl.breakdown.sources import states as sampled_states
+from vanidl.breakdown.sources.collectives import find_waits_for_peers
 from vanidl.breakdown.sources.counters import ALL, StorageBounds
 from vanidl.breakdown.sources.states import SampledBound, bound_by_states
 from vanidl.breakdown.step_records import StepRecords, StepTimes
@@ -541,6 +542,7 @@ class _Sources:
         self.maps_unseen = any(notice.code == "mmap_not_monitored" for notice in notices)
         may_be_whole = not self.maps_unseen or NOT_MAPPED in assume
         self.whole = may_be_whole and is_whole(trace, results.coverage)
+        self.peers = find_waits_for_peers(trace)
         self.served: dict[int, Served] = {}
         self.unseen: set[int] = set()
         """Positions of ranks that were seen in calls which were neither traced nor counted."""
@@ -572,7 +574,8 @@ class _Sources:
             )
             for process in np.flatnonzero(trace.family == position).tolist()
         }
-        return Evidence(of_process, whole, slack_ns, self.maps_unseen, self.assume)
+        peers = self.peers.get(trace.ranks[position])
+        return Evidence(of_process, whole, slack_ns, self.maps_unseen, self.assume, peers)
 
 
 def _find_evidence(

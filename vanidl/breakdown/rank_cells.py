@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +35,7 @@ from vanidl.breakdown.causes import (
     narrow_bounds,
 )
 from vanidl.breakdown.input_wait import FREE, FREE_PARTS, Bounds, Served
+from vanidl.breakdown.sources.collectives import PeerWaits
 from vanidl.breakdown.windows import PART_NAMES, PHASE_NAMES, Tiles
 from vanidl.model import intervals
 from vanidl.model.intervals import EMPTY, Intervals
@@ -58,6 +59,7 @@ class Evidence:
     slack_ns: int
     maps_unseen: bool  # page faults of mapped files are in no record
     assume: frozenset[str]  # what may be assumed
+    peers: PeerWaits | None = None  # None: ranks cannot be paired
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +95,8 @@ class Activity:
     seen: Intervals
     may_compute: Intervals
     """`compute`, and what of calls lies within: they may be of other threads, or times."""
+    peers: PeerWaits | None = None
+    """Of `communication` what was waiting for other ranks; None where that is not known."""
 
 
 def divide_tiles(
@@ -104,6 +108,10 @@ def divide_tiles(
     of_process = dict(known.of_process)
     waits = Intervals(tiles.wait_start, tiles.wait_end)
     did = find_activity(spans, of_process[trainer], waits)
+    if known.peers is not None:
+        bare = [intervals.intersect(times, did.communication)
+                for times in (known.peers.waits, known.peers.unpaired)]  # fmt: skip
+        did = replace(did, peers=PeerWaits(*bare))
     felt = None
     if did.by_device:
         busy = intervals.merge(did.compute, did.copy)
@@ -360,8 +368,20 @@ def _compute_tile_cells(
         # time is in one.
         seen = profiled & (did.by_device or bool(len(did.communication.start)))
         others = np.where(seen, 0, open_ns) if seen.any() else open_ns
-        cells[WAITING_FOR_PEERS] = zeros, _add_slack(communication, others, zeros)
-        cells[COMMUNICATION] = zeros, _add_slack(communication, may_compute, zeros)
+        # Of ranks that are not paired all of it may be either.
+        waited, either = zeros, communication
+        if did.peers is not None:
+            waited, either = (
+                intervals.covered_within(times, tiles.start, tiles.end)
+                for times in (did.peers.waits, did.peers.unpaired)
+            )
+            waited = np.minimum(waited, communication)
+            either = np.minimum(either, communication - waited)
+        moved_ns = zeros if either is communication else communication - waited - either
+        most = either if waited is zeros else waited + either
+        cells[WAITING_FOR_PEERS] = waited, _add_slack(most, others, zeros)
+        most = communication if waited is zeros else communication - waited
+        cells[COMMUNICATION] = moved_ns, _add_slack(most, may_compute, zeros)
     if did.by_device:
         cells[DEVICE_IDLE] = zeros, np.where(profiled, open_ns, 0)
         open_ns = np.where(profiled, 0, open_ns)

@@ -33,12 +33,14 @@ PREPARE, FORWARD, BACKWARD, OPTIMIZER, BEHIND = (
     "behind",
 )
 COMPUTED, COLLECTIVES, OWN_IO = "compute", "communication", "own_io"
+PEERS = "waiting_for_peers"
 COPYING, IDLE, REST = "copy", "device_idle", "rest"
 """Waits: of storage, of a loader's other work, of which it is not known, for delivery, for workers
-to start, for decoding, in locks and the like, for free cores. Between waits, where the loop's parts
-were marked: before the model, its three parts, behind it. Else compute. Collectives that nothing
-covers, calls of storage of the training thread, copies of the device under no kernel, a device
-without work, and what is left: other work, or not recorded."""
+to start, for decoding, in locks and the like, for free cores. Between waits, where the loop's
+parts were marked: before the model, its three parts, behind it. Else compute. Collectives that
+nothing covers, of paired ranks without what they waited for others, and that; calls of storage
+of the training thread, copies of the device under no kernel, a device without work, and what is
+left: other work, or not recorded."""
 
 WAITS = (
     IO_WAIT,
@@ -167,7 +169,8 @@ def _list_parts_outside_waits(account: Breakdown, waited_ns: float) -> list[tupl
     collectives = spent(COMMUNICATION), spent(WAITING_FOR_PEERS)
     # Where nobody knows how they share, all that was recorded is communication at most; where it is
     # known, both add up. Waiting for others may be anything that was not recorded: it says nothing.
-    collective_ns = max(collectives[0].high_ns, sum(c.low_ns for c in collectives))
+    peers_ns = float(collectives[1].low_ns)
+    collective_ns = max(collectives[0].high_ns, sum(c.low_ns for c in collectives) - peers_ns)
     own_io_ns = spent(STORAGE).low_ns - waited_ns
     computed_ns = spent(COMPUTE).low_ns
     marked = all(f"{STEP_PART}/{part}" in account.columns for _, part in _OF_MODEL)
@@ -178,9 +181,10 @@ def _list_parts_outside_waits(account: Breakdown, waited_ns: float) -> list[tupl
             (
                 COLLECTIVES,
                 # Where nothing was profiled any time may be in one.
-                collective_ns if computed_ns else float(sum(c.low_ns for c in collectives)),
+                collective_ns if computed_ns else float(collectives[0].low_ns),
                 f"{MEAN}/{STEP}/{COMMUNICATION}",
             ),
+            (PEERS, peers_ns, f"{MEAN}/{STEP}/{WAITING_FOR_PEERS}"),
             (COPYING, spent(COPY).low_ns, f"{MEAN}/{STEP}/{COPY}"),
             (IDLE, spent(DEVICE_IDLE).low_ns, f"{MEAN}/{STEP}/{DEVICE_IDLE}"),
         ]

@@ -505,7 +505,15 @@ def _explain_nothing_usable(found: Found, notices: Sequence[Notice], unnamed: in
             f"{''.join(f'{message} ' for message in why_empty[:_MOST_REASONS])}See what it printed "
             "and record it again; --wait names iterators that are not known."
         )
-    titles = ", ".join(known.title for known in registry.FORMATS if known.traces_io)
+    tracers = [known for known in registry.FORMATS if known.traces_io]
+    titles = ", ".join(known.title for known in tracers)
+    silent = [kind.title for known in tracers for kind in found.of(known)]
+    if silent:
+        return (
+            f"{found.root}: expected a run, found no event in any {silent[0]}, as of a process "
+            "that was stopped before it wrote one, or did nothing that is traced; record it again, "
+            "and let each process end by itself (vanidl check says what is in each file)"
+        )
     return (
         f"{found.root}: expected {titles} or training steps with their times, found other files "
         "of a run only (step tables without times, event files without steps, profiles of other "

@@ -117,6 +117,7 @@ def describe_profiles(
             purpose=p.purpose,
             frameworks=p.frameworks,
             device_in_part=p.device_in_part,
+            group=p.group,
         )
         for k, p in enumerate(profiles)
     )

@@ -356,6 +356,7 @@ class Profile:
     purpose: str = ""  # of its steps: INFERENCE, UNSURE; "": training
     frameworks: tuple[str, ...] = ()  # that were imported when its loop began
     device_in_part: bool = False  # some work of its device is in no span: steps may lack all of it
+    group: int = 0  # ranks of the one group of all collectives; 0: of several, or not recorded
 
     def __post_init__(self) -> None:
         """The path as it may be shown."""

@@ -435,6 +435,7 @@ _LOG_OR_PROFILE = (
 )
 _UTF8 = "convert it: iconv -f UTF-16 -t UTF-8"
 _PICKLE = _Way("a pickle, as of PyTorch's memory snapshot", _PROFILE)
+_PERFETTO = _Way("a trace of Perfetto", _PROFILE)
 _NSIGHT = _Way("a report of Nsight Systems", _PROFILE)
 
 _BY_HEAD: dict[bytes, _Way] = {
@@ -444,7 +445,11 @@ _BY_HEAD: dict[bytes, _Way] = {
     b"\x28\xb5\x2f\xfd": _Way("a file packed by zstd", "unpack it with zstd -d"),
     b"\xfd7zXZ\0": _Way("a file packed by xz", "unpack it with xz -d"),
     b"BZh": _Way("a file packed by bzip2", "unpack it with bzip2 -d"),
-    b"SQLite format 3\0": _Way("a database as Nsight Systems and rocprofv3 export", _PROFILE),
+    b"SQLite format 3\0": _Way(
+        "a database as Nsight Systems and rocprofv3 export",
+        "run rocprofv3 with --output-format json, or record the training with torch.profiler "
+        "(*.pt.trace.json)",
+    ),
     b"\x80\x02": _PICKLE,
     b"\x80\x04": _PICKLE,
     b"\x80\x05": _PICKLE,
@@ -463,7 +468,8 @@ _BY_END: dict[str, _Way] = {
     ".nsys-rep": _NSIGHT,
     ".qdrep": _NSIGHT,
     ".ncu-rep": _Way("a report of Nsight Compute", _PROFILE),
-    ".pftrace": _Way("a trace of Perfetto", _PROFILE),
+    ".pftrace": _PERFETTO,
+    ".perfetto-trace": _PERFETTO,
     ".et": _Way("an execution trace of Chakra, a graph of a workload without times", _PROFILE),
     ".otf2": _Way("a trace of OTF2, as Score-P writes it", _LOG_OR_PROFILE),
 }
@@ -477,7 +483,7 @@ _BY_TEXT: tuple[_Way, ...] = (
     _Way(
         "a PyTorch execution trace (Chakra), which has no times of devices",
         _PROFILE,
-        r'\{[^{}]*"schema"\s*:\s*"[\d.]+-chakra',
+        r'\{[^{}\[]*"schema"\s*:\s*"[\d.]+(-chakra|"[^{}\[]*"nodes"\s*:)',
     ),
     _Way(
         "a workload graph of Chakra, which has no times",

@@ -311,6 +311,7 @@ class ProfileTrace:
     lines: tuple[SampledPart, ...] = ()  # of it and its workers, where they were sampled
     device: DeviceTime | None = None  # at its steps, where events were recorded on it
     device_in_part: bool = False  # work of its device was left out, as it had no times
+    group: int = 0  # ranks of the one group of all collectives; 0: of several, or not recorded
     threads: tuple[int, ...] = ()  # numbers by which tracers may know the thread that trains
     checkpoint_calls: tuple[CheckpointCall, ...] = ()
     marks_saves: bool = False  # saves that libraries make are all in `checkpoint_calls`

@@ -40,6 +40,7 @@ _NAMES = {
     parts.OPTIMIZER: "optimizer",
     parts.BEHIND: "behind the model",
     parts.COLLECTIVES: "communication",
+    parts.PEERS: "waiting for other ranks",
     parts.COMPUTED: "computing",
     parts.OWN_IO: "I/O between waits",
     parts.COPYING: "copying to or from the device",
@@ -66,6 +67,8 @@ _EXPLAINED = {
     parts.BEHIND: "What the loop does after the optimizer: metrics, logging.",
     parts.COLLECTIVES: "Collectives that no compute covers. A rank that waits for another rank's "
     "input waits here.",
+    parts.PEERS: "In collectives that another rank had not reached: what each took longer than for "
+    "the rank that came last.",
     parts.COMPUTED: "Recorded compute.",
     parts.OWN_IO: "Reads, writes and metadata calls of the training thread outside input waits.",
     parts.COPYING: "Copies of the device that run under no kernel.",
@@ -204,6 +207,7 @@ _OTHER_TIME = "The rest of the run."
 
 _PROOFS = {
     parts.COLLECTIVES: "#overlap",
+    parts.PEERS: "#overlap",
     parts.COMPUTED: "#overlap",
     parts.REST: "#steps",
 }
@@ -224,6 +228,7 @@ _STYLES = {
     parts.OPTIMIZER: "compute",
     parts.BEHIND: "rest",
     parts.COLLECTIVES: "comm",
+    parts.PEERS: "comm",
     parts.COMPUTED: "compute",
     parts.OWN_IO: "io",
     parts.COPYING: "comm",

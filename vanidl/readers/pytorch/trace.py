@@ -147,6 +147,17 @@ class _Content:
         info = self.header.get("distributedInfo")
         return info if isinstance(info, dict) else {}
 
+    @property
+    def group(self) -> int:
+        """Size of the one process group that there is; 0 where there are several, or none is told.
+
+        `pg_config` names them in `distributedInfo` since PyTorch 2.3.
+        """
+        groups = self.distributed.get("pg_config")
+        only = groups[0] if isinstance(groups, list) and len(groups) == 1 else None
+        size = only.get("pg_size") if isinstance(only, dict) else None
+        return _to_count(size) or 0
+
     def base_ns(self, table: EventTable) -> int:
         """Nanoseconds to add to the file's times; a lost base becomes a loss."""
         base = self.header.get("baseTimeNanoseconds")
@@ -252,6 +263,7 @@ def _build_profiles(
             slight=tuple(content.slight) if not found else (),
             written_as=content.written_as,
             device_in_part=lost > _LITTLE * (lost + int(on_device[table.lane].sum())),
+            group=content.group,
             purpose=spans.infer_purpose(table, own[table.lane], kind),
             queued=None if waited is None else waited.shifted(base_ns),
         )

@@ -276,7 +276,7 @@ def _get_correlation(record: dict[str, Any]) -> int:
     correlation = record.get("correlation_id")
     internal = correlation.get("internal") if isinstance(correlation, dict) else correlation
     number = _to_number(internal)
-    return number if number < _LARGEST_CORRELATION else -1
+    return number if 0 <= number < _LARGEST_CORRELATION else -1
 
 
 def _to_number(value: object) -> int:
