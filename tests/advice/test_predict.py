@@ -19,7 +19,13 @@ from tests.makers.examples import OFTEN
 from tests.makers.runs import analysed
 from tests.makers.training_jobs import Recipe, trace_of
 from vanidl.advice.levers import NO_GAIN, Change, make_loader_call
-from vanidl.advice.predict import extract_batches, step_lengths
+from vanidl.advice.predict import (
+    Batches,
+    _make_fetches,
+    _predict_step_s,
+    extract_batches,
+    step_lengths,
+)
 from vanidl.advice.reads import collect_reads
 from vanidl.analyses import analyse
 from vanidl.errors import UsageError
@@ -388,3 +394,20 @@ def test_the_command_of_a_loader_starts_all_ranks_of_all_hosts(ranks, hosts):
     assert started == ranks
     assert ("--rdzv-endpoint" in options) == (int(options.get("--nnodes", 1)) > 1)
     assert int(options.get("--nnodes", 1)) == (hosts if ranks % hosts == 0 else 1)
+
+
+@pytest.mark.parametrize("workers", [0, 1, 2, 4])
+def test_a_step_of_several_batches_takes_as_long_as_all_of_them(workers):
+    """Gradients that are accumulated over four batches: a step is four of those of one batch."""
+    load_s, compute_s, first = np.full(40, 0.010), np.full(40, 0.005), np.zeros(40, bool)
+    (fetched,) = _make_fetches([load_s], [compute_s], first)
+    length_s = load_s + compute_s
+    one = Batches(
+        io_s=np.zeros(40), decode_s=load_s, compute_s=compute_s, wait_s=load_s, step_s=length_s,
+        first=first, again=np.zeros(40), workers=0, nbytes=np.zeros(40), latency_share=None,
+        fetched=fetched,
+    )  # fmt: skip
+    four = replace(one, step_s=4 * length_s, a_step=4.0)
+    change = Change(workers=workers)
+    assert _predict_step_s((four,), change) == pytest.approx(4 * _predict_step_s((one,), change))
+    assert four.steps == 10

@@ -81,6 +81,12 @@ class Batches:
     inside: float = 1.0  # share of the rank's reads, in time, that lies in the profiled steps
     calls_s: float = 0.0  # of `io_s` that in metadata calls, of the mean batch
     fetched: Fetched | None = None
+    a_step: float = 1.0  # batches that a step takes: several where gradients are accumulated
+
+    @property
+    def steps(self) -> float:
+        """How many steps these batches are for."""
+        return len(self.step_s) / self.a_step
 
 
 def can_replay(trace: Trace, results: Results, account: Breakdown) -> bool:
@@ -420,6 +426,7 @@ def _make_fetched_batches(
         latency_share=latency,
         fetched=f,
         calls_s=float(in_calls.mean()),
+        a_step=len(f) / max(len(np.unique(step)), 1),
     )
 
 
@@ -565,7 +572,7 @@ def _make_prediction(
 ) -> Predicted:
     now = _compute_mean_step_s(ranks)
     shorter = min(now, replayed_s) - step_s >= NO_GAIN * now
-    gain = (now - step_s) * len(ranks[0].step_s) if shorter else 0.0
+    gain = (now - step_s) * ranks[0].steps if shorter else 0.0
     return Predicted(name, step_s, step_s / now, gain)
 
 
@@ -615,12 +622,12 @@ def _bracket_step_s(
         threads = len(ranks) * (change.workers + 1)
         best_s = max(best_s, limits.cores.least_step_s(threads))
         worst_s = max(worst_s, limits.cores.bound_step_s(threads, alone_s))
-    calls_s = [b.calls_s / max(b.workers, 1) for b in ranks]
+    calls_s = [b.a_step * b.calls_s / max(b.workers, 1) for b in ranks]
     worst_s = max(worst_s, min(max(calls_s), _compute_mean_step_s(ranks)))
     # What workers cost that were not there.
-    steps, new = len(ranks[0].step_s), change.workers - min(b.workers for b in ranks)
+    steps, new = ranks[0].steps, change.workers - min(b.workers for b in ranks)
     if not ranks[0].workers:
-        worst_s += HANDING_OVER_S[1] - HANDING_OVER_S[0]
+        worst_s += (HANDING_OVER_S[1] - HANDING_OVER_S[0]) * ranks[0].a_step
     if new > 0:  # the first fetches while others start, or all are waited for
         best_s, worst_s = best_s + STARTING_S[0] / steps, worst_s + new * STARTING_S[1] / steps
     return best_s, max(best_s, worst_s)
@@ -651,7 +658,8 @@ def _predict_step_s(ranks: tuple[Batches, ...], change: Change) -> float:
         fetch_ns=[seconds * 1e9 for seconds in loaded_s],
     )
     longer_ns = rerun(pipelines, settings).total_ns - measure(pipelines).recorded_ns
-    return _compute_mean_step_s(ranks) + longer_ns / 1e9 / len(ranks[0].step_s) + handing_s
+    longer_s = longer_ns / 1e9 / ranks[0].steps
+    return _compute_mean_step_s(ranks) + longer_s + handing_s * ranks[0].a_step
 
 
 _AT_ONCE = 8
