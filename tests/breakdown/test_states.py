@@ -16,7 +16,7 @@ from vanidl.breakdown.account import attribute_time
 from vanidl.breakdown.assumptions import ALL, MODEL_COMPUTES
 from vanidl.breakdown.sources.states import SampledBound, bound_by_states, compute_wilson_interval
 from vanidl.model import states
-from vanidl.model.fetches import make_fetches
+from vanidl.model.fetches import NO_FETCHES, make_fetches
 from vanidl.model.states import SampledThread, Samples, States
 from vanidl.model.trace import Process, Profile, SpanKind, Spans, Trace
 
@@ -402,3 +402,31 @@ def test_who_runs_in_the_model_computes_and_beside_it_is_the_loop() -> None:
     assert tiles is not None
     fewer = bound_by_states(trace, 0, tiles, device=False, assume=ALL - {MODEL_COMPUTES})
     assert fewer["step/compute"].low_ns == 0
+
+
+def test_the_loaders_work_is_split_by_the_marks_of_its_fetches() -> None:
+    """Three quarters of each fetch are its samples, a quarter collates: so are the waits for it."""
+    trace, _, waited_us = with_worker(2, (1.0,), (states.RUNNING,))
+    fetches = trace.fetches
+    collate = fetches.begin + (fetches.end - fetches.begin) * 3 // 4
+    trace = replace(trace, fetches=replace(fetches, collate=collate))
+    account_of = attribute_time(trace, analyse(trace))
+    whole, *parts = (
+        account_of.cell(f"mean/input_wait/input_cpu{part}")
+        for part in ("", ".samples", ".collate", ".sampler")
+    )
+    waited_ns, delivered_ns = waited_us * US, 300 * 50 * US
+    for cell, share in zip(parts, (0.75, 0.25, 0.0), strict=True):
+        assert cell.low_ns <= share * waited_ns <= cell.high_ns + delivered_ns
+        assert cell.high_ns <= share * waited_ns + delivered_ns
+    # The thread was seen running: what the others cannot have had is of its samples.
+    samples, collated, sampler = parts
+    assert samples.low_ns >= whole.low_ns - collated.high_ns - sampler.high_ns > 0
+    # Without marks of fetches each may be all of it.
+    trace = replace(trace, fetches=NO_FETCHES)
+    unmarked = attribute_time(trace, analyse(trace))
+    for part in ("samples", "collate", "sampler"):
+        assert (
+            unmarked.cell(f"mean/input_wait/input_cpu.{part}").high_ns
+            == unmarked.cell("mean/input_wait/input_cpu").high_ns
+        )

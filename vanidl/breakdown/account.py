@@ -41,6 +41,7 @@ from vanidl.breakdown.causes import (
     HOST_CPU,
     IDLE_PARTS,
     INPUT_CPU,
+    INPUT_CPU_PARTS,
     METADATA,
     OBJECT,
     PHASES,
@@ -117,7 +118,7 @@ _SEEN_IN_CALLS = (STORAGE, *(f"{STORAGE}.{part}" for part in (READ, WRITE, METAD
 _MOVING = (f"{STORAGE}.{READ}", f"{STORAGE}.{WRITE}")
 _OF: Mapping[str, Sequence[str]] = {
     STORAGE: (*_PARTS, FAULT), BLOCKED: BLOCKED_PARTS, WORKERS: WORKERS_PARTS,
-    DEVICE_IDLE: tuple(IDLE_PARTS),
+    DEVICE_IDLE: tuple(IDLE_PARTS), INPUT_CPU: INPUT_CPU_PARTS,
 }  # fmt: skip
 
 
@@ -685,6 +686,11 @@ class _Table:
                 self._assumed[key].update(self._assumed[name])
                 self._low[key] = np.maximum(self._low[key] - excess, 0)
                 self._high[key] = np.clip(self._high[key], self._low[key], high[name])
+            if name.endswith(f"/{INPUT_CPU}"):  # its parts are all there is of it
+                most = sum((self._high[key] for key in keys), np.zeros_like(length))
+                for key in keys:
+                    rest = low[name] - (most - self._high[key])
+                    self._low[key] = np.clip(rest, self._low[key], self._high[key])
 
 
 def is_whole(trace: Trace, coverage: Coverage) -> bool:

@@ -47,6 +47,13 @@ FREE_PARTS = "parts of storage at unknown times"
 _OF_FETCHES = (INPUT_CPU, BLOCKED, TOO_FEW_CORES)
 """What a fetch can be at outside of storage."""
 
+OF_CPU = SAMPLES, COLLATE, SAMPLER = (
+    f"{INPUT_CPU}.samples",
+    f"{INPUT_CPU}.collate",
+    f"{INPUT_CPU}.sampler",
+)
+"""Both parts of a fetch that its marks tell apart, and what of `__next__` is neither."""
+
 _AGREED_NS = 1_000_000  # to which clocks are read at best, whatever the tracers are
 _EDGE_NS = 200_000  # by which a call goes on beyond the border of a wait, at least
 _THREADED = ("xplane",)  # TensorFlow's profiler: tf.data reads in threads of its own
@@ -295,13 +302,16 @@ def divide_waits(
             for side, values in zip(bounds[cause], sides, strict=True):
                 side[mine] = values
     divided = Divided(bounds)
+    of_cpu = {part: length.copy() for part in OF_CPU} if known.any() else {}
+    if (own & known).any():
+        _split_own_fetches(of_cpu, own & known, taken.pick(row[own & known]), start, end)
     of_workers = known & ~own
     if of_workers.any():
         marked = is_complete(fetches)
         if step is not None:
             marked &= bool(np.isin(step[step >= 0], step[known]).all())
         waits = Waits(of_workers, row, start, end, felt, marked)
-        _divide_waits_by_worker(divided, waits, taken, fetches, of_process, trace, assume)
+        _divide_waits_by_worker(divided, of_cpu, waits, taken, fetches, of_process, trace, assume)
     lost = ~known & ~own
     if lost.any():
         _divide_waits_for_unknown_worker(
@@ -310,12 +320,29 @@ def divide_waits(
     # Which of these a fetch was at takes an account of its time: each may be all that is open.
     opened = bounds.pop(_OPEN)
     bounds |= dict.fromkeys(_OF_FETCHES, opened)
+    for part in OF_CPU:
+        most = np.minimum(of_cpu[part], opened[1]) if of_cpu else opened[1]
+        bounds[part] = np.zeros_like(length), most
     nothing = np.zeros_like(length)  # what is nothing is one array: looked at once
     each = {id(side): side for sides in bounds.values() for side in sides}
     one = {key: side if side.any() else nothing for key, side in each.items()}
     for cause, (low, high) in bounds.items():
         bounds[cause] = one[id(low)], one[id(high)]
     return divided
+
+
+def _split_own_fetches(
+    of_cpu: Mapping[str, Int64Array],
+    mine: NDArray[np.bool_],
+    fetches: Fetches,
+    start: Int64Array,
+    end: Int64Array,
+) -> None:
+    """Lowers what the parts of a fetch have at most, where it ran in the wait itself."""
+    low, high = start[mine], end[mine]
+    edges = [np.clip(at, low, high) for at in (fetches.begin, fetches.collate, fetches.end)]
+    of_cpu[SAMPLES][mine], of_cpu[COLLATE][mine] = np.diff(np.stack(edges), axis=0)
+    of_cpu[SAMPLER][mine] = high - low - (edges[2] - edges[0])
 
 
 def _measure_felt_ns(felt: Intervals | None, start: Int64Array, end: Int64Array) -> Int64Array:
@@ -450,6 +477,7 @@ def _divide_waits_for_unknown_worker(
 
 def _divide_waits_by_worker(
     divided: Divided,
+    of_cpu: Mapping[str, Int64Array],
     these: Waits,
     taken: Fetches,
     fetches: Fetches,
@@ -457,7 +485,7 @@ def _divide_waits_by_worker(
     trace: Trace,
     assume: frozenset[str],
 ) -> None:
-    """Waits for batches of workers, worker by worker."""
+    """Waits for batches of workers, worker by worker; `of_cpu`: at most of parts of fetches."""
     bounds, mine, row = divided.bounds, these.mine, these.row
     start, end, felt = these.start, these.end, these.felt
     asked, is_known = find_request_times(taken, start, row, complete=these.marked)
@@ -502,6 +530,21 @@ def _divide_waits_by_worker(
             fetching_ns = intervals.covered_within(at_work, ready, high)
             idle_ns = np.maximum(delivered - fetching_ns, 0)
         _attribute_delivery(bounds, waits, delivered, idle_ns, ready, high, calls)
+        if not these.marked:
+            continue
+
+        # Of what it was at since the batch was asked for, how much was which part of a fetch.
+        did_ns = np.maximum(worked + starting, 1)
+        told = is_known[waits] | (ASKED_AS_IT_WAITED in assume)
+        begin, collate, end_ns = (
+            at[by_worker] for at in (fetches.begin, fetches.collate, fetches.end)
+        )
+        for part, edges in ((SAMPLES, (begin, collate)), (COLLATE, (collate, end_ns))):
+            at_it = intervals.union(*edges)
+            share = np.minimum(intervals.covered_within(at_it, since, until) / did_ns, 1)
+            most = np.ceil(late * share).astype(np.int64) + delivered - idle_ns
+            of_cpu[part][waits] = np.where(told, most, of_cpu[part][waits])
+        of_cpu[SAMPLER][waits] = np.where(told, delivered, of_cpu[SAMPLER][waits])
 
 
 @dataclass(frozen=True, slots=True)

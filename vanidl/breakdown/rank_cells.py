@@ -148,20 +148,21 @@ def divide_tiles(
         } | assumed
     _mark_workers(cells, tiles, spans)
 
-    # Each tile is filled exactly; parts are no more than the storage that they are of.
+    # Each tile is filled exactly; parts are no more than the cause that they are of.
     none = np.zeros(len(tiles.start), np.int64)
     free, free_parts = (cells.pop(key, (none, none))[1] for key in (FREE, FREE_PARTS))
     causes = [cause for cause in CAUSES if cause in cells]
     low, high = narrow_bounds(
         tiles.length, {c: cells[c][0] for c in causes}, {c: cells[c][1] for c in causes}
     )
-    bounded: dict[tuple[int, int], tuple[Int64Array, Int64Array]] = {}
+    bounded: dict[tuple[str, int, int], tuple[Int64Array, Int64Array]] = {}
     for name, (below, above) in cells.items():
         if name not in low:
-            pair = id(below), id(above)  # the same ones are the same here, too
+            whole = name.partition(".")[0]
+            pair = whole, id(below), id(above)  # the same ones are the same here, too
             if pair not in bounded:
-                least = np.minimum(below, high[STORAGE])
-                bounded[pair] = least, np.minimum(np.maximum(above, least), high[STORAGE])
+                least = np.minimum(below, high[whole])
+                bounded[pair] = least, np.minimum(np.maximum(above, least), high[whole])
             low[name], high[name] = bounded[pair]
     if trainer in trace.queued and DEVICE_IDLE in low:
         _split_idle(low, high, tiles, trace.queued[trainer])
@@ -391,7 +392,7 @@ def _compute_tile_cells(
         least, most = (np.where(beside, ns, 0) for ns in (laid.compute, laid.most_compute))
         cells[HOST_CPU] = least, np.maximum(least + open_ns, most)
     outside_steps = np.where(tiles.step < 0, open_ns, 0) if tiles.waits_known else open_ns
-    for cause in (INPUT_CPU, DELIVERY, WORKERS):
+    for cause in (INPUT_CPU, *input_wait.OF_CPU, DELIVERY, WORKERS):
         cells[cause] = zeros, outside_steps
     return cells
 
