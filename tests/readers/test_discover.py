@@ -79,6 +79,7 @@ FOREIGN_KINDS: dict[str, tuple[str, bytes | str, str, str]] = {
     "perfetto": ("r.pftrace", b"\n\2\3\4\5", "Perfetto", "torch.profiler"),
     "page": ("report.html", "<!DOCTYPE html><html>", "web page", "logs that it was made of"),
     "parser": ("l.txt", "# darshan log version: 3.41\n", "darshan-parser", ".darshan"),
+    "darshan 1": ("u_id7.darshan.gz", "1.21" + "\0" * 11 + "\x10", "Darshan 1", "darshan-util 2.x"),
     "dxt parser": ("l.txt", "# DXT, file_id: 7", "darshan-dxt-parser", ".darshan"),
     "chakra": ("e.json", JSON({"schema": "1.1.1-chakra.0.0.4", "nodes": []}), "Chakra", "profiler"),
     "older et": ("e.json", JSON({"schema": "1.0.1", "pid": 7, "nodes": []}), "Chakra", "profiler"),
@@ -423,3 +424,12 @@ def test_a_trace_without_an_event_is_called_that(tmp_path: Path, capsys, content
     said = capsys.readouterr().err
     assert "no event in any DFTracer trace" in said
     assert "profiles of other" not in said
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_log_of_darshan_1_under_the_name_of_today(tmp_path: Path, capsys, packed: bool) -> None:
+    content = b"1.23" + bytes(11) + bytes(range(16, 80))
+    path = tmp_path / "u_app_id7_1-2-3_1.darshan"
+    path.write_bytes(gzip.compress(content) if packed else content)
+    assert main(["summary", str(path)]) == 1
+    assert "found one of Darshan 1, which no vanidl reads" in capsys.readouterr().err

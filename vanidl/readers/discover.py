@@ -479,6 +479,11 @@ _EVENT = r"\[\s*\{(?:[^{}]|\{[^{}]*\})*"  # the first event of a bare array, up 
 _BY_TEXT: tuple[_Way, ...] = (
     _Way("a web page", "give the logs that it was made of", r"<!doctype html|<html"),
     _Way("the output of darshan-parser", _LOG, r"# darshan log version"),
+    _Way(
+        "a log of Darshan 1",
+        "darshan-parser of darshan-util 2.x prints what is in it; no vanidl reads it",
+        r"1\.2\d\0{4}",
+    ),
     _Way("the output of darshan-dxt-parser", _LOG, r"# \*{3,80}\s*# DXT|# DXT, file_id"),
     _Way(
         "a PyTorch execution trace (Chakra), which has no times of devices",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import struct
 from dataclasses import dataclass, replace
 from functools import cache
@@ -12,6 +13,7 @@ from vanidl.encoding.file_bytes import AnyBytes, FileBytes, whole_bytes
 from vanidl.encoding.text_stream import GZIP_MAGIC, TextStream
 from vanidl.errors import InputError
 
+_VERSION_1 = re.compile(rb"1\.2\d\0")
 MAGIC = 6567223
 NAMES = "names"
 JOB = "job"
@@ -107,6 +109,11 @@ def read_header(data: memoryview, path: str) -> Header:
     Raises:
         InputError: It is no Darshan log, of an unknown version, or shorter than a header.
     """
+    if _VERSION_1.match(bytes(data[:8])):  # it has no magic number
+        raise InputError(
+            f"{path}: expected a log of Darshan 3, found one of Darshan 1, which no vanidl reads; "
+            "darshan-parser of darshan-util 2.x prints what is in it"
+        )
     order = _find_byte_order(data, path)
     version = bytes(data[:8]).split(b"\0")[0].decode("ascii", "backslashreplace")
     layout = LAYOUTS.get(version)

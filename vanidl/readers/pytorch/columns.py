@@ -100,7 +100,7 @@ class EventColumns:
                 column.append(block)
         if launches := _find_launches(values):
             names, correlation, start_us = zip(*launches, strict=True)
-            self.launches = self.launches or any("Launch" in str(name) for name in names)
+            self.launches = self.launches or any("launch" in str(name).lower() for name in names)
             times = _to_floats((start_us, start_us))[0]
             possible = np.abs(times) < _MAX_START_US
             self._launches[0].append(np.array(correlation, np.int64)[possible])
