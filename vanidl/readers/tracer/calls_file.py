@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from io import FileIO
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.encoding.text_stream import TextStream
+from vanidl.encoding.text_stream import GZIP_MAGIC, TextStream
 from vanidl.formatting.units import plural
 from vanidl.readers.tracer.slots import (
     BLOCK_BYTES,
@@ -72,10 +73,10 @@ def read_calls(path: Path) -> CallsFile:
     """
     stream = TextStream(path)
     stream.budget.text_bytes += _FREE_BYTES
-    blocks = _split_blocks(stream)
+    blocks = _split_blocks(stream) if _is_packed(path) else _read_blocks(path)
 
     # The header and counters before the first chunk, then all chunks.
-    first = next(blocks, b"")
+    first = bytes(next(blocks, b""))
     header = read_header(first, path)
     found, chunks = decode_chunks(blocks, header, stream.budget)
     if stream.packed:
@@ -98,7 +99,32 @@ def read_calls(path: Path) -> CallsFile:
     return CallsFile(str(path), header, found, counters, clock, (*losses, *found.losses))
 
 
-def _split_blocks(stream: Iterable[bytes]) -> Iterator[bytes]:
+def _is_packed(path: Path) -> bool:
+    with path.open("rb", buffering=0) as file:
+        return file.read(len(GZIP_MAGIC)) == GZIP_MAGIC
+
+
+def _read_blocks(path: Path) -> Iterator[bytes | memoryview]:
+    """As `_split_blocks`, of a file that is not packed.
+
+    They lie in the same memory, one after the other: each is to be done with before the next.
+    """
+    block, size = memoryview(bytearray(BLOCK_BYTES)), CHUNK_BYTES
+    with path.open("rb", buffering=0) as file:
+        while filled := _fill(block[:size], file):
+            yield block[:filled]
+            size = BLOCK_BYTES
+
+
+def _fill(block: memoryview, file: FileIO) -> int:
+    """Reads as much as a block takes; less only at the end of the file."""
+    filled = 0
+    while filled < len(block) and (count := file.readinto(block[filled:])):
+        filled += count
+    return filled
+
+
+def _split_blocks(stream: Iterable[bytes]) -> Iterator[bytes | memoryview]:
     """What comes before the first chunk, then so many chunks at once as fit a processor's cache."""
     held: list[bytes | memoryview] = []
     wanted = CHUNK_BYTES

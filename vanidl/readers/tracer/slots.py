@@ -258,7 +258,9 @@ class Decoded:
     losses: tuple[str, ...]
 
 
-def decode_chunks(blocks: Iterable[bytes], header: Header, budget: Budget) -> tuple[Decoded, int]:
+def decode_chunks(
+    blocks: Iterable[bytes | memoryview], header: Header, budget: Budget
+) -> tuple[Decoded, int]:
     """Everything in the chunks of a file, and how many it has, one for what comes before the first.
 
     Args:
@@ -297,7 +299,7 @@ class _Block:
     marks: NDArray[np.intp]  # places of sound slots that are no calls, chunks behind one another
 
     @classmethod
-    def of(cls, content: bytes, first: int, *, by_bytes: bool) -> _Block:
+    def of(cls, content: bytes | memoryview, first: int, *, by_bytes: bool) -> _Block:
         """The whole chunks of some bytes, from chunk `first` on.
 
         With `by_bytes` the first bytes of all slots of a chunk lie side by side, then the second
@@ -314,8 +316,9 @@ class _Block:
             columns[...] = slots.reshape(count, SLOTS, SLOT_BYTES).view("<u8").transpose(2, 0, 1)
         begins = [_OF_PLACE * (CHUNK_BYTES * (first + i) + 1) % _WORDS for i in range(count)]
         sums = np.array(begins, np.uint64)[:, None] + _PLACES
+        product = np.empty_like(sums)  # one for all: it stays in the cache
         for column, factor in zip(columns, _FACTORS, strict=True):
-            sums += column * factor
+            sums += np.multiply(column, factor, out=product)
         sums >>= np.uint64(48)
         call = (columns[4] >> _HIGH).astype(np.uint8)
         sound = sums == (columns[4] >> np.uint64(48)).astype(np.uint16) * _OWN_SHARE
@@ -379,8 +382,11 @@ class _Found:
             other &= block.sound.ravel()
         other ^= moved
         start = words[0].view(np.int64) - self._since_ns
-        end = (words[3] >> _HIGH).view(np.int64)
-        end += (words[4] >> np.uint64(40) & np.uint64(0xFF)).view(np.int64) << 32
+        high = words[4] >> np.uint64(40)
+        high &= np.uint64(0xFF)
+        high <<= _HIGH
+        high |= words[3] >> _HIGH
+        end = high.view(np.int64)
         end += start
         offset, file = words[1].view(np.int64), words[4].astype(np.uint32)
         rows, rest = np.flatnonzero(moved), np.flatnonzero(other)
@@ -585,6 +591,8 @@ def number_files(file: NDArray[np.uint32]) -> tuple[Int64Array, NDArray[np.int32
     occurs = np.zeros(last + 1, bool)
     occurs[file] = True
     numbers = np.flatnonzero(occurs)
+    if len(numbers) and numbers[-1] - numbers[0] + 1 == len(numbers):  # as a tracer gives them
+        return numbers.astype(np.int64), (file - np.uint32(numbers[0])).view(np.int32)
     place = np.zeros(last + 1, np.int32)
     place[numbers] = np.arange(len(numbers))
     return numbers.astype(np.int64), place[file]
