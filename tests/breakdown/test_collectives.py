@@ -9,6 +9,7 @@ import pytest
 import vanidl
 from tests.makers.pytorch_traces import PID, WAIT, event, kernel, trace, write
 from vanidl.sections.step_bar import name_part
+from vanidl.wording.headline import make_headline
 
 
 @pytest.mark.parametrize("collective", ["ncclDevKernel_AllReduce", "multimem_all_reduce_kernel"])
@@ -108,3 +109,25 @@ def test_collectives_that_cannot_be_paired_may_be_either(
     else:
         assert waits.range_s == pytest.approx([0.0, 0.075 / 3], abs=1e-8)
         assert transfer.range_s == pytest.approx([0.0, 0.075 / 3], abs=1e-8)
+
+
+@pytest.mark.parametrize(("late_us", "said"), [(0, False), (5_000, False), (30_000, True)])
+def test_work_of_devices_behind_the_last_step_is_told_beside_that_within(
+    tmp_path: Path, late_us: int, said: bool
+) -> None:
+    """60 ms within three steps, and what kernels that were launched last take beyond the last."""
+    events = []
+    for i in range(3):
+        at = 1000 + 100_000.0 * i
+        events += [
+            event(f"ProfilerStep#{i}", at, 100_000, "user_annotation"),
+            event("aten::linear", at + 100, 90_000),
+            kernel("gemm", at + 5_000, 20_000),
+        ]
+    if late_us:
+        events.append(kernel("gemm", 302_000, late_us))
+    name = f"node_{PID}.1700000000000000000.pt.trace.json"
+    run = vanidl.open_run(write(tmp_path / name, trace(events)))
+    sentence = f"The device also worked for {late_us / 1000:.1f} ms outside of these steps"
+    support = make_headline(run.trace, run.results, run.breakdown).support
+    assert any(line.startswith(sentence) for line in support) is said

@@ -41,6 +41,7 @@ WIDE = 0.5
 MOST_OF_WAITS = 0.5
 """Share of the waits from which they are mostly of one cause."""
 
+_BESIDE_STEPS = 0.1  # of the work of devices within steps: so much beside them is said
 _WORTH = 0.02  # of the waits: shorter parts are not named
 _SAME = 0.02  # of the waits: ends of a cell that lie closer are said as one
 OPEN = "open"
@@ -281,6 +282,25 @@ def _say_share(cost: Cost, whole_ns: float) -> str:
     if low == high or cost.high_ns - cost.low_ns <= _ALIKE * cost.high_ns:
         return low
     return f"{low} to {high}"
+
+
+def describe_work_outside(account: Breakdown) -> str:
+    """Work of devices outside of training steps, where it is much beside that within; else "".
+
+    Kernels run on behind the step that launched them, and so behind the last one.
+    """
+    if not account.cell(f"{MEAN}/{STEP}/{DEVICE_IDLE}").high_ns:
+        return ""
+    steps = float(account.steps[account.observed].mean())
+    causes = (COMPUTE, COMMUNICATION, COPY)
+    within_ns = steps * sum(account.cell(f"{MEAN}/{STEP}/{cause}").low_ns for cause in causes)
+    whole_ns = sum(account.cell(f"{MEAN}/{RUN}/{cause}").low_ns for cause in causes)
+    if whole_ns - within_ns <= _BESIDE_STEPS * within_ns:
+        return ""
+    return (
+        f"The device also worked for {seconds((whole_ns - within_ns) / 1e9)} outside of these "
+        f"steps, beside {seconds(within_ns / 1e9)} within."
+    )
 
 
 def describe_device(account: Breakdown, devices: int = 1) -> str:
