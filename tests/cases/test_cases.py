@@ -131,7 +131,7 @@ WORDS: dict[str, Words] = {
     ),
     "dftracer_clock_skew": Words(
         said=("do not overlap in time.*clocks of hosts may differ", "20 % of the 501 ms"),
-        never=("look elsewhere", r"0\.1 % of the 70"),
+        never=("look elsewhere", r"0\.1 % of the 70", "Profiler and I/O"),
     ),
     "dftracer_unlink": Words(
         first=(r"780 ms, 97 %.*750 ms of it in calls that remove files",),
@@ -153,7 +153,8 @@ WORDS: dict[str, Words] = {
     "not_a_trace": Words(refused="(memory timeline|execution trace).*record"),
     "npu_string_ts": Words(refused="torch_npu|Ascend|ts is text"),
     "overwritten_by_other_rank": Words(
-        first=("a file is damaged",), never=("1 whole", "Divide the reading", "other ranks")
+        first=("a file is damaged",),
+        never=("1 whole", "Divide the reading", "other ranks", r"to 73\.3"),
     ),
     "plain_profile": Words(first=(r"device.{0,60}\(20 %",), never=("No I/O was recorded during",)),
     "prefetch_thread_real": Words(never=("waited 1[0-9][0-9] ms", "DataLoader workers")),

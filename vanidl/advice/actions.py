@@ -90,7 +90,9 @@ def _add_gain(
         high_s = max(high for _, high in others) + max(high for _, high in ends)
     mean_s = facts.account.length_ns(STEP) / 1e9
     basis = AT_BEST
-    count = steps.per_rank_max if steps is not None else 0
+    # Of ranks that were recorded in part all steps of the run count: waits are summed over them.
+    numbers = np.unique(steps.table.step) if steps is not None else ()
+    count = max(steps.per_rank_max, len(numbers)) if steps is not None else 0
     if best is not None and best.ratio > 0 and count:
         now_s = mean_s or best.step_s / best.ratio
         predicted_s = now_s * (1 - best.ratio) * count

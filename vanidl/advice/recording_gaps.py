@@ -47,6 +47,11 @@ UNALIGNED = ("none", "not aligned")
 HALF_A_STEP = 0.5
 
 
+_NO_CLOCK = "Profiler and I/O are not on one verified clock"
+_NO_CLOCK_OF_HOSTS = (
+    "The clocks of the hosts do not agree, or their processes ran one after another"
+)
+_SET_CLOCKS = "Set the clocks of all hosts by NTP or PTP (chronyc tracking), and record again."
 _ONE_CLOCK = (
     "Record both in one run (vanidl record); give --clock-offset SECONDS where the difference is "
     "known."
@@ -96,10 +101,15 @@ def _find_unaligned_clock(facts: Facts) -> RuleResult | None:
     known = "no evidence" if width is None else f"evidence to within {seconds(width)} only"
     reason = warned.message if warned else f"{known} of how their clocks differ."
     late = clock is not None and clock.offset_s is not None and clock.workers_least
+    title, advice = (_LATE_LOGS, _EARLIER_LOGS) if late else (_NO_CLOCK, _ONE_CLOCK)
+    uncertain = "What happened during which step is not certain"
+    if not facts.trace.profiles and steps is None:
+        title, advice = _NO_CLOCK_OF_HOSTS, _SET_CLOCKS
+        uncertain = "What happened on one host while another was at work is not known"
     return RuleResult(
-        _LATE_LOGS if late else "Profiler and I/O are not on one verified clock",
-        f"What happened during which step is not certain: {reason}",
-        _EARLIER_LOGS if late else _ONE_CLOCK,
+        title,
+        f"{uncertain}: {reason}",
+        advice,
         {
             "method": clock.method if clock else None,
             "uncertainty_s": width,

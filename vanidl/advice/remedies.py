@@ -515,6 +515,8 @@ def _suggest_recording(context: Context) -> Advice:
     if context.codes == {"cores_taken"}:
         return Advice("Record again while nothing else runs on the node")
     if context.codes == {"clock_unverified"}:
+        if steps is None and not context.run.trace.profiles:
+            return Advice("Set the clocks of all hosts, and record again")
         if steps is not None and steps.clock.workers_least:
             exact = own.below_secrets(f"vanidl record --tracer dftracer -o RUN -- {own.text}")
             other = Remedy("Record again", exact, "Its times do not depend on a worker's start.")
