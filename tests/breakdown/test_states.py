@@ -238,14 +238,18 @@ def alone(kinds: list[int], other: list[int] | None = None) -> Trace:
         first = threads[0].samples
         kind = Timeline(starts, second).at(first.time // US).astype(np.uint8)
         threads.append(replace(threads[0], tid=11, samples=replace(first, kind=kind)))
-    n = count
-    fetches = {
+    return run_of(waits, own_fetches(waits), threads, end_us)
+
+
+def own_fetches(waits: np.ndarray) -> dict[str, np.ndarray]:
+    """Without workers: each fetch is its wait."""
+    n = len(waits)
+    return {
         "trainer": np.zeros(n), "process": np.zeros(n), "worker": np.full(n, -1),
         "name": np.zeros(n), "epoch": np.zeros(n), "batch": np.arange(n), "samples": np.ones(n),
         "begin": waits[:, 0] * US, "collate": waits[:, 1] * US, "end": waits[:, 1] * US,
         "wait_begin": waits[:, 0] * US, "wait_end": waits[:, 1] * US, "pid": np.full(n, TRAINER),
     }  # fmt: skip
-    return run_of(waits, fetches, threads, end_us)
 
 
 def test_without_workers_a_wait_is_what_the_thread_itself_was_seen_at() -> None:
@@ -430,3 +434,22 @@ def test_the_loaders_work_is_split_by_the_marks_of_its_fetches() -> None:
             unmarked.cell(f"mean/input_wait/input_cpu.{part}").high_ns
             == unmarked.cell("mean/input_wait/input_cpu").high_ns
         )
+
+
+def test_a_sampler_that_is_starved_while_threads_run_does_not_make_them_read() -> None:
+    """It comes late then, and four times less often: what it missed is unknown, no reading."""
+    rng = np.random.default_rng(5)
+    edges = np.arange(0, 8_000_000, 200_000)  # by turns it reads, and runs
+    kinds = np.resize([states.READ, states.RUNNING], len(edges))
+    thread = sampled(Timeline(edges, kinds), TRAINER, 8_000_000, rng)
+    every = thread.samples
+    starved = (every.kind == states.RUNNING) & (rng.random(len(every)) < 0.8)
+    kept = np.flatnonzero(~starved)
+    late = np.diff(every.time[kept], prepend=every.time[kept[0]]) > 7_500_000
+    fewer = Samples(
+        every.time[kept], every.kind[kept], every.file[kept], every.delay_us[kept], late
+    )
+    waits = np.stack([edges, edges + 199_900], axis=1)
+    seen = run_of(waits, own_fetches(waits), [replace(thread, samples=fewer)], 8_000_000)
+    cell = bounds_of(seen)["input_wait/storage"]
+    assert cell.low_ns < 8_000_000 * US / 2 < cell.high_ns

@@ -184,7 +184,7 @@ def _limit_by_whole_run(
     length_ns = float(tiles.length.sum())
     inside = (main.samples.time >= tiles.start[0]) & (main.samples.time < tiles.end[-1])
     chosen = np.flatnonzero(inside)
-    stratum = _Stratum(length_ns, _spread_evenly(length_ns, len(chosen)))
+    stratum = _Stratum(length_ns, _spread(length_ns, main, chosen))
     _tell(stratum, look, main, chosen, on_objects, blocks=not open_blocks, piped=False)
     cached = _bound_cached_share(main, None, assume=look.assume)
     _attribute_running(stratum, main, chosen, cached, (COMPUTE, HOST_CPU, INPUT_CPU))
@@ -275,7 +275,7 @@ def _own_strata(
             # Any time may be a wait, for whatever a worker did meanwhile.
             yield _name_windows(tiles, first), _Stratum(length_ns, np.empty(0))
             continue
-        stratum = _Stratum(length_ns, _spread_evenly(length_ns, len(chosen)))
+        stratum = _Stratum(length_ns, _spread(length_ns, main, chosen))
         if waiting and not with_workers:
             _tell_fetch(stratum, look, main, chosen, cached, on_objects)
         elif waiting or tiles.part[first] == windows.EPOCH_END:
@@ -313,8 +313,19 @@ def _name_windows(tiles: Tiles, tile: int) -> tuple[str, ...]:
     return (*names, f"phase/{phase}") if phase else tuple(names)
 
 
-def _spread_evenly(length_ns: float, count: int) -> Floats:
-    return np.full(count, length_ns / max(count, 1))
+def _spread(length_ns: float, thread: SampledThread, chosen: Int64Array) -> Floats:
+    """How much of a time each of the samples in it stands for."""
+    distances = _measure_distances(thread)[chosen]
+    return distances * (length_ns / max(float(distances.sum()), 1.0))
+
+
+def _measure_distances(thread: SampledThread) -> Floats:
+    """Of each sample the time since the one before it.
+
+    Where cores are short the sampler comes late, and less often: mostly while threads run.
+    """
+    distances = np.diff(thread.samples.time).astype(np.float64)
+    return np.append(np.median(distances) if len(distances) else 1.0, distances)
 
 
 def _match_worker_fetches(trace: Trace, position: int, tiles: Tiles) -> Int64Array:
@@ -370,7 +381,7 @@ def _wait_strata(
         length_ns = float((tiles.wait_end - ready)[waits].sum())
         if length_ns:
             chosen = np.flatnonzero(_is_inside(delivered, main.samples.time))
-            stratum = _Stratum(length_ns, _spread_evenly(length_ns, len(chosen)))
+            stratum = _Stratum(length_ns, _spread(length_ns, main, chosen))
             running = main.samples.kind[chosen] == states.RUNNING
             _add(stratum, DELIVERY, running.astype(float), np.ones(len(chosen)))
             for cause in _ANYTHING:
@@ -418,7 +429,7 @@ def _build_late_strata(
     level = np.concatenate([[0.0], np.cumsum(change[order])])
     weight = level[np.searchsorted(edges[order], times[chosen], side="right")]
     kept = weight > 1e-12
-    chosen, weight = chosen[kept], weight[kept]
+    chosen, weight = chosen[kept], weight[kept] * _measure_distances(thread)[chosen[kept]]
     stratum = _Stratum(length_ns, weight * (length_ns / max(float(weight.sum()), 1e-12)))
     cached = _bound_cached_share(thread, at_work, assume=look.assume)
     _tell_fetch(stratum, look, thread, chosen, cached, on_objects)
