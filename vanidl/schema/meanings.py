@@ -669,6 +669,8 @@ evidence.validations | count | How often it was validated
 evidence.pickled_bytes_a_worker | bytes | Data set sent to each worker at its start
 evidence.sends_objects | | Whether it is requests to object storage
 evidence.leaves_passes | | Whether few batches of each epoch are taken
+evidence.every_s | s | Time between saves to which they are to be made fewer; null: as often as now
+evidence.hidden_at_most_s | s | Of saves what the steps behind them can hide, at most
 evidence.copied_s | s | Copies of the device under no kernel, outside input waits
 evidence.from_pageable | | Whether most copies are to or from pageable memory
 evidence.synced_s | s | Syncs of the training thread outside its waits
