@@ -119,11 +119,20 @@ def test_overlap_gains_for_sure_what_compute_can_hide_and_at_most_what_is_expose
 
 
 @pytest.mark.parametrize(
-    ("communication_s", "lost_s", "named"),
-    [(4.99, 90.0, False), (5.0, 90.0, True), (50.0, 14.99, False), (50.0, 15.0, True)],
+    ("communication_s", "lost_s", "named", "named_on_taken_cores"),
+    [
+        (4.99, 90.0, False, False),
+        (5.0, 90.0, True, False),
+        (10.0, 90.0, True, True),
+        (50.0, 14.99, False, False),
+        (50.0, 15.0, True, False),
+        (50.0, 20.0, True, True),
+    ],
 )
-def test_a_rank_waits_for_others_from_a_twentieth_of_its_window(communication_s, lost_s, named):
-    """And no longer than others waited more than it did."""
+def test_a_rank_waits_for_others_from_a_twentieth_of_its_window(
+    communication_s, lost_s, named, named_on_taken_cores, monkeypatch
+):
+    """And no longer than others waited more than it did; twice that where cores were taken."""
     seen = {"window_s": 100.0, "communication_s": communication_s, "input_wait_s": 10.0}
     overlap = overlap_of("two_ranks", **seen, lost_to_input_s=lost_s)
     run = labeled.made("two_ranks")
@@ -133,6 +142,8 @@ def test_a_rank_waits_for_others_from_a_twentieth_of_its_window(communication_s,
     assert bool(result) == named
     if result:
         assert result.claim.within_s == pytest.approx(lost_s - 10)
+    monkeypatch.setattr(Facts, "cores_were_taken", True)
+    assert bool(rule.find(Facts(run.trace, run.results, account))) == named_on_taken_cores
 
 
 @pytest.mark.parametrize(("nbytes", "small"), [((128 << 10) - 1, True), (128 << 10, False)])

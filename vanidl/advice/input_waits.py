@@ -458,11 +458,12 @@ def _find_waits_for_other_ranks(facts: Facts) -> RuleResult | None:
     overlap = facts.account.overlap
     if overlap is None or overlap.lost_to_input_s is None or overlap.mean.input_wait_s is None:
         return None
+    least = OTHERS_SHARE * (2 if facts.cores_were_taken else 1)  # others' turns delay any rank
     blamed = {}
     for row in overlap.per_rank:
         behind = overlap.lost_to_input_s - (row.input_wait_s or 0.0)
         time_s = min(row.communication_s or 0.0, behind)
-        if time_s >= OTHERS_SHARE * row.window_s > 0:
+        if time_s >= least * row.window_s > 0:
             blamed[row.label] = time_s
     if not blamed:
         return None
@@ -500,7 +501,8 @@ def _find_uneven_waits(facts: Facts) -> RuleResult | None:
         return None
     if (slowest.input_wait_s or 0.0) < UNEVEN * mean_s:
         return None
-    if lost_s - mean_s < OTHERS_SHARE * overlap.mean.window_s:
+    least = OTHERS_SHARE * (2 if facts.cores_were_taken else 1)
+    if lost_s - mean_s < least * overlap.mean.window_s:
         return None
     return RuleResult(
         f"{slowest.label} waits {seconds(slowest.input_wait_s)} for input, "
