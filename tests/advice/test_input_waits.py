@@ -97,6 +97,31 @@ def test_bytes_are_what_collating_takes_where_it_is_half_of_fetching(share, is_n
 
 
 @pytest.mark.parametrize(
+    ("copying", "code"),
+    [
+        (MANY, "input_bound_delivery"),
+        (replace(MANY, share=0.49), "input_bound_cores"),
+        (FEW, "input_bound_cores"),
+    ],
+)
+def test_cores_that_copy_batches_are_short_because_of_their_bytes(copying, code):
+    facts = facts_with({"too_few_cores": 0.9}, copying=copying)
+    vars(facts)["cores"] = use_of(facts, ITS_OWN + 1, 0.05)
+    assert named(facts) == {code}
+
+
+@pytest.mark.parametrize(("wait_ms", "is_named"), [(1.9, False), (2.1, True)])
+def test_handing_over_is_bytes_from_two_milliseconds_a_batch_on(wait_ms, is_named):
+    facts = facts_with({"delivery": 0.9}, copying=FEW)
+    steps = 0.9 * facts.account.length_ns("input_wait") / (wait_ms * 1e6)
+    vars(facts)["cores"] = use_of(facts, ITS_OWN - 0.1, 0.05)
+    column = replace(facts.account, steps=np.full_like(facts.account.steps, round(steps)))
+    fewer = replace(facts, given=column)
+    vars(fewer).update(copying=FEW, cores=facts.cores)
+    assert fewer.hands_over_bytes == is_named
+
+
+@pytest.mark.parametrize(
     ("wanted", "queued", "taken"),
     [(1.9, 0.11, True), (1.9, 0.09, False), (2.1, 0.11, False)],
 )

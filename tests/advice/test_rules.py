@@ -16,6 +16,7 @@ from tests.makers.training_jobs import trace_of
 from vanidl.advice import job_counters, training_loop
 from vanidl.advice.facts import Facts
 from vanidl.advice.finding import SEVERITIES
+from vanidl.advice.levers import STARTING_S
 from vanidl.advice.registry import RULES, apply, find
 from vanidl.analyses import Results, analyse
 from vanidl.breakdown import Breakdown
@@ -219,3 +220,8 @@ def test_only_workers_that_start_anew_are_to_be_kept():
     assert "persistent_workers=True" in rule.find(anew).advice
     assert "persistent_workers" not in rule.find(kept).advice
     assert "restarted" not in rule.find(kept).detail
+    # Of workers that stay their one start is no excess of epochs, 100 ms for each at most.
+    vars(kept)["workers_of_rank"] = 4
+    excess_s = rule.find(anew).evidence["excess_s_a_rank"]
+    left_s = rule.find(kept).evidence["excess_s_a_rank"]
+    assert left_s == pytest.approx(excess_s - 4 * STARTING_S[1])

@@ -228,13 +228,22 @@ def _find_stdio(facts: Facts) -> RuleResult | None:
 
 
 def _claim_stdio(facts: Facts) -> Claim | None:
-    """The time of a rank in reads and writes of STDIO; None: not recorded."""
+    """The time of a rank in reads and writes of STDIO; None: not recorded.
+
+    Of reads of workers, where waits are known, no more than was waited for: others are done ahead.
+    """
     table = facts.trace.counters.get(STDIO)
     names = (f"{STDIO}_F_READ_TIME", f"{STDIO}_F_WRITE_TIME")
     if table is None or names[0] not in table.seconds:
         return None
-    spent_s = sum(table.total_s(name) or 0.0 for name in names)
-    return Claim(STORAGE, RUN, within_s=spent_s / max(len(facts.trace.ranks), 1))
+    read_s, written_s = (table.total_s(name) or 0.0 for name in names)
+    ranks = max(len(facts.trace.ranks), 1)
+    if facts.gains is not None and facts.lost_s is not None:
+        works = np.array([p.role == "worker" for p in facts.trace.processes] + [False])
+        ahead_s = float(table.seconds[names[0]][works[table.process]].clip(0).sum())
+        read_s += (facts.worth_s(ahead_s, 0.0) or 0.0) * ranks - ahead_s
+    within_s = max(read_s + written_s, 0.0) / ranks
+    return Claim(STORAGE, RUN, within_s=within_s)
 
 
 def _find_write_bound_run(facts: Facts) -> RuleResult | None:

@@ -106,7 +106,9 @@ def _find_limiting_cause(facts: Facts) -> str:
         code = _find_sampled_cause(facts) or code
         if facts.cores_were_taken and not _can_explain_waits(facts, code):
             code = TOO_FEW_CORES
-    if code in (INPUT_CPU, "") and copying.is_much and copying.share >= MOST_OF_WAITS:
+    # Cores that are short because batches are copied are those of handing over.
+    by_copies = copying.is_much and copying.share >= MOST_OF_WAITS
+    if code in (INPUT_CPU, TOO_FEW_CORES, "") and by_copies:
         return DELIVERY
     return code
 
@@ -328,7 +330,10 @@ def _find_bound_by_delivery(facts: Facts) -> RuleResult | None:
             "delivery_s": facts.account.cell(f"{MEAN}/{WAIT}/{DELIVERY}").low_ns / 1e9,
             "batches_copied_s": facts.copying.sum_s,
         },
-        Claim(_pick_longest(facts, DELIVERY, INPUT_CPU), keeps="the bytes that the step needs"),
+        Claim(
+            _pick_longest(facts, DELIVERY, INPUT_CPU, TOO_FEW_CORES),
+            keeps="the bytes that the step needs",
+        ),
     )
 
 

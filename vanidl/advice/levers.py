@@ -115,6 +115,11 @@ HANDING_OVER_S = (0.6e-3, 1.5e-3)
 1.0 ms of which read HDF5, took 2.6 to 2.9 ms. What is loaded as fast is best loaded where it is
 used."""
 
+STARTING_S = (16e-3, 100e-3)
+"""Of a worker that is forked, until it hands over its first batch and until it has stopped, at
+least and at most: the training process starts one after the other. 16 ms were measured with four
+on two cores, 25 ms for the first of a program, 50 to 120 ms where other work ran beside it."""
+
 NO_GAIN = 0.001
 """Share of the mean step time under which a predicted gain is none.
 

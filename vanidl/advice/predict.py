@@ -19,6 +19,7 @@ from vanidl.advice.levers import (
     EVERY_WORKER,
     HANDING_OVER_S,
     NO_GAIN,
+    STARTING_S,
     Change,
     Predicted,
     WhatIf,
@@ -447,10 +448,6 @@ ASSUMPTIONS = (
     "replayed one gains nothing and is left out.",
 )
 
-STARTING_S = (16e-3, 100e-3)
-"""Of a worker that is forked, until it hands over its first batch and until it has stopped, at
-least and at most: the training process starts one after the other. 16 ms were measured with four
-on two cores, 25 ms for the first of a program, 50 to 120 ms where other work ran beside it."""
 _MOST_WORKERS = (1, 2, 4, 8)
 _PER_RANK = " per rank"
 _SPLIT = ", each with its part of the stream"

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from vanidl.advice.facts import ANY, Claim, Facts, look
 from vanidl.advice.finding import Rule, RuleResult
+from vanidl.advice.levers import STARTING_S
 from vanidl.analyses.durations import DATA_READS, SLOW_FACTOR
 from vanidl.analyses.profiled_steps import StepTable
 from vanidl.breakdown.causes import STORAGE, WORKERS
@@ -162,11 +163,15 @@ def _find_slow_first_steps(facts: Facts) -> RuleResult | None:
         kept = 1 - 1 / max(facts.epochs, 1)
         acted_on_s, excess = min(excess, started_s) * kept, excess * kept
         keeps = "the first epoch's start, and each epoch's first fetch"
-    elif facts.has_workers:
-        # Of workers that stay each epoch begins with a fetch that nothing hides.
-        stays_s = int(first.sum()) / ranks * facts.mean_fetch_s
+    elif facts.has_workers and not facts.starts_workers_anew:
+        # Workers that stay start once, and each epoch begins with a fetch that nothing hides.
+        begun = np.unique(table.rank, return_index=True)[1]
+        begun = begun[first[begun]]
+        slower_s = float(np.maximum(duration[begun] - usual, 0).sum()) / ranks
+        started_s = min(slower_s, facts.workers_of_rank * STARTING_S[1])
+        stays_s = started_s + (int(first.sum()) - len(begun)) / ranks * facts.mean_fetch_s
         acted_on_s, excess = acted_on_s - stays_s, max(excess - stays_s, 0.0)
-        keeps = "each epoch's first fetch"
+        keeps = "the first start, and each epoch's first fetch"
     least = EXCESS_SHARE * (2 if facts.cores_were_taken else 1)  # others' turns lengthen any step
     if usual <= 0 or mean < FIRST_FACTOR * usual or acted_on_s < least * facts.base_s:
         return None
