@@ -50,7 +50,7 @@ COUNTS = ("steps", "inference", "epochs", "saves", "loads")
 TIMES = ("wait", "validation", "save", "load", "skipped")
 VARIES = re.compile(
     r"0x[0-9a-f]{6,}|\b\d+\.\d+(?=s\b|it/s)|(?<=pid )\d+|/tmp/\S+"
-    r"|'\w+_(?:runtime|per_second)': '[^']*'|^[IWE]\d{4} [\d:.]+ +\d+"
+    r"|'\w+_(?:runtime|per_second)': '[^']*'|^[IWE]\d{4} [\d:.]+ +\d+|(?<=USDT:)[-\d]+ [\d: ]+"
 )
 """Addresses, durations, processes, temporary files, and what logs begin with."""
 
