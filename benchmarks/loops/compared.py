@@ -169,7 +169,8 @@ class Process:
 def compare_processes(trace: Trace, folder: Path) -> list[Process]:
     """A trace against the times that its processes left in a folder, in order of their ends.
 
-    Threads of one process are taken together.
+    Threads of one process are taken together. What begins behind the last time that a process took
+    (workers that are stopped as it exits) is compared with nothing.
     """
     pids = np.array([p.pid for p in trace.processes])[trace.spans.process]
     by_pid: dict[int, list[dict[str, Any]]] = {}
@@ -186,6 +187,7 @@ def compare_processes(trace: Trace, folder: Path) -> list[Process]:
         waits = order_spans([s for one in threads for n in WAITS for s in one["spans"][n]])
         steps = order_spans([span for one in threads for span in one["spans"]["step"]])
         found, found_steps = recorded(SpanKind.INPUT_WAIT, pid), recorded(SpanKind.STEP, pid)
+        found = found[found[:, 0] <= readings.at[-1]]
         out_of_order = count_waits_out_of_order(waits, found)
         if len(steps):
             out_of_order += count_steps_out_of_order(steps, found_steps, readings)
