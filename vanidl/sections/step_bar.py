@@ -351,6 +351,8 @@ def _bound_writing_ns(account: Breakdown) -> float:
 
     What no other part can have had; or the writes of a layer, where calls come one at a time.
     """
+    if f"{RUN}/{STORAGE}.{WRITE}" not in account.columns:
+        return 0.0  # nothing tells parts of its storage apart
     storage = account.cell(f"{MEAN}/{RUN}/{STORAGE}")
     others = [account.cell(f"{MEAN}/{RUN}/{STORAGE}.{part}") for part in _NO_WRITING]
     alone_ns = storage.low_ns - sum(cell.high_ns for cell in others)
