@@ -43,14 +43,29 @@ def of_tensorflow(trace):
     return replace(made, files=replace(made.files, path=paths))
 
 
+def of_xplane(trace):
+    """As TensorFlow's profiler would see it: a kernel of tf.data gives the batches."""
+    made = of_mpi(trace)
+    profiles = tuple(replace(p, source="xplane") for p in made.profiles)
+    names = tuple(
+        "IteratorGetNextOp::DoCompute" if "Loader" in name else name for name in made.spans.names
+    )
+    return replace(made, profiles=profiles, spans=replace(made.spans, names=names))
+
+
 NAMES = ("one_reader", "shared_shuffle", "slow_first_batches", "long_checkpoints", "stuck_reads")
 
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize(
     ("used", "known"),
-    [(lambda t: t, (PYTORCH,)), (of_mpi, ()), (of_tensorflow, (TENSORFLOW,))],
-    ids=["torch", "mpi", "tensorflow"],
+    [
+        (lambda t: t, (PYTORCH,)),
+        (of_mpi, ()),
+        (of_tensorflow, (TENSORFLOW,)),
+        (of_xplane, (TENSORFLOW,)),
+    ],
+    ids=["torch", "mpi", "tensorflow", "xplane"],
 )
 def test_advice_names_no_other_framework(name, used, known):
     trace = used(trace_of(RECIPES[name]))

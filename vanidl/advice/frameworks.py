@@ -44,6 +44,8 @@ def infer_frameworks(trace: Trace, files: Iterable[str]) -> tuple[str, ...]:
     records = any("tfrecord" in path.lower() for path in files)
     if "pytorch" in sources or any("DataLoader" in name for name in trace.spans.names):
         return (PYTORCH,)
+    if any("IteratorGetNext" in name for name in trace.spans.names):  # a kernel of tf.data
+        return (TENSORFLOW,)
     imported = _find_imported_frameworks(trace)
     if len(imported) == 1:
         return imported
