@@ -47,9 +47,7 @@ def of_xplane(trace):
     """As TensorFlow's profiler would see it: a kernel of tf.data gives the batches."""
     made = of_mpi(trace)
     profiles = tuple(replace(p, source="xplane") for p in made.profiles)
-    names = tuple(
-        "IteratorGetNextOp::DoCompute" if "Loader" in name else name for name in made.spans.names
-    )
+    names = ("IteratorGetNextOp::DoCompute", *made.spans.names[1:])
     return replace(made, profiles=profiles, spans=replace(made.spans, names=names))
 
 
