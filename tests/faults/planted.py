@@ -262,7 +262,11 @@ FINDINGS = (
         "overlap.hidden_fraction >= HIDDEN_SHARE",
         "overlap.hidden_fraction > HIDDEN_SHARE",
     ),
-    Fault("vanidl/advice/input_waits.py", "time_s >= OTHERS_SHARE", "time_s > OTHERS_SHARE"),
+    Fault(
+        "vanidl/advice/input_waits.py",
+        "time_s >= least * row.window_s > 0",
+        "time_s > least * row.window_s > 0",
+    ),
     Fault("vanidl/advice/input_waits.py", "min(mean.exposed_s, free)", "max(mean.exposed_s, free)"),
     Fault(
         "vanidl/advice/input_waits.py",
