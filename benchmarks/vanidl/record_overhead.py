@@ -21,11 +21,12 @@ What a recorder adds is a larger share of the shorter step.
 `as before` is the earlier estimate, of the same turns: the geometric mean of the middle 80 % of
 the ratios of turns, bootstrap over pairs of processes, then over the turns of each.
 
-**Calls alone.** One recorded training whose turns read through Darshan, or straight from libc, in
-the order ABBA: the same processes, so that nothing of theirs scatters. It has every wrapped read
-and what its record does to caches. It leaves out what is there in both kinds of turns: memory that
-Darshan holds, hooks of steps (benchmarks/vanidl/step_overhead.py), and the recorder's process,
-whose CPU time is said beside it. Darshan's log must hold the reads of the turns through it.
+**Calls alone.** One recorded training whose turns read through our tracer or Darshan, or straight
+from libc, in the order ABBA: the same processes, so that nothing of theirs scatters. It has every
+wrapped read and what its record does to caches. It leaves out what is there in both kinds of turns:
+memory that the tracer holds, hooks of steps (benchmarks/vanidl/step_overhead.py), and the
+recorder's process, whose CPU time is said beside it. The log must hold the reads of the turns
+through the tracer.
 
 **Once per run** (the recorder, the start of the tracer in each process, memory that it clears,
 logs that it compresses): the difference of whole trainings of ten steps, run in turn: their mean
@@ -63,6 +64,7 @@ PROGRAMS = Path(__file__).parents[1] / "programs"
 TRAINING = "benchmarks.programs.training_in_turns"
 STEPS, BATCH, AROUND = 10, 32, "around"  # of its turns
 LIMITS = {"none": 1.01, "vanidl": 1.01, "darshan": 1.03, "dftracer": 1.10}
+WRAPPING = ("vanidl", "darshan")  # calls by name: those of libc itself go around them
 CONTROL = "control"  # a second training that is not recorded
 WARM_UP = 2  # turns
 DRAIN_S = 0.005  # in which workers that have something to fetch use the CPU
@@ -152,11 +154,11 @@ def pairs_of_turns(tracer: str, data: Path, options: argparse.Namespace) -> np.n
     return found
 
 
-def turns_both_ways(data: Path, options: argparse.Namespace) -> np.ndarray:
+def turns_both_ways(tracer: str, data: Path, options: argparse.Namespace) -> np.ndarray:
     """(process, pair of turns, around or through) CPU seconds, the recorder's last."""
     found = np.empty((options.both_ways, options.turns, 3))
     for own in found:
-        with training(data, options, "darshan", "--both-ways") as turns:
+        with training(data, options, tracer, "--both-ways") as turns:
             turns.turn_s(AROUND), turns.turn_s()
             for k in range(len(own)):
                 spent = {how: turns.turn_s(how) for how in ("", AROUND)[:: 1 if k % 2 else -1]}
@@ -167,7 +169,7 @@ def turns_both_ways(data: Path, options: argparse.Namespace) -> np.ndarray:
 
 
 def check_reads(run: Path, asked: int) -> None:
-    """Darshan must have seen the reads of the turns through it, and no others."""
+    """The tracer must have seen the reads of the turns through it, and no others."""
     parts = [part for part in open_run(run).trace.io if part.layer == POSIX]
     seen = sum(int(((part.op == READ) & (part.nbytes == NBYTES)).sum()) for part in parts)
     if seen != asked:
@@ -265,15 +267,15 @@ def measure_steps(tracer: str, data: Path, options: argparse.Namespace) -> float
     return ratio
 
 
-def measure_calls(data: Path, options: argparse.Namespace) -> None:
-    """Prints what reads through Darshan cost more than around it, in the same processes."""
-    found = turns_both_ways(data, options)
+def measure_calls(tracer: str, data: Path, options: argparse.Namespace) -> None:
+    """Prints what reads through a tracer cost more than around it, in the same processes."""
+    found = turns_both_ways(tracer, data, options)
     around, through, own = np.moveaxis(found, 2, 0)
     ratio, low, high = interval(np.exp(middle(np.log(through / around).ravel())))
     share = own.sum() / (around + through).sum()
     print(
-        f"darshan   calls alone: x{ratio:.4f} (95 %: {low:.4f} to {high:.4f}), {around.size} pairs "
-        f"of turns in {len(found)} processes; the recorder's process beside it: {share:.2%}",
+        f"{tracer:8}  calls alone: x{ratio:.4f} (95 %: {low:.4f} to {high:.4f}), {around.size} "
+        f"pairs of turns in {len(found)} processes; the recorder's process beside it: {share:.2%}",
         flush=True,
     )
 
@@ -283,8 +285,8 @@ def measure(tracer: str, data: Path, options: argparse.Namespace) -> None:
     ratio = measure_steps(tracer, data, options)
     if tracer == CONTROL:
         return
-    if tracer == "darshan" and options.both_ways:
-        measure_calls(data, options)
+    if tracer in WRAPPING and options.both_ways:
+        measure_calls(tracer, data, options)
     starts = pairs_of_starts(tracer, data, options)
     once, least, most = mean_interval(starts[:, 1] - starts[:, 0])
     print(
@@ -342,7 +344,7 @@ def main() -> None:
     add = parser.add_argument
     add("--fresh", type=int, default=30, help="pairs of processes")
     add("--turns", type=int, default=8, help="of each process")
-    add("--both-ways", type=int, default=3, help="processes that read through Darshan and around")
+    add("--both-ways", type=int, default=3, help="processes that read through a tracer and around")
     add("--starts", type=int, default=6, help="pairs of whole trainings")
     add("--workers", type=int, default=2)
     add("--default-malloc", action="store_true", help="glibc's own settings")

@@ -415,7 +415,7 @@ def test_only_so_many_files_are_opened(tmp_path: Path) -> None:
     assert find(last).files == {"profiler": (last,)}
 
 
-@pytest.mark.parametrize("content", [b"", b"[\n", gzip.compress(b"[\n"), b"\x1f\x8b\x08"])
+@pytest.mark.parametrize("content", [b"", b"[\n", gzip.compress(b"[\n", mtime=0), b"\x1f\x8b\x08"])
 def test_a_trace_without_an_event_is_called_that(tmp_path: Path, capsys, content: bytes) -> None:
     """Not a file of another tool: a killed process leaves it."""
     path = tmp_path / "node1-7.pfw"
