@@ -187,7 +187,8 @@ def compare_processes(trace: Trace, folder: Path) -> list[Process]:
         waits = order_spans([s for one in threads for n in WAITS for s in one["spans"][n]])
         steps = order_spans([span for one in threads for span in one["spans"]["step"]])
         found, found_steps = recorded(SpanKind.INPUT_WAIT, pid), recorded(SpanKind.STEP, pid)
-        found = found[found[:, 0] <= readings.at[-1]]
+        if len(readings.at):
+            found = found[found[:, 0] <= readings.at[-1]]
         out_of_order = count_waits_out_of_order(waits, found)
         if len(steps):
             out_of_order += count_steps_out_of_order(steps, found_steps, readings)
