@@ -459,11 +459,16 @@ def _find_io_without_overlap(facts: Facts) -> RuleResult | None:
     )
 
 
+def _get_least_share_of_others(facts: Facts) -> float:
+    """The share of a window that ranks have to wait for one of them; turns on cores delay any."""
+    return OTHERS_SHARE * (2 if facts.cores_were_taken else 1)
+
+
 def _find_waits_for_other_ranks(facts: Facts) -> RuleResult | None:
     overlap = facts.account.overlap
     if overlap is None or overlap.lost_to_input_s is None or overlap.mean.input_wait_s is None:
         return None
-    least = OTHERS_SHARE * (2 if facts.cores_were_taken else 1)  # others' turns delay any rank
+    least = _get_least_share_of_others(facts)
     blamed = {}
     for row in overlap.per_rank:
         behind = overlap.lost_to_input_s - (row.input_wait_s or 0.0)
@@ -506,7 +511,7 @@ def _find_uneven_waits(facts: Facts) -> RuleResult | None:
         return None
     if (slowest.input_wait_s or 0.0) < UNEVEN * mean_s:
         return None
-    least = OTHERS_SHARE * (2 if facts.cores_were_taken else 1)
+    least = _get_least_share_of_others(facts)
     if lost_s - mean_s < least * overlap.mean.window_s:
         return None
     return RuleResult(
