@@ -68,6 +68,12 @@ def test_a_name_is_kept_up_to_the_longest_path(more) -> None:
     assert (bounded_name(name) == name) == (more == 0)
 
 
+@pytest.mark.parametrize("character", ["n", "é", "\U0001f600"])
+def test_a_long_name_in_bytes_is_bounded_as_it_is_in_text(character) -> None:
+    name = character * (budget.MOST_NAME_BYTES + 1)
+    assert budget.decode_long_name(memoryview(name.encode())) == bounded_name(name)
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux counts a fork's memory by itself")
 @pytest.mark.parametrize("name", SHAPES)
 def test_a_file_costs_no_more_memory_than_its_size_allows(tmp_path: Path, name: str) -> None:

@@ -221,7 +221,7 @@ SHAPES: dict[str, Shape] = {
         *((20 + i, 1, _REGION) for i in range(n)))),
     "counters": Shape("darshan", 60 * MB, lambda n: darshan((1, 4, bytes(n)))),
     "empty names": Shape("darshan", MB // 2, _names),
-    "one long name": Shape("darshan", 20 * MB, lambda n: darshan(
+    "one long name": Shape("darshan", 28 * MB, lambda n: darshan(
         names=b"12345678" + b"n" * n + b"\0")),
     "empty traces": Shape("darshan", 200_000, lambda n: _traces(n, 0)),
     "operations of nothing": Shape("darshan", 200_000, lambda n: _traces(1, n)),

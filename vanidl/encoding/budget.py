@@ -50,6 +50,7 @@ OBJECT_BYTES = 200
 """Memory of a small object with its place in a list: a view, a name, a field."""
 
 MOST_NAME_CHARACTERS = 4096
+MOST_NAME_BYTES = 4 * MOST_NAME_CHARACTERS  # more are more characters, too
 """The longest path that Linux accepts; a longer span name ends in a digest of the whole."""
 
 _MOST_DIGITS = 18  # whatever they are, the number fits into 64 bits
@@ -198,8 +199,17 @@ def bounded_name(name: str) -> str:
     """The name; of one that is longer than any path its beginning and a digest of the whole."""
     if len(name) <= MOST_NAME_CHARACTERS:
         return name
-    digest = blake2b(name.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
-    return f"{name[: MOST_NAME_CHARACTERS - 32]}... ({digest})"
+    return _shorten_name(name, name.encode("utf-8", "surrogatepass"))
+
+
+def decode_long_name(raw: memoryview) -> str:
+    """`bounded_name` of more than MOST_NAME_BYTES, which are neither copied nor decoded."""
+    return _shorten_name(str(raw[:MOST_NAME_BYTES], "utf-8", "backslashreplace"), raw)
+
+
+def _shorten_name(beginning: str, whole: bytes | memoryview) -> str:
+    digest = blake2b(whole, digest_size=8).hexdigest()
+    return f"{beginning[: MOST_NAME_CHARACTERS - 32]}... ({digest})"
 
 
 def whole_number(text: str) -> int | None:

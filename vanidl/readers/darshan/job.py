@@ -8,7 +8,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 from sys import intern
 
-from vanidl.encoding.budget import OBJECT_BYTES, Budget, bounded_name
+from vanidl.encoding.budget import (
+    MOST_NAME_BYTES,
+    OBJECT_BYTES,
+    Budget,
+    bounded_name,
+    decode_long_name,
+)
 from vanidl.readers.darshan.header import Header
 
 METADATA_BYTES = 1024
@@ -95,16 +101,22 @@ def _read_names_within(data: bytes, counted: bool, order: str, budget: Budget) -
     walk = _walk_counted_names if counted else _walk_marked_names
     names: dict[int, str] = {}
     position, before = 0, budget.held_bytes
-    for key, name, end in walk(data, order):
+    for key, first, last, end in walk(data, order):
+        if last - first <= MOST_NAME_BYTES:
+            name = bounded_name(data[first:last].decode("utf-8", "backslashreplace"))
+        else:
+            name = decode_long_name(memoryview(data)[first:last])
         if not budget.hold(OBJECT_BYTES + len(name)):
             break
         position = end
-        names[key] = names.get(key) or name  # Darshan, too, keeps the first that is not empty
+        # Logs of a job name the same files: one object for all of them is sent and hashed once.
+        # Darshan, too, keeps the first that is not empty.
+        names[key] = names.get(key) or intern(name)
     return _Names(names, position, before - budget.held_bytes)
 
 
-def _walk_counted_names(data: bytes, order: str) -> Iterator[tuple[int, str, int]]:
-    """(file id, name, first byte behind both) of every whole name."""
+def _walk_counted_names(data: bytes, order: str) -> Iterator[tuple[int, int, int, int]]:
+    """(file id, first byte of its name, first behind the name, first behind both) of every one."""
     head = struct.Struct(f"{order}QI")
     position = 0
     while len(data) - position >= head.size:
@@ -113,17 +125,17 @@ def _walk_counted_names(data: bytes, order: str) -> Iterator[tuple[int, str, int
         position = first + length
         if position > len(data):
             return
-        yield key, bounded_name(decode_text(data[first:position])), position
+        last = data.find(b"\0", first, position)
+        yield key, first, last if last >= 0 else position, position
 
 
-def _walk_marked_names(data: bytes, order: str) -> Iterator[tuple[int, str, int]]:
+def _walk_marked_names(data: bytes, order: str) -> Iterator[tuple[int, int, int, int]]:
+    """The same of names that end with a NUL."""
     key = struct.Struct(f"{order}Q")
     size, unpack = key.size, key.unpack_from
     position = 0
     while (end := data.find(b"\0", position + size)) >= 0:
-        name = data[position + size : end].decode("utf-8", "backslashreplace")
-        # Logs of a job name the same files: one object for all of them is sent and hashed once.
-        yield unpack(data, position)[0], intern(bounded_name(name)), end + 1
+        yield unpack(data, position)[0], position + size, end, end + 1
         position = end + 1
 
 

@@ -117,6 +117,8 @@ class _Content:
         """Take one member, or some elements of one, of the process that is being read."""
         if isinstance(item, json_stream.Member):
             if item.key == "metadata" or not self.processes:
+                if self.processes and not self.processes[-1].has_spans():
+                    self.processes.pop()  # thousands that did nothing would cost 2 kB each
                 self.processes.append(_Process())
             if isinstance(item.value, dict):
                 self.processes[-1].describe(item.key, item.value)
@@ -149,6 +151,10 @@ class _Process:
         self.messages: dict[int, str] = {}  # correlation of a marker -> its text
         self.dispatches, self.copies, self.ranges, self.calls = (_Rows() for _ in range(4))
         self.broken = self.refused = 0
+
+    def has_spans(self) -> bool:
+        """Whether it makes a profile: calls alone are none."""
+        return bool(self.dispatches.start or self.copies.start or self.ranges.start)
 
     def describe(self, key: str, value: dict[str, Any]) -> None:
         """Host and process from `metadata`; texts of markers from `strings`."""
@@ -211,6 +217,9 @@ class _Process:
         self, path: Path, waits: Sequence[re.Pattern[str]], losses: tuple[str, ...]
     ) -> ProfileTrace | None:
         """Its spans; None where it has none."""
+        if not self.has_spans():
+            return None
+
         # Names of all spans, and what each means.
         names = [self.kernels.get(key, f"kernel {key}") for key in self.dispatches.key]
         kinds = [classify_kernel(name) for name in names]
@@ -225,8 +234,6 @@ class _Process:
             kinds.append(own)
             steps.append(int(step[1] or step[2]) if step else -1)
             names.append(name or "range")
-        if not names:
-            return None
 
         # Columns in the order of time; threads and names as codes.
         every = (self.dispatches, self.copies, self.ranges)
