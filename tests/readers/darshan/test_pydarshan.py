@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -47,9 +47,11 @@ def counters_of(log: TracerLog) -> CounterFile:
 
 
 @pytest.fixture
-def forgotten(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+def forgotten(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
     """Makes one version of a module as unknown as one of a Darshan to come."""
-    return lambda module: monkeypatch.delitem(counters.FORMS, (module, MODULES[module]))
+    counters._sort_modules.cache_clear()
+    yield lambda module: monkeypatch.delitem(counters.FORMS, (module, MODULES[module]))
+    counters._sort_modules.cache_clear()
 
 
 @pytest.mark.usefixtures("darshan_library")

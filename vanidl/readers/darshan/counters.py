@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import accumulate, pairwise
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -219,13 +219,30 @@ class BatchCounters:
     counters: Rows  # of each name (records,)
     seconds: Rows
 
-    def records(self, first: int, behind: int) -> CounterRecords:
-        """Those of one log, which refer to these."""
-        return _slice_batch(self, first, behind)
-
     def __reduce__(self) -> tuple[Any, ...]:
         sent = _pack_rows(self.counters), _pack_rows(self.seconds)
         return _unpack_batch, (self.layer, self.names, self.times, self.file, self.rank, *sent)
+
+
+@dataclass(frozen=True, slots=True)
+class RecordsPlace:
+    """Which records of many logs, decoded together, are one log's: sent for these."""
+
+    batch: BatchCounters
+    first: int
+    behind: int
+
+    @property
+    def layer(self) -> str:
+        """As the records'."""
+        return self.batch.layer
+
+    def cut(self) -> CounterRecords:
+        """The records of the log."""
+        return _slice_batch(self.batch, self.first, self.behind)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _slice_batch, (self.batch, self.first, self.behind)
 
 
 @dataclass(frozen=True, slots=True)
@@ -438,7 +455,7 @@ class Raw:
     broken: frozenset[str] = frozenset()
 
 
-Layer = tuple[CounterRecords, str]
+Layer = tuple[CounterRecords | RecordsPlace, str]
 """The records of one module, and a sentence about what is left out."""
 
 
@@ -450,18 +467,21 @@ def decode_counters(log: Raw, known: Mapping[str, Layer]) -> CounterFile:
         known: By module what `layers` decoded of it.
     """
     header, regions, broken = log.header, log.regions, log.broken
-    versions = {m: header.regions[m].version for m in DECODED if m in header.regions}
-    unread = {m: version for m, version in versions.items() if not is_known(m, version)}
-    known_ones = versions.keys() - unread.keys()
+    known_ones, unread = _sort_modules(tuple((r.name, r.version) for r in header.regions.values()))
 
     # Modules of one shape of records.
-    records_of, losses = [], []
-    for module in (m for m in LAYERS if m in known_ones):
+    records_of: list[CounterRecords] = []
+    losses: list[str] = []
+    for module in known_ones:
+        if module not in LAYERS:
+            continue
         whole, left = divmod(len(regions[module]), _get_record_bytes(module, header))
         losses.append(_describe_loss(module, whole, left, broken))
         if whole:  # else nothing is known of the layer, not that it did nothing
-            found, loss = known.get(module) or _decode_layer(module, header, regions[module])
-            records_of.append(found)
+            records, loss = known.get(module) or _decode_layer(module, header, regions[module])
+            if "DFS" in known_ones and isinstance(records, RecordsPlace):
+                records = records.cut()
+            records_of.append(cast(CounterRecords, records))  # or becomes them when it is sent
             losses.append(loss)
 
     # Modules with a shape of their own.
@@ -474,12 +494,23 @@ def decode_counters(log: Raw, known: Mapping[str, Layer]) -> CounterFile:
         heatmaps = _walk_heatmaps(header, regions["HEATMAP"])
         losses.append(_describe_loss("HEATMAP", len(heatmaps.records), heatmaps.left, broken))
     return CounterFile(
-        tuple(split_daos_files(records_of)),
+        tuple(split_daos_files(records_of) if "DFS" in known_ones else records_of),
         tuple(filter(None, losses)),
         tuple(build_stripe_records(stripes.records)),
         tuple(build_heatmap_records(heatmaps.records)),
-        unread,
+        dict(unread),
     )
+
+
+@lru_cache(256)  # of the thousands of logs of a job
+def _sort_modules(
+    modules: tuple[tuple[str, int], ...],
+) -> tuple[tuple[str, ...], tuple[tuple[str, int], ...]]:
+    """Of those with counters the ones of known versions in the order of DECODED, and the others."""
+    found = dict(modules)
+    versions = {module: found[module] for module in DECODED if module in found}
+    unread = tuple(pair for pair in versions.items() if not is_known(*pair))
+    return tuple(pair[0] for pair in versions.items() if is_known(*pair)), unread
 
 
 Found = TypeVar("Found")
@@ -502,8 +533,11 @@ def _describe_loss(module: str, records: int, left: int, broken: Collection[str]
     return f"{module}: only {plural(records, 'whole record')} could be read{behind}"
 
 
-def decode_layers(logs: Sequence[Raw]) -> list[dict[str, Layer]]:
-    """By module the records of each log that could be decoded with those of others, at once."""
+def decode_layers(logs: Sequence[Raw], *, sent: bool = False) -> list[dict[str, Layer]]:
+    """By module the records of each log that could be decoded with those of others, at once.
+
+    Those that are to be `sent` are only places among those of all.
+    """
     # Logs whose records of a module are of one version and order of bytes.
     found: list[dict[str, Layer]] = [{} for _ in logs]
     alike: dict[tuple[str, int, str], list[int]] = {}
@@ -514,10 +548,9 @@ def decode_layers(logs: Sequence[Raw]) -> list[dict[str, Layer]]:
                 alike.setdefault(key, []).append(i)
     for (module, *_), some in alike.items():
         if len(some) > 1:
-            for i, layer in zip(
-                some, _decode_alike_layers(module, [logs[i] for i in some]), strict=False
-            ):
-                found[i][module] = layer
+            places = _decode_alike_layers(module, [logs[i] for i in some])
+            for i, place in zip(some, places, strict=False):
+                found[i][module] = place if sent else place.cut(), ""
     return found
 
 
@@ -531,7 +564,7 @@ def _get_record_bytes(module: str, header: Header) -> int:
     return _WORD * _get_form(module, header).width(NAMES[module])
 
 
-def _decode_alike_layers(module: str, logs: Sequence[Raw]) -> list[Layer]:
+def _decode_alike_layers(module: str, logs: Sequence[Raw]) -> list[RecordsPlace]:
     """The records of a module in logs that are alike; none where each is to be looked at."""
     width = _get_record_bytes(module, logs[0].header)
     data = b"".join([log.regions[module] for log in logs])
@@ -541,7 +574,7 @@ def _decode_alike_layers(module: str, logs: Sequence[Raw]) -> list[Layer]:
     names = NAMES[module]
     together = BatchCounters(LAYERS[module], names.counters, names.times, *table)
     lengths = (len(log.regions[module]) // width for log in logs)
-    return [(together.records(*pair), "") for pair in pairwise(accumulate(lengths, initial=0))]
+    return [RecordsPlace(together, *pair) for pair in pairwise(accumulate(lengths, initial=0))]
 
 
 def _get_form(module: str, header: Header) -> _Form:

@@ -234,9 +234,34 @@ def walk_region(
     return Walked(layer, width, get_words(data, byte_order), found.places)
 
 
-def decode_regions(walked: Sequence[Walked]) -> list[OperationTable] | None:
+_Place = tuple[int, int, int, int]
+"""Where the rows of a log begin and end among those of many, and where its records do."""
+
+
+@dataclass(frozen=True, slots=True)
+class TablePlace:
+    """Which operations of many logs, decoded together, are one log's: sent for their table."""
+
+    whole: OperationTable
+    layer: str
+    place: _Place
+
+    @property
+    def record_host(self) -> tuple[str, ...]:
+        """As the table's."""
+        return self.whole.record_host[slice(*self.place[2:])]
+
+    def cut(self) -> OperationTable:
+        """The table of the log."""
+        return _slice_table(self.whole, self.layer, self.place)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _slice_table, (self.whole, self.layer, self.place)
+
+
+def decode_regions(walked: Sequence[Walked]) -> list[TablePlace] | None:
     """The operations of many short regions, decoded at once; None where any is impossible."""
-    found: dict[int, OperationTable] = {}
+    found: dict[int, TablePlace] = {}
     for kind in {(one.width, one.words.dtype) for one in walked}:
         places = [i for i, one in enumerate(walked) if (one.width, one.words.dtype) == kind]
         some = _decode_alike([walked[i] for i in places], kind[0])
@@ -246,8 +271,8 @@ def decode_regions(walked: Sequence[Walked]) -> list[OperationTable] | None:
     return [found[i] for i in range(len(walked))]
 
 
-def _decode_alike(walked: Sequence[Walked], width: int) -> list[OperationTable] | None:
-    """As `tables`, of rows of one width: one table of all, then slices of it."""
+def _decode_alike(walked: Sequence[Walked], width: int) -> list[TablePlace] | None:
+    """As `decode_regions`, of rows of one width: one table of all, and what is whose."""
     words = np.concatenate([one.words for one in walked], dtype=walked[0].words.dtype)
     counts = [len(one.places) for one in walked]
     first = [0, *accumulate(len(one.words) for one in walked)][:-1]
@@ -266,7 +291,7 @@ def _decode_alike(walked: Sequence[Walked], width: int) -> list[OperationTable] 
     of_records = list(pairwise(accumulate(counts, initial=0)))
     ends = np.append(0, np.cumsum(records.counts.sum(axis=1)))[[0, *accumulate(counts)]].tolist()
     return [
-        _slice_table(whole, one.layer, (*rows, *of))
+        TablePlace(whole, one.layer, (*rows, *of))
         for one, rows, of in zip(walked, pairwise(ends), of_records, strict=True)
     ]
 
@@ -283,10 +308,6 @@ class _OperationSlice(OperationTable):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _slice_table, (self.whole, self.layer, self.place)
-
-
-_Place = tuple[int, int, int, int]
-"""Where the rows of a log begin and end among those of many, and where its records do."""
 
 
 def _slice_table(whole: OperationTable, layer: str, place: _Place) -> OperationTable:

@@ -10,7 +10,7 @@ import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from vanidl.encoding.budget import Budget, names_limit, whole_number
 from vanidl.encoding.file_bytes import AnyBytes
@@ -30,7 +30,7 @@ from vanidl.readers.darshan.counters import (
     decode_layers,
     decode_mpi,
 )
-from vanidl.readers.darshan.dxt import Walked
+from vanidl.readers.darshan.dxt import TablePlace, Walked
 from vanidl.readers.darshan.header import (
     JOB,
     NAMES,
@@ -110,8 +110,19 @@ def read_logs(paths: Sequence[str | os.PathLike[str]]) -> list[TracerLog | Input
 
     The operations of all short logs are decoded at once, so all are in memory, and so are counters.
     """
+    return _read_together(paths, sent=False)
+
+
+def read_logs_to_send(paths: Sequence[str | os.PathLike[str]]) -> list[TracerLog | InputError]:
+    """As `read_logs`, of use to another process only: what is whole there is cut there."""
+    return _read_together(paths, sent=True)
+
+
+def _read_together(
+    paths: Sequence[str | os.PathLike[str]], *, sent: bool
+) -> list[TracerLog | InputError]:
     gathered = [_read_or_explain(_gather_lazily, path) for path in paths]
-    parts = _decode_batch([one for one in gathered if isinstance(one, _Gathered)])
+    parts = _decode_batch([one for one in gathered if isinstance(one, _Gathered)], sent=sent)
     if parts is None:
         return [_read_or_explain(read_log, path) for path in paths]
     ready = iter(parts)
@@ -122,8 +133,8 @@ def read_logs(paths: Sequence[str | os.PathLike[str]]) -> list[TracerLog | Input
 
 
 def _decode_batch(
-    gathered: Sequence[_Gathered],
-) -> list[tuple[list[OperationTable], dict[str, Layer]]] | None:
+    gathered: Sequence[_Gathered], *, sent: bool
+) -> list[tuple[list[_Table], dict[str, Layer]]] | None:
     """Operations and counters of many logs; None where they have to be decoded one by one."""
     counted = [one.counters for one in gathered if one.counters]
 
@@ -132,14 +143,14 @@ def _decode_batch(
         tables = dxt.decode_regions(
             [t for one in gathered for t in one.dxt if isinstance(t, Walked)]
         )
-        layers = iter(decode_layers(counted))
+        layers = iter(decode_layers(counted, sent=sent))
     except MemoryError:  # together they need too much: each of them may not
         return None
     if tables is None:
         return None
 
     # What belongs to which log again.
-    ready = iter(tables)
+    ready: Iterator[_Table] = iter(tables if sent else [table.cut() for table in tables])
     return [
         (
             [next(ready) if isinstance(t, Walked) else t for t in one.dxt],
@@ -150,7 +161,7 @@ def _decode_batch(
 
 
 def _build_or_explain(
-    found: _Gathered, tables: list[OperationTable], layers: dict[str, Layer]
+    found: _Gathered, tables: list[_Table], layers: dict[str, Layer]
 ) -> TracerLog | InputError:
     return _read_or_explain(lambda _: _build_log(found, tables, layers), found.name)
 
@@ -182,6 +193,7 @@ class _Gathered:
 
 
 _Traced = OperationTable | Walked
+_Table = OperationTable | TablePlace
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,7 +285,7 @@ def read_pid(name: str) -> int | None:
 
 
 def _build_log(
-    found: _Gathered, tables: Sequence[OperationTable], layers: Mapping[str, Layer]
+    found: _Gathered, tables: Sequence[_Table], layers: Mapping[str, Layer]
 ) -> TracerLog:
     """The record of a log whose operations and, by module, some counters are decoded."""
     name, header, job, losses = found.name, found.header, found.job, found.losses
@@ -300,7 +312,7 @@ def _build_log(
         mounts=job.mounts,
         names=found.names,
         modules=tuple(m for m in header.regions if m not in (JOB, NAMES)),
-        operations=tuple(tables),
+        operations=cast(tuple[OperationTable, ...], tuple(tables)),  # which places become
         partial_layers=header.partial,
         whole=not losses,
         losses=tuple(losses),

@@ -24,7 +24,7 @@ from vanidl.parallel.threads import batches
 from vanidl.readers import verdict as verdicts
 from vanidl.readers.darshan.counters import LAYERS
 from vanidl.readers.darshan.header import LAYOUTS, is_cut, open_log, read_version
-from vanidl.readers.darshan.log import read_log, read_logs
+from vanidl.readers.darshan.log import read_log, read_logs, read_logs_to_send
 from vanidl.readers.darshan.pydarshan import add_newer_counters
 from vanidl.readers.format import FileKind, Files, Reading, Records
 from vanidl.readers.names import DarshanName, parse_darshan_name
@@ -56,20 +56,24 @@ def read_darshan(files: Files, reading: Reading) -> Records:
 def _read_logs(paths: Sequence[Path], reading: Reading) -> list[TracerLog]:
     """What the logs say, read here or by the workers of an executor, in order."""
     if reading.executor is not None:
-        return _read_by_workers(paths, reading, reading.executor, _BATCH)
+        return _read_by_workers(paths, reading, reading.executor, _BATCH, read_logs)
     if len(paths) < _MANY:
         return reading.each(_LOGS, read_log, paths)
     with local_workers() as workers:
-        return _read_by_workers(paths, reading, workers, _HERE)
+        return _read_by_workers(paths, reading, workers, _HERE, read_logs_to_send)
 
 
 def _read_by_workers(
-    paths: Sequence[Path], reading: Reading, executor: Executor, size: int
+    paths: Sequence[Path],
+    reading: Reading,
+    executor: Executor,
+    size: int,
+    read: Callable[[list[str]], list[TracerLog | InputError]],
 ) -> list[TracerLog]:
     # Batches may end in any order.
     found: dict[str, TracerLog | InputError] = {}
     some_each = (list(map(str, some)) for some in _split_batches(paths, size))  # cheaper to send
-    for some, records in run_batches(read_logs, some_each, executor, _explain_killed):
+    for some, records in run_batches(read, some_each, executor, _explain_killed):
         found |= zip(some, records, strict=True)
         reading.progress(_LOGS, len(found), len(paths))
 
