@@ -49,8 +49,12 @@ def counters_of(log: TracerLog) -> CounterFile:
 @pytest.fixture
 def forgotten(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
     """Makes one version of a module as unknown as one of a Darshan to come."""
-    counters._sort_modules.cache_clear()
-    yield lambda module: monkeypatch.delitem(counters.FORMS, (module, MODULES[module]))
+
+    def forget(module: str) -> None:
+        monkeypatch.delitem(counters.FORMS, (module, MODULES[module]))
+        counters._sort_modules.cache_clear()
+
+    yield forget
     counters._sort_modules.cache_clear()
 
 
