@@ -14,7 +14,7 @@ from vanidl.advice.registry import RULES
 from vanidl.breakdown.account import Column
 from vanidl.model import states
 from vanidl.model.lines import FETCH, FunctionLines, LineCost, SampledPart
-from vanidl.model.trace import READ
+from vanidl.model.trace import ITERABLE, MAP, READ
 from vanidl.run import Run
 
 RULE = {rule.code: rule for rule in RULES}
@@ -132,6 +132,17 @@ def test_a_first_fetch_that_does_many_times_as_much_fills_a_buffer(times, nbytes
     assert (found is not None) == is_named
     if found is not None:
         assert found.evidence["times_the_usual_fetch"] == pytest.approx(times, rel=1e-3)
+
+
+def test_samples_that_are_asked_for_by_index_have_no_buffer_that_is_filled():
+    facts = filled(30, 30)
+    profiles = tuple(replace(p, dataset_kind=MAP, marks_loop=True) for p in facts.trace.profiles)
+    assert profiles
+    by_index = replace(facts, trace=replace(facts.trace, profiles=profiles))
+    assert RULE["buffer_fills"].find(by_index) is None
+    as_stream = tuple(replace(p, dataset_kind=ITERABLE) for p in profiles)
+    stream = replace(facts, trace=replace(facts.trace, profiles=as_stream))
+    assert RULE["buffer_fills"].find(stream) is not None
 
 
 def looked_at_first(times: int) -> Facts:

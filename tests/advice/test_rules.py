@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import vanidl
@@ -16,13 +17,14 @@ from tests.makers.training_jobs import trace_of
 from vanidl.advice import job_counters, training_loop
 from vanidl.advice.facts import Facts
 from vanidl.advice.finding import SEVERITIES
-from vanidl.advice.levers import STARTING_S
+from vanidl.advice.levers import HANDING_OVER_S, STARTING_S
 from vanidl.advice.registry import RULES, apply, find
 from vanidl.analyses import Results, analyse
 from vanidl.breakdown import Breakdown
 from vanidl.model.trace import Trace
 
 CODES = [rule.code for rule in RULES]
+DATA = Path(__file__).parents[1] / "data"
 
 
 def made(name: str) -> tuple[Trace, Results, Breakdown]:
@@ -77,6 +79,7 @@ OF_ACCOUNTS = {
     "input_bound_cores",
     "input_bound_workers",
     "storage_saturated",
+    "storage_crowded",
     "waits_for_metadata",
     "uneven_input",
     "cores_taken",
@@ -210,7 +213,7 @@ def test_reads_of_nothing_cost_what_the_recipe_says():
 
 
 def test_only_workers_that_start_anew_are_to_be_kept():
-    run = vanidl.open_run(Path(__file__).parents[1] / "data/torch_late_workers")
+    run = vanidl.open_run(DATA / "torch_late_workers")
     anew = Facts(run.trace, run.results)
     lives = [(p.start_ns, p.end_ns) for p in run.trace.processes if p.role == "worker"]
     whole = {"start_ns": min(a for a, _ in lives), "end_ns": max(b for _, b in lives)}
@@ -220,8 +223,31 @@ def test_only_workers_that_start_anew_are_to_be_kept():
     assert "persistent_workers=True" in rule.find(anew).advice
     assert "persistent_workers" not in rule.find(kept).advice
     assert "restarted" not in rule.find(kept).detail
-    # Of workers that stay their one start is no excess of epochs, 100 ms for each at most.
+    # Of workers that stay their one start is no excess of epochs, 100 ms for each at most, nor is
+    # that each answers before an epoch begins; what is left is no more than the waits.
+    table = run.results.steps.table
+    first = np.isin(table.step, rule.find(anew).evidence["first_steps"])
+    usual = [float(at[~first].mean()) for at in (table.duration_s, table.input_wait_s)]
+    beyond = np.minimum(table.duration_s - usual[0], table.input_wait_s - usual[1])[first]
     vars(kept)["workers_of_rank"] = 4
-    excess_s = rule.find(anew).evidence["excess_s_a_rank"]
     left_s = rule.find(kept).evidence["excess_s_a_rank"]
-    assert left_s == pytest.approx(excess_s - 4 * STARTING_S[1])
+    answers_s = (first.sum() - 1) * 4 * HANDING_OVER_S[1]
+    assert left_s == pytest.approx(beyond.sum() - 4 * STARTING_S[1] - answers_s)
+    assert left_s < rule.find(anew).evidence["excess_s_a_rank"]
+
+
+@pytest.mark.parametrize(("pids", "is_anew"), [((1, 2), True), ((1, 1), False)])
+def test_workers_whose_lives_nobody_recorded_are_told_anew_by_their_fetches(pids, is_anew):
+    run, other = (vanidl.open_run(DATA / name) for name in ("torch_late_workers", "torch_fetches"))
+    fetches = other.trace.fetches
+    assert (fetches.worker >= 0).any()
+    epoch = np.where(np.arange(len(fetches)) < len(fetches) // 2, 0, 1)
+    two = replace(
+        fetches, epoch=epoch, pid=np.where(epoch == 0, *pids), name=np.zeros_like(fetches.name),
+        worker=np.zeros_like(fetches.worker),
+    )  # fmt: skip
+    processes = tuple(replace(p, role="rank") if p.role == "worker" else p
+                      for p in run.trace.processes)  # fmt: skip
+    facts = Facts(replace(run.trace, processes=processes, fetches=two), run.results, run.breakdown)
+    assert facts.has_workers
+    assert facts.starts_workers_anew == is_anew

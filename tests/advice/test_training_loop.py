@@ -9,6 +9,7 @@ import pytest
 
 from tests.advice import labeled
 from vanidl.advice.facts import Facts
+from vanidl.advice.levers import HANDING_OVER_S
 from vanidl.advice.registry import RULES
 from vanidl.advice.training_loop import (
     CALLS_SHARE,
@@ -60,6 +61,28 @@ def test_what_the_loop_does_is_named_from_its_threshold_on(code, key, share):
     found = RULE[code].find(facts_with(**{key: 1.02 * share}))
     assert found is not None
     assert found.claim is not None
+
+
+@pytest.mark.parametrize(("part", "factor", "is_named"), [
+    ("prepare", 1.02, True), ("prepare", 0.98, False), ("rest", 0.98, True),
+])  # fmt: skip
+def test_work_on_batches_is_worth_a_worker_from_what_handing_over_takes_on(part, factor, is_named):
+    facts = facts_with(**{f"step_part/{part}": 0.5})
+    account = facts.account
+    shrink = factor * HANDING_OVER_S[0] * 1e9 / (0.5 * account.length_ns("step"))
+    assert shrink < 1
+    columns = {
+        key: replace(
+            column,
+            low=(column.low * shrink).astype(np.int64),
+            high=(column.high * shrink).astype(np.int64),
+            mean_low=column.mean_low * shrink,
+            mean_high=column.mean_high * shrink,
+        )
+        for key, column in account.columns.items()
+    }
+    shorter = replace(facts, given=replace(account, columns=columns))
+    assert (RULE["loop_work"].find(shorter) is not None) == is_named
 
 
 def test_own_work_is_not_what_the_loop_waits_for():

@@ -231,7 +231,7 @@ CAUSES: tuple[Cause, ...] = (
     Cause("unblock", ("input_bound_blocked",), ("workers",)),
     Cause("more_cores", ("input_bound_cores",)),
     Cause("decode", ("input_bound_decoding",), ("workers",), computes=True),
-    Cause("storage_limit", ("storage_saturated",)),
+    Cause("storage_limit", ("storage_saturated", "storage_crowded")),
     Cause("hand_over", ("input_bound_delivery",)),
     Cause("loop_work", ("loop_work",)),
     Cause("services", ("loop_blocked",)),

@@ -7,7 +7,7 @@ seconds.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import sqrt
@@ -90,6 +90,8 @@ _BLOCKS = {f"{BLOCKED}.{part}": kind for part, kind in (
 _MANY_PASSES = 10
 _ZEROS = (0.0,) * len(states.IN_FILES)
 _FEWEST_SAMPLES = 20
+_FEWEST_STEPS = 20
+"""Of a rank: with fewer its first wait is no exception."""
 _COLLECTIVES = "torch/distributed/"
 _TAKEN = 0.1
 """Of the training steps that the training thread waits for a core: less is what any machine has."""
@@ -264,8 +266,9 @@ class Facts:
 
     @property
     def has_workers(self) -> bool:
-        """Whether a process of the run loads batches for another."""
-        return any(process.role == "worker" for process in self.trace.processes)
+        """Whether a process of the run loads batches for another: by their logs, or by fetches."""
+        in_logs = any(process.role == "worker" for process in self.trace.processes)
+        return in_logs or self.workers_of_rank > 0
 
     @cached_property
     def workers_of_rank(self) -> int:
@@ -289,7 +292,16 @@ class Facts:
         lives = [(p.start_ns, p.end_ns) for p in self.trace.processes if p.role == "worker"]
         known = [(start, end) for start, end in lives if start is not None and end is not None]
         began = [start for start, end in known if start < last < end]
-        return self.has_workers if not began else max(began) > before
+        if began:
+            return max(began) > before
+        # Nobody recorded when workers lived: those of the last pass have fetched before, or not.
+        fetches = self.trace.fetches
+        mine = fetches.pick((fetches.worker >= 0) & (fetches.pid >= 0))
+        if not len(mine):
+            return self.has_workers
+        mine = mine.pick(mine.name == np.bincount(mine.name + 1).argmax() - 1)
+        is_last = mine.epoch == mine.epoch.max()
+        return not np.isin(mine.pid[is_last], mine.pid[~is_last]).any()
 
     @property
     def by_darshan(self) -> bool:
@@ -412,6 +424,11 @@ class Facts:
         longest = max(times, key=lambda each: len(each.start), default=intervals.EMPTY)
         return [length_ns / 1e9 for length_ns in (longest.end - longest.start).tolist()]
 
+    @cached_property
+    def start_up_s(self) -> float:
+        """How long the program took until it trained, imports among it; 0 where it is not known."""
+        return max(self.lengths_s("start_up")[:1], default=0.0)
+
     @property
     def last_step_s(self) -> float:
         """When the last step of any rank ended, since the start of the job; 0 without steps."""
@@ -472,12 +489,9 @@ class Facts:
             steps = intervals.union(tiles.start[trains], tiles.end[trains])
             waits = intervals.union(*(ends[trains & (tiles.part == INPUT_WAIT)] for ends in
                                       (tiles.start, tiles.end)))  # fmt: skip
-            process, fetches = self.trace.ranks[position], self.trace.fetches
-            pids = {p.pid for p in self.trace.processes if p.trainer == process}
-            pids |= {*fetches.pid[fetches.trainer == process].tolist()}
             wanted = 0.0
-            for thread in self.trace.states.threads:
-                if thread.pid not in pids or thread.host != main.host or not len(thread.samples):
+            for thread in self._threads_of(position, main.host):
+                if not len(thread.samples):
                     continue
                 seen = look(thread, steps)
                 lived = intervals.union(thread.samples.time[:1], thread.samples.time[-1:] + 1)
@@ -489,6 +503,46 @@ class Facts:
         if not found:
             return None
         return CoreUse(*(float(mean) for mean in np.mean(found, axis=0)))
+
+    def _threads_of(self, position: int, host: str) -> Iterator[SampledThread]:
+        """The sampled threads of the processes that load batches for a rank, its own among them."""
+        process, fetches = self.trace.ranks[position], self.trace.fetches
+        pids = {p.pid for p in self.trace.processes if p.trainer == process}
+        pids |= {*fetches.pid[fetches.trainer == process].tolist()}
+        return (t for t in self.trace.states.threads if t.pid in pids and t.host == host)
+
+    @cached_property
+    def counted_nbytes(self) -> tuple[float, ...]:
+        """What each rank and its workers read while it trained, by the kernel's count.
+
+        Through all calls that read, sockets among them; empty where that of some rank is not known.
+        """
+        found = []
+        for position, tiles in self._tiles.items():
+            main, trains = self.main_thread(position), tiles.step >= 0
+            if main is None or not trains.any():
+                continue
+            window = np.array([tiles.start[trains].min(), tiles.end[trains].max()])
+            threads = {t.tid: t for t in (main, *self._threads_of(position, main.host))}
+            rows = [t.moved[t.moved[:, 1] == states.RCHAR] for t in threads.values() if t.is_first]
+            ends = [np.interp(window, row[:, 0], row[:, 2]) for row in rows if len(row)]
+            if not ends:
+                return ()
+            found.append(float(sum(end - begin for begin, end in ends)))
+        return tuple(found) if len(found) == len(self.trace.ranks) else ()
+
+    @cached_property
+    def readers_at_once(self) -> float:
+        """How many threads that fetch were in a read of a file at once, on average; 0: not sampled.
+
+        Of the time in which any of them fetched.
+        """
+        fetches, read_s = self.trace.fetches, 0.0
+        for main, times in self._fetching_threads():
+            seen = look(main, times)
+            read_s += seen.shares.get(states.READ, 0.0) * seen.length_s
+        whole_ns = intervals.union(fetches.begin, fetches.end).length
+        return read_s * 1e9 / whole_ns if whole_ns else 0.0
 
     @property
     def cores_were_taken(self) -> bool:
@@ -504,6 +558,33 @@ class Facts:
         if self.cores is not None and self.cores_were_taken:
             waits_s, steps_s = waits_s - self.cores.queued_in_waits_s, steps_s - self.cores.queued_s
         return max(waits_s, 0.0) / steps_s if steps_s > 0 else 0.0
+
+    @cached_property
+    def once_s(self) -> float:
+        """What the first wait of a rank takes beyond a usual one, mean over ranks; 0 of few steps.
+
+        Workers start and files are opened there: once, however long the run is, unless epochs
+        begin anew.
+        """
+        steps = self.results.steps
+        if steps is None or not len(steps.table.step):
+            return 0.0
+        table, found = steps.table, list[float]()
+        for rank in np.unique(table.rank).tolist():
+            waits = table.input_wait_s[table.rank == rank]
+            if len(waits) < _FEWEST_STEPS or np.isnan(waits).any():
+                return 0.0
+            found.append(max(float(waits[0] - np.median(waits[1:])), 0.0))
+        return float(np.mean(found))
+
+    @property
+    def lasting_wait_share(self) -> float:
+        """Input waits of the training steps without what comes once, on cores of its own."""
+        steps_s = self.account.steps_ns / 1e9
+        if self.cores is not None and self.cores_were_taken:
+            steps_s -= self.cores.queued_s
+        rest_s = steps_s - self.once_s
+        return max(self.wait_share * steps_s - self.once_s, 0.0) / rest_s if rest_s > 0 else 0.0
 
     def look_at_part(self, part: str) -> Seen | None:
         """What the training threads were seen doing in a part of their steps.
@@ -550,16 +631,18 @@ class Facts:
     @cached_property
     def seen_fetching(self) -> Seen | None:
         """What threads were seen doing while they fetched; None where hardly any was sampled."""
-        fetches, found = self.trace.fetches, []
+        return _merge_seen([look(main, times) for main, times in self._fetching_threads()])
+
+    def _fetching_threads(self) -> Iterator[tuple[SampledThread, Intervals]]:
+        """Of each process that fetched its first thread, and when it did."""
+        fetches = self.trace.fetches
         for pid in np.unique(fetches.pid[fetches.pid >= 0]).tolist():
             mine = fetches.pid == pid
             host = self.trace.processes[int(fetches.trainer[mine][0])].host
             threads = self.trace.states.of_process(host, pid)
             main = next((thread for thread in threads if thread.is_first), None)
             if main is not None:
-                times = intervals.union(fetches.begin[mine], fetches.end[mine])
-                found.append(look(main, times))
-        return _merge_seen(found)
+                yield main, intervals.union(fetches.begin[mine], fetches.end[mine])
 
     def main_thread(self, position: int) -> SampledThread | None:
         """The thread that trains, where it was sampled."""
@@ -770,6 +853,15 @@ class Facts:
             # All calls were timed: besides them there are page faults, in which threads sleep.
             asleep = SampledShare(sum(map(seen.shares.get, states.IN_FILES, _ZEROS)), seen.samples)
             likely_s = min(likely_s, gain.low_ns / 1e9 + asleep.most * self.lost_s)
+        return self.base_s > 0 and likely_s >= MATTERS * self.base_s
+
+    @cached_property
+    def waits_on_storage(self) -> bool:
+        """Whether input waits on storage cost enough, by the middle of what is known of them."""
+        if self.gains is None or self.lost_s is None:
+            return False
+        gain = self.gains.without(STORAGE)
+        likely_s = min((gain.low_ns + gain.high_ns) / 2e9, self.lost_s)
         return self.base_s > 0 and likely_s >= MATTERS * self.base_s
 
     @cached_property

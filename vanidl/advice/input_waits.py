@@ -6,7 +6,7 @@ from collections.abc import Mapping, Set
 from dataclasses import replace
 
 from vanidl.advice import own_loaders
-from vanidl.advice.facts import ANY, ITS_OWN, MATTERS, Claim, Facts
+from vanidl.advice.facts import ANY, ITS_OWN, MATTERS, Claim, Facts, SampledShare
 from vanidl.advice.finding import Rule, RuleResult, Value
 from vanidl.advice.frameworks import BACKGROUND, PREFETCH, join_phrases
 from vanidl.advice.levers import HANDING_OVER_S
@@ -43,6 +43,8 @@ BOUND_SHARE = 0.10
 OBSERVED_SHARE = 0.05
 HIDDEN_SHARE = 0.2
 OTHERS_SHARE = 0.05
+CROWD = 2.0
+"""Threads in reads at once, on average: from two on each may wait for the others."""
 UNEVEN = 1.5
 """Of the mean rank's input waits those of the longest: by chance ranks wait longest in turn."""
 SAME_STEPS = 0.9
@@ -64,10 +66,14 @@ def _is_too_short_for_workers(facts: Facts, spent_s: float, share: float) -> boo
     return not facts.has_workers and spent_s - HANDING_OVER_S[1] < share * step_s
 
 
-def _get_bounding_waits(facts: Facts) -> Overlap | None:
-    """The overlap of a run that is bound by its input."""
+def _get_bounding_waits(facts: Facts, *, lasting: bool = True) -> Overlap | None:
+    """The overlap of a run that is bound by its input; `lasting`: not by its first wait alone.
+
+    What is opened once no worker and no faster storage spares the steps of a longer run.
+    """
     account = facts.account
-    if not account.waits_known or account.steps_ns <= 0 or facts.wait_share < BOUND_SHARE:
+    share = facts.lasting_wait_share if lasting else facts.wait_share
+    if not account.waits_known or account.steps_ns <= 0 or share < BOUND_SHARE:
         return None
     if _is_too_short_for_workers(facts, facts.wait_of_step_s, BOUND_SHARE):
         return None
@@ -134,11 +140,15 @@ _KINDS = {
 def _find_sampled_cause(facts: Facts) -> str:
     """What threads that fetched were seen doing half of the time; "": not sampled, or mixed.
 
-    Of one that could run it is not known whether it had a core: its work is longer without.
+    Of one that could run the kernel counts how long it had no core: half of the time is too few,
+    where the run itself asks for more than there are.
     """
     seen = facts.seen_fetching
     if seen is None:
         return ""
+    asks = facts.cores is not None and facts.cores.wanted >= ITS_OWN
+    if asks and seen.queued_share >= MOST_OF_WAITS:
+        return TOO_FEW_CORES
     shares = {code: sum(map(seen.shares.get, kinds, [0.0] * len(kinds))) for code, kinds in
               _KINDS.items()}  # fmt: skip
     code = max(shares, key=lambda each: shares[each])
@@ -223,10 +233,16 @@ def _find_bound_by_metadata(facts: Facts) -> RuleResult | None:
     length_ns = facts.account.length_ns(WAIT)
     key = f"{MEAN}/{WAIT}/{_METADATA}"
     cell = facts.account.cell(key)
-    if overlap is None or cell.low_ns < MOST_OF_WAITS * length_ns:
+    # Threads asleep in such calls were in them, however long they then waited for a core.
+    least_ns, seen = float(cell.low_ns), facts.seen_fetching
+    if facts.cores_were_taken and seen is not None:
+        asleep = SampledShare(seen.shares.get(states.METADATA, 0.0), seen.samples)
+        least_ns = max(least_ns, min(asleep.least * length_ns, cell.high_ns))
+    if overlap is None or least_ns < MOST_OF_WAITS * length_ns:
         return None
-    spent_s = cell.low_ns / 1e9
-    share = mark_cell(key, percent(cell.low_ns / length_ns))
+    spent_s = least_ns / 1e9
+    key = key if least_ns == cell.low_ns else ""
+    share = mark_cell(key, percent(least_ns / length_ns))
     return RuleResult(
         f"Training waits {share} of its input waits for metadata calls",
         "Opening, looking up and closing files took at least "
@@ -282,9 +298,15 @@ def _find_bound_by_unknown(facts: Facts) -> RuleResult | None:
 
 
 def _find_bound_by_worker_start(facts: Facts) -> RuleResult | None:
-    overlap = _get_bounding_waits(facts)
+    overlap = _get_bounding_waits(facts, lasting=False)
     code = _find_limiting_cause(facts)
     if overlap is None or code != WORKERS:
+        return None
+    # Workers that start once import what the program itself does: that stays, whatever is done.
+    gain = facts.gains.without(WORKERS) if facts.gains is not None else None
+    own_s = 0.0 if facts.starts_workers_anew else facts.start_up_s
+    is_slow = facts.starts_workers_anew or facts.pickled_nbytes >= MUCH_PICKLED
+    if not is_slow and gain is not None and gain.high_ns / 1e9 <= own_s:
         return None
     # What to do depends on how workers start and on what they are handed.
     keep = "Keep the workers from epoch to epoch: DataLoader(persistent_workers=True). "
@@ -311,12 +333,17 @@ def _find_bound_by_worker_start(facts: Facts) -> RuleResult | None:
             "delivery_s": facts.account.cell(f"{MEAN}/{WAIT}/{DELIVERY}").low_ns / 1e9,
             "pickled_bytes_a_worker": pickled,
         },
-        Claim(WORKERS, stays=1 / epochs if epochs else 0.0, keeps="the first epoch's start"),
+        Claim(
+            WORKERS,
+            stays=1 / epochs if epochs else 0.0,
+            surely_s=None if gain is None else max(gain.low_ns / 1e9 - own_s, 0.0),
+            keeps="the first epoch's start" if epochs else "what workers import",
+        ),
     )
 
 
 def _find_bound_by_delivery(facts: Facts) -> RuleResult | None:
-    overlap = _get_bounding_waits(facts)
+    overlap = _get_bounding_waits(facts, lasting=False)
     if overlap is None or _find_limiting_cause(facts) != DELIVERY or not facts.hands_over_bytes:
         return None
     return RuleResult(
@@ -414,6 +441,28 @@ def _find_saturated_storage(facts: Facts) -> RuleResult | None:
         "it over more servers (Lustre: more stripes).",
         {"bytes_per_s": found.peak_bytes_per_s, "reads_at_once": found.mean_depth},
         facts.reading(f"{STORAGE}.{READ}", keeps="what is still read"),
+    )
+
+
+def _find_crowded_storage(facts: Facts) -> RuleResult | None:
+    """Several readers wait for the storage at once, and nobody recorded how long each read took.
+
+    Whether each is answered late or the storage delivers no more samples of threads do not tell.
+    """
+    if facts.throughput is not None or facts.readers_at_once < CROWD:
+        return None
+    if _get_bounding_waits(facts) is None or _find_limiting_cause(facts) != STORAGE:
+        return None
+    many = number(facts.readers_at_once)
+    return RuleResult(
+        f"On average {many} readers wait for the storage at once",
+        "How long single reads took was not recorded: the storage may be at its limit, where more "
+        "readers only wait longer, or answer each of them late.",
+        "Fewer bytes help in both cases: smaller types, compressed samples, only what is used; or "
+        "data that stay in memory or on a local disk after the first read. A recording with the "
+        "tracer tells whether more workers help.",
+        {"reads_at_once": facts.readers_at_once},
+        replace(facts.reading(keeps="what is still read"), surely_s=0.0),
     )
 
 
@@ -550,7 +599,8 @@ RULES = (
     Rule(
         "input_bound_workers",
         "the same, with more of the wait for workers than for what they make of a batch",
-        "10 % of the window, less than half in I/O, more than what decoding and collating took",
+        "10 % of the window, less than half in I/O, more than what decoding and collating took; "
+        "of workers that start once longer than the program's own start, or 4 MiB for each",
         _SHARE_REASON, _find_bound_by_worker_start,
     ),
     Rule(
@@ -574,6 +624,12 @@ RULES = (
         "through how long a read takes beside how many others",
         "0.7, where I/O matters",
         "readers beside each other then only wait for each other", _find_saturated_storage,
+    ),
+    Rule(
+        "storage_crowded",
+        "threads that are in reads of files at once while they fetch, by samples",
+        "2 on average; 10 % of the window, most of it in I/O; single reads not recorded",
+        "what two readers wait for more of them may not shorten", _find_crowded_storage,
     ),
     Rule(
         "waits_for_metadata", "metadata calls in input waits / input waits",

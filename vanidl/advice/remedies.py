@@ -25,7 +25,7 @@ from vanidl.advice.patches import (
 from vanidl.advice.proof import UNKNOWN, get_own_command
 from vanidl.advice.recording_gaps import OF_NO_KIND
 from vanidl.advice.training_loop import NETWORK
-from vanidl.formatting.units import nbytes, plural
+from vanidl.formatting.units import nbytes, number, plural
 
 _READ_BUFFER = "8 << 20"
 
@@ -543,12 +543,15 @@ def _suggest_smaller_batches(_context: Context) -> Advice:
     return Advice("Hand over less from the workers: smaller types, only what is used", (smaller,))
 
 
-def _suggest_for_storage_limit(_context: Context) -> Advice:
+def _suggest_for_storage_limit(context: Context) -> Advice:
     copy = Remedy(
         "Shell",
         "cp -r DATA /dev/shm/data  # or a local disk; what does not fit, as smaller types",
-        "Later reads do not come from the storage that is at its limit.",
+        "Later reads do not come from the storage that readers wait for.",
     )
+    if "storage_saturated" not in context.codes:
+        many = number(context.run.readers_at_once)
+        return Advice(f"Read fewer bytes, or from memory: {many} readers wait at once", (copy,))
     return Advice("Read fewer bytes: the storage is at its limit", (copy,))
 
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from vanidl.advice.facts import ANY, Claim, Facts, look
 from vanidl.advice.finding import Rule, RuleResult
-from vanidl.advice.levers import STARTING_S
+from vanidl.advice.levers import HANDING_OVER_S, STARTING_S
 from vanidl.analyses.durations import DATA_READS, SLOW_FACTOR
 from vanidl.analyses.profiled_steps import StepTable
 from vanidl.breakdown.causes import STORAGE, WORKERS
@@ -67,7 +67,7 @@ def _find_first_fills(facts: Facts) -> _Fill | None:
     Each worker fills its own; what its start takes comes before its fetch.
     """
     fetches = facts.trace.fetches
-    if not len(fetches):
+    if not len(fetches) or facts.trace.indexes:  # samples by index have no such buffer
         return None
     fetches = fetches.pick(fetches.name == np.bincount(fetches.name + 1).argmax() - 1)
     keys = np.stack([fetches.trainer, fetches.epoch, fetches.worker])
@@ -164,12 +164,18 @@ def _find_slow_first_steps(facts: Facts) -> RuleResult | None:
         acted_on_s, excess = min(excess, started_s) * kept, excess * kept
         keeps = "the first epoch's start, and each epoch's first fetch"
     elif facts.has_workers and not facts.starts_workers_anew:
-        # Workers that stay start once, and each epoch begins with a fetch that nothing hides.
+        # Workers that stay start once. Each epoch begins when all have answered that they go on,
+        # and with a fetch that nothing hides; only its wait can be spent before.
+        usual_wait_s = 0.0 if waits is None else float(waits[~first].mean())
+        of_wait = duration if waits is None else waits + (usual - usual_wait_s)
+        slower = np.minimum(duration, of_wait) - usual
+        acted_on_s = excess = float(np.maximum(slower[first], 0).sum()) / ranks
+        begins_s = facts.mean_fetch_s + facts.workers_of_rank * HANDING_OVER_S[1]
         begun = np.unique(table.rank, return_index=True)[1]
         begun = begun[first[begun]]
-        slower_s = float(np.maximum(duration[begun] - usual, 0).sum()) / ranks
+        slower_s = float(np.maximum(slower[begun], 0).sum()) / ranks
         started_s = min(slower_s, facts.workers_of_rank * STARTING_S[1])
-        stays_s = started_s + (int(first.sum()) - len(begun)) / ranks * facts.mean_fetch_s
+        stays_s = started_s + (int(first.sum()) - len(begun)) / ranks * begins_s
         acted_on_s, excess = acted_on_s - stays_s, max(excess - stays_s, 0.0)
         keeps = "the first start, and each epoch's first fetch"
     least = EXCESS_SHARE * (2 if facts.cores_were_taken else 1)  # others' turns lengthen any step

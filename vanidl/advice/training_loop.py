@@ -6,6 +6,7 @@ import numpy as np
 
 from vanidl.advice.facts import ANY, LOOP, Claim, Facts
 from vanidl.advice.finding import Rule, RuleResult
+from vanidl.advice.levers import HANDING_OVER_S
 from vanidl.breakdown.account import EPOCH_END, MEAN, PHASE, STEP_PART, WAIT
 from vanidl.breakdown.causes import BLOCKED, COPY, STORAGE, SYNC, WORKERS, WRITE
 from vanidl.breakdown.costs import PARTS_BESIDE_THE_MODEL
@@ -66,6 +67,9 @@ def _find_own_work(facts: Facts) -> RuleResult | None:
     taken_ns = facts.cores.queued_s * 1e9 / steps if facts.cores and facts.cores_were_taken else 0
     least = PART_SHARE * (2 if taken_ns else 1)  # a turn of others lengthens any part
     if high_ns < least * step_ns or low_ns < SURELY * max(step_ns - taken_ns, step_ns / 10):
+        return None
+    # What a worker would do instead it has to hand over, too.
+    if part == "prepare" and high_ns < HANDING_OVER_S[0] * 1e9:
         return None
     own_ns = high_ns
     where, advice = _PARTS[part]
@@ -270,7 +274,7 @@ _WAITS_FOR = {
 RULES = (
     Rule(
         "loop_work", "time of a step outside waits, model and optimizer, without storage",
-        "10 % of the mean step, where parts of steps were recorded",
+        "10 % of the mean step, where parts of steps were recorded; before the model 0.6 ms",
         "what the loop does itself no worker can do ahead", _find_own_work,
     ),
     Rule(
