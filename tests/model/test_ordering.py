@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vanidl.model import ordering
-from vanidl.model.ordering import stable_order
+from vanidl.model.ordering import sort_within, stable_order
 
 KINDS = (np.uint8, np.int16, np.int32, np.int64, np.uint64)
 
@@ -45,3 +45,14 @@ def test_many_numbers_are_ordered_whatever_their_span(bits: int) -> None:
     before = values.copy()
     assert np.array_equal(stable_order(values), np.argsort(values, kind="stable"))
     assert np.array_equal(values, before)
+
+
+@pytest.mark.parametrize("bits", [3, 47, 60, 62])
+@given(data=st.data())
+def test_values_are_sorted_within_their_groups(bits: int, data: st.DataObject) -> None:
+    """Whether both fit one number or not, and whatever the sign."""
+    least = data.draw(st.sampled_from([0, -5]))
+    pair = st.tuples(st.integers(0, 7), st.integers(least, (1 << bits) - 1))
+    pairs = data.draw(st.lists(pair))
+    group, values = np.array(pairs, np.int64).reshape(-1, 2).T
+    assert sort_within(group, values).tolist() == [value for _, value in sorted(pairs)]

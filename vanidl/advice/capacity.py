@@ -6,6 +6,7 @@ More readers gain nothing where the storage already delivers all it has, or no c
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +15,7 @@ from vanidl.advice.reads import FEWEST_READS
 from vanidl.analyses.profiled_steps import group_rank_spans
 from vanidl.analyses.reducing import batch_small_parts, join_columns
 from vanidl.model import intervals
+from vanidl.model.ordering import stable_order
 from vanidl.model.states import TICKS_PER_S
 from vanidl.model.trace import READ, Trace
 
@@ -52,23 +54,25 @@ def fit_throughput(trace: Trace) -> Throughput | None:
     is_data = trace.files.is_data
     if not is_data.any():
         return None
-    rows: list[NDArray[np.int64]] = []
+    rows: list[list[NDArray[Any]]] = []
     count = 0
     for parts in batch_small_parts(trace.io):
         file, op, nbytes, start, end = join_columns(parts, "file", "op", "nbytes", "start", "end")
         mine = np.flatnonzero(is_data[file] & (op == READ) & (nbytes > 0))
-        rows.append(np.stack([start[mine], end[mine], nbytes[mine], of_file[file[mine]]]))
+        rows.append([column[mine] for column in (start, end, nbytes, file)])
         count += len(mine)
         if count >= _OPERATIONS:
             break
     if not count:
         return None
-    start, end, size, mount = np.concatenate(rows, axis=1)
-    slowest = int(np.bincount(mount, end - start).argmax())
-    own = mount == slowest
-    if own.sum() < FEWEST_READS:
-        return None
-    return _fit_depths(mounts[slowest], start[own], end[own], size[own])
+    start, end, size, file = map(np.concatenate, zip(*rows, strict=True))
+    if len(mounts) == 1:
+        slowest = 0
+    else:
+        slowest = int(np.bincount(of_file[file], end - start).argmax())
+        own = of_file[file] == slowest
+        start, end, size = start[own], end[own], size[own]
+    return _fit_depths(mounts[slowest], start, end, size) if len(start) >= FEWEST_READS else None
 
 
 def _fit_depths(
@@ -80,7 +84,7 @@ def _fit_depths(
     formula L = lambda W, 1961.) A server that takes one after the other makes k times as many wait
     k times as long, one that has room serves each as fast as alone.
     """
-    order = np.argsort(start, kind="stable")
+    order = stable_order(start)
     start, end, size = start[order], np.maximum(end, start + 1)[order], size[order]
     begun = np.searchsorted(start, start, side="right")
     depth = np.minimum(begun - np.searchsorted(np.sort(end), start, side="right"), _DEPTHS)

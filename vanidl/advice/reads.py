@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from vanidl.analyses.reducing import batch_small_parts, join_columns
 from vanidl.model import intervals
 from vanidl.model.intervals import Intervals
+from vanidl.model.ordering import sort_within
 from vanidl.model.parts import sizes_of
 from vanidl.model.trace import READ, Trace
 
@@ -121,11 +122,11 @@ def fit_request_cost(trace: Trace) -> RequestCost | None:
         # Median of the small reads of each part: the mean of the two in the middle.
         mean = np.bincount(part, size) / np.maximum(np.bincount(part), 1)
         small = np.flatnonzero(moved & (size <= _SMALL * mean[part]))
-        order = small[np.lexsort((lasted[small], part[small]))]
+        ascending = sort_within(part[small], lasted[small])
         count = np.bincount(part[small])
         first = np.cumsum(count) - count
         first, count = first[count > 0], count[count > 0]
-        middle = lasted[order[first + (count - 1) // 2]] + lasted[order[first + count // 2]]
+        middle = ascending[first + (count - 1) // 2] + ascending[first + count // 2]
         medians.append(middle / 2 / 1e9)
         counts.append(count)
 

@@ -25,7 +25,7 @@ FINEST = 16_384
 
 _MAX_PAIRS = 1_000_000  # operations x bins expanded at a time
 _GRID = 1 << 15  # the same where they make a table: it stays in the cache
-_STRIDE = 1 << 16  # operations whose edges are gone through together: fewer keep threads waiting
+_STRIDE = 1 << 14  # operations whose edges are gone through together: fewer keep threads waiting
 _FEW = 16  # operations over equally many bins that are worth a table
 _SAFE_PRODUCT = 2**62
 _EXACT = float(1 << 52)
@@ -160,10 +160,10 @@ def _add_by_edges(
     behind = [np.zeros(len(each.sums)) for each in into]
     for each in into:
         np.add.at(each.sums, each.place(slice(None), first + bins - 1), nbytes)
-    for i, rows, at, done in _split_at_edges(columns, bounds, widest):
-        for each, until in zip(into, behind, strict=True):
+    for places, i, n, done in _split_at_edges(columns, bounds, into, widest):
+        for each, until, place in zip(into, behind, places, strict=True):
             if (i + 1) % each.every == 0:
-                _add_at(until, each.place(rows, at), done)
+                _add_at(until[i // each.every :], place[:n], done)
     for each, until in zip(into, behind, strict=True):
         # No operation goes on behind the last bin of a row, so nothing is taken from the next.
         sums = until.astype(np.int64)
@@ -181,13 +181,14 @@ def _add_at(sums: NDArray[np.float64], at: Int64Array, values: NDArray[np.float6
 
 
 def _split_at_edges(
-    columns: Sequence[Int64Array], bounds: Int64Array, widest: int
-) -> Iterator[tuple[int, slice, Int64Array, NDArray[np.float64]]]:
-    """Blocks of (i, operations, bin, whole bytes moved until its end), of all bins but the last.
+    columns: Sequence[Int64Array], bounds: Int64Array, into: Sequence[Sums], widest: int
+) -> Iterator[tuple[Sequence[Int64Array], int, int, NDArray[np.float64]]]:
+    """Blocks of (places in all sums, i, n, whole bytes of n operations until the end of a bin).
 
-    The bin is the i-th of the widest one in which the operation starts: so all wider ones end
-    together, and what lies before the start counts as 0. The bins of one i are taken at once;
-    operations come by their number of edges, most first, so those that go on are the first.
+    The bin is the i-th of the widest one in which the operation starts, whose place is given: so
+    all wider ones end together, and what lies before the start counts as 0. The bins of one i are
+    taken at once; operations come by their number of edges, most first, so those that go on are
+    the first.
     """
     edge = (bounds[1:] - bounds[0]).astype(float)
     for low in range(0, int(np.count_nonzero(columns[5])), _STRIDE):
@@ -195,16 +196,16 @@ def _split_at_edges(
         whole = (start - bounds[0], nbytes, end - start)
         since, size, length = (each.astype(float) for each in whole)
         at = first - first % widest
+        places = [each.place(slice(low, low + len(at)), at) for each in into]
         ended = np.searchsorted(edges[::-1], np.arange(edges[0]), "right")
         for i, n in enumerate((len(edges) - ended).tolist()):
-            done = edge[at[:n]]
+            done = edge[i:][at[:n]]
             done -= since[:n]
             done *= size[:n]
             if i < widest - 1:
                 np.maximum(done, 0, out=done)
             done /= length[:n]
-            yield i, slice(low, low + n), at[:n], np.floor(done, out=done)
-            at += 1
+            yield places, i, n, np.floor(done, out=done)
 
 
 def _is_exact(columns: Sequence[Int64Array], bounds: Int64Array) -> NDArray[np.bool_]:

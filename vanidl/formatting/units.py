@@ -14,6 +14,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
+from functools import lru_cache
 
 UNKNOWN = "not recorded"
 _BYTE_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
@@ -66,6 +67,7 @@ def range_words(low_s: float, high_s: float) -> str:
     return f"{low_s:.6f} to {high_s:.6f} s"
 
 
+@lru_cache(1024)  # the clocks of thousands of logs end alike
 def offset(value_s: float) -> str:
     """An offset between clocks: a place in time from a second on, to the microsecond."""
     return seconds(value_s) if abs(value_s) < 1 else f"{value_s:.6f} s"

@@ -443,7 +443,7 @@ def _build_rows(entries: Sequence[Entry], roles: Sequence[Role]) -> ProcessTable
         name, trainer, host, rank = roles[old]
         trainer = None if trainer is None else place[trainer]
         known = entries[old].process
-        processes.append(replace(known, role=name, trainer=trainer, host=host, rank=rank))
+        processes.append(known.changed(role=name, trainer=trainer, host=host, rank=rank))
     by_profile = {k: place[i] for i, e in enumerate(entries) for k in e.profiles}
     return ProcessTable(
         rows=tuple(processes),

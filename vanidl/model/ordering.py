@@ -38,3 +38,19 @@ def stable_order(values: NDArray[np.integer[Any]]) -> NDArray[np.intp]:
     since.sort()
     since &= (1 << position_bits) - 1
     return since
+
+
+def sort_within(group: NDArray[np.integer[Any]], values: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The values of each group, ascending, groups in their order; neither may be negative.
+
+    As one number of both where they have room in 63 bits, which takes a quarter of the time.
+    """
+    if not len(values):
+        return values
+    bits = int(values.max()).bit_length()
+    if bits + int(group.max()).bit_length() > _BITS or values.min() < 0:
+        return values[np.lexsort((values, group))]
+    both = (group.astype(np.int64) << bits) | values
+    both.sort()
+    both &= (1 << bits) - 1
+    return both

@@ -8,10 +8,11 @@ record.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from enum import IntEnum
 from functools import cached_property
 from itertools import pairwise
+from operator import attrgetter
 from typing import TypeVar
 
 import numpy as np
@@ -180,6 +181,14 @@ class Process:
         """Texts as they may be shown; the command and the host are, from their log."""
         set_clean(self, log=clean_path(self.log))
 
+    def changed(self, **values: object) -> Process:
+        """As `dataclasses.replace`, of texts that may be shown: there may be tens of thousands."""
+        process: Process = object.__new__(Process)
+        known = dict(zip(_PROCESS_FIELDS, _get_process(self), strict=True))
+        for set_field, value in zip(_PROCESS_SETTERS, (known | values).values(), strict=True):
+            set_field(process, value)
+        return process
+
     @property
     def label(self) -> str:
         """`rank 3` where the rank is known, else host:pid, or what is known of them."""
@@ -188,6 +197,11 @@ class Process:
         if not self.host and self.pid is not None:
             return f"process {self.pid}"
         return f"{self.host or '?'}:{self.pid if self.pid is not None else '?'}"
+
+
+_PROCESS_FIELDS = tuple(each.name for each in fields(Process))
+_PROCESS_SETTERS = tuple(getattr(Process, name).__set__ for name in _PROCESS_FIELDS)
+_get_process = attrgetter(*_PROCESS_FIELDS)
 
 
 @dataclass(frozen=True, slots=True)

@@ -190,10 +190,26 @@ class CounterFile:
         unread = {clean_text(module): version for module, version in self.unread.items()}
         set_clean(self, losses=clean_texts(self.losses), unread=unread)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Sent in thousands, as logs are."""
+        values = self.layers, self.losses, self.stripes, self.heatmaps, self.unread
+        return _restore_counters, values
+
     @property
     def unread_modules(self) -> tuple[str, ...]:
         """Modules whose records are in none of these."""
         return tuple(self.unread)
+
+
+def _restore_counters(*values: object) -> CounterFile:
+    """Counters as they were sent; their texts were cleaned before."""
+    counters: CounterFile = object.__new__(CounterFile)
+    for set_field, value in zip(_COUNTER_SETTERS, values, strict=True):
+        set_field(counters, value)
+    return counters
+
+
+_COUNTER_SETTERS = tuple(getattr(CounterFile, each.name).__set__ for each in fields(CounterFile))
 
 
 @dataclass(frozen=True, slots=True)

@@ -83,8 +83,7 @@ def lay_on_one_clock(
 
 def _adopt_clock(process: Process, clock: LogClock) -> Process:
     start = process.start_ns
-    return replace(
-        process,
+    return process.changed(
         start_ns=None if start is None else start + clock.offset_ns,
         clock_offset_ns=clock.offset_ns,
         clock_uncertainty_ns=clock.uncertainty_ns,
