@@ -48,7 +48,7 @@ def differences(step_ms: int, seconds: float) -> tuple[np.ndarray, float]:
     many = max(1, round(BLOCK_MS / step_ms))
     count = max(20, round(seconds * 1e3 / step_ms / many / 2))
     with tempfile.TemporaryDirectory() as folder:
-        found = pairs(count, folder, float(step_ms), many, warm_up=TRIALS + max(5, 3 * many))
+        found = pairs(count, folder, float(step_ms), many, warm_up=2 * TRIALS + max(5, 3 * many))
     used = found[:, :, 0] / many
     return used[:, 1] - used[:, 0], float(np.median(used[:, 0]))
 

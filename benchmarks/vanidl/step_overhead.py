@@ -96,12 +96,12 @@ class Hooks:
         Until a model is known every call of a module is looked at, later only those of its class:
         to put the former back would charge each layer of each step.
         """
-        assert parts._Watch.is_over, "the first steps are not over: warm up longer"
+        assert parts.watch.is_over, "the first steps are not over: warm up longer"
         now = dict(self._functions())
         self._changed = [
             (key, old, now[key]) for key, old, _ in self._changed if now[key] is not old
         ]
-        self._of_model = [(kind, kind.__dict__["__call__"]) for kind in parts._Watch.classes]
+        self._of_model = [(kind, kind.__dict__["__call__"]) for kind in parts.watch.classes]
         assert self._of_model, "no model was found"
 
     def put(self, there: bool) -> None:
@@ -135,21 +135,25 @@ class Net(torch.nn.Module):
 
 
 def training(step_ms: float = STEP_MS) -> Iterator[None]:
-    """A loop of steps of about so many milliseconds."""
+    """A loop of steps of about so many milliseconds.
+
+    A pass of the model is a part of a step, so how many make a step is asked twice.
+    """
     net = Net()
     optimizer = torch.optim.SGD(net.parameters(), 1e-9)
     batches = DataLoader(Rows(), batch_size=32)
-    short_ms = list[float]()
+    trials_ms = list[float]()
     while True:
         for batch in batches:
             begin = time.thread_time()
             net(batch).sum().backward()
             optimizer.step()
             optimizer.zero_grad()
-            if len(short_ms) < TRIALS:  # the first steps make what later ones only use
-                short_ms.append((time.thread_time() - begin) * 1e3)
-                if len(short_ms) == TRIALS:
-                    net.repeats = max(1, round(step_ms / statistics.median(short_ms)))
+            if len(trials_ms) < 2 * TRIALS:
+                trials_ms.append((time.thread_time() - begin) * 1e3)
+                if len(trials_ms) % TRIALS == 0:  # the first steps make what later ones only use
+                    usual_ms = statistics.median(trials_ms[-TRIALS:])
+                    net.repeats = max(1, round(net.repeats * step_ms / usual_ms))
             yield
 
 

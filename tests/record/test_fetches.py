@@ -7,7 +7,6 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -21,7 +20,8 @@ from vanidl.model.trace import SpanKind
 from vanidl.readers.steps.journal import FETCH, read_journal
 from vanidl.record import Recorded, record
 from vanidl.record.injected.vanidl_steps import fetches
-from vanidl.record.injected.vanidl_steps.journal import NoLines
+from vanidl.record.injected.vanidl_steps.journal import Journal
+from vanidl.record.injected.vanidl_steps.registry import Channel
 
 PROGRAM = Path(__file__).with_name("timed_fetches.py")
 MS = 1_000_000
@@ -242,30 +242,22 @@ def test_a_killed_worker_leaves_its_fetches(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("error", [None, StopIteration, ValueError])
-def test_a_fetch_that_ends_in_an_exception_is_a_fetch(error) -> None:
+def test_a_fetch_that_ends_in_an_exception_is_a_fetch(tmp_path: Path, error) -> None:
     class Fetcher:
         def fetch(self, index: int) -> int:
             if error is not None:
                 raise error
             return index
 
-    class Events:
-        on = True
-        journal = SimpleNamespace(lines=NoLines())
-
-        def __init__(self) -> None:
-            self.rows: list[tuple[int, ...]] = []
-
-        def add(self, *row: int) -> None:
-            self.rows.append(row)
-
-    events = Events()
+    events = Channel("fetches", Journal(str(tmp_path)))
     fetches._watch_fetch(Fetcher, events)
     if error is None:
         assert Fetcher().fetch(7) == 7
     else:
         with pytest.raises(error):
             Fetcher().fetch(7)
-    ((kind, _, begin, end),) = events.rows
-    assert kind == fetches.FETCH
+    events.journal.flush()
+    (path,) = tmp_path.glob("*.steps")
+    kind, begin, end = (getattr(read_journal(path).events, k) for k in ("kind", "begin", "end"))
+    assert kind.tolist() == [fetches.FETCH]
     assert begin <= end

@@ -51,7 +51,7 @@ def test_the_end_of_a_program_is_recorded_however_it_ends(
         (lambda: os._exit(3), lambda: os.execl("/a", "a"), lambda: os.execvpe("/b", ["b"], {}))
     ):
         events.add(WAIT, number, 10 + number, 11 + number)
-        events._flush_ns = 10**19
+        events.flush_ns = 10**19
         end()
         found = read_journal(next(tmp_path.glob("*.steps")))
         assert (len(found.events), found.ended) == (number + 1, True)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 import venv
+from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,10 +17,10 @@ import pytest
 from vanidl.model.trace import ITERABLE, MAP
 from vanidl.readers.format import Reading
 from vanidl.readers.steps import FORMAT
-from vanidl.readers.steps.journal import COLLECTIVE, WAIT, read_journal
+from vanidl.readers.steps.journal import COLLECTIVE, END, ITER, WAIT, WORKERS_STOP, read_journal
 from vanidl.readers.steps.loop import build_profile
 from vanidl.record import record
-from vanidl.record.injected.vanidl_steps import journal, parts, pytorch, registry
+from vanidl.record.injected.vanidl_steps import journal, parts, pytorch, registry, tensorflow
 
 DONE = 3
 HOOKED = ("pytorch", "waits")
@@ -189,3 +191,74 @@ def test_collectives_that_return_once_every_rank_has_come_are_recorded(tmp_path:
     channel.journal.close()
     (path,) = tmp_path.glob("*.steps")
     assert (read_journal(path).events.kind == COLLECTIVE).sum() == 2
+
+
+def test_waits_for_a_loader_that_asks_ahead_are_whole(tmp_path: Path) -> None:
+    """What accelerate does before, between and after its calls of PyTorch's loader."""
+    loader, channel = watched(tmp_path)
+
+    class Shard:
+        def __iter__(self) -> Iterator[int]:
+            time.sleep(0.002)
+            batches = iter(loader())
+            following = next(batches)
+            while following is not None:
+                batch, following = following, next(batches, None)
+                time.sleep(0.002)
+                yield batch
+
+    pytorch.watch_accelerate(SimpleNamespace(DataLoaderShard=Shard), channel)
+    channel.describe({})
+    channel.journal.flush()  # what is written stays as it is
+    truth, values, iterator = [], [], iter(Shard())
+    while len(values) < DONE:
+        begin = time.time_ns()
+        values.append(next(iterator))
+        truth.append((begin, time.time_ns()))
+    assert list(iterator) == []
+    assert values == [0, 1, 2]
+
+    channel.journal.close()
+    (path,) = tmp_path.glob("*.steps")
+    events = read_journal(path).events
+    assert events.kind.tolist() == [ITER, WAIT, WAIT, WAIT, END]
+    assert events.begin[1:3].tolist() == events.end[:2].tolist()
+    calls = ((0, 2), (3, 3), (4, 4))
+    for (begin, end), (first, last) in zip(truth, calls, strict=True):
+        assert begin <= events.begin[first] <= begin + 1_000_000
+        assert end - 1_000_000 <= events.end[last] <= end
+
+
+def test_taking_down_what_reads_for_tf_data_is_recorded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Resource:
+        def __del__(self) -> None:
+            time.sleep(0.005)
+
+    class OwnedIterator:
+        def __init__(self, left: int) -> None:
+            self.resource, self.left = Resource(), left
+
+        def _next_internal(self) -> int:
+            self.left -= 1
+            if self.left < 0:
+                raise StopIteration
+            return self.left
+
+    eagerly = SimpleNamespace(executing_eagerly=lambda: True)
+    monkeypatch.setitem(sys.modules, "tensorflow.python.eager.context", eagerly)
+    channel = registry.Channel("tensorflow", journal.Journal(str(tmp_path)))
+    tensorflow.watch_iterators(SimpleNamespace(OwnedIterator=OwnedIterator), channel)
+    iterator, left_early = OwnedIterator(1), OwnedIterator(1)
+    assert iterator._next_internal() == left_early._next_internal() == 0
+    with pytest.raises(StopIteration):
+        iterator._next_internal()
+    at_the_end = time.time_ns()
+    del iterator, left_early
+    channel.journal.close()
+    (path,) = tmp_path.glob("*.steps")
+    events = read_journal(path).events
+    (stop,) = (events.kind == WORKERS_STOP).nonzero()[0]
+    assert events.begin[stop] >= at_the_end
+    assert events.end[stop] - events.begin[stop] >= 5_000_000

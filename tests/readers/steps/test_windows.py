@@ -37,6 +37,9 @@ def windows(found: ProfileTrace, kind: SpanKind) -> list[tuple[int, int]]:
         ("i1:31-32 w1:32-34 w1:35-36 e1:40-41 w0:50-51 o:55", [(31, 41)]),
         # a pass that is left before its end goes on until training does
         ("i1:31-32 w1:32-34 w0:50-51 o:55", [(31, 50)]),
+        # what read for it is stopped at its end, not what is stopped later
+        ("i1:31-32 w1:32-34 e1:40-41 d:41-46 w0:50-51 o:55", [(31, 46)]),
+        ("i1:31-32 w1:32-34 e1:40-41 d:43-46 w0:50-51 o:55", [(31, 41)]),
         # at the end of the run nothing more is known than its last call
         ("w1:32-34 w1:35-38", [(32, 38)]),
         # two evaluations of one gap are one window

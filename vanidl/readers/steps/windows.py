@@ -24,6 +24,7 @@ from vanidl.readers.steps.journal import (
     MODE,
     PHASE,
     WAIT,
+    WORKERS_STOP,
     Events,
     Int64Array,
     Journal,
@@ -54,6 +55,7 @@ VALIDATION, SAVE, LOADED, COMPILE = "validation", "checkpoint", "load", "compile
 _VALIDATES = frozenset({"validation", "validate", "valid", "val", "evaluation", "eval", "test"})
 _SAVES = frozenset({"checkpoint", "save", "saving"})
 _LOADS = frozenset({"load", "restore"})
+_AT_ONCE_NS = 1_000_000  # from the end of a pass to the stop of what read for it
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +99,8 @@ def find_windows(
     trains = _select_training(loop, loaders)
     modes = every.pick(every.kind == MODE)
     evaluated = [window for window in said if window.label != COMPILE]
-    found = list(_find_validation_passes(loop, loaders, trains, modes, evaluated))
+    stops = every.pick(every.kind == WORKERS_STOP)
+    found = list(_find_validation_passes(loop, loaders, trains, modes, stops, evaluated))
     switched = [
         w for w in _find_switches(modes, trains) if not _overlaps_any(w, [*evaluated, *found])
     ]
@@ -130,9 +133,17 @@ def _evaluates(loaders: Loaders, number: int) -> bool:
 
 
 def _find_validation_passes(
-    loop: Events, loaders: Loaders, trains: Events, modes: Events, said: list[Window]
+    loop: Events,
+    loaders: Loaders,
+    trains: Events,
+    modes: Events,
+    stops: Events,
+    said: list[Window],
 ) -> Iterator[Window]:
-    """Where loaders that do not train are asked for batches, between two events of training."""
+    """Where loaders that do not train are asked for batches, between two events of training.
+
+    Stopping what read the batches, once they have all been given, is part of it.
+    """
     evaluating = [k for k in set(loop.loader.tolist()) if _evaluates(loaders, k)]
     calls = loop.pick(is_call(loop) & np.isin(loop.loader, evaluating))
     before = np.searchsorted(trains.end, calls.begin, side="right").tolist()
@@ -144,6 +155,10 @@ def _find_validation_passes(
         high = int(trains.begin[place]) if place < len(trains) else -1
         if inside[-1][1] != END and high >= 0:
             end = max(end, high)  # nobody asked for the end: it goes on until training does
+        else:
+            stopped = stops.end[(stops.begin >= end) & (stops.begin <= end + _AT_ONCE_NS)]
+            end = int(stopped.max(initial=end))
+            end = min(end, high) if high >= 0 else end
         of_gap = modes.end >= low
         to_evaluation = modes.begin[of_gap & (modes.end <= start) & (modes.number % 2 == 0)]
         to_training = modes.begin[(modes.begin >= end) & (modes.number % 2 == 1)]

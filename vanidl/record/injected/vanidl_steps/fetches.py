@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from inspect import signature
 from itertools import count
+from threading import get_ident
 from time import monotonic_ns, time_ns
 
 from .journal import (
@@ -75,6 +76,8 @@ def _watch_collate(fetcher_class: Any, events: Channel) -> None:  # noqa: ANN401
 
 
 def _timed(collate: Any, events: Channel) -> Any:  # noqa: ANN401
+    rows = events.journal.rows
+
     @replaces(collate)
     def timed(samples: Any) -> Any:  # noqa: ANN401
         begin = time_ns()
@@ -86,7 +89,7 @@ def _timed(collate: Any, events: Channel) -> Any:  # noqa: ANN401
         if events.on:
             try:
                 number = len(samples) if type(samples) is list else 1
-                events.add(COLLATE, number, begin, time_ns())
+                rows.extend((COLLATE, number, begin, time_ns(), get_ident()))
             except Exception as error:
                 events.fail(error)
         return batch
@@ -96,21 +99,25 @@ def _timed(collate: Any, events: Channel) -> Any:  # noqa: ANN401
 
 def _watch_fetch(fetcher_class: Any, events: Channel) -> None:  # noqa: ANN401
     original, journal = fetcher_class.fetch, events.journal
+    due, rows = journal.due, journal.rows
 
     @replaces(original)
-    def fetch(self: Any, *args: Any) -> Any:  # noqa: ANN401
+    def fetch(self: Any, possibly_batched_index: Any) -> Any:  # noqa: ANN401
         begin = time_ns()
         try:
-            if monotonic_ns() >= journal.lines.fetch_ns:
-                return journal.lines.sample_fetch(original, self, args)
-            return original(self, *args)
+            if monotonic_ns() >= due.fetch_ns:
+                return journal.lines.sample_fetch(original, self, possibly_batched_index)
+            return original(self, possibly_batched_index)
         except BaseException as error:
             error.__traceback__ = without_own_frames(error.__traceback__)
             raise
         finally:  # the last fetch of a stream, which finds its end, is work as well
             if events.on:
                 try:
-                    events.add(FETCH, _place.number, begin, time_ns())
+                    end = time_ns()
+                    rows.extend((FETCH, _place.number, begin, end, get_ident()))
+                    if end >= journal.flush_ns:
+                        journal.flush()
                 except Exception as error:
                     events.fail(error)
 
@@ -196,7 +203,8 @@ class _Taken:
         self.got: Any = None
 
 
-_numbers = count()
+numbers = count()
+"""Of iterators that start and stop something."""
 
 
 def watch_iterators(module: ModuleType, events: Channel) -> None:
@@ -217,7 +225,7 @@ def _watch_start(iterator_class: Any, events: Channel) -> None:  # noqa: ANN401
     @wraps(original)
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401
         begin = time_ns()
-        self.__dict__[_STATE] = taken = _Taken(next(_numbers), events.journal.session)
+        self.__dict__[_STATE] = taken = _Taken(next(numbers), events.journal.session)
         original(self, *args, **kwargs)
         if events.on:
             try:

@@ -45,6 +45,7 @@ _FEW = 2  # samples, after which it is looked for
 _OTHERS = 3  # fetches or steps that were not sampled: then it is known what they take
 _COMPARED = 16  # until there are so many of them every other one is left alone
 _TIMED = 16  # of them after each sample: to take a processor's time is a system call
+_MANY_OTHERS, _FEWER_TIMED = 128, 2  # known so well: from then on so many
 _TABLE_NS = 2_000_000_000  # between two tables in the journal, at first
 _AGAIN_NS = 10_000_000  # where none could begin
 _GENERATOR = 0x20 | 0x80 | 0x200  # flags of code: it hands batches on, and has no loop of its own
@@ -133,7 +134,7 @@ class Part:
     def sampled(self, wall_ns: int, cpu_ns: int, events: int) -> None:
         """A sample has ended: gives up what is too costly, and goes a call deeper."""
         self.samples += 1
-        self.others_left = _TIMED
+        self.others_left = _TIMED if self.others < _MANY_OTHERS else _FEWER_TIMED
         self.wall_ns += wall_ns
         self.cpu_ns += cpu_ns
         self.taken += 1
@@ -216,6 +217,7 @@ class Sampler:
     def _begin(self) -> None:
         self.parts: dict[str, Part] = {}
         self.part: Part | None = None  # that is sampled now
+        self.due = self.channel.journal.due
         self.thread = 0
         self.stack: list[_Running] = []
         self.events = 0
@@ -226,21 +228,22 @@ class Sampler:
         self._wall_ns = self._cpu_ns = 0
         self._written_ns, self._table_ns, self._is_new = monotonic_ns(), _TABLE_NS, False
         self._earned_ns = monotonic_ns() - _GRACE_NS / SHARE  # until when time has paid for samples
-        self.next_ns = self.fetch_ns = self.step_ns = 0
+        self.next_ns = self.due.fetch_ns = self.due.step_ns = 0
+        self.due.in_step = False
 
-    def sample_fetch(self, fetch: Callable[..., Any], fetcher: Any, args: Any) -> Any:  # noqa: ANN401
+    def sample_fetch(self, fetch: Callable[..., Any], fetcher: Any, index: Any) -> Any:  # noqa: ANN401
         """Runs a fetch, as a sample if it is time for one, or timed as one that is none."""
         now = monotonic_ns()
         if now >= self.next_ns and self.start(FETCH, _codes_of(fetcher)):
             try:
-                return fetch(fetcher, *args)
+                return fetch(fetcher, index)
             finally:
                 self.stop()
         if not (self.engine.slows and self.times_others(FETCH)):
-            self.fetch_ns = max(self.next_ns, now + _AGAIN_NS)
-            return fetch(fetcher, *args)
+            self.due.fetch_ns = max(self.next_ns, now + _AGAIN_NS)
+            return fetch(fetcher, index)
         begin = thread_time_ns()
-        batch = fetch(fetcher, *args)
+        batch = fetch(fetcher, index)
         self.passed(FETCH, thread_time_ns() - begin)
         return batch
 
@@ -250,9 +253,9 @@ class Sampler:
         if now >= self.next_ns and _begin_step(self):
             return
         if self.engine.slows and self.times_others(LOOP):
-            self.timed[get_ident()] = thread_time_ns()
+            self.timed[get_ident()], self.due.in_step = thread_time_ns(), True
         else:
-            self.step_ns = max(self.next_ns, now + _AGAIN_NS)
+            self.due.step_ns = max(self.next_ns, now + _AGAIN_NS)
 
     def end_step(self) -> None:
         """The program has asked for its next batch."""
@@ -260,6 +263,7 @@ class Sampler:
             self.stop()
         elif begin := self.timed.pop(get_ident(), 0):
             self.passed(LOOP, thread_time_ns() - begin)
+        self.due.in_step = self.part is not None or bool(self.timed)
 
     def start(self, name: str, codes: tuple[CodeType, ...], frame: FrameType | None = None) -> bool:
         """Begins a sample of a part, in this thread, unless it would cost too much.
@@ -291,6 +295,7 @@ class Sampler:
         if not part.functions or (frame is not None and frame.f_code not in part.functions):
             return False
         self.part, self.thread, self.events, self._frame = part, get_ident(), 0, frame
+        self.due.in_step = True
         self.stack = []
         if frame is not None:
             running = part.functions[frame.f_code]
@@ -332,13 +337,13 @@ class Sampler:
 
     def _wait_until(self, next_ns: int) -> None:
         """No sample before then; until the next fetch and step have seen that, they look."""
-        self.next_ns, self.fetch_ns, self.step_ns = next_ns, 0, 0
+        self.next_ns, self.due.fetch_ns, self.due.step_ns = next_ns, 0, 0
 
     def fail(self, error: Exception) -> None:
         """Ends the sample, and all later ones."""
         part, self.part = self.part, None
         self.channel.fail(error)
-        self.next_ns = self.fetch_ns = self.step_ns = NEVER_NS
+        self.next_ns = self.due.fetch_ns = self.due.step_ns = NEVER_NS
         if part is not None:
             self.engine.end(part, self._frame)
 

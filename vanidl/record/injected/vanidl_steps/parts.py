@@ -14,7 +14,7 @@ find modules as they are.
 
 from __future__ import annotations
 
-from threading import local
+from threading import get_ident, local
 from time import time_ns
 
 from .journal import BACKWARD, COLLECTIVE, FORWARD
@@ -39,84 +39,130 @@ _COLLECTIVES = (
 _COMPILERS = ("optimize", "_optimize", "optimize_assert", "export")
 
 
-class _Now(local):
+class InThread:
     """What goes on in a thread: times in ns, 0 for none."""
 
-    inside = False  # a call at the outermost level
-    backward = False
-    meeting = False  # a collective, which may call others
-    called = 0  # when a model was called first for this batch
-    batch: object = None
-    optimizer = 0  # when its step began
+    __slots__ = ("backward", "called", "inside", "latest", "meeting", "number", "optimizer")
+
+    def __init__(self) -> None:
+        self.inside = False  # a call at the outermost level
+        self.backward = False
+        self.meeting = False  # a collective, which may call others
+        self.called = 0  # when a model was called first for this batch
+        self.latest: object = None  # the place of the iterator that gave it
+        self.number = 0  # of the batch
+        self.optimizer = 0  # when its step began
 
 
-now_in_thread = _Now()
+threads: dict[int, InThread] = {}
+"""By number of the thread: amid a step that takes a third of the time of a `threading.local`."""
+
+
+class _Leaving:
+    """Kept by a thread: goes when the thread does, whose number may come again."""
+
+    def __init__(self, ident: int) -> None:
+        self._ident, self._threads = ident, threads
+
+    def __del__(self) -> None:
+        self._threads.pop(self._ident, None)
+
+
+_kept = local()
+
+
+def new_thread() -> InThread:
+    """Of the calling thread, which has none."""
+    ident = get_ident()
+    _kept.leaving = _Leaving(ident)
+    found = threads[ident] = InThread()
+    return found
 
 
 class _Watch:
     """What is watched in this process, in one place: functions that are left behind look here."""
 
-    channel: Any = None
-    base: Any = None  # torch.nn.Module
-    original: Any = None  # its __call__
-    is_grad_enabled: Any = None
-    classes: tuple[type, ...] = ()
-    found: frozenset[type] = frozenset()
-    passes = 0
-    session: object = None
-    is_worker = False
-    is_over = False
+    __slots__ = (
+        "base",
+        "channel",
+        "classes",
+        "found",
+        "is_grad_enabled",
+        "is_over",
+        "is_worker",
+        "journal",
+        "original",
+        "passes",
+        "session",
+    )
+
+    def __init__(self) -> None:
+        self.channel: Any = None
+        self.journal: Any = None
+        self.base: Any = None  # torch.nn.Module
+        self.original: Any = None  # its __call__
+        self.is_grad_enabled: Any = None
+        self.classes: tuple[type, ...] = ()
+        self.found: frozenset[type] = frozenset()
+        self.passes = 0
+        self.session: object = None
+        self.is_worker = False
+        self.is_over = False
+
+
+watch = _Watch()
 
 
 def watch_modules(module: ModuleType, channel: Channel) -> None:
     """From the first call of a module on."""
     import torch
 
-    _Watch.channel, _Watch.base = channel, module.Module
-    _Watch.original, _Watch.is_grad_enabled = module.Module.__call__, torch.is_grad_enabled
+    watch.channel, watch.journal, watch.base = channel, channel.journal, module.Module
+    watch.original, watch.is_grad_enabled = module.Module.__call__, torch.is_grad_enabled
     module.Module.__call__ = _first_calls
 
 
 def _first_calls(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
     """In the place of `Module.__call__` during the first steps."""
-    is_outermost = not (now_in_thread.inside or _Watch.is_over)
+    now = threads.get(get_ident()) or new_thread()
+    is_outermost = not (now.inside or watch.is_over)
     try:
         if is_outermost:
-            now_in_thread.inside = True
-            _look_at(args[0])
-        return _Watch.original(*args, **kwargs)
+            now.inside = True
+            _look_at(args[0], now)
+        return watch.original(*args, **kwargs)
     except BaseException as error:
         error.__traceback__ = without_own_frames(error.__traceback__)
         raise
     finally:
         if is_outermost:
-            now_in_thread.inside = False
+            now.inside = False
 
 
-def _look_at(module: Any) -> None:  # noqa: ANN401
+def _look_at(module: Any, now: InThread) -> None:  # noqa: ANN401
     """A module that is called at the outermost level: one with weights that train is a model."""
     try:
-        if not _Watch.is_grad_enabled() or in_worker():
+        if not watch.is_grad_enabled() or in_worker():
             return
         if any(weights.requires_grad for weights in module.parameters()):
-            _Watch.found |= {type(module)}
-            latest = _Watch.channel.journal.latest
-            batch = (id(latest), latest.number) if latest is not None else None
-            if not now_in_thread.called or batch != now_in_thread.batch:
-                now_in_thread.called, now_in_thread.batch = time_ns(), batch
+            watch.found |= {type(module)}
+            latest = watch.journal.latest
+            number = latest.number if latest is not None else 0
+            if not now.called or now.latest is not latest or now.number != number:
+                now.called, now.latest, now.number = time_ns(), latest, number
     except Exception as error:
-        _Watch.channel.fail(error)
+        watch.channel.fail(error)
 
 
 def _call(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
     """`__call__` of the classes of models, after the first steps."""
-    if _Watch.is_grad_enabled():
-        latest = _Watch.channel.journal.latest
-        batch = (id(latest), latest.number) if latest is not None else None
-        if not now_in_thread.called or batch != now_in_thread.batch:
-            now_in_thread.called, now_in_thread.batch = time_ns(), batch
+    if watch.is_grad_enabled():
+        now, latest = threads.get(get_ident()) or new_thread(), watch.journal.latest
+        number = latest.number if latest is not None else 0
+        if not now.called or now.latest is not latest or now.number != number:
+            now.called, now.latest, now.number = time_ns(), latest, number
     try:
-        return _Watch.base.__call__(*args, **kwargs)
+        return watch.base.__call__(*args, **kwargs)
     except BaseException as error:
         error.__traceback__ = without_own_frames(error.__traceback__)
         raise
@@ -124,14 +170,14 @@ def _call(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
 
 def _settle() -> None:
     """Ends looking at all modules: from now on at the classes that were found."""
-    _Watch.is_over = True
-    if _Watch.base.__dict__.get("__call__") is not _first_calls:
+    watch.is_over = True
+    if watch.base.__dict__.get("__call__") is not _first_calls:
         return  # somebody else has put another one there, which calls it
-    _Watch.base.__call__ = _Watch.original
+    watch.base.__call__ = watch.original
     # A class with a __call__ of its own, or of a parent of its, keeps it.
-    plain = [kind for kind in _Watch.found if kind.__call__ is _Watch.original]
-    _Watch.classes = tuple(plain[:_MOST_CLASSES])
-    for kind in _Watch.classes:
+    plain = [kind for kind in watch.found if kind.__call__ is watch.original]
+    watch.classes = tuple(plain[:_MOST_CLASSES])
+    for kind in watch.classes:
         kind.__call__ = _call  # type: ignore[method-assign]
 
 
@@ -155,13 +201,14 @@ def _leaving(original: Any, channel: Channel) -> Any:  # noqa: ANN401
 
 
 def _leave() -> None:
-    classes, _Watch.classes = _Watch.classes, ()
+    classes, watch.classes = watch.classes, ()
     for kind in classes:
         if kind.__dict__.get("__call__") is _call:
             del kind.__call__
-    _Watch.is_over, now_in_thread.called = True, 0
-    if _Watch.base is not None and _Watch.base.__dict__.get("__call__") is _first_calls:
-        _Watch.base.__call__ = _Watch.original
+    watch.is_over = True
+    (threads.get(get_ident()) or new_thread()).called = 0
+    if watch.base is not None and watch.base.__dict__.get("__call__") is _first_calls:
+        watch.base.__call__ = watch.original
 
 
 def watch_backward(module: Any, channel: Channel) -> None:  # noqa: ANN401
@@ -171,11 +218,15 @@ def watch_backward(module: Any, channel: Channel) -> None:  # noqa: ANN401
 
 
 def _passing(original: Any, channel: Channel) -> Any:  # noqa: ANN401
+    journal, rows = channel.journal, channel.journal.rows
+
     @replaces(original)
     def backward(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
-        if now_in_thread.backward or not channel.on:
+        ident = get_ident()
+        now = threads.get(ident) or new_thread()
+        if now.backward or not channel.on:
             return original(*args, **kwargs)
-        now_in_thread.backward = True
+        now.backward = True
         begin = time_ns()
         try:
             return original(*args, **kwargs)
@@ -183,32 +234,37 @@ def _passing(original: Any, channel: Channel) -> Any:  # noqa: ANN401
             error.__traceback__ = without_own_frames(error.__traceback__)
             raise
         finally:
-            now_in_thread.backward = False
-            _note_pass(channel, args[0] if args else kwargs, begin)
+            end, called = time_ns(), now.called
+            now.backward, now.called = False, 0
+            try:
+                of = args[0] if args else kwargs.get("tensors", kwargs.get("outputs", ()))
+                is_cpu = getattr(of, "is_cpu", None)
+                if is_cpu is None:  # several
+                    is_cpu = getattr(next(iter(of), None), "is_cpu", False)
+                is_known = watch.session is journal.session
+                if watch.is_worker if is_known else _is_worker(channel):
+                    pass
+                elif not is_cpu:  # that it was, and nothing of how long it took
+                    channel.add(BACKWARD, 0, end, end)
+                else:
+                    if called:
+                        rows.extend((FORWARD, 0, called, begin, ident))
+                    rows.extend((BACKWARD, 0, begin, end, ident))
+                    if end >= journal.flush_ns:
+                        journal.flush()
+                    if not watch.is_over:
+                        _count_pass()
+            except Exception as error:
+                channel.fail(error)
 
     return backward
 
 
-def _note_pass(channel: Channel, of: Any, begin: int) -> None:  # noqa: ANN401
-    try:
-        end, called = time_ns(), now_in_thread.called
-        now_in_thread.called = 0
-        first = of if hasattr(of, "is_cpu") else next(iter(of), None)
-        is_known = _Watch.session is channel.journal.session
-        if _Watch.is_worker if is_known else _is_worker(channel):
-            return
-        if not getattr(first, "is_cpu", False):  # that it was, and nothing of how long it took
-            channel.add(BACKWARD, 0, end, end)
-            return
-        if called:
-            channel.add(FORWARD, 0, called, begin)
-        channel.add(BACKWARD, 0, begin, end)
-        if not _Watch.is_over and _Watch.base is not None:
-            _Watch.passes += 1
-            if _Watch.passes >= _FIRST:
-                _settle()
-    except Exception as error:
-        channel.fail(error)
+def _count_pass() -> None:
+    if watch.base is not None:
+        watch.passes += 1
+        if watch.passes >= _FIRST:
+            _settle()
 
 
 def watch_collectives(module: ModuleType, channel: Channel) -> None:
@@ -221,14 +277,15 @@ def watch_collectives(module: ModuleType, channel: Channel) -> None:
 def _meeting(original: Any, channel: Channel) -> Any:  # noqa: ANN401
     @wraps(original)
     def meet(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
-        if now_in_thread.meeting or not channel.on:
+        now = threads.get(get_ident()) or new_thread()
+        if now.meeting or not channel.on:
             return original(*args, **kwargs)
-        now_in_thread.meeting = True
+        now.meeting = True
         begin = time_ns()
         try:
             result = original(*args, **kwargs)
         finally:
-            now_in_thread.meeting = False
+            now.meeting = False
         try:
             first = args[0] if args else None
             returns_before = hasattr(result, "wait") or getattr(first, "is_cuda", False)
@@ -243,11 +300,6 @@ def _meeting(original: Any, channel: Channel) -> Any:  # noqa: ANN401
 
 def _is_worker(channel: Channel) -> bool:
     """Looked up once in each process."""
-    if _Watch.session is not channel.journal.session:
-        _Watch.session, _Watch.is_worker = channel.journal.session, in_worker()
-    return _Watch.is_worker
-
-
-def optimizer_begins(*_: object) -> None:
-    """An optimizer's step begins in this thread."""
-    now_in_thread.optimizer = time_ns()
+    if watch.session is not channel.journal.session:
+        watch.session, watch.is_worker = channel.journal.session, in_worker()
+    return watch.is_worker

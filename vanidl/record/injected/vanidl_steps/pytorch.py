@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from time import time_ns
+from threading import get_ident
+from time import monotonic_ns, time_ns
 
-from .journal import OPTIMIZER
-from .parts import now_in_thread, optimizer_begins
+from .journal import LAST, LAST_NS, OPTIMIZER
+from .parts import new_thread, threads
 from .registry import wraps
-from .waits import Waits
+from .waits import Waits, Widened
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -42,21 +43,47 @@ def watch_stateful(module: ModuleType, channel: Channel) -> None:
     channel.shared["waits"].watch_iter(module.StatefulDataLoader)
 
 
+def watch_accelerate(module: Any, channel: Channel) -> None:  # noqa: ANN401
+    """Its loaders ask PyTorch's ahead, and put batches where the model is: all of it is a wait."""
+    for name in ("DataLoaderShard", "DataLoaderDispatcher"):
+        if hasattr(module, name):
+            _widen_waits(getattr(module, name), channel)
+
+
+def _widen_waits(loader_class: Any, channel: Channel) -> None:  # noqa: ANN401
+    original = loader_class.__iter__
+
+    @wraps(original)
+    def __iter__(loader: Any) -> Widened:  # noqa: ANN401
+        return Widened(channel, original(loader))
+
+    loader_class.__iter__ = __iter__
+
+
 def watch_optimizers(module: ModuleType, channel: Channel) -> None:
     """Has PyTorch tell of every step of every optimizer, through its own global hook."""
-    module.register_optimizer_step_pre_hook(optimizer_begins)
+
+    def begins(_optimizer: object, _args: object, _kwargs: object) -> None:
+        (threads.get(get_ident()) or new_thread()).optimizer = time_ns()
+
+    module.register_optimizer_step_pre_hook(begins)
     module.register_optimizer_step_post_hook(_noting_step(channel))
 
 
 def _noting_step(channel: Channel) -> Callable[..., None]:
-    """To be called after each step, whatever it is called with."""
+    """To be called after each step, whatever it is called with. See `Journal.add`."""
+    journal, rows = channel.journal, channel.journal.rows
 
-    def stepped(*_: object) -> None:
+    def stepped(_optimizer: object = None, _args: object = None, _kwargs: object = None) -> None:
         if channel.on:
             try:
-                end = time_ns()
-                begin, now_in_thread.optimizer = now_in_thread.optimizer, 0
-                channel.add(OPTIMIZER, 0, begin or end, end)
+                end, ident, words = time_ns(), get_ident(), journal.present.words
+                now = threads.get(ident) or new_thread()
+                rows.extend((OPTIMIZER, 0, now.optimizer or end, end, ident))
+                now.optimizer = 0
+                words[LAST], words[LAST_NS] = OPTIMIZER, monotonic_ns()
+                if end >= journal.flush_ns:
+                    journal.flush()
             except Exception as error:
                 channel.fail(error)
 

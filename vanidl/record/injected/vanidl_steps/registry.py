@@ -47,6 +47,7 @@ HOOKS = (
     ("torch.distributed.checkpoint.state_dict_loader", "saves.watch_distributed_loads"),
     ("torchdata.stateful_dataloader.stateful_dataloader", "pytorch.watch_stateful"),
     ("torchdata.stateful_dataloader.stateful_dataloader", "pytorch.watch_stops"),
+    ("accelerate.data_loader", "pytorch.watch_accelerate"),
     ("torchdata.nodes.loader", "named.watch"),
     ("grain._src.python.dataset.dataset", "grain.watch_datasets"),
     ("keras.src.backend.jax.trainer", "keras.watch_jax"),

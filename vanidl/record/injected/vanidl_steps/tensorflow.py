@@ -6,9 +6,11 @@ import os
 import sys
 from threading import get_ident
 from time import time_ns
+from weakref import ref
 
 from . import CEILING_VARIABLE
-from .journal import END, WAIT
+from .fetches import numbers
+from .journal import END, LOADER_SHIFT, WAIT, WORKERS_STOP
 from .registry import wraps
 from .replay import stays_real
 from .replay_frameworks import MEMORY, Memory, from_memory
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from .registry import Channel
 
 
+_TAKEN_DOWN = "_vanidl_taken_down"
 _REAL = "its iterator was not made of a dataset of tf.data in Python"
 
 
@@ -54,6 +57,31 @@ class _Waits(Waits):
                 self.channel.journal.present.happened(position.code | WAIT)
         except Exception as error:
             self.channel.fail(error)
+
+
+class _TakenDown:
+    """Notes how long it takes to take an iterator down, and what reads for it.
+
+    It is the last thing that the iterator holds: it goes behind all others, of which one waits for
+    the threads that read.
+    """
+
+    def __init__(self, iterator: object, channel: Channel) -> None:
+        self._channel, self._begin = channel, 0
+        self._session = channel.journal.session
+        self._reference = ref(iterator, self._begins)  # called before anything goes
+
+    def _begins(self, _: object) -> None:
+        self._begin = time_ns()
+
+    def __del__(self) -> None:
+        channel = self._channel
+        if self._begin and channel.on and self._session is channel.journal.session:
+            try:
+                code = WORKERS_STOP | next(numbers) << LOADER_SHIFT
+                channel.add(code, 0, self._begin, time_ns())
+            except Exception as error:
+                channel.fail(error)
 
 
 def _waits(channel: Channel) -> _Waits:
@@ -94,6 +122,7 @@ def watch_iterators(module: ModuleType, channel: Channel) -> None:
         except BaseException:
             present.end(before)
             waits.note(iterator, END, begin)
+            iterator.__dict__[_TAKEN_DOWN] = _TakenDown(iterator, channel)
             raise
         present.end(before)
         memory = iterator.__dict__.get(MEMORY)

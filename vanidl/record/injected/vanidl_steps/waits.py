@@ -8,20 +8,22 @@ from __future__ import annotations
 
 import os
 import sys
-from threading import local
+from threading import get_ident, local
 from time import monotonic_ns, time_ns
 from weakref import ref
 
 from . import CEILING_VARIABLE
 from .journal import (
+    DOING,
     END,
     EPOCH_SHIFT,
     ITER,
+    LAST,
+    LAST_NS,
     LOADER_SHIFT,
+    SINCE,
     WAIT,
-    NoLines,
-    store_both,
-    store_doing,
+    Due,
 )
 from .registry import replaces, without_own_frames, wraps
 
@@ -357,44 +359,50 @@ class Waits(Loaders):
         sampled. All of it is one function, in each step: see `Journal.add`.
         """
         channel, original, note = self.channel, iterator_class.__next__, self.note
-        journal, no_lines = channel.journal, NoLines()
+        journal, never = channel.journal, Due()
+        rows = journal.rows
 
         @replaces(original)
         def __next__(iterator: Any) -> Any:  # noqa: ANN401
             position = getattr(iterator, "__dict__", _NOTHING).get(STATE)
             if only_followed and position is None:
                 return original(iterator)
-            lines = journal.lines if samples_lines else no_lines
-            if lines.part is not None or lines.timed:
-                lines.end_step()
+            due = journal.due if samples_lines else never
+            if due.in_step:
+                journal.lines.end_step()
 
             # As `Present.begin` and `end` do.
-            begin, present = time_ns(), journal.present
-            before = present.doing
+            begin, words = time_ns(), journal.present.words
             code = WAIT if position is None else position.code | WAIT
-            present.doing = doing = (code, monotonic_ns())
-            store_doing(present.page, 0, *doing)
+            before = words[DOING]
+            since = words[SINCE] if before else 0
+            words[DOING], words[SINCE] = code, monotonic_ns()
             try:
                 batch = original(iterator)
             except BaseException as error:
-                present.end(before)
+                journal.present.end((before, since))
                 if channel.on:
                     note(iterator, END, begin)
                 error.__traceback__ = without_own_frames(error.__traceback__)
                 raise
-            end_ns, present.doing = monotonic_ns(), before
-            store_both(present.page, 0, *before, code, end_ns)
+            end_ns, words = monotonic_ns(), journal.present.words
+            words[DOING], words[LAST], words[LAST_NS] = before, code, end_ns
+            if before:
+                words[SINCE] = since
 
             # As `note` does, of an iterator that is known.
             if channel.on:
                 if position is None or position.session is not journal.session:
                     note(iterator, WAIT, begin)
                 else:
-                    channel.add(code, position.number, begin, time_ns())
+                    end = time_ns()
+                    rows.extend((code, position.number, begin, end, get_ident()))
                     position.number += 1
                     journal.latest = position
-            if end_ns >= lines.step_ns:
-                lines.begin_step()
+                    if end >= journal.flush_ns:
+                        journal.flush()
+            if end_ns >= due.step_ns:
+                journal.lines.begin_step()
             return batch
 
         iterator_class.__next__ = __next__
@@ -418,6 +426,33 @@ class Waits(Loaders):
                     self.note(iterator, END, begin)
 
         setattr(iterator_class, name, stop)
+
+
+class Widened:
+    """A generator that hands a loader's batches on, and works on them: waits for it are whole."""
+
+    def __init__(self, channel: Channel, generator: Any) -> None:  # noqa: ANN401
+        self._channel, self._generator = channel, generator
+
+    def __iter__(self) -> Widened:
+        return self
+
+    def __next__(self) -> Any:  # noqa: ANN401
+        begin = time_ns()
+        try:
+            return next(self._generator)
+        except BaseException as error:
+            error.__traceback__ = without_own_frames(error.__traceback__)
+            raise
+        finally:
+            if self._channel.on:
+                try:
+                    self._channel.journal.widen(begin, time_ns())
+                except Exception as error:
+                    self._channel.fail(error)
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401
+        return getattr(self._generator, name)
 
 
 class Wrapped:
