@@ -10,7 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.advice.labeled import made
-from vanidl.advice.capacity import CoreLoad, fit_throughput
+from vanidl.advice.capacity import CoreLoad, fit_throughput, measure_core_load
+from vanidl.analyses.profiled_steps import group_rank_spans
+from vanidl.model.states import TICKS_PER_S, SampledThread, Samples, States
 from vanidl.model.trace import READ, Part, Trace
 
 MS, SIZE = 1_000_000, 1 << 20
@@ -67,6 +69,40 @@ def test_no_number_of_threads_gets_more_than_the_cores_nor_fewer_than_one_thread
     assert got[0] == pytest.approx(min(1.0, 2 / (1 + rivals)))
     if not rivals:
         assert got[1:] == [2.0] * 18  # more threads than cores get no more
+
+
+@pytest.mark.parametrize("rivals", [0.0, 1.0, 6.0])
+def test_others_may_be_gone_so_that_at_best_all_cores_are_the_runs_own(rivals):
+    load = CoreLoad(2.0, 0.012, rivals)
+    assert [load.least_step_s(threads) for threads in (1, 2, 3)] == [0.012, 0.006, 0.006]
+    assert load.bound_step_s(3, 0.0) == pytest.approx(0.012 / (3 * min(2 / (3 + rivals), 1)))
+
+
+@pytest.mark.parametrize(("workers", "others"), [(0, 3.0), (1, 3.0), (1, 0.0), (2, 1.0)])
+def test_others_are_those_that_keep_training_waiting_beyond_the_runs_own_workers(workers, others):
+    """All threads always want one of two cores, and a fair scheduler gives them as much."""
+    run = made("in_process_slow_storage")
+    spans = group_rank_spans(run.trace)[0]
+    trainer = run.trace.processes[run.trace.ranks[0]]
+    begin, end = int(spans.steps.start.min()), int(spans.steps.end.max())
+    share = min(2 / (1 + workers + others), 1.0)
+    pids = [trainer.pid, *(7_000_000 + k for k in range(workers))]
+    rows = [(begin, 0, 0), (end, round(share * (end - begin) / 1e9 * TICKS_PER_S), 0)]
+    samples = Samples(
+        np.array([begin, end]), np.zeros(2, np.uint8), np.full(2, -1, np.int32),
+        np.array([0, (1 - share) * (end - begin) / 1e3], np.uint32), np.zeros(2, bool),
+    )  # fmt: skip
+    threads = tuple(
+        SampledThread(trainer.host, pid, pid, 1, samples, (), np.array(rows), np.empty((0, 3)))
+        for pid in pids
+    )
+    own = tuple(replace(trainer, role="worker", pid=pid, trainer=run.trace.ranks[0])
+                for pid in pids[1:])  # fmt: skip
+    trace = replace(run.trace, processes=(*run.trace.processes, *own), states=States(threads),
+                    cores=2.0)  # fmt: skip
+    load = measure_core_load(trace)
+    assert load is not None
+    assert load.rivals == pytest.approx(others if share < 0.9 else 0.0, abs=0.1)
 
 
 @given(st.lists(st.floats(0.1, 5), min_size=1, max_size=12), st.floats(0.1, 5), st.integers(1, 4))

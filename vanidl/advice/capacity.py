@@ -122,7 +122,8 @@ class CoreLoad:
     """What a step asks of the cores of a host: of all ranks and workers there together.
 
     `rivals` is how many threads of others wanted a core, on average: what training threads were
-    kept waiting says it, where a fair scheduler gives all as much.
+    kept waiting says it, where a fair scheduler gives all as much, less the run's own threads. They
+    may be gone when the run is repeated, so that they make a step longer only at worst.
     """
 
     cores: float
@@ -134,8 +135,8 @@ class CoreLoad:
         return max(threads * min(self.cores / (threads + self.rivals), 1.0), 1e-3)
 
     def least_step_s(self, threads: int) -> float:
-        """No step is shorter, however its work is divided."""
-        return self.work_s / self.get_cores(threads)
+        """No step is shorter, however its work is divided, and if nobody else wants the cores."""
+        return self.work_s / max(min(threads, self.cores), 1e-3)
 
     def bound_step_s(self, threads: int, alone_s: float) -> float:
         """How long a step may take where the work is divided greedily, and `alone_s` is in a row.
@@ -156,6 +157,8 @@ def measure_core_load(trace: Trace) -> CoreLoad | None:
         return None
     of_host: dict[str, float] = {}
     ran_s = queued_s = 0.0  # of training threads
+    wanted: dict[str, float] = {}  # how many threads of the run wanted a core, of each host
+    trainers = list[tuple[str, float]]()  # the same of each training thread
     for position, spans in group_rank_spans(trace).items():
         trainer = trace.ranks[position]
         host, steps = trace.processes[trainer].host, spans.steps
@@ -165,19 +168,24 @@ def measure_core_load(trace: Trace) -> CoreLoad | None:
         pids |= {*trace.fetches.pid[trace.fetches.trainer == trainer].tolist()}
         window = np.array([steps.start.min(), steps.end.max()], np.int64)
         used = 0.0
+        length_s = max(int(window[1] - window[0]), 1) / 1e9
         for thread in (t for pid in pids for t in trace.states.of_process(host, pid)):
             spent_s = _sum_ticks_s(thread.ticks, window)
+            waited_s = float(thread.queued_ns(window[:1], window[1:]).sum()) / 1e9
             used += spent_s
+            wanted[host] = wanted.get(host, 0.0) + (spent_s + waited_s) / length_s
             if thread.pid == trace.processes[trainer].pid and thread.is_first:
-                ran_s += spent_s
-                queued_s += float(thread.queued_ns(window[:1], window[1:]).sum()) / 1e9
+                ran_s, queued_s = ran_s + spent_s, queued_s + waited_s
+                trainers.append((host, (spent_s + waited_s) / length_s))
         if used >= _LEAST_S:
             of_host[host] = of_host.get(host, 0.0) + used * _OF_TICKS / len(steps.start)
     if not of_host:
         return None
-    # One thread among so many others gets a core that share of the time.
+    # One thread among so many others gets a core that share of the time; some are of the run.
     share = ran_s / (ran_s + queued_s) if ran_s > 0 else 1.0
-    rivals = max(trace.cores / share - 1, 0.0) if share < _SHARED else 0.0
+    beside = [wanted[host] - own for host, own in trainers]
+    own = 1 + sum(beside) / max(len(beside), 1)
+    rivals = max(trace.cores / share - own, 0.0) if share < _SHARED else 0.0
     return CoreLoad(trace.cores, max(of_host.values()), rivals)
 
 
