@@ -192,6 +192,21 @@ def test_what_is_blocked_is_no_storage(kind: int) -> None:
     assert all(cells[f"input_wait/blocked.{part}"].low_ns == 0 for part in others)
 
 
+@pytest.mark.parametrize(("kind", "kernels"), [(states.READ, 0.0), (states.METADATA, 0.55)])
+def test_the_processor_time_of_metadata_calls_is_not_counted(kind: int, kernels: float) -> None:
+    """Reads are: none ran, so what ran decoded. Of 1 s of CPU half was in the kernel."""
+    trace, truth, _ = with_worker(3, (0.4, 0.6), (kind, states.RUNNING))
+    ran_s = truth[states.RUNNING] / 1e6
+    threads = [
+        replace(t, ticks=np.array([[*t.ticks[0, :1], 0, 0], [*t.ticks[-1, :1], 50, 50]], np.int64))
+        for t in trace.states.threads
+    ]
+    before = bounds_of(trace)["input_wait/input_cpu"]
+    cell = bounds_of(replace(trace, states=States(tuple(threads))))["input_wait/input_cpu"]
+    assert cell.high_ns == before.high_ns
+    assert cell.low_ns / 1e9 == pytest.approx((1 - kernels) * ran_s, rel=0.15)
+
+
 def test_fewer_samples_leave_more_open_and_none_leave_all() -> None:
     trace, _, waited_us = with_worker(3, (0.6, 0.4), (states.READ, states.RUNNING))
     widths = []

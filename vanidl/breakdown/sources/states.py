@@ -8,7 +8,8 @@ count as n = (sum w)^2 / sum w^2. All windows of a kind are pooled, never single
 
 Which of the time in which a thread ran was in calls that the page cache served, samples do not
 tell: at most the kernel's share of its CPU (less 10 % of the user's, which is counted in ticks),
-and, assumed, 1 ns a byte and 5 us a call of all that its process read and wrote.
+and, assumed, 1 ns a byte and 5 us a call of all that its process read and wrote, unless it was seen
+in calls of metadata, which nothing counts.
 """
 
 from __future__ import annotations
@@ -591,8 +592,9 @@ def _bound_cached_share(
         cpu_ns = (user + kernel) * 1e9 / states.TICKS_PER_S
         if user + kernel >= _LEAST_TICKS:
             share = 1.0 - _OF_USER * user / (user + kernel)
-    # By the bytes and calls that were counted.
-    if len(thread.moved) and cpu_ns and CACHE_SERVES in assume:
+    # By the bytes and calls that were counted: those of metadata are not.
+    uncounted = bool((thread.samples.kind == states.METADATA).any())
+    if len(thread.moved) and cpu_ns and CACHE_SERVES in assume and not uncounted:
         spent_ns = 0.0
         for what, each_ns in (
             (states.RCHAR, _CACHED_NS_A_BYTE), (states.WCHAR, _CACHED_NS_A_BYTE),
