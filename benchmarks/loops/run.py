@@ -145,6 +145,14 @@ LOOPS = (
 )
 
 
+PIP_SAYS = {
+    "fastai": "Would install ... fastai-2.8.12 ... torchvision-0.28.0 ...",
+    "composer": "ERROR: Failed to build 'pyyaml' when getting requirements to build wheel",
+}
+"""Frameworks that do not install beside torch 2.13 without torchvision: what pip 26 says of
+`pip install --dry-run torch==2.13.0 fastai` (`mosaicml` for composer), Python 3.11, 2026-11-28."""
+
+
 @dataclass(frozen=True)
 class Said:
     """What vanidl says of a recorded loop."""
@@ -332,7 +340,8 @@ def main(argv: list[str]) -> int:
         if asked.words and not any(word in loop.name for word in asked.words):
             continue
         if loop.missing:
-            print(f"{loop.name:28} not installed: {', '.join(loop.missing)}")
+            says = [f"; pip: {PIP_SAYS[name]}" for name in loop.missing if name in PIP_SAYS]
+            print(f"{loop.name:28} not installed: {', '.join(loop.missing)}{''.join(says)}")
             continue
         with tempfile.TemporaryDirectory() as temporary:
             folder = asked.keep / loop.name.replace(" ", "-") if asked.keep else Path(temporary)
@@ -346,6 +355,8 @@ def main(argv: list[str]) -> int:
         print(f"{row.text}{'  <-- ' + ', '.join(row.wrong) if row.wrong else ''}", flush=True)
         print(f"{'':10}{row.headline}")
         failed |= bool(row.wrong)
+    if not asked.words:
+        print(f"{'composer':28} not installed; pip: {PIP_SAYS['composer']}")
     return failed
 
 

@@ -237,6 +237,7 @@ def cycled(timers: Timers) -> None:
     trainer, batches = Trainer(timers), loader()
     for batch in itertools.islice(timers.batches(forever(), every=1), EPOCHS * BATCHES):
         trainer.train(batch)
+    timers.end_step()  # nobody asks for another batch
     trainer.tell()
 
 

@@ -170,6 +170,25 @@ _STARTED_AS = os.getpid()  # another in a forked child
 class Journal:
     """Events of this process; a forked child has a journal of its own."""
 
+    __slots__ = (
+        "_closed",
+        "_ended",
+        "_file",
+        "_loaders",
+        "_main",
+        "_replays",
+        "_texts",
+        "_threads",
+        "due",
+        "flush_ns",
+        "folder",
+        "latest",
+        "lines",
+        "present",
+        "rows",
+        "session",
+    )
+
     def __init__(self, folder: str) -> None:
         self.folder = folder
         self.lines: Sampler | NoLines = NoLines()

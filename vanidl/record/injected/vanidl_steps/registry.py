@@ -137,6 +137,8 @@ class Channel:
         shared: what the hooks of the module leave for each other.
     """
 
+    __slots__ = ("_name", "add", "describe", "journal", "on", "shared")
+
     def __init__(self, name: str, journal: Journal) -> None:
         self.on = True
         self.journal = journal
