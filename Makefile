@@ -81,7 +81,7 @@ studies-small: $(VENV)/installed-loaders fuse  ## the same in small, without the
 	$(BIN)/python -m benchmarks.papers.run --small
 	$(BIN)/python -m benchmarks.loaders.decode_cpu --repeat 3
 
-truth: $(VENV)/installed-loaders fuse  ## what waits are for, against the log of a slow mount: ten minutes
+truth: $(VENV)/installed-loaders fuse  ## what waits are for, against the log of a slow mount: a quarter of an hour
 	$(BIN)/python -m benchmarks.truth.states
 
 loops: $(VENV)/installed-loaders  ## what is said of each kind of training loop, against its own timers

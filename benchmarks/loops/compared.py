@@ -164,6 +164,7 @@ class Process:
     waits: Compared
     steps: Compared
     out_of_order: int  # waits and, where the program tells of their borders, steps
+    behind_ns: int  # waits that began after the program took its last time
 
 
 def compare_processes(trace: Trace, folder: Path) -> list[Process]:
@@ -187,8 +188,10 @@ def compare_processes(trace: Trace, folder: Path) -> list[Process]:
         waits = order_spans([s for one in threads for n in WAITS for s in one["spans"][n]])
         steps = order_spans([span for one in threads for span in one["spans"]["step"]])
         found, found_steps = recorded(SpanKind.INPUT_WAIT, pid), recorded(SpanKind.STEP, pid)
+        is_behind = np.zeros(len(found), bool)
         if len(readings.at):
-            found = found[found[:, 0] <= readings.at[-1]]
+            is_behind = found[:, 0] > readings.at[-1]
+        behind, found = found[is_behind], found[~is_behind]
         out_of_order = count_waits_out_of_order(waits, found)
         if len(steps):
             out_of_order += count_steps_out_of_order(steps, found_steps, readings)
@@ -201,6 +204,7 @@ def compare_processes(trace: Trace, folder: Path) -> list[Process]:
                 compare_waits(waits, found, readings),
                 compare_steps(steps, found_steps, readings),
                 out_of_order,
+                int((behind[:, 1] - behind[:, 0]).sum()),
             )
         )
     return processes

@@ -212,6 +212,9 @@ def read_run(folder: Path) -> Said:
     is_inference = run.trace.purpose == INFERENCE
     loaders = said["steps"]["loaders"] if said["steps"] else []
     wait_s = [each["wait_s"] for each in loaders if is_inference or "training" in each["name"]]
+    processes = compare_processes(run.trace, folder)
+    behind_s = sum(one.behind_ns for one in processes) / 1e9
+
     # Counts and waits are those of one rank.
     ranks = max(len(np.unique(spans.process[spans.kind == SpanKind.STEP])), 1)
     steps //= ranks
@@ -224,7 +227,7 @@ def read_run(folder: Path) -> Said:
             "loads": sum(call.is_load for call in run.trace.checkpoint_calls),
         },
         {
-            "wait": 1e3 * sum(wait_s) / ranks,
+            "wait": 1e3 * (sum(wait_s) - behind_s) / ranks,
             "validation": phases.get("validation", 0.0),
             "save": phases.get("checkpoint", 0.0),
             "load": phases.get("load", 0.0),
@@ -232,7 +235,7 @@ def read_run(folder: Path) -> Said:
             "compile": phases.get("compile", 0.0),
         },
         said["headline"] if isinstance(said["headline"], str) else json.dumps(said["headline"]),
-        compare_processes(run.trace, folder),
+        processes,
     )
 
 

@@ -23,6 +23,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -170,7 +171,8 @@ def try_control(name: str, tracer: str) -> tuple[float, float, float, float]:
 def main() -> int:
     """A line a way and tracer, then one a control and tracer."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--tracer", nargs="*", default=["none", "vanidl"])
+    tracers = ["none", "vanidl", *(["dftracer"] if find_spec("dftracer") else [])]
+    parser.add_argument("--tracer", nargs="*", default=tracers)
     parser.add_argument("--only", nargs="*", default=[])
     options = parser.parse_args()
     os.environ["OMP_NUM_THREADS"] = "1"

@@ -73,6 +73,7 @@ class Hooks:
                 module = import_module(f"{vanidl_steps.__name__}.{name}")
                 getattr(module, function)(sys.modules[theirs], channel)
         self._sampler = channels["lines"].shared["sampler"]
+        self._out_ns = 0  # since when they are out, by the monotonic clock
         after = dict(self._functions())
         self._changed = [(key, before[key], f) for key, f in after.items() if f is not before[key]]
         optimizer = import_module("torch.optim.optimizer")
@@ -105,8 +106,16 @@ class Hooks:
         assert self._of_model, "no model was found"
 
     def put(self, there: bool) -> None:
-        """Puts all back, or takes all out, between two samples of lines."""
-        self._sampler.stop()
+        """Puts all back, or takes all out, between two samples of lines.
+
+        Time without them earns no samples, of which there would be twice as many else.
+        """
+        sampler, now = self._sampler, time.monotonic_ns()
+        sampler.stop()
+        if there and self._out_ns:
+            sampler._earned_ns += now - self._out_ns
+            sampler._wait_until(sampler.next_ns + now - self._out_ns)
+        self._out_ns = 0 if there else self._out_ns or now
         for (owner, name), original, hooked in self._changed:
             setattr(owner, name, hooked if there else original)
         for kind, hooked in self._of_model:
