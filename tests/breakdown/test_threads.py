@@ -63,8 +63,35 @@ def test_calls_of_unknown_threads_may_be_hidden_behind_the_loop(
     overlap = attribute_time(trace, analyse(trace)).overlap
     assert overlap is not None
     assert overlap.basis == LOOP
-    assert overlap.mean.hidden_s == hidden_s
-    assert overlap.mean.in_wait_s is not None
+    mean = overlap.mean
+    assert mean.hidden_s == hidden_s
+    assert mean.in_wait_s is not None
+    # If they are another thread's, those outside of waits run while training computes.
+    assert mean.io_s is not None
+    assert mean.unobserved_s is not None
+    outside_s = mean.io_s - mean.unobserved_s - mean.in_wait_s
+    assert mean.hidden_at_least_s == 0
+    assert mean.hidden_at_most_s == pytest.approx(0 if hidden_s == 0 else outside_s)
+
+
+@pytest.mark.parametrize("counted_s", [0.0, 0.5, 100.0])
+def test_reads_that_were_counted_and_not_traced_may_have_been_hidden(counted_s: float) -> None:
+    """So much more, but never more than there was compute to hide it."""
+    trace = trace_of(RECIPE)
+    whole = attribute_time(trace, analyse(trace)).overlap
+    assert whole is not None
+    table = trace.counters["POSIX"]
+    read_s = table.seconds["POSIX_F_READ_TIME"].copy()
+    read_s[np.flatnonzero(table.process == 0)[0]] += counted_s
+    seconds = {**table.seconds, "POSIX_F_READ_TIME": read_s}
+    trace = replace(trace, counters={**trace.counters, "POSIX": replace(table, seconds=seconds)})
+    found = attribute_time(trace, analyse(trace)).overlap
+    assert found is not None
+    before, after = whole.per_rank[0], found.per_rank[0]
+    assert after.hidden_at_least_s == before.hidden_s == after.hidden_s
+    room_s = after.window_s - (after.input_wait_s or 0.0)
+    most_s = min((before.hidden_at_most_s or 0.0) + counted_s, room_s)
+    assert after.hidden_at_most_s == pytest.approx(most_s, rel=1e-6)
 
 
 def test_threads_of_which_nobody_knows_which_one_trains_leave_it_open() -> None:

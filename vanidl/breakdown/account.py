@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from vanidl.analyses import Results
 from vanidl.analyses.coverage import Coverage
+from vanidl.analyses.operations import Operations
 from vanidl.analyses.profiled_steps import RankSpans, gather_rank_spans
 from vanidl.analyses.sorting import find_distinct, sum_by_group
 from vanidl.breakdown import (
@@ -78,6 +79,7 @@ from vanidl.breakdown.sources.states import SampledBound, bound_by_states
 from vanidl.breakdown.step_records import StepRecords, StepTimes
 from vanidl.breakdown.windows import Tiles
 from vanidl.model import intervals
+from vanidl.model.counter_totals import prefix_of
 from vanidl.model.intervals import Intervals
 from vanidl.model.trace import SpanKind, Spans, Trace
 from vanidl.model.warnings import (
@@ -426,6 +428,7 @@ class _Beside:
 
     def __init__(self, trace: Trace, results: Results) -> None:
         self._trace, self._results = trace, results
+        self._missing_ns = _bound_missing_moves_ns(trace, results.operations)
         self._basis = overlap.find_basis(trace)
         self._borders = find_borders(trace, results)
         self._phases: list[Measured] = []
@@ -448,7 +451,8 @@ class _Beside:
         split = overlap.split_rank(
             trace, reduced, position, mine, seen, self._basis, threads_known=not unsure
         )
-        row = overlap.measure_rank_overlap(trace, reduced, position, split, self._basis)
+        missing_ns = int(self._missing_ns[position])
+        row = overlap.measure_rank_overlap(trace, reduced, position, split, self._basis, missing_ns)
         waited_ns = float(of_rank.waited.sum()) if seen.waits_known else None
         self._slowest.add(of_rank.number, of_rank.waited)
         self._times.add(position, step_records.measure_steps(split, of_rank.in_storage))
@@ -745,6 +749,33 @@ def _bound_untraced_ns(bounds: StorageBounds | None, trace: Trace, position: int
     if any(trace.family[process] == position for process in trace.calls):
         untraced_s -= float(bounds.high[SYNC][position])
     return int(np.ceil(max(untraced_s, 0.0) * 1e9)) if np.isfinite(untraced_s) else 1 << 62
+
+
+_ROUNDED = 0.001  # of the time of calls: by so much counters may differ from it
+
+
+def _bound_missing_moves_ns(trace: Trace, reduced: Operations) -> Int64Array:
+    """How much longer each rank read and wrote by counters than by its traced calls, at most.
+
+    Darshan counts fsync as writing; times of a few calls round.
+    """
+    missing_ns = np.zeros(len(trace.ranks), np.int64)
+    layer = next((part.layer for part in trace.io), "")
+    table = trace.counters.get(layer)
+    if table is None:
+        return missing_ns
+    names = (f"{prefix_of(layer)}_F_{what}_TIME" for what in ("READ", "WRITE"))
+    spent_s = sum((table.seconds[n].clip(0) for n in names if n in table.seconds), np.zeros(1))
+    spent_ns = np.broadcast_to(spent_s * 1e9, len(table.process)).astype(np.int64)
+    position = np.append(trace.family, -1)[table.process]
+    own = (table.process >= 0) & (position >= 0)
+    np.add.at(missing_ns, position[own], spent_ns[own])
+    missing_ns += int(spent_ns[table.process < 0].sum())  # of all ranks: of any of them, perhaps
+    for place, total in reduced.totals.items():
+        if place >= 0:
+            missing_ns[place] -= total.sum_ns
+            missing_ns[place] *= missing_ns[place] > _ROUNDED * total.sum_ns
+    return missing_ns.clip(0)
 
 
 def _add_up(table: _Table, at: Int64Array, cells: RankCells) -> None:

@@ -56,6 +56,8 @@ class RankOverlap:
     input_wait_rest_at_most_s: float | None = None
     in_wait_at_least_s: float | None = None  # whatever the clocks leave open
     in_wait_at_most_s: float | None = None
+    hidden_at_least_s: float | None = None  # whichever thread called, and of calls not traced
+    hidden_at_most_s: float | None = None
 
     @property
     def unknown_s(self) -> float | None:
@@ -169,14 +171,36 @@ def measure_rank_overlap(
     position: int,
     split: Split,
     basis: str | None,
+    missing_ns: int = 0,
 ) -> RankOverlap:
-    """The split of one rank, as a row; its waits are not in it yet."""
+    """The split of one rank, as a row; its waits are not in it yet.
+
+    `missing_ns`: how long its calls that move data were at most that are in no trace.
+    """
     row = _build_row(position, split, trace, reduced, basis)
+    if split.observed is not None:
+        least_s, most_s = _bound_hidden(split, missing_ns)
+        row = replace(row, hidden_at_least_s=least_s, hidden_at_most_s=most_s)
     if split.observed is None or split.in_wait is None:
         return row
     # The I/O that was in waits, and may have been, by its clocks.
     least_s, most_s = bound_by_clocks(trace, position, split.observed, split.did.starving)
     return replace(row, in_wait_at_least_s=least_s, in_wait_at_most_s=most_s)
+
+
+def _bound_hidden(split: Split, missing_ns: int) -> tuple[float, float]:
+    """How much I/O was hidden, at least and at most.
+
+    Where it is not known which calls were of the thread that trains, or when it computed, any of
+    them outside of waits may have been hidden; and so may calls that were not traced.
+    """
+    assert split.observed is not None
+    rest_ns = subtract(split.observed, split.did.starving).length
+    least_ns = 0 if split.hidden is None else split.hidden.length
+    traced_ns = rest_ns if split.hidden is None else least_ns
+    room_ns = subtract(split.spans.windows, split.did.starving).length
+    most_ns = max(min(traced_ns + missing_ns, room_ns), least_ns)
+    return least_ns / 1e9, most_ns / 1e9
 
 
 DEVICE, OPS, LOOP = "device", "ops", "loop"

@@ -438,6 +438,9 @@ input_wait_rest_range_s | s | Both ends of it
 in_wait_range_s | s | I/O inside waits, whatever the clocks leave open: both ends
 in_wait_at_least_s | s | I/O inside waits, whatever the clocks leave open: at least
 in_wait_at_most_s | s | I/O inside waits, whatever the clocks leave open: at most
+hidden_at_least_s | s | I/O under compute, whichever thread called and what was not traced: at least
+hidden_at_most_s | s | The most that it can be
+hidden_range_s | s | Both ends of it
 fetches | | What each batch was made of; null where fetches were not recorded
 io_recorded | | Whether I/O was recorded with them
 batches | count | Batches

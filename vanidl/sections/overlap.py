@@ -304,6 +304,14 @@ def describe_open(mean: RankOverlap) -> str:
     return change(low, high)
 
 
+def describe_hidden(mean: RankOverlap) -> str:
+    """`0 s to 1.30 s` of I/O that may have been hidden; nothing where a tenth settles it."""
+    low, high = mean.hidden_at_least_s, mean.hidden_at_most_s
+    if low is None or high is None or high - low <= _CLEAR * high:
+        return ""
+    return change(low, high)
+
+
 def _write_overlap(run: Run) -> str | None:
     overlap = run.overlap
     if overlap is None:
@@ -317,10 +325,12 @@ def _write_overlap(run: Run) -> str | None:
     more = f" ({len(shown)} of {len(overlap.per_rank)} ranks shown)" if cut else ""
     basis = name_compute(overlap.basis)
     table = aligned_table(f"Where the I/O falls; compute: {basis}{more}", rows)
-    words = describe_open(overlap.mean)
-    if table is None or not words:
-        return table
-    return f"{table.rstrip()}\n  in waits by what the clocks leave open: {words} per rank\n"
+    open_ends = {
+        "in waits by what the clocks leave open": describe_open(overlap.mean),
+        "hidden by what was recorded": describe_hidden(overlap.mean),
+    }
+    lines = [f"  {what}: {words} per rank\n" for what, words in open_ends.items() if words]
+    return table if table is None or not lines else f"{table.rstrip()}\n{''.join(lines)}"
 
 
 def _list_split(row: RankOverlap) -> Row:
@@ -347,6 +357,7 @@ def _collect_overlap(run: Run) -> Object | None:
 
 _RANGES = {
     "in_wait_range_s": ("in_wait_at_least_s", "in_wait_at_most_s"),
+    "hidden_range_s": ("hidden_at_least_s", "hidden_at_most_s"),
     "input_wait_io_range_s": ("input_wait_io_s", "input_wait_io_at_most_s"),
     "input_wait_metadata_range_s": ("input_wait_metadata_s", "input_wait_metadata_at_most_s"),
     "input_wait_rest_range_s": ("input_wait_rest_s", "input_wait_rest_at_most_s"),
