@@ -5,7 +5,11 @@
     python -m benchmarks.advice table [--work build/advice] [--vanidl PATH] [NAME...]
 
 Programs are those of `benchmarks.causes`, each cut out of its file so that it stands alone; those
-of `planted_again.py` are named `again/NAME`. `record` records a program once, and keeps that.
+of `planted_again.py` are named `again/NAME`, those of `others.py` `others/NAME`. Each reads where
+its cause lies, on the emulated file system or on local disk; `mount/NAME` reads there and
+`disk/NAME` here, whatever the cause. `NAME+CODE` is the program with the patch of that action in
+it: what is said of it is the second action, asked where the first left 5 % of the loop or more.
+`record` records a program once, and keeps that.
 `follow` applies each patch among the actions of a recording by `git apply`, and the program runs in
 turn as it is and as patched, not recorded; a patch that was followed is not followed again. `table`
 asks the rules of today, or of another version's package, about the recordings, and holds the ranges
@@ -33,7 +37,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.causes import AGAIN, BIN, FIRST, PROGRAMS, RANKS, ROOT, Programs
+from benchmarks.causes import AGAIN, BIN, FIRST, OTHERS, PROGRAMS, RANKS, ROOT, Programs
 from vanidl.model.student_t import t_above
 
 NAMES = (
@@ -44,7 +48,13 @@ NAMES = (
     "again/slow_storage", "again/slow_metadata", "again/python_transform", "again/native_decode",
     "again/workers_anew", "again/checkpoint", "again/fsync", "again/tracking_service",
     "again/sleeping_service",
+    "others/packed_pictures", "others/read_each_epoch", "others/file_of_rows",
+    "others/short_epochs", "others/noisy_batches",
 )  # fmt: skip
+SETS = {"again": AGAIN, "others": OTHERS}
+MOUNT = ("--latency-ms", "4", "--bandwidth-mb", "200")
+"""Of the emulated file system for a program whose cause is another."""
+MOUNTED, LOCAL = "mount", "disk"
 LISTS = ("CAUSES", "HEALTHY")
 """Of a file of programs: only the one that is cut out stays listed."""
 PUT_OFF = "_atexit.register"
@@ -107,12 +117,22 @@ class Program:
     """One program in a folder of its own, and how it is run."""
 
     def __init__(self, label: str, work: Path) -> None:
-        self.programs = AGAIN if label.startswith("again/") else FIRST
-        self.name = label.rpartition("/")[2]
-        self.data = work / ("data_again" if self.programs is AGAIN else "data")
+        base, _, self.followed = label.partition("+")
+        *where, self.name = base.split("/")
+        of_set = next((each for each in where if each in SETS), "")
+        self.programs = SETS.get(of_set, FIRST)
+        self.mount = self.programs.mounts.get(self.name)
+        if LOCAL in where:
+            self.mount = None
+        elif MOUNTED in where and self.mount is None:
+            self.mount = MOUNT
+        self.data = work / f"data_{of_set}".rstrip("_")
         self.folder = work / label.replace("/", "_")
         self.folder.mkdir(parents=True, exist_ok=True)
         source, text = self.folder / "program.py", cut_out(self.programs, self.name)
+        if self.followed:
+            patched = work / base.replace("/", "_") / f"with_{self.followed}"
+            text = (patched / "program.py").read_text(encoding="utf-8")
         if not source.exists() or source.read_text(encoding="utf-8") != text:
             source.write_text(text, encoding="utf-8")  # a patch is of the source as it was recorded
         if not (self.data / self.programs.made).exists():
@@ -123,10 +143,10 @@ class Program:
         """Seconds of its loop by its own timer, recorded or not, and of its end after that."""
         data, before = self.data, list[str]()
         with tempfile.TemporaryDirectory(prefix="mount-") as mount:
-            if self.name in self.programs.mounts:
+            if self.mount is not None:
                 data = Path(mount)
                 before = [str(BIN / "python"), "-m", "vanidl_loaders", "mount", str(self.data),
-                          mount, *self.programs.mounts[self.name], "--"]  # fmt: skip
+                          mount, *self.mount, "--"]  # fmt: skip
             command = [str(BIN / "python"), "program.py", self.name, "--data", str(data)]
             if self.name in RANKS:
                 command[:1] = [str(BIN / "torchrun"), "--standalone", "--nproc-per-node",

@@ -122,6 +122,13 @@ AGAIN = Programs(
     "arrays/0.npy",
 )  # fmt: skip
 
+OTHERS = Programs(
+    PROGRAMS / "others.py",
+    ("packed_pictures", "read_each_epoch", "file_of_rows", "short_epochs", "noisy_batches"), (),
+    {"read_each_epoch": ("--latency-ms", "8", "--bandwidth-mb", "100")}, "tokens.npy",
+)  # fmt: skip
+"""Outside of the planted causes: followed by `benchmarks.advice`, judged by no table here."""
+
 
 def run(
     programs: Programs, name: str, work: Path, *, tracer: str | None, off: bool = False

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
+from tests.advice import labeled
 from vanidl.advice.checkpoints import BETWEEN_FAILURES_S, COPIED, _limit_claim, _weigh_saves
-from vanidl.advice.facts import ANY
+from vanidl.advice.facts import ANY, Facts
+from vanidl.advice.registry import RULES
+from vanidl.model.trace import STDIO
 
 WRITTEN = 10**8
 
@@ -75,3 +80,21 @@ def test_saves_are_too_many_where_steps_hide_under_half_and_youngs_interval_is_t
 def test_each_rank_copies_its_part():
     alone, four = weigh([1.0] * 3, [10.0] * 3), weigh([1.0] * 3, [10.0] * 3, ranks=4)
     assert alone.hidden_s < four.hidden_s
+
+
+@pytest.mark.parametrize(("nbytes", "is_named"), [(65_000, True), (66_000, False)])
+def test_a_training_is_told_to_buffer_calls_of_under_64_kib(nbytes, is_named):
+    run = labeled.made("much_through_stdio")
+    facts = Facts(run.trace, run.results, run.breakdown)
+    assert facts.gains is not None
+    moved = sum((t.bytes_read or 0) + (t.bytes_written or 0)
+                for t in run.results.summary.layers if t.layer == STDIO)  # fmt: skip
+    table = run.trace.counters[STDIO]
+    calls = np.zeros_like(table.counters["STDIO_BYTES_READ"])
+    calls[0] = moved // nbytes
+    changed = replace(table, counters={**table.counters, "STDIO_READS": calls,
+                                       "STDIO_WRITES": np.zeros_like(calls)})  # fmt: skip
+    counters = {**run.trace.counters, STDIO: changed}
+    facts = Facts(replace(run.trace, counters=counters), run.results, run.breakdown)
+    (rule,) = (rule for rule in RULES if rule.code == "stdio_share")
+    assert (rule.find(facts) is not None) == is_named

@@ -8,14 +8,17 @@ import subprocess
 import sys
 import zipfile
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from tests.advice import labeled
 from vanidl.advice.patches import (
+    KEEP_FILES,
     KEEP_OPEN,
     LOADER,
+    PREPARE,
     SAVE_BEHIND,
     SAVE_SELDOM,
     SEND_BEHIND,
@@ -131,11 +134,11 @@ def test_no_patch_shows_secrets_or_holds_lines_that_git_would_count_otherwise(tm
     assert patch_program(trace_of(program), LOADER, {"num_workers": "2"}) == ""
 
 
-def run_patched(folder, source: str, kind: str) -> str:
+def run_patched(folder, source: str, kind: str, settings: dict[str, str] | None = None) -> str:
     """What a program prints with a patch in it, by its own interpreter."""
     program = folder / "train.py"
     program.write_text(source)
-    patch = patch_program(trace_of(program), kind)
+    patch = patch_program(trace_of(program), kind, settings)
     apply = ["git", "apply", "-"]
     subprocess.run(apply, cwd=folder, input=patch, text=True, check=True, encoding="utf-8")
     command = [sys.executable, "train.py"]
@@ -345,3 +348,126 @@ def test_no_helper_is_added_where_its_name_is_taken(tmp_path):
     assert patch_program(trace_of(program), SYNC_SELDOM) == ""
     program.write_text(source.replace("_os", "system"))
     assert patch_program(trace_of(program), SYNC_SELDOM) != ""
+
+
+READING = """\
+import os
+
+def main(name):
+    {}
+        return file.read()
+
+before = [main(f"{{k}}.bin") for k in range(3)]
+for k in range(3):
+    os.unlink(f"{{k}}.bin")
+print(before == [main(f"{{k}}.bin") for k in range(3)], len(before[2]))
+print(os.environ["VANIDL_KEPT_FILES"])
+"""
+
+
+def test_files_are_read_from_their_copies_which_go_with_the_program(tmp_path):
+    for k in range(3):
+        (tmp_path / f"{k}.bin").write_bytes(os.urandom(1000 + k))
+    source = READING.format('with open(name, "rb") as file:')
+    said, folder = run_patched(tmp_path, source, KEEP_FILES).splitlines()
+    assert said == "True 1002"
+    assert not Path(folder).exists()
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        'with open(name, "r+b") as file:',
+        "with open(name) as file:",
+        'with open(*name, mode="rb") as file:',
+        'with open(name, "rb") as file, open("log", "rb") as other:',
+        'with io.open(name, "rb") as file:',
+    ],
+)
+def test_files_that_are_written_or_one_of_several_are_not_kept(tmp_path, line):
+    program = tmp_path / "train.py"
+    program.write_text(READING.format(line))
+    assert patch_program(trace_of(program), KEEP_FILES) == ""
+
+
+TORCH = """\
+def default_collate(samples):
+    return list(samples)
+
+class DataLoader:
+    def __init__(self, dataset, batch_size=1, num_workers=0, collate_fn=default_collate, **more):
+        self.batches = [dataset[k : k + batch_size] for k in range(0, len(dataset), batch_size)]
+        self.collate, self.workers, self.more = collate_fn, num_workers, more
+
+    def __iter__(self):
+        return map(self.collate, self.batches)
+"""
+PREPARING = """\
+from torch.utils.data import DataLoader
+
+def {function}
+
+def main(rows):
+    loader = DataLoader({arguments})
+    for batch in loader:
+        {first}
+        print(sum({used}), loader.workers, loader.collate.__class__.__name__)
+
+main(list(range(6)))
+"""
+DOUBLED = "double(batch, by=2):\n    return [by * row for row in batch]"
+
+
+def preparing(first, used="batch", arguments="rows, batch_size=3", function=DOUBLED):
+    return PREPARING.format(first=first, used=used, arguments=arguments, function=function)
+
+
+@pytest.mark.parametrize(
+    ("source", "factor", "workers"),
+    [
+        (preparing("batch = double(batch)"), 2, 2),
+        (preparing("batch = double(batch, 5)"), 5, 2),
+        (preparing("twice = double(batch)", "twice"), 2, 2),
+        (preparing("batch = double(batch)", arguments="rows, batch_size=3, num_workers=1"), 2, 1),
+    ],
+)
+def test_workers_prepare_batches_that_are_what_the_loop_made_of_them(
+    tmp_path, source, factor, workers
+):
+    (tmp_path / "torch/utils").mkdir(parents=True)
+    for package in ("torch", "torch/utils"):
+        (tmp_path / package / "__init__.py").touch()
+    (tmp_path / "torch/utils/data.py").write_text(TORCH)
+    said = run_patched(tmp_path, source, PREPARE, {"num_workers": "2"}).splitlines()
+    assert said == [f"{factor * total} {workers} _Prepared" for total in (3, 12)]
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        preparing("twice = double(batch)", "batch"),  # it is needed as it was
+        preparing("batch = double(batch, by=3)"),
+        preparing("batch = double(rows)"),
+        preparing("batch = sorted(batch)"),
+        preparing("done = len(batch); batch = double(batch)"),
+        preparing("batch = double(batch)", arguments="rows, collate_fn=list"),
+        preparing("batch = double(batch)", arguments="rows, batch_size=None"),
+        preparing("batch = double(batch)", arguments="rows, **options"),
+        preparing("batch = double(batch)", function="double(batch):\n    return batch.to(device)"),
+        preparing("batch = double(batch)",
+                  function="double(batch):\n    global seen\n    seen = batch\n    return batch"),
+    ],
+)  # fmt: skip
+def test_what_a_loop_may_need_of_its_batches_stays_in_it(tmp_path, source):
+    program = tmp_path / "train.py"
+    program.write_text(source)
+    assert patch_program(trace_of(program), PREPARE, {"num_workers": "2"}) == ""
+
+
+def test_memory_of_batches_is_pinned_by_an_argument(tmp_path):
+    program = tmp_path / "train.py"
+    program.write_text(f"{BEGIN}    loader = DataLoader(set_, num_workers=2)\n")
+    patch = patch_program(trace_of(program), LOADER, {"pin_memory": "True"})
+    subprocess.run(["git", "apply", "-"], cwd=tmp_path, input=patch, text=True, check=True)
+    (arguments,) = arguments_of(program.read_text())
+    assert arguments == {"0": "set_", "num_workers": "2", "pin_memory": "True"}

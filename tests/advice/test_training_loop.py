@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 from tests.advice import labeled
+from vanidl.advice import training_loop
+from vanidl.advice.capacity import CoreLoad
 from vanidl.advice.facts import Facts
 from vanidl.advice.levers import HANDING_OVER_S
 from vanidl.advice.registry import RULES
@@ -83,6 +85,24 @@ def test_work_on_batches_is_worth_a_worker_from_what_handing_over_takes_on(part,
     }
     shorter = replace(facts, given=replace(account, columns=columns))
     assert (RULE["loop_work"].find(shorter) is not None) == is_named
+
+
+@pytest.mark.parametrize(
+    ("load", "is_sure"), [(CoreLoad(4.0, 0.004), True), (CoreLoad(1.0, 1.0), False), (None, False)]
+)
+def test_workers_that_prepare_batches_gain_for_sure_what_cores_leave_them(
+    monkeypatch, load, is_sure
+):
+    monkeypatch.setattr(training_loop, "measure_core_load", lambda trace: load)
+    facts = facts_with(**{"step_part/prepare": 0.5})
+    step_s = facts.account.length_ns("step") / 1e9
+    found = RULE["loop_work"].find(facts)
+    assert (found.claim.surely_s > 0) == is_sure
+    if is_sure:
+        workers = facts.workers_of_rank or training_loop.FEW_WORKERS
+        left_s = load.bound_step_s(len(facts.trace.ranks) * (1 + workers), step_s / 2)
+        most_s = (step_s - left_s) * facts.steps_of_rank
+        assert found.claim.surely_s <= most_s * (1 + 1e-9)
 
 
 def test_own_work_is_not_what_the_loop_waits_for():

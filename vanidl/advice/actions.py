@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from vanidl.advice.caching import compute_spared_share
 from vanidl.advice.facts import ANY, Claim, Facts
 from vanidl.advice.finding import AT_BEST, LOW, PREDICTED, SEVERITIES, Diagnosis, Finding, SlowStep
 from vanidl.advice.input_waits import BOUND_SHARE
@@ -100,6 +101,10 @@ def _add_gain(
         # Who reads ahead hides all of a fetch, also what is not its cause: no more than all waits.
         # What takes a part of it away gains no more for sure than that part is.
         hides = best.lever in HIDING
+        again = main.evidence.get("reread_factor")
+        if best.lever == "kept" and isinstance(again, float):
+            # The replay reads the first pass as it was, where a copy reads faster.
+            predicted_s += compute_spared_share(facts, again) * (facts.without_s(STORAGE) or 0.0)
         if hides and main.cause.partition(".")[0] != STORAGE:
             high_s = max((facts.bound(Claim(ANY)) or (0.0, 0.0))[1], high_s)
         basis, high_s = PREDICTED, min(high_s, predicted_s)

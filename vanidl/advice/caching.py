@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from vanidl.advice import own_loaders
 from vanidl.advice.facts import Claim, Facts
 from vanidl.advice.finding import Rule, RuleResult, Value
 from vanidl.advice.frameworks import SHARDS, TENSORFLOW, join_phrases
+from vanidl.advice.reads import fit_request_cost
 from vanidl.analyses.dataset import Dataset, read_by_all
 from vanidl.breakdown.causes import STORAGE
 from vanidl.formatting.units import nbytes, percent, times
@@ -72,8 +75,28 @@ def _find_rereads(facts: Facts) -> RuleResult | None:
         "scheduled loader, whose buffers save a share of the repeated reads as large as the share "
         "of the data that they hold.",
         evidence | ({"predicted": plan} if plan else {}),
-        facts.reading(stays=1 / again, keeps="the first pass"),
+        _claim_rereads(facts, again),
     )
+
+
+def _claim_rereads(facts: Facts, again: float) -> Claim:
+    """What all passes but the first take, and at best what a copy spares of that one."""
+    claim = facts.reading(stays=1 / again, keeps="the first pass")
+    if facts.gains is None or facts.lost_s is None:
+        return claim
+    gain = facts.gains.without(STORAGE)
+    surely_s = min(gain.low_ns / 1e9, facts.lost_s) * (1 - 1 / again)
+    at_best = 1 / again - compute_spared_share(facts, again)
+    return replace(claim, stays=at_best, surely_s=surely_s)
+
+
+def compute_spared_share(facts: Facts, again: float) -> float:
+    """Of all reading what a copy spares of the first pass: it asks once for each file.
+
+    Only bytes then take their time; 0 where reads of different sizes do not tell them apart.
+    """
+    known = fit_request_cost(facts.trace) is not None
+    return (1 - facts.transfer_share) / again if known else 0.0
 
 
 def _find_same_data_per_rank(facts: Facts) -> RuleResult | None:
@@ -118,7 +141,7 @@ def _find_shared_shuffle(facts: Facts) -> RuleResult | None:
         "fraction with others each epoch. Or the scheduled loader, which keeps the global shuffle.",
         {"ranks": ranks, "smallest_share": min(shares), "fixed_part": 1 / ranks}
         | ({"predicted": plan} if plan else {}),
-        facts.reading(stays=1 / again, keeps="the first pass"),
+        _claim_rereads(facts, again),
     )
 
 

@@ -1,7 +1,8 @@
 """Patches of the program, for `git apply`: what an action changes, in the lines that ran.
 
 Other arguments of the call that makes the loader; archives that each process opens once; saves in
-the background, or fewer; files synced now and then; requests that threads wait for. The source is
+the background, or fewer; files synced now and then; requests that threads wait for; files whose
+copy in memory is read; work on batches that workers do. The source is
 looked at where the run was recorded, and only while it is what ran: a file that was changed since
 gets no patch. Nothing of it is run. None is made where it is not plain which call is meant, or
 lines around it rest on what it does now.
@@ -31,8 +32,9 @@ _ASSIGNED = re.compile(r"(\w+)[\"']?\]?\s*[:=]")
 _LOADER = re.compile(r"DataLoader \d+ \((\w+)")
 
 
-LOADER, KEEP_OPEN, SAVE_BEHIND, SAVE_SELDOM, SYNC_SELDOM, SEND_BEHIND = (
-    "loader", "keep_open", "save_behind", "save_seldom", "sync_seldom", "send_behind",
+LOADER, KEEP_OPEN, SAVE_BEHIND, SAVE_SELDOM, SYNC_SELDOM, SEND_BEHIND, KEEP_FILES, PREPARE = (
+    "loader", "keep_open", "save_behind", "save_seldom", "sync_seldom", "send_behind", "keep_files",
+    "prepare",
 )  # fmt: skip
 """What a patch changes."""
 
@@ -45,12 +47,14 @@ def patch_program(trace: Trace, kind: str, settings: Mapping[str, str] | None = 
     Args:
         trace: the run.
         kind: what is changed, `LOADER` and the like.
-        settings: of a loader its arguments, as source text; `every_s` of saves.
+        settings: of a loader its arguments, as source text, of which none changes its workers where
+            it has some and they prepare batches; `every_s` of saves.
     """
     given = settings or {}
-    if kind == LOADER:
+    if kind in (LOADER, PREPARE):
         datasets = set(_LOADER.findall(" ".join(trace.fetches.names)))
-        edit = _make_loader_edit(datasets, given)
+        make = _make_loader_edit if kind == LOADER else _make_prepare_edit
+        edit = make(datasets, given)
     elif kind == SAVE_SELDOM:
         edit = _make_seldom_edit(given["every_s"])
     else:
@@ -141,15 +145,27 @@ def _get_callee_name(expression: ast.expr | None) -> str:
 
 def _edit_call(text: str, call: ast.Call, settings: Mapping[str, str]) -> str | None:
     """The source with other arguments in one call; None where they cannot be given there."""
+    source = _Source(text)
+    changes = _list_argument_changes(source, call, settings)
+    return source.replace(changes) if changes is not None else None
+
+
+def _get_arguments(call: ast.Call) -> dict[str, ast.expr]:
+    """The arguments of a loader by name."""
+    given = {each.arg: each.value for each in call.keywords if each.arg is not None}
+    return given | dict(zip(_POSITIONS, call.args, strict=False))
+
+
+def _list_argument_changes(
+    source: _Source, call: ast.Call, settings: Mapping[str, str]
+) -> list[tuple[int, int, str]] | None:
+    """What to replace for other arguments in a call; None where they cannot be given there."""
     if any(each.arg is None for each in call.keywords) or call.end_lineno is None:
         return None
-    given = {each.arg: each.value for each in call.keywords if each.arg is not None}
-    given |= dict(zip(_POSITIONS, call.args, strict=False))
+    given = _get_arguments(call)
     workers = settings.get("num_workers", _format_constant(given.get("num_workers")))
     if workers == "0" and any(name in settings for name in _NEEDS_WORKERS):
         return None
-
-    source = _Source(text)
     changes = [
         (*source.at(value), new)
         for name, new in settings.items()
@@ -159,7 +175,7 @@ def _edit_call(text: str, call: ast.Call, settings: Mapping[str, str]) -> str | 
     if more:
         end = max(source.at(each)[1] for each in [*call.args, *(k.value for k in call.keywords)])
         changes.append((end, end, f", {more}"))
-    return source.replace(changes)
+    return changes
 
 
 def _format_constant(expression: ast.expr | None) -> str:
@@ -178,6 +194,10 @@ def _locate_offset(lines: list[str], line: int, column: int) -> int:
 # --- Other calls ---------------------------------------------------------------------------------
 
 _OPENERS = frozenset({"zipfile.ZipFile", "ZipFile", "h5py.File"})
+_READERS = frozenset({"open", "np.load", "numpy.load", "Image.open", "PIL.Image.open"})
+"""Functions that read the file of a path."""
+_NOT_IN_WORKERS = re.compile(r"\b(?:global|nonlocal|yield|await|cuda|device|to)\b")
+"""In a function: it needs the device, or leaves something in the training process."""
 _SAVERS = {"torch.save": 1, "np.savez": 0, "numpy.savez": 0, "np.save": 0, "numpy.save": 0}
 """Functions that save, and which of their arguments is the path."""
 _USES = re.compile(r"\b(?:rename|replace|copy\w*|move|load\w*|upload\w*|put_object|unlink|stat)\(")
@@ -248,6 +268,39 @@ def _sync_seldom(file):
 """
 
 
+_KEPT = """\
+if "VANIDL_KEPT_FILES" not in _os.environ:
+    _os.environ["VANIDL_KEPT_FILES"] = _tempfile.mkdtemp(
+        dir="/dev/shm" if _os.path.isdir("/dev/shm") else None
+    )
+    _atexit.register(
+        lambda pid, kept: _os.getpid() == pid and _shutil.rmtree(kept, ignore_errors=True),
+        _os.getpid(), _os.environ["VANIDL_KEPT_FILES"],
+    )
+
+
+def _keep_file(path):
+    \"\"\"The copy of a file in memory, made when it is first read; itself where half is full.\"\"\"
+    folder = _os.environ["VANIDL_KEPT_FILES"]
+    kept = _os.path.join(folder, _hashlib.sha256(_os.fsencode(_os.path.abspath(path))).hexdigest())
+    if not _os.path.exists(kept):
+        room = _shutil.disk_usage(folder)
+        if room.free - _os.path.getsize(path) < room.total / 2:
+            return path
+        _shutil.copyfile(path, f"{kept}.{_os.getpid()}")
+        _os.replace(f"{kept}.{_os.getpid()}", kept)
+    return kept
+"""
+_PREPARED = """\
+class _Prepared:
+    \"\"\"Collates samples and prepares the batch, in the worker that loads it.\"\"\"
+
+    def __init__(self, prepare, *arguments):
+        self.prepare, self.arguments = prepare, arguments
+
+    def __call__(self, samples):
+        return self.prepare(_data.default_collate(samples), *self.arguments)
+"""
 _SENT = """\
 _SENDER, _SENT = _futures.ThreadPoolExecutor(8), _collections.deque()
 
@@ -446,9 +499,91 @@ def _is_only_sent(node: ast.AST, call: ast.Call) -> TypeGuard[ast.Expr | ast.Wit
     return isinstance(node, ast.Expr) and node.value is call
 
 
+def _keep_files(text: str, tree: ast.Module) -> str | None:
+    """Files that samples are read from, by their copies in memory."""
+
+    def reads(call: ast.Call) -> bool:
+        modes = [*call.args[1:2], *(k.value for k in call.keywords if k.arg == "mode")]
+        is_read = all(isinstance(m, ast.Constant) and m.value in ("r", "rb") for m in modes)
+        plain = bool(call.args) and not any(isinstance(each, ast.Starred) for each in call.args)
+        name = ast.unparse(call.func)
+        return name in _READERS and plain and is_read and (bool(modes) or name != "open")
+
+    places = _find_calls(tree, reads)
+    if len(places) != 1 or not hasattr(places[0].function, _SAMPLED):
+        return None
+    source = _Source(text)
+    begin, end = source.at(places[0].call.args[0])
+    changed = source.replace([(begin, begin, "_keep_file("), (end, end, ")")])
+    return _add_helper(changed, tree, ["atexit", "hashlib", "os", "shutil", "tempfile"], _KEPT)
+
+
+def _make_prepare_edit(datasets: set[str], settings: Mapping[str, str]) -> _Edit:
+    """What a loop does to each batch first, by the workers of its loader."""
+
+    def edit(text: str, tree: ast.Module) -> str | None:
+        calls = list(_find_loader_calls(tree, datasets))
+        found = _find_preparation(tree, calls[0]) if len(calls) == 1 else None
+        if found is None:
+            return None
+        statement, call = found
+        # Samples are collated as they were, and prepared where that is done.
+        given = _get_arguments(calls[0])
+        size = given.get("batch_size")
+        if "collate_fn" in given or (isinstance(size, ast.Constant) and size.value is None):
+            return None
+        by = ", ".join([ast.unparse(call.func), *map(ast.unparse, call.args[1:])])
+        has_workers = _format_constant(given.get("num_workers")) != "0"
+        arguments = {} if has_workers else dict(settings)
+        source = _Source(text)
+        changes = _list_argument_changes(
+            source, calls[0], {**arguments, "collate_fn": f"_Prepared({by})"}
+        )
+        if changes is None:
+            return None
+        target, batch = ast.unparse(statement.targets[0]), ast.unparse(call.args[0])
+        left = "pass  # workers do" if target == batch else f"{target} = {batch}"
+        changed = source.replace([*changes, (*source.at(statement), left)])
+        return _add_helper(changed, tree, ["torch.utils.data"], _PREPARED)
+
+    return edit
+
+
+def _find_preparation(tree: ast.Module, loader: ast.Call) -> tuple[ast.Assign, ast.Call] | None:
+    """The first statement of a loop over a loader, where it is `a = function(batch, 1)`.
+
+    None where the function may do more than to make a batch of a batch, or the loop needs the batch
+    as it was.
+    """
+    named = {
+        target.id for node in ast.walk(tree) if isinstance(node, ast.Assign)
+        and node.value is loader for target in node.targets if isinstance(target, ast.Name)
+    }  # fmt: skip
+    functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
+    loops = [node for node in ast.walk(tree) if isinstance(node, ast.For)
+             and (node.iter is loader or ast.unparse(node.iter) in named)]  # fmt: skip
+    if len(loops) != 1 or not isinstance(loops[0].target, ast.Name):
+        return None
+    batch, first = loops[0].target.id, loops[0].body[0]
+    if not isinstance(first, ast.Assign) or not isinstance(call := first.value, ast.Call):
+        return None
+    function = functions.get(ast.unparse(call.func))
+    plain = not call.keywords and [ast.unparse(each) for each in call.args[:1]] == [batch]
+    constant = all(isinstance(each, ast.Constant) for each in call.args[1:])
+    if function is None or function.decorator_list or not plain or not constant:
+        return None
+    if _NOT_IN_WORKERS.search(ast.unparse(function)) or len(first.targets) > 1:
+        return None
+    target = ast.unparse(first.targets[0])
+    uses = [node for each in loops[0].body[1:] for node in ast.walk(each)
+            if isinstance(node, ast.Name) and node.id == batch]  # fmt: skip
+    is_name = isinstance(first.targets[0], ast.Name)
+    return (first, call) if is_name and (target == batch or not uses) else None
+
+
 _EDITS: Mapping[str, _Edit] = {
     KEEP_OPEN: _keep_open, SAVE_BEHIND: _save_behind, SYNC_SELDOM: _sync_seldom,
-    SEND_BEHIND: _send_behind,
+    SEND_BEHIND: _send_behind, KEEP_FILES: _keep_files,
 }  # fmt: skip
 
 
@@ -475,12 +610,12 @@ class _Source:
 
 def _add_helper(text: str, tree: ast.Module, modules: list[str], helper: str) -> str | None:
     """The text with a function of ours below its imports; None where its names are taken."""
-    names = {name: f"_{name.rpartition('.')[2]}" for name in modules}
+    names = {name: f"_{name.rpartition('.')[2]}" for name in modules}  # of modules
     own = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name)}
     own |= {n.name for n in ast.walk(tree) if isinstance(n, (ast.FunctionDef, ast.ClassDef))}
     own |= {n.arg for n in ast.walk(tree) if isinstance(n, ast.arg)}
     own |= {n.asname or n.name for n in ast.walk(tree) if isinstance(n, ast.alias)}
-    defined = set(re.findall(r"^(?:def )?(_\w+)", helper, re.M))
+    defined = set(re.findall(r"^(?:def |class )?(_\w+)", helper, re.M))
     if own & {*names.values(), *defined}:
         return None
     # Below the last import that stands above all else but other imports and the docstring.

@@ -15,8 +15,10 @@ from vanidl.advice.input_waits import MUCH_PICKLED
 from vanidl.advice.levers import EVERY_WORKER, Predicted, make_loader_call
 from vanidl.advice.opens import PACK
 from vanidl.advice.patches import (
+    KEEP_FILES,
     KEEP_OPEN,
     LOADER,
+    PREPARE,
     SAVE_BEHIND,
     SAVE_SELDOM,
     SEND_BEHIND,
@@ -24,7 +26,7 @@ from vanidl.advice.patches import (
 )
 from vanidl.advice.proof import UNKNOWN, get_own_command
 from vanidl.advice.recording_gaps import OF_NO_KIND
-from vanidl.advice.training_loop import NETWORK
+from vanidl.advice.training_loop import FEW_WORKERS, NETWORK
 from vanidl.formatting.units import nbytes, number, plural
 
 _READ_BUFFER = "8 << 20"
@@ -292,7 +294,8 @@ def _suggest_keeping_data(context: Context) -> Advice:
         title = "Let each rank keep its part of the data and exchange a tenth of it"
         return Advice(title, (*shared, copy, *tensorflow, _make_scheduled_remedy(context)))
     title = f"Keep the data{what} in memory after the first read"
-    return Advice(title, (copy, *tensorflow, *shared, _make_scheduled_remedy(context)))
+    both = (copy, *tensorflow, *shared, _make_scheduled_remedy(context))
+    return Advice(title, both, call=KEEP_FILES)
 
 
 def _suggest_larger_requests(context: Context) -> Advice:
@@ -610,7 +613,11 @@ def _suggest_for_loop_work(context: Context) -> Advice:
             "                    collate_fn=prepare)  # what the loop did to each batch",
             "Workers prepare batches while the step computes.",
         )
-        return Advice("Prepare batches in the workers, not in the training loop", (move,))
+        # Where there are none, as many as have cores of their own, two at most.
+        few = str(min(context.run.computing_workers or 1, FEW_WORKERS))
+        kept = {"persistent_workers": "True"} if context.run.fetched_epochs > 1 else {}
+        title = "Prepare batches in the workers, not in the training loop"
+        return Advice(title, (move,), {"num_workers": few, **kept}, PREPARE)
     rarely = Remedy(
         "Python",
         "if step % 50 == 0:  # and once at the end\n    report(metrics)",
@@ -652,7 +659,7 @@ def _suggest_fewer_syncs(_context: Context) -> Advice:
     return Advice("Sync files once, not with each step", call=SYNC_SELDOM)
 
 
-def _suggest_hiding_copies(_context: Context) -> Advice:
+def _suggest_hiding_copies(context: Context) -> Advice:
     pinned = Remedy(
         "PyTorch",
         "loader = DataLoader(..., pin_memory=True)\n"
@@ -661,7 +668,8 @@ def _suggest_hiding_copies(_context: Context) -> Advice:
         "    target = target.to(device, non_blocking=True)",
         "The copy runs beside kernels that are under way; the host goes on at once.",
     )
-    return Advice("Copy batches from pinned memory, beside the kernels", (pinned,))
+    pinning = {} if context.run.written_in else {"pin_memory": "True"}
+    return Advice("Copy batches from pinned memory, beside the kernels", (pinned,), pinning)
 
 
 def _suggest_less_logging(_context: Context) -> Advice:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from vanidl.advice.capacity import measure_core_load
 from vanidl.advice.facts import ANY, LOOP, Claim, Facts
 from vanidl.advice.finding import Rule, RuleResult
-from vanidl.advice.levers import HANDING_OVER_S
+from vanidl.advice.levers import HANDING_OVER_S, STARTING_S
 from vanidl.breakdown.account import EPOCH_END, MEAN, PHASE, STEP_PART, WAIT
 from vanidl.breakdown.causes import BLOCKED, COPY, STORAGE, SYNC, WORKERS, WRITE
 from vanidl.breakdown.costs import PARTS_BESIDE_THE_MODEL
@@ -20,6 +21,8 @@ SURELY = 0.05
 EVALUATION_SHARE = 0.20
 FIRST_FACTOR = 3.0
 ENDS_SHARE = 0.05
+FEW_WORKERS = 2
+"""That are advised for what the loop does to batches, where cores allow it."""
 LOCK, NETWORK = "lock", "network"
 CALLS_SHARE = 0.02
 COPIES_SHARE = 0.10
@@ -71,7 +74,9 @@ def _find_own_work(facts: Facts) -> RuleResult | None:
     # What a worker would do instead it has to hand over, too.
     if part == "prepare" and high_ns < HANDING_OVER_S[0] * 1e9:
         return None
-    own_ns = high_ns
+    own_ns, sure_s = high_ns, low_ns * steps / 1e9
+    if part == "prepare":
+        sure_s = min(sure_s, _bound_by_workers_s(facts, own_ns / 1e9) * steps)
     where, advice = _PARTS[part]
     return RuleResult(
         f"The training loop itself works {percent(own_ns / step_ns)} of each step {where}",
@@ -82,10 +87,25 @@ def _find_own_work(facts: Facts) -> RuleResult | None:
             ANY,
             part,
             within_s=own_ns * steps / 1e9,
-            surely_s=low_ns * steps / 1e9,
+            surely_s=sure_s,
             keeps="what of it has to be done in the loop",
         ),
     )
+
+
+def _bound_by_workers_s(facts: Facts, own_s: float) -> float:
+    """What a step gains at least where workers do so much of its work; 0 of cores not known.
+
+    They share the cores with training, and hand over what they were not asked for before.
+    """
+    load, step_s = measure_core_load(facts.trace), facts.account.length_ns("step") / 1e9
+    if load is None:
+        return 0.0
+    workers = facts.workers_of_rank or min(facts.computing_workers or 1, FEW_WORKERS)
+    starting_s = workers * STARTING_S[1] / max(facts.steps_of_rank, 1)
+    handing_s = 0.0 if facts.workers_of_rank else HANDING_OVER_S[1] + starting_s
+    threads = len(facts.trace.ranks) * (1 + workers)
+    return max(step_s - load.bound_step_s(threads, step_s - own_s) - handing_s, 0.0)
 
 
 def _find_evaluation(facts: Facts) -> RuleResult | None:
