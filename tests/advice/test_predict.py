@@ -18,9 +18,12 @@ import vanidl
 from tests.makers.examples import OFTEN
 from tests.makers.runs import analysed
 from tests.makers.training_jobs import Recipe, trace_of
+from vanidl.advice.facts import Facts, Seen
 from vanidl.advice.levers import NO_GAIN, Change, make_loader_call
 from vanidl.advice.predict import (
     Batches,
+    _bracket_step_s,
+    _Limits,
     _make_fetches,
     _predict_step_s,
     extract_batches,
@@ -28,7 +31,10 @@ from vanidl.advice.predict import (
 )
 from vanidl.advice.reads import collect_reads
 from vanidl.analyses import analyse
+from vanidl.breakdown import attribute_time
+from vanidl.breakdown.rerun import Fetched
 from vanidl.errors import UsageError
+from vanidl.model import states
 from vanidl.report.html import render_html
 from vanidl.report.summary import summary_json, summary_text
 
@@ -411,3 +417,56 @@ def test_a_step_of_several_batches_takes_as_long_as_all_of_them(workers):
     change = Change(workers=workers)
     assert _predict_step_s((four,), change) == pytest.approx(4 * _predict_step_s((one,), change))
     assert four.steps == 10
+
+
+def of_a_worker_that_hands_over_late(held_s: float, ready: bool) -> tuple[Batches, ...]:
+    """One worker fetches for 10 ms a batch, which arrives `held_s` after that; steps take 2 ms.
+
+    Between, it fetches the next batch: a thread of it hands over what lies there.
+    """
+    count, fetch_s, step_s = 60, 0.010, 0.002
+    end = (np.arange(1, count + 1) * fetch_s * 1e9).astype(np.int64)
+    arrives = end + round(held_s * 1e9)
+    wait_end = arrives + 1000
+    wait_begin = np.concatenate([[0], wait_end[:-1] + round(step_s * 1e9)])
+    known = arrives if ready else np.full(count, -1)
+    fetched = Fetched(
+        worker=np.zeros(count, np.int64), asked_ns=np.full(count, -1), begin_ns=end - round(1e7),
+        end_ns=end, ready_ns=known, wait_begin_ns=wait_begin, wait_end_ns=wait_end,
+        epoch=np.zeros(count, np.int64), workers=1,
+    )  # fmt: skip
+    spent = np.full(count, fetch_s)
+    return (
+        Batches(
+            io_s=np.zeros(count), decode_s=spent, compute_s=np.full(count, step_s),
+            wait_s=(wait_end - wait_begin) / 1e9, step_s=np.diff(wait_end, prepend=0) / 1e9,
+            first=np.zeros(count, bool), again=np.zeros(count), workers=1,
+            nbytes=np.zeros(count), latency_share=None, fetched=fetched,
+        ),
+    )  # fmt: skip
+
+
+def test_who_sleeps_in_waits_has_batches_that_are_on_their_way():
+    two = Change(workers=2)
+    ranks = of_a_worker_that_hands_over_late(0.009, ready=False)
+    asleep, awake = (
+        _bracket_step_s(ranks, two, _Limits(None, None, sleeps)) for sleeps in (True, False)
+    )
+    known_s = _bracket_step_s(
+        of_a_worker_that_hands_over_late(0.009, ready=True), two, _Limits(None, None, False)
+    )[0]
+    # As if it were known: two workers halve what one takes, whoever hands over; else it may stay.
+    assert asleep[0] == pytest.approx(known_s, rel=0.02)
+    assert asleep[0] < 0.8 * awake[0]
+    assert asleep[1] == awake[1]
+
+
+@pytest.mark.parametrize(("running", "sleeps"), [(0.49, True), (0.51, False), (None, False)])
+def test_training_sleeps_in_its_waits_where_it_runs_less_than_half_of_them(
+    monkeypatch, running, sleeps
+):
+    seen = None if running is None else Seen(1.0, 100, {states.RUNNING: running}, 0.0)
+    monkeypatch.setattr(Facts, "look_at_part", lambda self, part: seen)
+    trace = trace_of(Recipe())
+    results = analyse(trace)
+    assert _Limits.of(trace, results, attribute_time(trace, results)).sleeps == sleeps

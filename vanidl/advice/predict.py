@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vanidl.advice.capacity import CoreLoad, Throughput, fit_throughput, measure_core_load
+from vanidl.advice.facts import Facts
 from vanidl.advice.levers import (
     EVERY_WORKER,
     HANDING_OVER_S,
@@ -37,6 +38,7 @@ from vanidl.breakdown.overlap import RankOverlap
 from vanidl.breakdown.pipelines import Pipeline, record_pipelines
 from vanidl.breakdown.rerun import Change as Lengths
 from vanidl.breakdown.rerun import Fetched, Settings, measure, replay, rerun
+from vanidl.breakdown.windows import INPUT_WAIT, PART_NAMES
 from vanidl.errors import UsageError
 from vanidl.formatting.units import percent, plural
 from vanidl.model import intervals
@@ -472,7 +474,7 @@ def what_if(trace: Trace, results: Results, account: Breakdown) -> WhatIf | None
     changes = _list_usual_changes(ranks, _SPLIT if trace.streams else "") + _list_shared_reading(
         ranks, results, account
     )
-    limits = _Limits(fit_throughput(trace), measure_core_load(trace))
+    limits = _Limits.of(trace, results, account)
     for name, change in changes:
         best_s, worst_s = _bracket_step_s(ranks, change, limits)
         row = _make_prediction(name, best_s, ranks, replayed_s)
@@ -505,7 +507,7 @@ def predict_range(
         UsageError: as `predict`.
     """
     ranks = _extract_replayable(trace, results, account)
-    limits = _Limits(fit_throughput(trace), measure_core_load(trace))
+    limits = _Limits.of(trace, results, account)
     best_s, worst_s = _bracket_step_s(ranks, change, limits)
     return best_s, best_s if worst_s is None else worst_s
 
@@ -583,12 +585,24 @@ def _attach_lever(row: Predicted, change: Change, trace: Trace) -> Predicted:
     return row
 
 
+_AWAKE = 0.5
+"""Of its waits: who runs less does not unpack what it waits for."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Limits:
     """What there is at most; None: not known."""
 
     storage: Throughput | None
     cores: CoreLoad | None
+    sleeps: bool = False  # training threads in their waits, more than half of the time
+
+    @classmethod
+    def of(cls, trace: Trace, results: Results, account: Breakdown) -> _Limits:
+        """Those of a run."""
+        seen = Facts(trace, results, account).look_at_part(PART_NAMES[INPUT_WAIT])
+        sleeps = seen is not None and seen.running < _AWAKE
+        return cls(fit_throughput(trace), measure_core_load(trace), sleeps)
 
 
 def _bracket_step_s(
@@ -611,7 +625,7 @@ def _bracket_step_s(
         at_best = replace(change, total_bytes_per_s=most)
         least = seen.busy_bytes_per_s if seen.saturated else seen.peak_bytes_per_s
         at_worst = replace(change, total_bytes_per_s=least)
-    best_s = _predict_step_s(ranks, at_best)
+    best_s = _predict_step_s(_let_arrive_late(ranks) if limits.sleeps else ranks, at_best)
     worst_s = _predict_step_s(ranks, at_worst)
     # No division of the work makes it less.
     if limits.cores is not None:
@@ -628,6 +642,22 @@ def _bracket_step_s(
     if new > 0:  # the first fetches while others start, or all are waited for
         best_s, worst_s = best_s + STARTING_S[0] / steps, worst_s + new * STARTING_S[1] / steps
     return best_s, max(best_s, worst_s)
+
+
+def _let_arrive_late(ranks: tuple[Batches, ...]) -> tuple[Batches, ...]:
+    """The ranks, with batches of which it is not known on their way until their waits end.
+
+    Who sleeps meanwhile does not unpack them: they are handed over by their workers, each for
+    itself, whose threads may wait for the interpreter's lock.
+    """
+    found = []
+    for batch in ranks:
+        f = batch.fetched
+        if f is not None and (f.ready_ns < 0).any():
+            arrives = np.where(f.ready_ns < 0, f.wait_end_ns, f.ready_ns)
+            batch = replace(batch, fetched=replace(f, ready_ns=arrives))
+        found.append(batch)
+    return tuple(found)
 
 
 def _compute_mean_step_s(ranks: tuple[Batches, ...]) -> float:
