@@ -13,6 +13,7 @@ from vanidl.model.trace import SpanKind
 
 MS = 1_000_000
 SAME_TIME = 0.25  # of the calls at least: a busy machine stops a process between two clocks
+MOST_SPLIT = 2  # waits in which that stop came between two of their calls
 
 
 @dataclass(frozen=True)
@@ -38,8 +39,15 @@ def own_times(folder: Path, run: vanidl.Run) -> OwnTimes:
 
 
 def assert_same_times(found: np.ndarray, truth: np.ndarray) -> None:
-    """Every recorded span lies inside the one that was measured around it, and fills it."""
-    assert len(found) == len(truth)
+    """Every recorded span lies inside the one that was measured around it, and fills it.
+
+    A loop that loses its core between `__iter__` and `__next__` has two waits, and measured one.
+    """
+    place = np.searchsorted(truth[:, 0], found[:, 0], side="right") - 1
+    assert np.array_equal(np.unique(place), np.arange(len(truth)))
+    first = np.flatnonzero(np.diff(place, prepend=-1))
+    assert len(found) - len(first) <= MOST_SPLIT
+    found = np.stack([found[first, 0], np.append(found[first[1:] - 1, 1], found[-1, 1])], axis=1)
     assert (truth[:, 0] <= found[:, 0]).all()
     assert (found[:, 1] <= truth[:, 1]).all()
     length = truth[:, 1] - truth[:, 0]
