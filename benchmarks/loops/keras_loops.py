@@ -32,9 +32,9 @@ from timers import (  # noqa: E402
 class Rows(keras.utils.PyDataset):  # type: ignore[misc]
     """Batches that take their time, in the thread that asks for one."""
 
-    def __init__(self, timers: Timers | None, batches: int) -> None:
+    def __init__(self, batches: int) -> None:
         super().__init__()
-        self.timers, self.batches, self.begun = timers, batches, False
+        self.batches = batches
 
     def __len__(self) -> int:
         """How many there are."""
@@ -42,28 +42,21 @@ class Rows(keras.utils.PyDataset):  # type: ignore[misc]
 
     def __getitem__(self, i: int) -> tuple[np.ndarray, np.ndarray]:
         """Batch i."""
-        begin = self.timers.now() if self.timers is not None else 0
         time.sleep(READ_S)
-        if self.timers is not None and self.begun:
-            self.timers.add(WAIT, begin)
         return np.full((2, 4), float(i), np.float32), np.zeros((2, 1), np.float32)
 
 
 class Watch(keras.callbacks.Callback):  # type: ignore[misc]
     """Counts, and computes after each batch."""
 
-    def __init__(self, timers: Timers, data: Any) -> None:  # noqa: ANN401
+    def __init__(self, timers: Timers) -> None:
         super().__init__()
-        self.timers, self.data = timers, data
-
-    def on_train_begin(self, logs: dict | None = None) -> None:  # noqa: ARG002
-        """Keras has taken a batch before, to see what shape it has."""
-        if isinstance(self.data, Rows):
-            self.data.begun = True
+        self.timers = timers
 
     def on_epoch_begin(self, epoch: int, logs: dict | None = None) -> None:  # noqa: ARG002
-        """Another one."""
+        """Another one; Keras has taken a batch before, to see what shape it has."""
         self.timers.counts["epochs"] += 1
+        asked_for[:] = [WAIT]
 
     def on_train_batch_end(self, batch: int, logs: dict | None = None) -> None:  # noqa: ARG002
         """A step."""
@@ -87,8 +80,11 @@ class Timed(keras.Sequential):  # type: ignore[misc]
 
     def evaluate(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
         """One validation."""
+        before, asked_for[:] = asked_for[0], [EVALUATION]
         with self.timers.time("validation"):
-            return super().evaluate(*args, **kwargs)
+            result = super().evaluate(*args, **kwargs)
+        asked_for[:] = [before]
+        return result
 
 
 class Slow(keras.layers.Dense):  # type: ignore[misc]
@@ -100,24 +96,43 @@ class Slow(keras.layers.Dense):  # type: ignore[misc]
         super().save_own_variables(store)
 
 
+asked_for = [EVALUATION]
+"""What batches are for at the moment."""
+
+
+def time_batches(timers: Timers) -> None:
+    """Has Keras' iterators timed; in TensorFlow a compiled function asks them."""
+    if BACKEND == "jax":
+        from keras.src.backend.jax.trainer import JAXEpochIterator as Asking
+    elif BACKEND == "torch":
+        from keras.src.backend.torch.trainer import TorchEpochIterator as Asking
+    else:
+        return
+    original = Asking._get_iterator
+
+    def _get_iterator(iterator: Any) -> Iterator[Any]:  # noqa: ANN401
+        return timers.batches(lambda: original(iterator), asked_for[0])
+
+    Asking._get_iterator = _get_iterator
+
+
 def fit(timers: Timers) -> None:
     """By Keras itself."""
     keras.utils.set_random_seed(0)
+    time_batches(timers)
     model = Timed([keras.layers.Input((4,)), Slow(1)])
     model.timers = timers
     model.compile(optimizer="sgd", loss="mse")
     if BACKEND == "torch":
         from torch.utils.data import DataLoader
 
-        data: Any = DataLoader(Rows(None, BATCHES), batch_size=None)
-        validation: Any = DataLoader(Rows(None, VALIDATIONS), batch_size=None)
+        data: Any = DataLoader(Rows(BATCHES), batch_size=None)
+        validation: Any = DataLoader(Rows(VALIDATIONS), batch_size=None)
     else:
-        # In TensorFlow another thread asks for batches, ahead: what it takes is nobody's wait.
-        asked = timers if BACKEND == "jax" else None
-        data, validation = Rows(asked, BATCHES), Rows(None, VALIDATIONS)
+        data, validation = Rows(BATCHES), Rows(VALIDATIONS)
     history = model.fit(
         data, epochs=EPOCHS, verbose=0, shuffle=False, validation_data=validation,
-        callbacks=[Watch(timers, data)],
+        callbacks=[Watch(timers)],
     )  # fmt: skip
     tell(*(loss for losses in history.history.values() for loss in losses))
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import atexit
 import json
 import os
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -173,4 +174,6 @@ def compute(seconds: float = COMPUTE_S) -> None:
 
 def tell(*losses: object) -> None:
     """Prints what was learned, to the last digit: that recording changes nothing of it is seen."""
-    print("loss", *(float(loss).hex() for loss in losses), flush=True)  # type: ignore[arg-type]
+    words = ("loss", *(float(loss).hex() for loss in losses))  # type: ignore[arg-type]
+    sys.stdout.write(" ".join(words) + "\n")  # whole: ranks may share what they print to
+    sys.stdout.flush()

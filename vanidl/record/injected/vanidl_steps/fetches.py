@@ -76,7 +76,7 @@ def _watch_collate(fetcher_class: Any, events: Channel) -> None:  # noqa: ANN401
 
 
 def _timed(collate: Any, events: Channel) -> Any:  # noqa: ANN401
-    rows = events.journal.rows
+    extend = events.journal.rows.extend
 
     @replaces(collate)
     def timed(samples: Any) -> Any:  # noqa: ANN401
@@ -89,7 +89,7 @@ def _timed(collate: Any, events: Channel) -> Any:  # noqa: ANN401
         if events.on:
             try:
                 number = len(samples) if type(samples) is list else 1
-                rows.extend((COLLATE, number, begin, time_ns(), get_ident()))
+                extend((COLLATE, number, begin, time_ns(), get_ident()))
             except Exception as error:
                 events.fail(error)
         return batch
@@ -99,7 +99,7 @@ def _timed(collate: Any, events: Channel) -> Any:  # noqa: ANN401
 
 def _watch_fetch(fetcher_class: Any, events: Channel) -> None:  # noqa: ANN401
     original, journal = fetcher_class.fetch, events.journal
-    due, rows = journal.due, journal.rows
+    due, extend = journal.due, journal.rows.extend
 
     @replaces(original)
     def fetch(self: Any, possibly_batched_index: Any) -> Any:  # noqa: ANN401
@@ -115,7 +115,7 @@ def _watch_fetch(fetcher_class: Any, events: Channel) -> None:  # noqa: ANN401
             if events.on:
                 try:
                     end = time_ns()
-                    rows.extend((FETCH, _place.number, begin, end, get_ident()))
+                    extend((FETCH, _place.number, begin, end, get_ident()))
                     if end >= journal.flush_ns:
                         journal.flush()
                 except Exception as error:

@@ -54,31 +54,6 @@ class InThread:
         self.optimizer = 0  # when its step began
 
 
-threads: dict[int, InThread] = {}
-"""By number of the thread: amid a step that takes a third of the time of a `threading.local`."""
-
-
-class _Leaving:
-    """Kept by a thread: goes when the thread does, whose number may come again."""
-
-    def __init__(self, ident: int) -> None:
-        self._ident, self._threads = ident, threads
-
-    def __del__(self) -> None:
-        self._threads.pop(self._ident, None)
-
-
-_kept = local()
-
-
-def new_thread() -> InThread:
-    """Of the calling thread, which has none."""
-    ident = get_ident()
-    _kept.leaving = _Leaving(ident)
-    found = threads[ident] = InThread()
-    return found
-
-
 class _Watch:
     """What is watched in this process, in one place: functions that are left behind look here."""
 
@@ -87,10 +62,12 @@ class _Watch:
         "channel",
         "classes",
         "found",
+        "ident",
         "is_grad_enabled",
         "is_over",
         "is_worker",
         "journal",
+        "now",
         "original",
         "passes",
         "session",
@@ -108,9 +85,46 @@ class _Watch:
         self.session: object = None
         self.is_worker = False
         self.is_over = False
+        self.ident = 0  # the thread that was seen first, and what goes on in it
+        self.now = InThread()
 
 
 watch = _Watch()
+_others: dict[int, InThread] = {}
+
+
+class _Leaving:
+    """Kept by a thread: goes when the thread does, whose number may come again.
+
+    It holds what it needs: at the end of the process the names of a module go first.
+    """
+
+    def __init__(self, ident: int) -> None:
+        self._ident, self._watch, self._others = ident, watch, _others
+
+    def __del__(self) -> None:
+        if self._watch.ident == self._ident:
+            self._watch.ident = 0
+        self._others.pop(self._ident, None)
+
+
+_kept = local()
+
+
+def find_thread(ident: int) -> InThread:
+    """What goes on in the calling thread, where it is not the first one.
+
+    That one has its place in `watch`: amid a step a `threading.local` takes 2 to 3 us.
+    """
+    found = _others.get(ident)
+    if found is None:
+        _kept.leaving = _Leaving(ident)
+        found = InThread()
+        if watch.ident:
+            _others[ident] = found
+        else:
+            watch.ident, watch.now = ident, found
+    return found
 
 
 def watch_modules(module: ModuleType, channel: Channel) -> None:
@@ -124,7 +138,8 @@ def watch_modules(module: ModuleType, channel: Channel) -> None:
 
 def _first_calls(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
     """In the place of `Module.__call__` during the first steps."""
-    now = threads.get(get_ident()) or new_thread()
+    ident = get_ident()
+    now = watch.now if ident == watch.ident else find_thread(ident)
     is_outermost = not (now.inside or watch.is_over)
     try:
         if is_outermost:
@@ -157,7 +172,8 @@ def _look_at(module: Any, now: InThread) -> None:  # noqa: ANN401
 def _call(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
     """`__call__` of the classes of models, after the first steps."""
     if watch.is_grad_enabled():
-        now, latest = threads.get(get_ident()) or new_thread(), watch.journal.latest
+        ident, latest = get_ident(), watch.journal.latest
+        now = watch.now if ident == watch.ident else find_thread(ident)
         number = latest.number if latest is not None else 0
         if not now.called or now.latest is not latest or now.number != number:
             now.called, now.latest, now.number = time_ns(), latest, number
@@ -206,7 +222,8 @@ def _leave() -> None:
         if kind.__dict__.get("__call__") is _call:
             del kind.__call__
     watch.is_over = True
-    (threads.get(get_ident()) or new_thread()).called = 0
+    ident = get_ident()
+    (watch.now if ident == watch.ident else find_thread(ident)).called = 0
     if watch.base is not None and watch.base.__dict__.get("__call__") is _first_calls:
         watch.base.__call__ = watch.original
 
@@ -218,12 +235,12 @@ def watch_backward(module: Any, channel: Channel) -> None:  # noqa: ANN401
 
 
 def _passing(original: Any, channel: Channel) -> Any:  # noqa: ANN401
-    journal, rows = channel.journal, channel.journal.rows
+    journal, extend = channel.journal, channel.journal.rows.extend
 
     @replaces(original)
     def backward(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
         ident = get_ident()
-        now = threads.get(ident) or new_thread()
+        now = watch.now if ident == watch.ident else find_thread(ident)
         if now.backward or not channel.on:
             return original(*args, **kwargs)
         now.backward = True
@@ -247,9 +264,8 @@ def _passing(original: Any, channel: Channel) -> Any:  # noqa: ANN401
                 elif not is_cpu:  # that it was, and nothing of how long it took
                     channel.add(BACKWARD, 0, end, end)
                 else:
-                    if called:
-                        rows.extend((FORWARD, 0, called, begin, ident))
-                    rows.extend((BACKWARD, 0, begin, end, ident))
+                    passes = (BACKWARD, 0, begin, end, ident)
+                    extend((FORWARD, 0, called, begin, ident, *passes) if called else passes)
                     if end >= journal.flush_ns:
                         journal.flush()
                     if not watch.is_over:
@@ -277,7 +293,8 @@ def watch_collectives(module: ModuleType, channel: Channel) -> None:
 def _meeting(original: Any, channel: Channel) -> Any:  # noqa: ANN401
     @wraps(original)
     def meet(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
-        now = threads.get(get_ident()) or new_thread()
+        ident = get_ident()
+        now = watch.now if ident == watch.ident else find_thread(ident)
         if now.meeting or not channel.on:
             return original(*args, **kwargs)
         now.meeting = True

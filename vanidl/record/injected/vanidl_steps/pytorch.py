@@ -6,7 +6,7 @@ from threading import get_ident
 from time import monotonic_ns, time_ns
 
 from .journal import LAST, LAST_NS, OPTIMIZER
-from .parts import new_thread, threads
+from .parts import find_thread, watch
 from .registry import wraps
 from .waits import Waits, Widened
 
@@ -64,7 +64,9 @@ def watch_optimizers(module: ModuleType, channel: Channel) -> None:
     """Has PyTorch tell of every step of every optimizer, through its own global hook."""
 
     def begins(_optimizer: object, _args: object, _kwargs: object) -> None:
-        (threads.get(get_ident()) or new_thread()).optimizer = time_ns()
+        ident = get_ident()
+        now = watch.now if ident == watch.ident else find_thread(ident)
+        now.optimizer = time_ns()
 
     module.register_optimizer_step_pre_hook(begins)
     module.register_optimizer_step_post_hook(_noting_step(channel))
@@ -72,14 +74,14 @@ def watch_optimizers(module: ModuleType, channel: Channel) -> None:
 
 def _noting_step(channel: Channel) -> Callable[..., None]:
     """To be called after each step, whatever it is called with. See `Journal.add`."""
-    journal, rows = channel.journal, channel.journal.rows
+    journal, extend = channel.journal, channel.journal.rows.extend
 
     def stepped(_optimizer: object = None, _args: object = None, _kwargs: object = None) -> None:
         if channel.on:
             try:
                 end, ident, words = time_ns(), get_ident(), journal.present.words
-                now = threads.get(ident) or new_thread()
-                rows.extend((OPTIMIZER, 0, now.optimizer or end, end, ident))
+                now = watch.now if ident == watch.ident else find_thread(ident)
+                extend((OPTIMIZER, 0, now.optimizer or end, end, ident))
                 now.optimizer = 0
                 words[LAST], words[LAST_NS] = OPTIMIZER, monotonic_ns()
                 if end >= journal.flush_ns:

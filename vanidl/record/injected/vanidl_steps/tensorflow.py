@@ -63,20 +63,24 @@ class _TakenDown:
     """Notes how long it takes to take an iterator down, and what reads for it.
 
     It is the last thing that the iterator holds: it goes behind all others, of which one waits for
-    the threads that read.
+    the threads that read. What it calls it holds itself: at the end of the process, when nothing is
+    noted any more, the names of a module go first.
     """
 
     def __init__(self, iterator: object, channel: Channel) -> None:
         self._channel, self._begin = channel, 0
         self._session = channel.journal.session
+        self._now, self._is_ending = time_ns, sys.is_finalizing
         self._reference = ref(iterator, self._begins)  # called before anything goes
 
     def _begins(self, _: object) -> None:
-        self._begin = time_ns()
+        self._begin = self._now()
 
     def __del__(self) -> None:
         channel = self._channel
-        if self._begin and channel.on and self._session is channel.journal.session:
+        if not self._begin or self._is_ending():
+            return
+        if channel.on and self._session is channel.journal.session:
             try:
                 code = WORKERS_STOP | next(numbers) << LOADER_SHIFT
                 channel.add(code, 0, self._begin, time_ns())

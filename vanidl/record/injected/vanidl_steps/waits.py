@@ -360,7 +360,7 @@ class Waits(Loaders):
         """
         channel, original, note = self.channel, iterator_class.__next__, self.note
         journal, never = channel.journal, Due()
-        rows = journal.rows
+        extend = journal.rows.extend
 
         @replaces(original)
         def __next__(iterator: Any) -> Any:  # noqa: ANN401
@@ -396,7 +396,7 @@ class Waits(Loaders):
                     note(iterator, WAIT, begin)
                 else:
                     end = time_ns()
-                    rows.extend((code, position.number, begin, end, get_ident()))
+                    extend((code, position.number, begin, end, get_ident()))
                     position.number += 1
                     journal.latest = position
                     if end >= journal.flush_ns:
