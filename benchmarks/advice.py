@@ -55,6 +55,8 @@ SETS = {"again": AGAIN, "others": OTHERS}
 MOUNT = ("--latency-ms", "4", "--bandwidth-mb", "200")
 """Of the emulated file system for a program whose cause is another."""
 MOUNTED, LOCAL = "mount", "disk"
+LEAST_LEFT = 0.05
+"""Of the loop, as printed: with less of it left a second action is not followed."""
 LISTS = ("CAUSES", "HEALTHY")
 """Of a file of programs: only the one that is cut out stays listed."""
 PUT_OFF = "_atexit.register"
@@ -229,6 +231,9 @@ def follow(label: str, work: Path, pairs: int) -> None:
     for action in actions_of(program.folder / "run"):
         patch = action["patch"]
         if not patch or not action["gain_s"]:
+            continue
+        recorded_s = kept.pairs(label, "")[-1][0]
+        if program.followed and action["gain_s"][1] < LEAST_LEFT * recorded_s:
             continue
         folder = program.patched(action["code"], patch)
         for _ in range(pairs - len(kept.pairs(label, patch))):
