@@ -390,6 +390,32 @@ def test_files_that_are_written_or_one_of_several_are_not_kept(tmp_path, line):
     assert patch_program(trace_of(program), KEEP_FILES) == ""
 
 
+TWO = """\
+class Other:
+    def main(self, name):
+        with open(name, "rb") as file:
+            return file.read()
+
+class Read:
+    def main(self, name):
+        with open(name, "rb") as file:
+            return len(file.read())
+"""
+
+
+def test_of_methods_of_one_name_the_one_that_was_sampled_is_changed(tmp_path):
+    program = tmp_path / "train.py"
+    program.write_text(TWO)
+    trace = trace_of(program)
+    (part,) = trace.lines
+    function = replace(part.functions[0], name="Read.main", first=7)
+    patch = patch_program(replace(trace, lines=(replace(part, functions=(function,)),)), KEEP_FILES)
+    subprocess.run(["git", "apply", "-"], cwd=tmp_path, input=patch, text=True, check=True)
+    other, read = program.read_text().split("class Read:")
+    assert 'open(name, "rb")' in other
+    assert 'open(_keep_file(name), "rb")' in read
+
+
 TORCH = """\
 def default_collate(samples):
     return list(samples)

@@ -194,7 +194,7 @@ def _locate_offset(lines: list[str], line: int, column: int) -> int:
 # --- Other calls ---------------------------------------------------------------------------------
 
 _OPENERS = frozenset({"zipfile.ZipFile", "ZipFile", "h5py.File"})
-_READERS = frozenset({"open", "np.load", "numpy.load", "Image.open", "PIL.Image.open"})
+_READERS = _OPENERS | {"open", "np.load", "numpy.load", "Image.open", "PIL.Image.open"}
 """Functions that read the file of a path."""
 _NOT_IN_WORKERS = re.compile(r"\b(?:global|nonlocal|yield|await|cuda|device|to)\b")
 """In a function: it needs the device, or leaves something in the training process."""
@@ -337,11 +337,27 @@ _SAMPLED = "_was_sampled"
 
 
 def _mark_sampled(tree: ast.Module, path: Path, trace: Trace) -> ast.Module:
-    """The tree, with a mark on functions of which lines were sampled."""
+    """The tree, with a mark on functions of which lines were sampled.
+
+    Methods of several classes may have one name: those that begin where it was recorded, if any.
+    """
     mine = (f for part in trace.lines for f in part.functions if f.own and Path(f.file) == path)
-    names = {function.name.rpartition(".")[2] for function in mine}
-    for node in ast.walk(tree):
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name in names:
+    firsts: dict[str, set[int]] = {}
+    for function in mine:
+        firsts.setdefault(function.name.rpartition(".")[2], set()).add(function.first)
+    found = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name in firsts
+    ]
+    begins = {
+        id(node): min(node.lineno, *(each.lineno for each in node.decorator_list))
+        if node.decorator_list else node.lineno for node in found
+    }  # fmt: skip
+    exact = [node for node in found if begins[id(node)] in firsts[node.name]]
+    for node in found:
+        named = {id(each) for each in exact if each.name == node.name}
+        if not named or id(node) in named:
             setattr(node, _SAMPLED, True)
     return tree
 
