@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import functools
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from tests.advice import labeled
-from vanidl.advice.facts import Facts, SampledShare, Seen
+from vanidl.advice.facts import ANY, Facts, SampledShare, Seen
 from vanidl.advice.registry import RULES
 from vanidl.breakdown.account import Column
 from vanidl.model import states
@@ -90,6 +91,25 @@ def test_opens_are_named_by_the_lines_that_open(part, is_named):
     if found is not None:
         waits_s = facts.account.length_ns("input_wait") / 1e9
         assert found.claim.within_s <= waits_s
+
+
+@pytest.mark.parametrize("has_workers", [False, True])
+def test_lines_that_open_take_storage_and_processor_together(has_workers):
+    part = lines("data.py", "read", 0.9, "held = ZipFile(path)")
+    facts = facts_of(opens=4 * fetched_samples(), parts=(part,))
+    ns = {"input_cpu": (300, 400), "storage": (500, 600)}
+    touchable_s = facts.account.length_ns("input_wait") / 1e9
+    gains = {cause: SimpleNamespace(low_ns=low * 1e6, high_ns=high * 1e6, touchable_ns=0)
+             for cause, (low, high) in ns.items()}  # fmt: skip
+    vars(facts).update(gains=SimpleNamespace(without=lambda cause, *_: gains[cause]))
+    vars(facts)["has_workers"] = has_workers
+    found = RULE["reopened"].find(facts)
+    assert found.claim.cause == ANY
+    assert found.claim.within_s <= touchable_s * 1.0001
+    cells_s = sum(facts.account.cell(f"mean/input_wait/{cause}").low_ns for cause in ns) / 1e9
+    known_s = (0.5 if has_workers else 0.8) * (1 - found.claim.stays)
+    least = SampledShare(0.9, part.samples).least
+    assert found.claim.surely_s == pytest.approx(min(least * cells_s, known_s))
 
 
 def test_opens_without_sampled_lines_are_named_by_what_is_read_again():

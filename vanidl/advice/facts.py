@@ -264,7 +264,7 @@ class Facts:
         """What is to be said wherever more workers are advised; "" where there is nothing."""
         return f" {EVERY_WORKER}" if self.trace.streams and PYTORCH in self.frameworks else ""
 
-    @property
+    @cached_property
     def has_workers(self) -> bool:
         """Whether a process of the run loads batches for another: by their logs, or by fetches."""
         in_logs = any(process.role == "worker" for process in self.trace.processes)
@@ -371,7 +371,8 @@ class Facts:
         account, low_s, high_s = self.account, 0.0, 0.0
         if claim.window == INPUT and self.gains is not None and self.lost_s is not None:
             gain = self.gains.without(claim.cause or STORAGE, claim.where)
-            ends = (gain.low_ns, gain.high_ns) if claim.cause else (0.0, gain.touchable_ns)
+            known_ns = (claim.surely_s or 0.0) * 1e9  # of all of it nothing else bounds the least
+            ends = (gain.low_ns, gain.high_ns) if claim.cause else (known_ns, gain.touchable_ns)
             low_s, high_s = (min(ns / 1e9, self.lost_s) for ns in ends)
         elif claim.window == BENCHMARK:
             high_s = self.trace.job.run_time_s if claim.within_s is None else claim.within_s

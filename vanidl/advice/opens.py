@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 
 import numpy as np
 
-from vanidl.advice.facts import RUN, Claim, Facts
+from vanidl.advice.facts import ANY, RUN, Claim, Facts, SampledShare
 from vanidl.advice.finding import Rule, RuleResult, Value
 from vanidl.analyses.datafiles import DataFile
 from vanidl.breakdown.account import MEAN, WAIT
@@ -163,8 +163,6 @@ def _find_reopens_per_sample(facts: Facts) -> RuleResult | None:
     seen = spent is not None and spent.least >= OPENING_SHARE
     if not seen and (spent is not None or again < READ_AGAIN):
         return None
-    cell = facts.account.cell(f"{MEAN}/{WAIT}/{INPUT_CPU}")
-    waits_s = facts.account.length_ns(WAIT) / 1e9
     how = f"; opening took {percent(spent.middle)} of the fetches" if seen and spent else ""
     return RuleResult(
         f"{count(opens)} opens of {plural(len(files), 'file')} for {count(samples)} samples",
@@ -173,14 +171,30 @@ def _find_reopens_per_sample(facts: Facts) -> RuleResult | None:
         KEEP_OPEN,
         {"opens": opens, "files": len(files), "samples": samples, "reread_factor": again,
          "share_of_fetches": spent.middle if spent is not None else None},
-        Claim(
-            INPUT_CPU,
-            stays=min(processes / opens, 1.0),
-            keeps="one open in each process",
-            within_s=spent.most * waits_s if spent is not None else None,
-            surely_s=spent.least * cell.low_ns / 1e9 if spent is not None else 0.0,
-        ),
+        _claim_reopens(facts, spent if seen else None, min(processes / opens, 1.0)),
     )  # fmt: skip
+
+
+def _claim_reopens(facts: Facts, spent: SampledShare | None, stays: float) -> Claim:
+    """What opening takes of the waits: where lines say how much it is, of the storage as well.
+
+    Without workers what reading and computing take adds up; of workers each is known alone.
+    """
+    keeps = "one open in each process"
+    if spent is None or facts.gains is None:
+        return Claim(INPUT_CPU, stays=stays, keeps=keeps, surely_s=0.0)
+    waits_s = facts.account.length_ns(WAIT) / 1e9
+    causes = (INPUT_CPU, STORAGE)
+    seen_s = sum(facts.account.cell(f"{MEAN}/{WAIT}/{cause}").low_ns for cause in causes) / 1e9
+    alone_s = [facts.gains.without(cause).low_ns / 1e9 for cause in causes]
+    known_s = max(alone_s) if facts.has_workers else sum(alone_s)
+    return Claim(
+        ANY,
+        stays=stays,
+        keeps=keeps,
+        within_s=spent.most * waits_s,
+        surely_s=min(spent.least * seen_s, known_s * (1 - stays)),
+    )
 
 
 def _count_passes(facts: Facts) -> int:
