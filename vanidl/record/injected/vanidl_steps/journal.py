@@ -99,14 +99,19 @@ class Present:
 NEVER_NS = 1 << 62
 
 
-class Due:
-    """What hooks look at in each step: when the sampler of lines is to be asked for a sample."""
+SAID_NS = 100_000_000
+"""An optimizer's step is not said of the present so soon after a wait: that it was is known."""
 
-    __slots__ = ("fetch_ns", "in_step", "step_ns")
+
+class Due:
+    """What hooks look at in each step: when something is to be done that is not in each."""
+
+    __slots__ = ("fetch_ns", "in_step", "said_ns", "step_ns")
 
     def __init__(self) -> None:
-        self.fetch_ns = self.step_ns = NEVER_NS  # by the monotonic clock
+        self.fetch_ns = self.step_ns = NEVER_NS  # a sample of lines, by the monotonic clock
         self.in_step = False  # something of the step that goes on is to end with it
+        self.said_ns = 0  # when the present had its last event, by the clock of events
 
 
 class NoLines:

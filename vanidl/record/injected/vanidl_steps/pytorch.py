@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from threading import get_ident
-from time import monotonic_ns, time_ns
+from time import time_ns
 
-from .journal import LAST, LAST_NS, OPTIMIZER
+from .journal import OPTIMIZER, SAID_NS
 from .parts import find_thread, watch
 from .registry import wraps
 from .waits import Waits, Widened
@@ -74,16 +74,18 @@ def watch_optimizers(module: ModuleType, channel: Channel) -> None:
 
 def _noting_step(channel: Channel) -> Callable[..., None]:
     """To be called after each step, whatever it is called with. See `Journal.add`."""
-    journal, extend = channel.journal, channel.journal.rows.extend
+    journal, extend, due = channel.journal, channel.journal.rows.extend, channel.journal.due
 
     def stepped(_optimizer: object = None, _args: object = None, _kwargs: object = None) -> None:
         if channel.on:
             try:
-                end, ident, words = time_ns(), get_ident(), journal.present.words
+                end, ident = time_ns(), get_ident()
                 now = watch.now if ident == watch.ident else find_thread(ident)
                 extend((OPTIMIZER, 0, now.optimizer or end, end, ident))
                 now.optimizer = 0
-                words[LAST], words[LAST_NS] = OPTIMIZER, monotonic_ns()
+                if not due.said_ns <= end <= due.said_ns + SAID_NS:
+                    journal.present.happened(OPTIMIZER)
+                    due.said_ns = end
                 if end >= journal.flush_ns:
                     journal.flush()
             except Exception as error:

@@ -398,7 +398,7 @@ class Waits(Loaders):
                     end = time_ns()
                     extend((code, position.number, begin, end, get_ident()))
                     position.number += 1
-                    journal.latest = position
+                    journal.latest, due.said_ns = position, end
                     if end >= journal.flush_ns:
                         journal.flush()
             if end_ns >= due.step_ns:
