@@ -5,16 +5,21 @@ from __future__ import annotations
 import gzip
 import os
 import shutil
+import subprocess
 import sys
+import tempfile
+import unittest.mock
 from pathlib import Path
 
 import pytest
 
 import vanidl
 from tests.record.conftest import LOOKED_AT, Recorder, whole
-from vanidl.errors import CommandError, UsageError
+from vanidl.errors import CommandError, InputError, UsageError
 from vanidl.readers.run_folder import read_record
-from vanidl.record import Recorded, record
+from vanidl.record import Recorded, record, recorder
+from vanidl.record.recorder import Recorder as Tracing
+from vanidl.record.recorder import Tracer, time_call_ns
 
 READS = 120
 NBYTES = 1000
@@ -310,6 +315,43 @@ def test_the_record_says_what_was_run(recorded: Recorder, tmp_path: Path, data: 
     assert back.start_ns < back.end_ns
     assert back.tracer_version
     assert any(point == "/" for point, _ in back.mounts)
+    assert back.tracer_call_ns is not None
+    assert run_of(done, data).trace.tracer_call_ns == back.tracer_call_ns
+
+
+def test_a_call_is_timed_apart_from_the_run_and_nothing_stays_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if shutil.which("cc") is None:
+        pytest.skip("no C compiler")
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    library = tmp_path / "slow.so"
+    source = "#include <time.h>\n#include <sys/types.h>\n#include <dlfcn.h>\n" + (
+        "ssize_t pread64(int f, void *b, size_t n, off_t o) {"
+        " struct timespec t = {0, 20000}; nanosleep(&t, 0);"
+        ' ssize_t (*real)(int, void *, size_t, off_t) = dlsym(RTLD_NEXT, "pread64");'
+        " return real(f, b, n, o); }\n"
+    )
+    subprocess.run(
+        ["cc", "-D_GNU_SOURCE", "-shared", "-fPIC", "-xc", "-", "-o", library, "-ldl"],
+        input=source.encode(), check=True,
+    )  # fmt: skip
+    slow = Tracer("slow", "", {"LD_PRELOAD": str(library)}, lambda pids: {})
+    took_ns = time_call_ns(Tracing("slow", lambda _: True, lambda *_: slow))
+    assert took_ns is not None
+    assert took_ns >= 10_000  # each call slept for 20,000
+    assert list(tmp_path.iterdir()) == [library]
+
+
+def test_a_tracer_that_cannot_be_tried_is_not_timed() -> None:
+    def refuse(*_: object) -> Tracer:
+        raise InputError("expected a library, found none; give one")
+
+    assert time_call_ns(Tracing("lost", lambda _: True, refuse)) is None
+    broken = Tracer("broken", "", {"PATH": None}, lambda pids: {})
+    code = Tracing("broken", lambda _: True, lambda *_: broken)
+    with unittest.mock.patch.object(recorder, "_READS", "raise SystemExit(3)"):
+        assert time_call_ns(code) is None
 
 
 def test_a_folder_in_use_is_refused(tmp_path: Path) -> None:

@@ -51,6 +51,7 @@ from vanidl.breakdown.causes import (
     STORAGE,
     SYNC,
     TOO_FEW_CORES,
+    TRACING,
     WAITING_FOR_PEERS,
     WORKERS,
     WORKERS_PARTS,
@@ -100,6 +101,7 @@ STEP_WAIT, STEPS = "step_wait", "steps"
 """The input waits of the mean step: those of all steps together by their number; all steps of a
 rank together."""
 TRACED, MARKED, PROFILED, FETCHED = "traced calls", "marks", "profile", "fetches"
+TIMED = "the recorder's timing of a call"
 _COUNTED = {"stdio_untraced"}
 """Calls that are in no trace, and counted."""
 
@@ -940,7 +942,9 @@ def _narrow_by_samples(table: _Table, position: int, sampled: Mapping[str, Sampl
         part = cause.partition(".")[2]
         if part and (part == FAULT or cause.startswith(BLOCKED)) and not had_high:
             had_high = int(table.of(f"{window}/{cause.partition('.')[0]}")[1][position])
-        low, high = max(had_low, bound.low_ns), min(had_high, bound.high_ns)
+        # A thread in the tracer was seen running, or in a call.
+        traced_ns = int(table.of(f"{window}/{TRACING}")[1][position])
+        low, high = max(had_low, bound.low_ns - traced_ns), min(had_high, bound.high_ns)
         if low <= high and (low, high) != (had_low, had_high):
             before[name] = had_low, had_high
             table.add(name, position, low, high, (sampled_states.EVIDENCE,), bound.assumed)
@@ -1002,6 +1006,8 @@ def _pick_evidence(name: str) -> str:
         return TRACED
     if cause in (COMPUTE, COMMUNICATION, WAITING_FOR_PEERS, COPY, DEVICE_IDLE):
         return PROFILED
+    if cause == TRACING:
+        return TIMED
     return FETCHED if cause in (INPUT_CPU, DELIVERY, WORKERS) else MARKED
 
 

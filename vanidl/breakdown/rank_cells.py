@@ -30,12 +30,14 @@ from vanidl.breakdown.causes import (
     QUEUED,
     STORAGE,
     TOO_FEW_CORES,
+    TRACING,
     WAITING_FOR_PEERS,
     WORKERS,
     narrow_bounds,
 )
 from vanidl.breakdown.input_wait import FREE, FREE_PARTS, Bounds, Served
 from vanidl.breakdown.sources.collectives import PeerWaits
+from vanidl.breakdown.sources.tracer import bound_tracing
 from vanidl.breakdown.windows import PART_NAMES, PHASE_NAMES, Tiles
 from vanidl.model import intervals
 from vanidl.model.intervals import EMPTY, Intervals
@@ -147,6 +149,7 @@ def divide_tiles(
             what: waiting & rows[tiles.wait] for what, rows in divided.assumed.items()
         } | assumed
     _mark_workers(cells, tiles, spans)
+    cells = _take_tracing_out(cells, *bound_tracing(trace, position, tiles))
 
     # Each tile is filled exactly; parts are no more than the cause that they are of.
     none = np.zeros(len(tiles.start), np.int64)
@@ -168,6 +171,16 @@ def divide_tiles(
         _split_idle(low, high, tiles, trace.queued[trainer])
     slack_ns = known.slack_ns if known.whole else None
     return RankCells(tiles, low, high, free, free_parts, slack_ns, assumed)
+
+
+def _take_tracing_out(cells: Bounds, least: Int64Array, most: Int64Array) -> Bounds:
+    """The cells with what the tracer took, which was measured as part of any of the others."""
+    if not most.any():
+        return cells
+    lower = {name: (np.maximum(low - most, 0), high) for name, (low, high) in cells.items()}
+    for name in (FREE, FREE_PARTS):  # sums of calls are open by as much
+        lower[name] = lower[name][0], lower[name][1] + most
+    return lower | {TRACING: (least, most)}
 
 
 def _find_assumed(

@@ -286,6 +286,7 @@ def _add_recorder_facts(trace: Trace, found: Found, record: run_folder.RunRecord
         job=job,
         ending=trace.ending if record is None else record.ending,
         cores=trace.cores if record is None else record.cores,
+        tracer_call_ns=None if record is None else record.tracer_call_ns,
         ceiling=ceiling,
         memory=memory,
         warnings=(*trace.warnings, *of_ceiling, *of_memory),

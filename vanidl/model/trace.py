@@ -485,6 +485,8 @@ class Trace:
     benchmarks: tuple[Benchmark, ...] = ()
     ending: Ending | None = None  # of the recorded command
     cores: float | None = None  # that the recorded command could use on a host; None: not known
+    tracer_call_ns: float | None = None
+    """What a traced call cost more than without tracer, as recording began; None: not known."""
     ceiling: Ceiling | None = None
     """What the steps take with batches from memory, where that was measured."""
 

@@ -297,6 +297,10 @@ class RunRecord:
     cores: Annotated[
         float | None, means("What the command could use on its host; null: not known", "cores")
     ] = None
+    tracer_call_ns: Annotated[
+        float | None,
+        means("What the tracer adds to a call, timed beforehand; null: not known", "ns"),
+    ] = None
 
     def __post_init__(self) -> None:
         """Texts as they may be shown, mount points too: the record is handed on."""
@@ -342,7 +346,7 @@ def _refuse_record(path: str | Path, found: str) -> str:
 
 
 _LATER = {"ceiling": False, "memory_kills": None, "last_error": "", "stopped": "",
-          "cores": None}  # fmt: skip
+          "cores": None, "tracer_call_ns": None}  # fmt: skip
 """Fields that records of before lack, as they are then."""
 
 

@@ -18,7 +18,7 @@ from vanidl.record.free_space import FLOOR_NBYTES, FreeSpace
 from vanidl.record.launch import Ended, pass_signals_on, run
 from vanidl.record.memory import MemoryLooks, count_memory_kills
 from vanidl.record.processes import Watch
-from vanidl.record.recorder import AUTO, ENDED, TRACERS, Recorder, Tracer
+from vanidl.record.recorder import AUTO, ENDED, TRACERS, Recorder, Tracer, time_call_ns
 from vanidl.record.run_record import describe_run, keep_source_lines, take_last_error
 from vanidl.record.spool import Spool
 from vanidl.record.states import Sampler, sampling
@@ -123,6 +123,7 @@ def record(
         memory.stop()
     if chosen.harm and tell is not None:
         tell(chosen.harm)
+    call_ns = _time_call_ns(chosen, darshan_lib)
     environment = _merge_environment(chosen, root, more)
 
     with (
@@ -152,6 +153,7 @@ def record(
             memory_kills=_count_new_kills(killed_before, count_memory_kills()),
             last_error=take_last_error(root / steps.FOLDER),
             stopped=space.remark(ended.start_ns, chosen.goes_on),
+            tracer_call_ns=call_ns,
             losses=(*result.losses, *missing, *said),
         )
         problem = _keep_record(root / RECORD_NAME, result)
@@ -272,6 +274,11 @@ def _choose_tracer(
         why = "vanidl's own was not compiled when it was installed, and no libdarshan.so was found"
         return no_tracer(f": {why}")
     return chosen.prepare(root, darshan_lib)
+
+
+def _time_call_ns(tracer: Tracer, darshan_lib: str | None) -> float | None:
+    used = next((one for one in RECORDERS if one.name == tracer.name), None)
+    return None if used is None else time_call_ns(used, darshan_lib)
 
 
 def _merge_environment(tracer: Tracer, root: Path, more: Mapping[str, str]) -> Mapping[str, str]:

@@ -53,7 +53,7 @@ LOCK, NETWORK, SLEEP, CHILD = (
 BLOCKS = (LOCK, NETWORK, SLEEP, CHILD)
 """Codes of what a fetch waits for that is no storage."""
 
-_OTHERS = (INPUT_CPU, BLOCKED, TOO_FEW_CORES, WORKERS, DELIVERY)
+_OTHERS = (INPUT_CPU, BLOCKED, TOO_FEW_CORES, WORKERS, DELIVERY, TRACING)
 WAIT_WORDS = {
     STORAGE: "storage",
     INPUT_CPU: "decoding, augmenting or collating",
@@ -66,6 +66,7 @@ WAIT_WORDS = {
     DELIVERY: "delivery from the workers",
     COMPUTE: "time in which the device computed",
     COPY: "time in which the device copied",
+    TRACING: "the tracer itself",
     OPEN: "decoding or other work of the loader",
 }
 
@@ -83,7 +84,17 @@ def divide_waits(account: Breakdown, who: str = MEAN) -> tuple[WaitPart, ...]:
     """The parts of the waits of a rank or the mean: each known cause, then what stays open."""
     length_ns = account.length_ns(WAIT, who)
     parts = []
-    for code in (STORAGE, INPUT_CPU, *BLOCKS, TOO_FEW_CORES, WORKERS, DELIVERY, COMPUTE, COPY):
+    for code in (
+        STORAGE,
+        INPUT_CPU,
+        *BLOCKS,
+        TOO_FEW_CORES,
+        WORKERS,
+        DELIVERY,
+        COMPUTE,
+        COPY,
+        TRACING,
+    ):
         key = f"{who}/{WAIT}/{code}"
         cell = account.cell(key)
         # Of most nothing may be known: then they are in what stays open.

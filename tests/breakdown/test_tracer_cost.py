@@ -1,0 +1,93 @@
+"""What the tracer itself took is a cause of its own, and may be missing from every other."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tests.makers.training_jobs import Recipe, trace_of
+from vanidl.analyses import analyse
+from vanidl.breakdown import Breakdown, attribute_time, windows
+from vanidl.breakdown.causes import CAUSES, STORAGE, TRACING
+from vanidl.breakdown.sources.tracer import bound_tracing
+from vanidl.model.trace import Trace
+
+ALONE = Recipe(workers=0, read_us=20_000, delivery_us=0)
+CALL_US = 500  # more of each read, with the tracer
+
+
+def account_of(trace: Trace) -> Breakdown:
+    return attribute_time(trace, analyse(trace))
+
+
+@pytest.mark.parametrize("told", [0.5, 1.0, 2.0])
+def test_reads_that_the_tracer_made_longer_hold_what_they_were_without_it(told: float) -> None:
+    """However the timing and the training differ, up to twice."""
+    without = account_of(trace_of(ALONE))
+    traced = trace_of(replace(ALONE, read_us=ALONE.read_us + CALL_US))
+    found = account_of(replace(traced, tracer_call_ns=CALL_US * 1000 / told))
+    steps = int(found.steps[0])
+    reads = steps * ALONE.batch
+    tracing, storage = (found.cell(f"mean/input_wait/{c}") for c in (TRACING, STORAGE))
+    assert tracing.low_ns <= reads * CALL_US * 1000 <= tracing.high_ns
+    true = without.cell(f"mean/input_wait/{STORAGE}")
+    assert true.high_ns - true.low_ns < 1_000_000
+    assert storage.low_ns <= true.low_ns <= storage.high_ns
+    assert account_of(traced).cell(f"mean/input_wait/{STORAGE}").low_ns > true.low_ns
+    assert "timing" in tracing.evidence[0]
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_every_cause_is_open_by_what_the_tracer_took_and_windows_are_filled(workers: int) -> None:
+    trace = trace_of(Recipe(workers=workers, delivery_us=2_000 if workers else 0))
+    before, after = account_of(trace), account_of(replace(trace, tracer_call_ns=50_000.0))
+    for window in ("run", "step", "input_wait"):
+        cells = {c: after.cell(f"mean/{window}/{c}") for c in CAUSES}
+        took_ns = cells[TRACING].high_ns
+        for cause in set(CAUSES) - {TRACING}:
+            had = before.cell(f"mean/{window}/{cause}")
+            assert had.low_ns - took_ns - 1 <= cells[cause].low_ns <= had.low_ns + 1
+            assert had.high_ns - took_ns - 1 <= cells[cause].high_ns <= had.high_ns + took_ns + 1
+        length_ns = sum(before.cell(f"mean/{window}/{c}").low_ns for c in CAUSES)
+        assert sum(cell.high_ns for cell in cells.values()) >= length_ns - len(cells)
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_the_tracer_takes_of_each_window_what_its_calls_cost(workers: int) -> None:
+    """Counted call by call; of a wait those of its fetch, of which a part lay before it."""
+    trace = replace(trace_of(Recipe(workers=workers, delivery_us=2_000)), tracer_call_ns=10_000.0)
+    tiles = windows.tile_rank(trace, 0)
+    assert tiles is not None
+    low, high = bound_tracing(trace, 0, tiles)
+    assert (low <= high).all()
+    assert (high <= tiles.length).all()
+    trainer, fetches = trace.ranks[0], trace.fetches
+    starts = {
+        process: np.array([ns for p in trace.io if p.process == process for ns in p.start.tolist()])
+        for process in range(len(trace.processes))
+    }
+    for i in np.flatnonzero(tiles.wait < 0)[:40]:
+        begun = starts[trainer]
+        count = int(((begun >= tiles.start[i]) & (begun < tiles.end[i])).sum())
+        assert high[i] == min(2 * 10_000 * count, tiles.length[i])
+    for row in range(0, len(fetches), 5):
+        (i,) = np.flatnonzero(
+            (tiles.wait >= 0) & (tiles.start <= fetches.wait_begin[row])
+            & (tiles.end >= fetches.wait_end[row])
+        )  # fmt: skip
+        begun = starts[trainer if fetches.worker[row] < 0 else fetches.process[row]]
+        count = int(((begun >= fetches.begin[row]) & (begun < fetches.end[row])).sum())
+        before_ns = max(int(fetches.wait_begin[row] - fetches.begin[row]), 0)
+        assert high[i] >= min(2 * 10_000 * count, tiles.length[i])
+        assert low[i] <= max(10_000 * count, 0)
+        assert low[i] >= min(10_000 * count // 2 - before_ns - 2_000_000, tiles.length[i])
+
+
+def test_without_a_timing_nothing_is_said() -> None:
+    trace = trace_of(ALONE)
+    tiles = windows.tile_rank(trace, 0)
+    assert tiles is not None
+    assert not any(side.any() for side in bound_tracing(trace, 0, tiles))
+    assert account_of(trace).cell(f"mean/step/{TRACING}").high_ns == 0
