@@ -13,6 +13,7 @@ from vanidl.breakdown import Breakdown, attribute_time, windows
 from vanidl.breakdown.causes import CAUSES, STORAGE, TRACING
 from vanidl.breakdown.sources.tracer import bound_tracing
 from vanidl.model.trace import Trace
+from vanidl.wording.headline import make_headline
 
 ALONE = Recipe(workers=0, read_us=20_000, delivery_us=0)
 CALL_US = 500  # more of each read, with the tracer
@@ -91,3 +92,16 @@ def test_without_a_timing_nothing_is_said() -> None:
     assert tiles is not None
     assert not any(side.any() for side in bound_tracing(trace, 0, tiles))
     assert account_of(trace).cell(f"mean/step/{TRACING}").high_ns == 0
+
+
+@pytest.mark.parametrize(("call_ns", "said"), [(2_000_000.0, False), (4_000_000.0, True)])
+def test_much_of_it_is_said_with_the_answer(call_ns: float, said: bool) -> None:
+    """Two calls a step of 120 ms lie outside of its wait, in its thread: 2 ms at least, or 4."""
+    trace = trace_of(ALONE)
+    later = [part.shifted(80_000_000) for part in trace.io]
+    later = [replace(part, thread=np.zeros_like(part.thread)) for part in later]
+    trace = replace(trace, io=later, tracer_call_ns=call_ns)
+    results = analyse(trace)
+    answer = make_headline(trace, results, attribute_time(trace, results))
+    sentences = " ".join([answer.title, *answer.support])
+    assert ("The tracer itself took" in sentences) == said

@@ -235,6 +235,26 @@ def find_lead(account: Breakdown, steps: str = "training") -> Lead:
     return Lead(sentence, cost.window, in_steps)
 
 
+_MUCH_TRACING = 0.02  # of the steps, at least
+
+
+def describe_tracing(account: Breakdown, title: str) -> str:
+    """That the tracer itself took more than a little of the steps; "" where it did not.
+
+    `title` may have said it.
+    """
+    key = f"{MEAN}/{STEPS}/{TRACING}"
+    cell, whole_ns = account.cell(key), account.steps_ns
+    if cell.low_ns <= _MUCH_TRACING * whole_ns or title.startswith(_COST_WORDS[STEP, TRACING]):
+        return ""
+    low, high = cell.range_s
+    amount = mark_cell(key, f"{seconds(low)} to {seconds(high)}")
+    return (
+        f"The tracer itself took {amount} of the {seconds(whole_ns / 1e9)} of steps: without it "
+        "(vanidl record --tracer none) they are as much shorter."
+    )
+
+
 def _find_key(account: Breakdown, cost: Cost) -> str:
     """The key of the cell that a cost is; "" where it is what other cells leave of one."""
     for key in (cost.key, cost.key.replace(f"/{STEP}/", f"/{STEPS}/")):

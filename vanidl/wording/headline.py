@@ -25,6 +25,7 @@ from vanidl.model.warnings import LOWER_BOUNDS, UNREAD, serious_codes
 from vanidl.wording.account import (
     describe_device,
     describe_storage,
+    describe_tracing,
     describe_waits,
     describe_work_outside,
     find_lead,
@@ -140,6 +141,7 @@ def make_headline(trace: Trace, results: Results, account: Breakdown) -> Headlin
         _list_missing(trace, results),
         _describe_untraced(results),
         _describe_ceiling(trace, account),
+        describe_tracing(account, title),
         _describe_cached(trace),
         _describe_beside(account, lead.window),
         _describe_starving(overlap),

@@ -21,6 +21,7 @@ from vanidl.model.trace import Trace
 Int64Array = NDArray[np.int64]
 
 _AT_LEAST, _AT_MOST = 0.5, 2.0
+TRAINING_THREAD = 0  # its code, where threads were recorded
 
 
 def bound_tracing(trace: Trace, position: int, tiles: Tiles) -> tuple[Int64Array, Int64Array]:
@@ -33,17 +34,19 @@ def bound_tracing(trace: Trace, position: int, tiles: Tiles) -> tuple[Int64Array
         return low, high
     trainer = trace.ranks[position]
     members = np.flatnonzero(trace.family == position).tolist()
-    calls = {process: [np.empty(0, np.int64)] for process in members}
+    calls: dict[int, list[Int64Array]] = {process: [] for process in members}
+    by_its_thread = True  # whether all calls of the training process are of the thread that trains
     for part in trace.io:
         if part.process in calls:
             calls[part.process].append(part.start)
+            if part.process == trainer:
+                by_its_thread &= bool((part.thread == TRAINING_THREAD).all())
 
     # Outside of waits the calls of the training process: perhaps of another thread of it.
     outside = tiles.wait < 0
     made = _count_between(calls[trainer], tiles.start[outside], tiles.end[outside])
     cost_ns = made * trace.tracer_call_ns
-    alone = len(members) == 1 and len(trace.fetches) > 0
-    low[outside] = _AT_LEAST * cost_ns * alone
+    low[outside] = _AT_LEAST * cost_ns * by_its_thread
     high[outside] = np.ceil(_AT_MOST * cost_ns)
 
     # In waits those of the fetch; of all processes where it is not known, and since they began.
@@ -70,6 +73,7 @@ def bound_tracing(trace: Trace, position: int, tiles: Tiles) -> tuple[Int64Array
         within = np.minimum(ended, tiles.wait_end[known])
         within -= np.maximum(begun, tiles.wait_start[known])
         least[known] = _AT_LEAST * cost_ns[known] - (ended - begun - within.clip(0))
+        least[(by == trainer) & (not by_its_thread)] = 0
         waiting = np.flatnonzero(~outside)
         low[waiting] = least.clip(0)[tiles.wait[waiting]]
         high[waiting] = np.ceil(_AT_MOST * cost_ns)[tiles.wait[waiting]]
