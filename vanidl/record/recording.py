@@ -14,11 +14,12 @@ from vanidl.readers.run_folder import NO_TRACER, RECORD_NAME, RunRecord, write_r
 from vanidl.record import darshan, dftracer, processes, steps
 from vanidl.record import tracer as own
 from vanidl.record.alive import sign_of_life
+from vanidl.record.call_cost import time_call_ns
 from vanidl.record.free_space import FLOOR_NBYTES, FreeSpace
 from vanidl.record.launch import Ended, pass_signals_on, run
 from vanidl.record.memory import MemoryLooks, count_memory_kills
 from vanidl.record.processes import Watch
-from vanidl.record.recorder import AUTO, ENDED, TRACERS, Recorder, Tracer, time_call_ns
+from vanidl.record.recorder import AUTO, ENDED, TRACERS, Recorder, Tracer
 from vanidl.record.run_record import describe_run, keep_source_lines, take_last_error
 from vanidl.record.spool import Spool
 from vanidl.record.states import Sampler, sampling
