@@ -101,7 +101,8 @@ def fit_request_cost(trace: Trace) -> RequestCost | None:
     if not is_data.any():
         return None
     every = max(1, sum(sizes_of(trace.io)) // _ENOUGH)
-    some = (trace.io[place] for place in range(0, len(trace.io), every))
+    picked = (trace.io[place] for place in range(0, len(trace.io), every))
+    some = trace.io if every == 1 else picked
     n = x1 = x2 = y1 = xy = 0.0
     medians, counts = [np.zeros(0)], [np.zeros(0, np.int64)]
     for parts in batch_small_parts(some):

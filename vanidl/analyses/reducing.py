@@ -13,6 +13,7 @@ from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Protocol
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -354,18 +355,56 @@ def collect_rows(parts: Sequence[Part], trace: Trace) -> Rows:
 
 def join_columns(parts: Sequence[Part], *names: str) -> list[NDArray[Any]]:
     """Columns of parts by name, those of one part behind those of the one before."""
+    if isinstance(parts, Batch):
+        return [parts.column(name) for name in names]
     if len(parts) == 1:
         return [getattr(parts[0], name) for name in names]
     return [np.concatenate([getattr(part, name) for part in parts]) for name in names]
 
 
+class Batch(list[Part]):
+    """Small parts of one layer; each of their columns is joined when it is first asked for."""
+
+    def __init__(self, parts: Iterable[Part]) -> None:
+        super().__init__(parts)
+        self._columns: dict[str, NDArray[Any]] = {}
+
+    def column(self, name: str) -> NDArray[Any]:
+        """The column of the parts, one behind the other; read-only, as it is asked for again."""
+        if name not in self._columns:
+            self._columns[name] = np.concatenate([getattr(part, name) for part in self])
+            self._columns[name].flags.writeable = False
+        return self._columns[name]
+
+
+_KEPT_ROWS = 1 << 21  # operations of small parts whose batches are kept: 80 MB of columns
+_KEPT: WeakKeyDictionary[Sequence[Part], list[list[Part]]] = WeakKeyDictionary()
+
+
 def batch_small_parts(parts: Iterable[Part]) -> Iterator[list[Part]]:
-    """Each large part alone, small ones of a layer in lists."""
+    """Each large part alone, small ones of a layer in lists.
+
+    The same lists for the operations of the same trace, where these are few: several analyses go
+    through thousands of parts.
+    """
+    if not isinstance(parts, Parts | SelectedParts) or parts.spilled:
+        yield from _list_batches(parts)
+        return
+    if parts not in _KEPT:
+        if sum(parts.sizes) > _KEPT_ROWS:
+            yield from _list_batches(parts)
+            return
+        _KEPT[parts] = [Batch(b) if len(b) > 1 else b for b in _list_batches(parts)]
+    yield from _KEPT[parts]
+
+
+def _list_batches(parts: Iterable[Part]) -> Iterator[list[Part]]:
     small: dict[str, list[Part]] = {}
     rows: dict[str, int] = {}
     for part in parts:
         if len(part) >= SMALL_ROWS:
             yield [part]
+        if not 0 < len(part) < SMALL_ROWS:
             continue
         small.setdefault(part.layer, []).append(part)
         rows[part.layer] = rows.get(part.layer, 0) + len(part)

@@ -13,8 +13,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import groupby, pairwise
-from operator import attrgetter
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -22,11 +21,12 @@ from numpy.typing import NDArray
 
 from vanidl.analyses.dataset import Dataset
 from vanidl.analyses.profiled_steps import group_rank_spans
+from vanidl.analyses.reducing import batch_small_parts, join_columns
 from vanidl.analyses.workers import Files, WorkerLife, find_files_read, group_workers_by_trainer
 from vanidl.formatting.units import plural, times
 from vanidl.model.ordering import stable_order
 from vanidl.model.trace import READ, Part, SpanKind, Spans, Trace
-from vanidl.parallel.threads import batches, in_threads
+from vanidl.parallel.threads import in_threads
 
 Int64Array = NDArray[np.int64]
 
@@ -293,7 +293,6 @@ _ONCE = 0.95  # of the reads in a pass are of different items
 _SMALL_PART = 0.1  # of the reads of the largest member: too few to tell
 _APART = 0.25  # of the shortest pass: members begin each within that time
 _FAR = 3  # times the usual time between reads: a pause
-_TOGETHER_ROWS = 1 << 18  # operations of small parts that are looked at at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -355,8 +354,8 @@ def _sample_reads(trace: Trace) -> _Reads | None:
 
     # First of all reads the sizes, thinned out, and a sample of the reads themselves.
     blocks, sizes, before = [], [], 0
-    chosen = (part for part in trace.io if part.layer == layer.name)
-    for sizes_of_all, block in in_threads(reads_of, batches(chosen, len, _TOGETHER_ROWS)):
+    chosen = (parts for parts in batch_small_parts(trace.io) if parts[0].layer == layer.name)
+    for sizes_of_all, block in in_threads(reads_of, chosen):
         sizes.append(sizes_of_all[-before % every :: every].copy())  # not a view of all
         before += len(sizes_of_all)
         blocks.append(block)
@@ -409,8 +408,8 @@ class _Some:
 
 
 def _join_column(parts: Sequence[Part], name: str) -> NDArray[Any]:
-    columns: list[NDArray[Any]] = [getattr(part, name) for part in parts]
-    return columns[0] if len(columns) == 1 else np.concatenate(columns)
+    (column,) = join_columns(parts, name)
+    return column
 
 
 @dataclass(frozen=True, slots=True)
@@ -440,10 +439,8 @@ def _find_busiest_layer(trace: Trace) -> _Layer:
         without_offsets = bool((some.offset < 0).any())
         return _Layer(parts[0].layer, reads, len(parts), len(some), without_offsets)
 
-    for name, parts in groupby(trace.io, key=attrgetter("layer")):
-        held = (part for part in parts if len(part))
-        for one in in_threads(layer_of, batches(held, len, _TOGETHER_ROWS)):
-            found[name] = found[name] + one if name in found else one
+    for one in in_threads(layer_of, batch_small_parts(trace.io)):
+        found[one.name] = found[one.name] + one if one.name in found else one
     nothing = _Layer("", np.zeros(len(every), np.int64))
     return max(found.values(), key=lambda layer: (layer.parts, layer.name), default=nothing)
 
