@@ -249,11 +249,15 @@ WORDING = (
     ),
     Fault("vanidl/wording/headline.py", "row.input_wait_s < MOSTLY", "row.input_wait_s <= MOSTLY"),
     Fault("vanidl/wording/account.py", "part.cell.high_ns < _WORTH", "part.cell.high_ns <= _WORTH"),
-    Fault("vanidl/sections/overlap.py", "high - low <= _CLEAR", "high - low < _CLEAR"),
+    Fault(
+        "vanidl/sections/overlap.py",
+        "high - low <= _CLEAR * mean.in_wait_s",
+        "high - low < _CLEAR * mean.in_wait_s",
+    ),
 )
 
 FINDINGS = (
-    Fault("vanidl/advice/input_waits.py", "wait_share < BOUND_SHARE", "wait_share <= BOUND_SHARE"),
+    Fault("vanidl/advice/input_waits.py", "or share < BOUND_SHARE", "or share <= BOUND_SHARE"),
     Fault(
         "vanidl/advice/input_waits.py", "observed < OBSERVED_SHARE", "observed <= OBSERVED_SHARE"
     ),

@@ -115,7 +115,8 @@ import os, signal, sys, time
 from pathlib import Path
 signal.signal(signal.SIG{name}, lambda *_: sys.exit(42))
 print("ready", flush=True)
-time.sleep(60)
+for _ in range(600):  # one that came just before a sleep began is looked at after it
+    time.sleep(0.1)
 """
 
 
