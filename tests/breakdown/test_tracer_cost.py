@@ -9,7 +9,7 @@ import pytest
 
 from tests.makers.training_jobs import Recipe, trace_of
 from vanidl.analyses import analyse
-from vanidl.breakdown import Breakdown, attribute_time, windows
+from vanidl.breakdown import Breakdown, assumptions, attribute_time, windows
 from vanidl.breakdown.causes import CAUSES, STORAGE, TRACING
 from vanidl.breakdown.sources.tracer import bound_tracing
 from vanidl.model.trace import Trace
@@ -105,3 +105,14 @@ def test_much_of_it_is_said_with_the_answer(call_ns: float, said: bool) -> None:
     answer = make_headline(trace, results, attribute_time(trace, results))
     sentences = " ".join([answer.title, *answer.support])
     assert ("The tracer itself took" in sentences) == said
+
+
+def test_logs_that_may_lack_calls_say_all_of_it_only_where_that_is_assumed() -> None:
+    trace = trace_of(replace(ALONE, traced=0.5))
+    trace = replace(trace, tracer_call_ns=10_000.0)
+    results = analyse(trace)
+    given = attribute_time(trace, results).cell(f"mean/step/{TRACING}")
+    assert assumptions.ALL_TRACED_THERE in given.assumed
+    strict = attribute_time(trace, results, assumptions.ALL - {assumptions.ALL_TRACED_THERE})
+    assert given.high_ns < strict.cell(f"mean/step/{TRACING}").high_ns
+    assert strict.cell(f"mean/step/{STORAGE}").low_ns == 0

@@ -33,9 +33,11 @@ LOCK_IS_STORAGE = (
     "who waited for a lock while another thread of its process was in storage, waited for that"
 )
 ONE_THREAD = "calls of a process were of the thread that trains: threads were not recorded"
+ALL_TRACED_THERE = "no more calls were traced, and cost the tracer's time, than its logs hold"
 
 ALL = frozenset(
     {
+        ALL_TRACED_THERE,
         CACHE_SERVES,
         LOCK_IS_STORAGE,
         MODEL_COMPUTES,

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from vanidl.analyses.sorting import find_distinct
 from vanidl.breakdown import input_wait, windows
 from vanidl.breakdown.assumptions import (
+    ALL_TRACED_THERE,
     FOLLOWS,
     NOT_MAPPED,
     ONE_CLOCK,
@@ -149,7 +150,8 @@ def divide_tiles(
             what: waiting & rows[tiles.wait] for what, rows in divided.assumed.items()
         } | assumed
     _mark_workers(cells, tiles, spans)
-    cells = _take_tracing_out(cells, *bound_tracing(trace, position, tiles))
+    there = known.whole or ALL_TRACED_THERE in known.assume
+    cells = _take_tracing_out(cells, *bound_tracing(trace, position, tiles, whole=there))
 
     # Each tile is filled exactly; parts are no more than the cause that they are of.
     none = np.zeros(len(tiles.start), np.int64)
@@ -191,6 +193,7 @@ def _find_assumed(
     rests_on = {
         NOT_MAPPED: known.whole and known.maps_unseen,
         ONE_THREAD: own.one_thread,
+        ALL_TRACED_THERE: bool(trace.tracer_call_ns) and not known.whole,
         ONE_CLOCK: ONE_CLOCK in known.assume and input_wait.has_open_clock(trace, position),
         OPERATORS_COMPUTE: OPERATORS_COMPUTE in known.assume
         and len(did.seen.start) > 0

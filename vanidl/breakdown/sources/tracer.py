@@ -24,14 +24,19 @@ _AT_LEAST, _AT_MOST = 0.5, 2.0
 TRAINING_THREAD = 0  # its code, where threads were recorded
 
 
-def bound_tracing(trace: Trace, position: int, tiles: Tiles) -> tuple[Int64Array, Int64Array]:
+def bound_tracing(
+    trace: Trace, position: int, tiles: Tiles, *, whole: bool = True
+) -> tuple[Int64Array, Int64Array]:
     """What the tracer took of every tile of a rank, at least and at most, ns.
 
-    Nothing of either where the recorder did not time a call.
+    Nothing of either where the recorder did not time a call; anything where logs may lack traced
+    calls, which are not `whole`.
     """
     low, high = np.zeros((2, len(tiles.start)), np.int64)
     if not trace.tracer_call_ns or not len(tiles.start):
         return low, high
+    if not whole:
+        return low, tiles.length
     trainer = trace.ranks[position]
     members = np.flatnonzero(trace.family == position).tolist()
     calls: dict[int, list[Int64Array]] = {process: [] for process in members}
