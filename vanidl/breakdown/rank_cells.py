@@ -47,6 +47,7 @@ from vanidl.model.trace import SpanKind, Spans, Trace
 Int64Array = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 
+_ROUNDED_NS = 1000
 IDLE_QUEUED = f"{DEVICE_IDLE}.{QUEUED}"
 
 
@@ -63,6 +64,11 @@ class Evidence:
     maps_unseen: bool  # page faults of mapped files are in no record
     assume: frozenset[str]  # what may be assumed
     peers: PeerWaits | None = None  # None: ranks cannot be paired
+
+    @property
+    def all_traced(self) -> bool:
+        """Whether no call was counted only, but for what times of counters are rounded by."""
+        return self.whole and self.slack_ns <= _ROUNDED_NS
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +156,7 @@ def divide_tiles(
             what: waiting & rows[tiles.wait] for what, rows in divided.assumed.items()
         } | assumed
     _mark_workers(cells, tiles, spans)
-    there = known.whole or ALL_TRACED_THERE in known.assume
+    there = known.all_traced or ALL_TRACED_THERE in known.assume
     cells = _take_tracing_out(cells, *bound_tracing(trace, position, tiles, whole=there))
 
     # Each tile is filled exactly; parts are no more than the cause that they are of.
@@ -193,7 +199,7 @@ def _find_assumed(
     rests_on = {
         NOT_MAPPED: known.whole and known.maps_unseen,
         ONE_THREAD: own.one_thread,
-        ALL_TRACED_THERE: bool(trace.tracer_call_ns) and not known.whole,
+        ALL_TRACED_THERE: bool(trace.tracer_call_ns) and not known.all_traced,
         ONE_CLOCK: ONE_CLOCK in known.assume and input_wait.has_open_clock(trace, position),
         OPERATORS_COMPUTE: OPERATORS_COMPUTE in known.assume
         and len(did.seen.start) > 0
