@@ -143,7 +143,7 @@ def collect_storage_calls(
         metadata = intervals.subtract(metadata, data) if len(metadata.start) else metadata
         syncs = intervals.subtract(syncs, data) if len(syncs.start) else syncs
     syncs = intervals.subtract(syncs, metadata) if len(syncs.start) else syncs
-    early_ns, late_ns = _find_shift(trace, process, ONE_CLOCK in assume)
+    early_ns, late_ns = find_shift(trace, process, ONE_CLOCK in assume)
     found = Served(reads, writes, metadata, syncs, whole, slack_ns, early_ns, late_ns)
     if trace.processes[process].role != "trainer":
         return found
@@ -185,7 +185,7 @@ def _has_calls_across_waits(calls: Intervals, waits: Intervals, margin: int) -> 
     return int(crossed.sum()) >= max(_CROSSED, _CROSSED_SHARE * len(edges))
 
 
-def _find_shift(trace: Trace, process: int, as_one: bool) -> tuple[int, int]:
+def find_shift(trace: Trace, process: int, as_one: bool) -> tuple[int, int]:
     """By how much calls of a process may lie earlier or later among the marks of its loop.
 
     `as_one`: what two clocks may always differ by is taken for nothing.
@@ -212,7 +212,7 @@ def _open_ns(clock: Process | Profile, as_one: bool) -> tuple[int, int]:
 def has_open_clock(trace: Trace, position: int) -> bool:
     """Whether the calls of a rank may lie elsewhere among its marks than where they were put."""
     members = np.flatnonzero(trace.family == position).tolist()
-    return any(_find_shift(trace, process, as_one=False) != (0, 0) for process in members)
+    return any(find_shift(trace, process, as_one=False) != (0, 0) for process in members)
 
 
 def subtract_covered(of: Served, covered: Intervals) -> Served:

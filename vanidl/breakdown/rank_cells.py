@@ -157,7 +157,9 @@ def divide_tiles(
         } | assumed
     _mark_workers(cells, tiles, spans)
     there = known.all_traced or ALL_TRACED_THERE in known.assume
-    cells = _take_tracing_out(cells, *bound_tracing(trace, position, tiles, whole=there))
+    as_one = ONE_CLOCK in known.assume
+    tracing = bound_tracing(trace, position, tiles, whole=there, as_one=as_one)
+    cells = _take_tracing_out(cells, *tracing)
 
     # Each tile is filled exactly; parts are no more than the cause that they are of.
     none = np.zeros(len(tiles.start), np.int64)

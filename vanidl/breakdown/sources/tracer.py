@@ -8,13 +8,12 @@ felt by whoever made it: the training thread where it called, a wait where its b
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from itertools import chain
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.breakdown.input_wait import fetch_of_waits
+from vanidl.breakdown.input_wait import fetch_of_waits, find_shift
 from vanidl.breakdown.windows import Tiles
 from vanidl.model.trace import Trace
 
@@ -25,12 +24,12 @@ TRAINING_THREAD = 0  # its code, where threads were recorded
 
 
 def bound_tracing(
-    trace: Trace, position: int, tiles: Tiles, *, whole: bool = True
+    trace: Trace, position: int, tiles: Tiles, *, whole: bool = True, as_one: bool = True
 ) -> tuple[Int64Array, Int64Array]:
     """What the tracer took of every tile of a rank, at least and at most, ns.
 
     Nothing of either where the recorder did not time a call; anything where logs may lack traced
-    calls, which are not `whole`.
+    calls, which are not `whole`. `as_one`: clocks known to a millisecond are one.
     """
     low, high = np.zeros((2, len(tiles.start)), np.int64)
     if not trace.tracer_call_ns or not len(tiles.start):
@@ -38,21 +37,13 @@ def bound_tracing(
     if not whole:
         return low, tiles.length
     trainer = trace.ranks[position]
-    members = np.flatnonzero(trace.family == position).tolist()
-    calls: dict[int, list[Int64Array]] = {process: [] for process in members}
-    by_its_thread = True  # whether all calls of the training process are of the thread that trains
-    for part in trace.io:
-        if part.process in calls:
-            calls[part.process].append(part.start)
-            if part.process == trainer:
-                by_its_thread &= bool((part.thread == TRAINING_THREAD).all())
+    calls = _Calls(trace, position, as_one)
 
     # Outside of waits the calls of the training process: perhaps of another thread of it.
     outside = tiles.wait < 0
-    made = _count_between(calls[trainer], tiles.start[outside], tiles.end[outside])
-    cost_ns = made * trace.tracer_call_ns
-    low[outside] = _AT_LEAST * cost_ns * by_its_thread
-    high[outside] = np.ceil(_AT_MOST * cost_ns)
+    least, most = calls.count([trainer], tiles.start[outside], tiles.end[outside])
+    low[outside] = _AT_LEAST * least * trace.tracer_call_ns * calls.by_training_thread
+    high[outside] = np.ceil(_AT_MOST * most * trace.tracer_call_ns)
 
     # In waits those of the fetch; of all processes where it is not known, and since they began.
     if len(tiles.wait_start):
@@ -65,30 +56,52 @@ def bound_tracing(
         by[known] = np.where(
             fetches.worker[fetch[known]] < 0, trainer, fetches.process[fetch[known]]
         )
-        made = np.zeros(len(fetch), np.int64)
+        made = np.zeros((2, len(fetch)), np.int64)
         for process in np.unique(by).tolist():
             mine = by == process
-            parts = calls[process] if process >= 0 else [*chain.from_iterable(calls.values())]
-            made[mine] = _count_between(parts, since[mine], tiles.wait_end[mine])
-        cost_ns = made * trace.tracer_call_ns
+            who = [process] if process >= 0 else calls.members
+            made[:, mine] = calls.count(who, since[mine], tiles.wait_end[mine])
+        least, most = made
 
         # At least what the fetch cannot have spent outside of its wait.
-        least = np.zeros(len(fetch))
+        sure = np.zeros(len(fetch))
         begun, ended = fetches.begin[fetch[known]], fetches.end[fetch[known]]
         within = np.minimum(ended, tiles.wait_end[known])
         within -= np.maximum(begun, tiles.wait_start[known])
-        least[known] = _AT_LEAST * cost_ns[known] - (ended - begun - within.clip(0))
-        least[(by == trainer) & (not by_its_thread)] = 0
+        cost_ns = _AT_LEAST * least[known] * trace.tracer_call_ns
+        sure[known] = cost_ns - (ended - begun - within.clip(0))
+        sure[(by == trainer) & (not calls.by_training_thread)] = 0
         waiting = np.flatnonzero(~outside)
-        low[waiting] = least.clip(0)[tiles.wait[waiting]]
-        high[waiting] = np.ceil(_AT_MOST * cost_ns)[tiles.wait[waiting]]
+        low[waiting] = sure.clip(0)[tiles.wait[waiting]]
+        high[waiting] = np.ceil(_AT_MOST * most * trace.tracer_call_ns)[tiles.wait[waiting]]
     high = np.minimum(high, tiles.length)
     return np.minimum(low, high), high
 
 
-def _count_between(parts: Iterable[Int64Array], start: Int64Array, end: Int64Array) -> Int64Array:
-    """How many calls begin in each of some windows; those of a part are in order of start."""
-    count = np.zeros(len(start), np.int64)
-    for begun in parts:
-        count += np.searchsorted(begun, end) - np.searchsorted(begun, start)
-    return count
+class _Calls:
+    """When calls of the processes of a rank began, and by how much that may be elsewhere."""
+
+    def __init__(self, trace: Trace, position: int, as_one: bool) -> None:
+        self.members = np.flatnonzero(trace.family == position).tolist()
+        self._starts: dict[int, list[Int64Array]] = {process: [] for process in self.members}
+        self._shift = {p: find_shift(trace, p, as_one=as_one) for p in self.members}
+        self.by_training_thread = True  # all of the training process, where threads are known
+        for part in trace.io:
+            if part.process in self._starts:
+                self._starts[part.process].append(part.start)
+                if part.process == trace.ranks[position]:
+                    self.by_training_thread &= bool((part.thread == TRAINING_THREAD).all())
+
+    def count(
+        self, processes: Sequence[int], start: Int64Array, end: Int64Array
+    ) -> tuple[Int64Array, Int64Array]:
+        """How many calls of processes begin in each of some windows, at least and at most."""
+        least, most = np.zeros((2, len(start)), np.int64)
+        for process in processes:
+            earlier, later = self._shift.get(process, (0, 0))
+            for begun in self._starts.get(process, ()):  # in order of start
+                sure = np.searchsorted(begun, end - later) - np.searchsorted(begun, start - earlier)
+                least += sure.clip(0)
+                most += np.searchsorted(begun, end - earlier)
+                most -= np.searchsorted(begun, start - later)
+        return least, most
