@@ -102,6 +102,7 @@ STEP_WAIT, STEPS = "step_wait", "steps"
 rank together."""
 TRACED, MARKED, PROFILED, FETCHED = "traced calls", "marks", "profile", "fetches"
 TIMED = "the recorder's timing of a call"
+_ROUNDED_NS = 1000  # by which times of counters may be
 _COUNTED = {"stdio_untraced"}
 """Calls that are in no trace, and counted."""
 
@@ -582,7 +583,8 @@ class _Sources:
             for process in np.flatnonzero(trace.family == position).tolist()
         }
         peers = self.peers.get(trace.ranks[position])
-        return Evidence(of_process, whole, slack_ns, self.maps_unseen, self.assume, peers)
+        traced = self.whole and slack_ns <= _ROUNDED_NS
+        return Evidence(of_process, whole, slack_ns, self.maps_unseen, self.assume, peers, traced)
 
 
 def _find_evidence(

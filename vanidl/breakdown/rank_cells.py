@@ -47,7 +47,6 @@ from vanidl.model.trace import SpanKind, Spans, Trace
 Int64Array = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 
-_ROUNDED_NS = 1000
 IDLE_QUEUED = f"{DEVICE_IDLE}.{QUEUED}"
 
 
@@ -64,11 +63,7 @@ class Evidence:
     maps_unseen: bool  # page faults of mapped files are in no record
     assume: frozenset[str]  # what may be assumed
     peers: PeerWaits | None = None  # None: ranks cannot be paired
-
-    @property
-    def all_traced(self) -> bool:
-        """Whether no call was counted only, but for what times of counters are rounded by."""
-        return self.whole and self.slack_ns <= _ROUNDED_NS
+    all_traced: bool = False  # no call was counted only; what the tracer does not see is no matter
 
 
 @dataclass(frozen=True, slots=True)
