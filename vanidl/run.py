@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from concurrent.futures import Executor
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
@@ -39,6 +39,7 @@ from vanidl.breakdown.overlap import Overlap
 from vanidl.breakdown.phases import Phase, Phases
 from vanidl.breakdown.step_bar import StepParts, divide_step
 from vanidl.breakdown.step_records import StepRecords
+from vanidl.dataclass import dataclass
 from vanidl.errors import UsageError
 from vanidl.files.arrow import require_arrow
 from vanidl.formatting.from_logs import clean_path

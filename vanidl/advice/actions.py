@@ -6,7 +6,7 @@ One cause is one diagnosis. Each finding belongs to exactly one, so that none is
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from vanidl.analyses import Results
 from vanidl.breakdown import Breakdown
 from vanidl.breakdown.account import EPOCH_END, MEAN, STEP
 from vanidl.breakdown.causes import BLOCKED, COMPUTE, STORAGE
+from vanidl.dataclass import dataclass
 from vanidl.formatting.units import percent
 from vanidl.model.trace import Trace
 from vanidl.model.warnings import LOWER_BOUNDS, serious_codes

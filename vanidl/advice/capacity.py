@@ -5,7 +5,6 @@ More readers gain nothing where the storage already delivers all it has, or no c
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ from numpy.typing import NDArray
 from vanidl.advice.reads import FEWEST_READS
 from vanidl.analyses.profiled_steps import group_rank_spans
 from vanidl.analyses.reducing import batch_small_parts, join_columns
+from vanidl.dataclass import dataclass
 from vanidl.model import intervals
 from vanidl.model.ordering import stable_order
 from vanidl.model.states import TICKS_PER_S

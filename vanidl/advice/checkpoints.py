@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import sqrt
 
 import numpy as np
@@ -15,6 +15,7 @@ from vanidl.analyses.files import FileRow
 from vanidl.breakdown.account import MEAN, PHASE
 from vanidl.breakdown.causes import STORAGE, WRITE
 from vanidl.breakdown.phases import Phase
+from vanidl.dataclass import dataclass
 from vanidl.formatting.units import count, nbytes, percent, seconds, times
 from vanidl.model import intervals
 from vanidl.model.trace import POSIX, STDIO, STORAGE_LAYERS, SpanKind

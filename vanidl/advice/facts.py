@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from math import sqrt
 
@@ -40,6 +39,7 @@ from vanidl.breakdown.windows import (
     tile_rank,
 )
 from vanidl.breakdown.without import EVERYWHERE, Where, bound_imbalance
+from vanidl.dataclass import dataclass
 from vanidl.model import intervals, states
 from vanidl.model.counter_tables import CounterTable
 from vanidl.model.intervals import Intervals

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from vanidl.dataclass import dataclass
 from vanidl.errors import UsageError
 from vanidl.model.run_facts import Ceiling
 

@@ -14,10 +14,10 @@ import ast
 import difflib
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeGuard
 
+from vanidl.dataclass import dataclass
 from vanidl.formatting.secrets import is_secret_name, masked_text
 from vanidl.model.trace import Trace
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from vanidl.advice.finding import Remedy
 from vanidl.advice.levers import Predicted
+from vanidl.dataclass import dataclass
 from vanidl.formatting.from_logs import CUT_MARK
 from vanidl.formatting.secret_hints import MASK, MASKED_WORD
 from vanidl.model.trace import Trace

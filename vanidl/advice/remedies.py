@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import PurePosixPath
 
 from vanidl.advice import frameworks as in_words
@@ -27,6 +27,7 @@ from vanidl.advice.patches import (
 from vanidl.advice.proof import UNKNOWN, get_own_command
 from vanidl.advice.recording_gaps import OF_NO_KIND
 from vanidl.advice.training_loop import FEW_WORKERS, NETWORK
+from vanidl.dataclass import dataclass
 from vanidl.formatting.units import nbytes, number, plural
 
 _READ_BUFFER = "8 << 20"

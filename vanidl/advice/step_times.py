@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -14,6 +12,7 @@ from vanidl.analyses.durations import DATA_READS, SLOW_FACTOR
 from vanidl.analyses.profiled_steps import StepTable
 from vanidl.breakdown.causes import STORAGE, WORKERS
 from vanidl.breakdown.step_records import find_first_steps
+from vanidl.dataclass import dataclass
 from vanidl.formatting.units import count, nbytes, seconds, times
 from vanidl.model import intervals
 from vanidl.model.fetches import Fetches

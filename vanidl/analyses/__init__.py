@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 from vanidl.analyses import (
@@ -58,6 +58,7 @@ from vanidl.analyses.sizes import Sizes
 from vanidl.analyses.summary import Summary
 from vanidl.analyses.timeline import Timeline
 from vanidl.analyses.workers import Workers
+from vanidl.dataclass import dataclass
 from vanidl.model.intervals import Intervals, merge_by_key
 from vanidl.model.selection import SelectedParts, Selection, fitted, select
 from vanidl.model.trace import STORAGE_LAYERS, Trace

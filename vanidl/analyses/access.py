@@ -8,13 +8,12 @@ byte + 1. On a complete single-threaded trace Darshan's rule reproduces its coun
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
 from vanidl.analyses.reducing import ByFile, Rows
 from vanidl.analyses.sorting import sort_rows
+from vanidl.dataclass import dataclass
 from vanidl.model.counter_totals import prefix_of
 from vanidl.model.trace import READ, WRITE, Trace
 

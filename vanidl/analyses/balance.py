@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from vanidl.analyses.operations import Operations, Totals
+from vanidl.dataclass import dataclass
 from vanidl.model.trace import Trace
 
 

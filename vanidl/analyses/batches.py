@@ -8,12 +8,13 @@ decoding, or whatever else it did. Reads of other batches, by other workers, do 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vanidl.analyses.reducing import Rows
+from vanidl.dataclass import dataclass
 from vanidl.model import intervals
 from vanidl.model.fetches import Fetches
 from vanidl.model.intervals import Intervals

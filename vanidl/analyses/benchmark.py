@@ -9,12 +9,13 @@ processor's, which decodes and hands over. Without traced operations it is not k
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vanidl.analyses.operations import Operations
+from vanidl.dataclass import dataclass
 from vanidl.model import intervals
 from vanidl.model.intervals import Intervals
 from vanidl.model.run_facts import Benchmark, EpochTimes

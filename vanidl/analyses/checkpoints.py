@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from vanidl.analyses.profiled_steps import group_rank_spans
 from vanidl.analyses.reducing import Rows
+from vanidl.dataclass import dataclass
 from vanidl.model import intervals
 from vanidl.model.counter_tables import CounterTable
 from vanidl.model.counter_totals import count_by_record, prefix_of

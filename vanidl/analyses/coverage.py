@@ -7,13 +7,13 @@ a log less complete.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vanidl.analyses import tracer_limits
 from vanidl.analyses.reducing import Rows
+from vanidl.dataclass import dataclass
 from vanidl.formatting.units import count, instant, percent, plural
 from vanidl.model.counter_tables import CounterTable
 from vanidl.model.counter_totals import count_by_record, count_total

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import PurePosixPath
 
 import numpy as np
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from vanidl.analyses.access import AccessCounts
 from vanidl.analyses.sorting import sum_by_key
+from vanidl.dataclass import dataclass
 from vanidl.dataset.hdf5 import INDEX_NODES
 from vanidl.dataset.tfrecord import READ_BUFFER
 from vanidl.formatting.units import percent

@@ -14,11 +14,12 @@ that breaks none of these rules: mostly that takes a profile that holds the end 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from vanidl.dataclass import dataclass
 from vanidl.model.trace import POSIX, READ, Part, Process, SpanKind, Trace, concatenate_parts
 
 Int64Array = NDArray[np.int64]

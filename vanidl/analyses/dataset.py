@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -31,6 +30,7 @@ from vanidl.analyses.files import reduce_equal_files
 from vanidl.analyses.operations import add_sparse
 from vanidl.analyses.reducing import ByFile, Rows
 from vanidl.analyses.sorting import sort_rows, sum_by_group, sum_by_key
+from vanidl.dataclass import dataclass
 from vanidl.model import intervals
 from vanidl.model.intervals import Intervals
 from vanidl.model.ordering import stable_order

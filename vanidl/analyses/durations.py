@@ -6,7 +6,6 @@ Durations are kept as a sparse histogram in classes of equal leading bits of the
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +13,7 @@ from numpy.typing import NDArray
 from vanidl.analyses.operations import add_sparse
 from vanidl.analyses.reducing import Rows
 from vanidl.analyses.sorting import count_distinct
+from vanidl.dataclass import dataclass
 from vanidl.model.trace import READ, WRITE, Trace
 
 Int64Array = NDArray[np.int64]

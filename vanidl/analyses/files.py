@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from vanidl.analyses import timeline
 from vanidl.analyses.reducing import ByFile, Rows
 from vanidl.analyses.sorting import encode_densely, find_distinct
+from vanidl.dataclass import dataclass
 from vanidl.model import intervals
 from vanidl.model.counter_tables import CounterTable, Stripes
 from vanidl.model.counter_totals import COUNTED, count_by_record, prefix_of

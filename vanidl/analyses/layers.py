@@ -8,7 +8,6 @@ and the rate is bytes by the time of the slowest rank.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Annotated
 
 import numpy as np
@@ -16,6 +15,7 @@ from numpy.typing import NDArray
 
 from vanidl.analyses.by_counters import count_sizes
 from vanidl.analyses.sizes import SizeBin
+from vanidl.dataclass import dataclass
 from vanidl.model.counter_tables import CounterTable
 from vanidl.model.counter_totals import count_by_record, prefix_of
 from vanidl.model.trace import (

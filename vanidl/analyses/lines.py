@@ -8,8 +8,8 @@ part add up to 1 at most.
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
 
+from vanidl.dataclass import dataclass
 from vanidl.model.lines import FETCH, LOOP, FunctionLines, SampledPart
 from vanidl.model.trace import Trace
 

@@ -13,11 +13,11 @@ steady      none of these.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from vanidl.dataclass import dataclass
 from vanidl.model.run_facts import HostMemory, Int64Array, ProcessMemory
 from vanidl.model.trace import SpanKind, Trace
 

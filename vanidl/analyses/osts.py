@@ -7,7 +7,6 @@ Byte x of a file lies in stripe x // size of its component, and stripe k on targ
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Annotated
 
 import numpy as np
@@ -15,6 +14,7 @@ from numpy.typing import NDArray
 
 from vanidl.analyses.reducing import ByFile, Rows
 from vanidl.analyses.timeline import Sums, add_spread, compute_edges
+from vanidl.dataclass import dataclass
 from vanidl.model.counter_tables import Stripes
 from vanidl.model.trace import Trace
 from vanidl.schema.meanings import means

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +12,7 @@ from vanidl.analyses import timeline
 from vanidl.analyses.operations import Operations, add_sparse
 from vanidl.analyses.reducing import Rows
 from vanidl.analyses.sorting import find_distinct
+from vanidl.dataclass import dataclass
 from vanidl.model import intervals
 from vanidl.model.intervals import Intervals
 from vanidl.model.trace import (

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vanidl.analyses.reducing import Rows
+from vanidl.dataclass import dataclass
 from vanidl.model.ordering import stable_order
 from vanidl.model.trace import Trace
 

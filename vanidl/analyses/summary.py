@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from vanidl.analyses import by_counters, operations
 from vanidl.analyses.by_counters import CounterTime
 from vanidl.analyses.operations import Operations, Totals
+from vanidl.dataclass import dataclass
 from vanidl.model import intervals
 from vanidl.model.counter_tables import CounterTable
 from vanidl.model.counter_totals import COUNTED, count_total, prefix_of

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from itertools import pairwise
 
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from vanidl.analyses.reducing import Rows
 from vanidl.analyses.sorting import sum_by_group
+from vanidl.dataclass import dataclass
 from vanidl.model.ordering import stable_order
 from vanidl.model.trace import READ, WRITE, Trace
 

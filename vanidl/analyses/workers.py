@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from vanidl.analyses.dataset import Dataset, Visits
 from vanidl.analyses.reducing import Rows
 from vanidl.analyses.sorting import encode_densely, find_minmax_by_group, sum_by_group
+from vanidl.dataclass import dataclass
 from vanidl.model.trace import Trace
 
 _SPREAD_NS = 250_000_000  # by which the logs of processes that were forked together differ

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from vanidl.anonymize.paths import PathNames, has_ending
 from vanidl.anonymize.words import is_public, public_words
+from vanidl.dataclass import dataclass
 
 _TOKEN = re.compile(r"""[^\s!"#$&'()*,:;<=>?\[\]^`{|}]+""")
 _SIGNS = "\N{MULTIPLICATION SIGN}\N{EN DASH}\N{EM DASH}…±·"

@@ -8,7 +8,7 @@ and the parts of the mean step. Everything that prints a duration or share takes
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 
 import numpy as np
@@ -79,6 +79,7 @@ from vanidl.breakdown.sources.counters import ALL, StorageBounds
 from vanidl.breakdown.sources.states import SampledBound, bound_by_states
 from vanidl.breakdown.step_records import StepRecords, StepTimes
 from vanidl.breakdown.windows import Tiles
+from vanidl.dataclass import dataclass
 from vanidl.model import intervals
 from vanidl.model.counter_totals import prefix_of
 from vanidl.model.intervals import Intervals

@@ -7,8 +7,6 @@ counts by what it is at least, so that nothing leads the answer that may be noth
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from vanidl.breakdown.account import EPOCH_END, MEAN, PHASE, STEP, STEP_PART, WAIT, Breakdown
 from vanidl.breakdown.causes import (
     BLOCKED,
@@ -23,6 +21,7 @@ from vanidl.breakdown.causes import (
     TRACING,
     WAITING_FOR_PEERS,
 )
+from vanidl.dataclass import dataclass
 
 STORAGE_SYNC = f"{STORAGE}.{SYNC}"
 WHOLE_PHASES = ("checkpoint", "load", "compile", "skipped")

@@ -11,7 +11,6 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from typing import Any
@@ -23,6 +22,7 @@ from vanidl.analyses.dataset import Dataset
 from vanidl.analyses.profiled_steps import group_rank_spans
 from vanidl.analyses.reducing import batch_small_parts, join_columns
 from vanidl.analyses.workers import Files, WorkerLife, find_files_read, group_workers_by_trainer
+from vanidl.dataclass import dataclass
 from vanidl.formatting.units import plural, times
 from vanidl.model.ordering import stable_order
 from vanidl.model.trace import READ, Part, SpanKind, Spans, Trace

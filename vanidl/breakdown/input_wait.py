@@ -9,7 +9,7 @@ wait is the fetch.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +29,7 @@ from vanidl.breakdown.causes import (
     WORKERS,
     WRITE,
 )
+from vanidl.dataclass import dataclass
 from vanidl.model import call_kinds, intervals
 from vanidl.model.fetches import Fetches
 from vanidl.model.intervals import Intervals

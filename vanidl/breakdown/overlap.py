@@ -8,7 +8,7 @@ window, under nothing recorded: checkpoint, logging).
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from enum import IntEnum
 
 import numpy as np
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from vanidl.analyses.operations import Operations
 from vanidl.analyses.profiled_steps import RankSpans, group_rank_spans
 from vanidl.analyses.sorting import find_distinct
+from vanidl.dataclass import dataclass
 from vanidl.model import intervals
 from vanidl.model.intervals import Intervals, intersect, subtract
 from vanidl.model.trace import Process, Profile, SpanKind, Spans, Trace

@@ -7,11 +7,10 @@ file systems and FUSE may not count the second: where no epoch has any, it canno
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
+from vanidl.dataclass import dataclass
 from vanidl.model.states import RCHAR, READ_BYTES, SampledThread
 from vanidl.model.trace import Trace
 

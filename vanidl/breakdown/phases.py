@@ -10,7 +10,7 @@ after the last of both. What has no evidence is left out, never guessed.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -23,6 +23,7 @@ from vanidl.analyses.reducing import batch_small_parts, join_columns
 from vanidl.analyses.sorting import sum_by_group
 from vanidl.breakdown import epochs
 from vanidl.breakdown.epochs import EpochStarts
+from vanidl.dataclass import dataclass
 from vanidl.model import intervals
 from vanidl.model.counter_totals import count_by_record
 from vanidl.model.trace import WRITE, Trace

@@ -8,7 +8,7 @@ wait what the training thread did.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,7 @@ from vanidl.breakdown.input_wait import Served, has_workers
 from vanidl.breakdown.rerun import PREFETCH_FACTOR, Fetched
 from vanidl.breakdown.windows import INPUT_WAIT, Tiles, tile_rank
 from vanidl.breakdown.without import Gain, Share, Sum, Where, Without
+from vanidl.dataclass import dataclass
 from vanidl.model import intervals
 from vanidl.model.fetches import Fetches
 from vanidl.model.intervals import Intervals

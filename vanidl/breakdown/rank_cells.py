@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,6 +40,7 @@ from vanidl.breakdown.input_wait import FREE, FREE_PARTS, Bounds, Served
 from vanidl.breakdown.sources.collectives import PeerWaits
 from vanidl.breakdown.sources.tracer import bound_tracing
 from vanidl.breakdown.windows import PART_NAMES, PHASE_NAMES, Tiles
+from vanidl.dataclass import dataclass
 from vanidl.model import intervals
 from vanidl.model.intervals import EMPTY, Intervals
 from vanidl.model.trace import SpanKind, Spans, Trace

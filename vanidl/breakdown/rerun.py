@@ -16,12 +16,14 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import pairwise
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+
+from vanidl.dataclass import dataclass
 
 Int64Array = NDArray[np.int64]
 Rows = NDArray[np.integer]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from vanidl.breakdown.account import MEAN, STEP, STEP_PART, STEP_WAIT, WAIT, Breakdown
 from vanidl.breakdown.causes import (
     BLOCKED,
@@ -21,6 +19,7 @@ from vanidl.breakdown.causes import (
 )
 from vanidl.breakdown.windows import INPUT_WAIT as WAIT_PART
 from vanidl.breakdown.windows import PART_NAMES
+from vanidl.dataclass import dataclass
 
 IO_WAIT, OTHER_WAIT, INPUT_WAIT = "io_wait", "other_wait", "input_wait"
 DELIVERY_WAIT, WORKERS_WAIT = "delivery_wait", "workers_wait"

@@ -8,7 +8,6 @@ in the timeline: over all steps and the time outside them they add up to the tot
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +16,7 @@ from vanidl.analyses import Results
 from vanidl.analyses.profiled_steps import AMOUNTS, StepTable, find_slowest_files
 from vanidl.breakdown.overlap import Split
 from vanidl.breakdown.phases import Phase, Phases
+from vanidl.dataclass import dataclass
 from vanidl.model import intervals
 from vanidl.model.trace import Trace
 

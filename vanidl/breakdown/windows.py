@@ -8,7 +8,7 @@ a load or a validation inside it is cut out, as a tile of its own phase. Waits t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from vanidl.analyses.sorting import find_distinct, sum_by_group
 from vanidl.breakdown import assumptions
 from vanidl.breakdown.causes import PHASES
+from vanidl.dataclass import dataclass
 from vanidl.model import intervals
 from vanidl.model.intervals import EMPTY, Intervals, find_gap, span_each
 from vanidl.model.trace import INFERENCE as FOR_INFERENCE

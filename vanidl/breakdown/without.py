@@ -19,12 +19,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vanidl.breakdown.rerun import Change, Columns, Fetched, Shortened, measure, replay
+from vanidl.dataclass import dataclass
 
 Array = NDArray[np.float64]
 Durations = NDArray[np.float64] | NDArray[np.int64]

@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from vanidl.commands import COMMANDS
 from vanidl.commands.parser import command_parser
+from vanidl.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

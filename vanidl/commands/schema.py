@@ -5,13 +5,13 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from dataclasses import dataclass
 from typing import Any, Literal
 
 from vanidl import __version__
 from vanidl.check import text as check
 from vanidl.compare import json as compare
 from vanidl.compare import runs
+from vanidl.dataclass import dataclass
 from vanidl.errors import UsageError
 from vanidl.export.tables import document_kind
 from vanidl.frames import TABLES

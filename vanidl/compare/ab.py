@@ -10,7 +10,6 @@ import os
 import shlex
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
@@ -23,6 +22,7 @@ from vanidl.compare.runs import (
     RecordedRun,
     save,
 )
+from vanidl.dataclass import dataclass
 from vanidl.errors import UsageError, VanidlError
 from vanidl.files.names import AB_FILE
 from vanidl.formatting.secret_hints import MASKED_WORD

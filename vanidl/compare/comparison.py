@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from vanidl.breakdown import CAUSES, Breakdown
 from vanidl.breakdown.account import MEAN, RUN, STEP, WAIT
@@ -23,6 +23,7 @@ from vanidl.compare.metrics import (
 )
 from vanidl.compare.sides import Sample, Side
 from vanidl.compare.statistics import ALPHA
+from vanidl.dataclass import dataclass
 from vanidl.formatting.units import percent
 from vanidl.wording.account import name_compute
 

@@ -7,13 +7,13 @@ what one side failed to record never looks like an improvement.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from vanidl.analyses import Results
 from vanidl.analyses.benchmark import BenchmarkResult
 from vanidl.analyses.profiled_steps import Steps
 from vanidl.breakdown.overlap import Overlap
 from vanidl.compare.sides import Sample
+from vanidl.dataclass import dataclass
 from vanidl.model.trace import STDIO, STORAGE_LAYERS
 from vanidl.model.warnings import NOT_COMPARABLE, serious_codes
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from math import exp, fsum, log, nextafter
 from os import PathLike
 from pathlib import Path, PurePath
@@ -21,6 +21,7 @@ from vanidl.compare.comparison import Change, Comparison, Pairing, compare
 from vanidl.compare.json import make_object, render_json
 from vanidl.compare.sides import LETTERS, Opener, Sample, Side, distinct_names, sample_of, side_of
 from vanidl.compare.wording import write_headline
+from vanidl.dataclass import dataclass
 from vanidl.encoding.budget import read_whole
 from vanidl.errors import InputError, UsageError
 from vanidl.files.atomic import write_whole

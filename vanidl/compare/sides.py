@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from vanidl.analyses import Results
 from vanidl.anonymize.pseudonyms import Pseudonyms
 from vanidl.breakdown import Breakdown
+from vanidl.dataclass import dataclass
 from vanidl.errors import SeveralJobsError
 from vanidl.formatting.from_logs import clean_path, clean_text, set_clean
 from vanidl.model.run_facts import Ceiling, Ending

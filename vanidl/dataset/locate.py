@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
+from vanidl.dataclass import dataclass
 from vanidl.dataset.sandbox import inspect_files
 from vanidl.errors import InputError, UsageError
 from vanidl.formatting.from_logs import clean_path

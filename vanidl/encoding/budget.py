@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import os
 import stat
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 from hashlib import blake2b
 from os import PathLike
 
+from vanidl.dataclass import dataclass
 from vanidl.errors import InputError
 from vanidl.formatting import units
 

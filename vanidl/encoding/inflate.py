@@ -6,10 +6,10 @@ import bz2
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
 from io import BytesIO
 from typing import Any, Protocol
 
+from vanidl.dataclass import dataclass
 from vanidl.encoding.budget import Budget
 from vanidl.encoding.file_bytes import AnyBytes
 

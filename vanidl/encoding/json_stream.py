@@ -16,7 +16,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass
 from itertools import islice, pairwise
 from typing import Any
 
@@ -24,6 +23,7 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
+from vanidl.dataclass import dataclass
 from vanidl.encoding.budget import Budget
 
 _DEPTH = np.zeros(256, np.int8)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+from vanidl.dataclass import dataclass
 from vanidl.errors import UsageError
 from vanidl.files import atomic
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from vanidl.dataclass import dataclass
 from vanidl.figures import palette
 from vanidl.figures.downsample import round_values
 from vanidl.figures.figure import Spec

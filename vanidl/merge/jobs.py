@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timezone
 from itertools import combinations
 from pathlib import Path
 
+from vanidl.dataclass import dataclass
 from vanidl.errors import InputError, SeveralJobsError
 from vanidl.formatting.names import elided
 from vanidl.formatting.units import seconds

@@ -14,12 +14,13 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 
+from vanidl.dataclass import dataclass
 from vanidl.merge.jobs import contains, find_launches
 from vanidl.model.trace import Process
 from vanidl.model.warnings import Notice

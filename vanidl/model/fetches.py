@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from vanidl.dataclass import dataclass
 
 Int64Array = NDArray[np.int64]
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from vanidl.dataclass import dataclass
 from vanidl.formatting.from_logs import clean_text, clean_texts, set_clean
 
 

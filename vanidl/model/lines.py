@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from vanidl.dataclass import dataclass
 from vanidl.formatting.from_logs import clean_path, clean_text, set_clean
 
 FETCH, LOOP = "fetch", "loop"

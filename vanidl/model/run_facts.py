@@ -10,12 +10,13 @@ from __future__ import annotations
 import signal
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
 
+from vanidl.dataclass import dataclass
 from vanidl.formatting.from_logs import clean_text, set_clean
 from vanidl.formatting.names import elided
 from vanidl.formatting.units import plural

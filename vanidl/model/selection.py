@@ -6,12 +6,13 @@ A filter is a mask on one part at a time, never a copy of all.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fnmatch import fnmatchcase
 
 import numpy as np
 from numpy.typing import NDArray
 
+from vanidl.dataclass import dataclass
 from vanidl.errors import UsageError
 from vanidl.model import intervals
 from vanidl.model.counter_tables import CounterTable, Heatmap

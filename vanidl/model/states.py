@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+
+from vanidl.dataclass import dataclass
 
 Int64Array = NDArray[np.int64]
 

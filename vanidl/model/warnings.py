@@ -7,8 +7,8 @@ its message says which.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
+from vanidl.dataclass import dataclass
 from vanidl.formatting.from_logs import clean_text, set_clean
 
 WARNING = "warning"

@@ -7,13 +7,13 @@ summary, request sizes, timeline, access pattern. They are told apart in black a
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from vanidl.dataclass import dataclass
 from vanidl.errors import package_missing
 from vanidl.figures.figure import Figure as PageFigure
 from vanidl.run import Run

@@ -5,7 +5,6 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -14,6 +13,7 @@ from matplotlib import font_manager
 from matplotlib.axes import Axes
 from matplotlib.figure import FigureBase
 
+from vanidl.dataclass import dataclass
 from vanidl.figures import palette
 from vanidl.formatting.names import elided
 

@@ -22,8 +22,8 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 
+from vanidl.dataclass import dataclass
 from vanidl.errors import VanidlError
 from vanidl.parallel.storage import (
     ANSWER_S,

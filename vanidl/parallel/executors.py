@@ -29,7 +29,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator
 from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import fields, is_dataclass
 from functools import cache
 from itertools import chain, islice
 from math import prod
@@ -41,6 +41,7 @@ from typing import IO, Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from vanidl.dataclass import dataclass
 from vanidl.errors import UsageError, package_missing
 from vanidl.parallel.children import interpreter_command, interpreter_environment
 from vanidl.parallel.limits import keep_freed_memory

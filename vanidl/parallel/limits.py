@@ -9,8 +9,9 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
+
+from vanidl.dataclass import dataclass
 
 GRACE_SECONDS = 10.0
 """What ending the work in an orderly way may take."""

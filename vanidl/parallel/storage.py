@@ -14,9 +14,10 @@ import signal
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+
+from vanidl.dataclass import dataclass
 
 ANSWER_S = 8.0
 """How long storage is waited for before it counts as dead."""

@@ -12,10 +12,11 @@ import re
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import islice
 from pathlib import Path
 
+from vanidl.dataclass import dataclass
 from vanidl.errors import InputError
 from vanidl.formatting.units import plural
 from vanidl.readers import registry

@@ -8,13 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from pathlib import Path
 from typing import TypeVar
 
 import orjson
 
+from vanidl.dataclass import dataclass
 from vanidl.encoding.json_stream import NotJson
 from vanidl.encoding.one_file import read_one
 from vanidl.encoding.text_stream import TextStream

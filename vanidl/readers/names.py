@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path, PurePath
 
+from vanidl.dataclass import dataclass
 from vanidl.errors import UsageError
 from vanidl.model.trace import SpanKind
 

@@ -7,7 +7,7 @@ end. `ceiling.json`: what the steps take without input. `memory/*.memory`: what 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import isclose, isfinite
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,6 +15,7 @@ from typing import Annotated, Any
 import numpy as np
 import orjson
 
+from vanidl.dataclass import dataclass
 from vanidl.encoding.budget import read_whole
 from vanidl.encoding.one_file import read_one
 from vanidl.errors import InputError

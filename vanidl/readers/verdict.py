@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
+from vanidl.dataclass import dataclass
 from vanidl.encoding.budget import RAISED_BY, names_limit
 from vanidl.encoding.one_file import read_one
 from vanidl.errors import InputError

@@ -13,13 +13,14 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, field, replace
 from pathlib import Path
 from struct import Struct
 from typing import Any
 
 import orjson
 
+from vanidl.dataclass import dataclass
 from vanidl.encoding.budget import read_whole
 from vanidl.files.checked_json import checked_fields
 from vanidl.record.processes import read_start_ticks

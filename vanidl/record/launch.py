@@ -9,9 +9,10 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import FrameType
 
+from vanidl.dataclass import dataclass
 from vanidl.errors import CommandError
 from vanidl.record.processes import Watch
 

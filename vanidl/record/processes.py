@@ -13,9 +13,10 @@ import os
 import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
+from vanidl.dataclass import dataclass
 from vanidl.formatting.units import plural
 from vanidl.readers.names import runs_python
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
+
+from vanidl.dataclass import dataclass
 
 AUTO = "auto"
 TRACERS = (AUTO, "vanidl", "darshan", "dftracer", "none")

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
+from vanidl.dataclass import dataclass
 from vanidl.errors import UsageError, VanidlError
 from vanidl.model.run_facts import Ending
 from vanidl.readers.run_folder import NO_TRACER, RECORD_NAME, RunRecord, write_record

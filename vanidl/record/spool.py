@@ -12,9 +12,9 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
+from vanidl.dataclass import dataclass
 from vanidl.errors import UsageError, VanidlError
 from vanidl.parallel.storage import ANSWER_S, RemoteMounts, ask
 

@@ -10,9 +10,9 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
+from vanidl.dataclass import dataclass
 from vanidl.errors import UsageError
 
 FOLDER = "steps"

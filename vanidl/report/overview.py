@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from vanidl.dataclass import dataclass
 from vanidl.formatting.names import elided
 from vanidl.formatting.units import count, percent, plural, seconds
 from vanidl.run import Run

@@ -9,7 +9,6 @@ import re
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cache
 from importlib.util import cache_from_source
 from itertools import groupby
@@ -21,6 +20,7 @@ from jinja2.bccache import Bucket, FileSystemBytecodeCache
 from markupsafe import Markup, escape
 
 from vanidl import __version__
+from vanidl.dataclass import dataclass
 from vanidl.figures.downsample import pack_levels
 from vanidl.figures.figure import Figure, Spec, Table
 from vanidl.figures.palette import DARK

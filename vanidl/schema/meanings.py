@@ -8,8 +8,9 @@ path, in which * is any one name.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
+
+from vanidl.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,9 +11,9 @@ from __future__ import annotations
 import dataclasses
 import types
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
+from vanidl.dataclass import dataclass
 from vanidl.schema.meanings import Meaning, meaning_of
 
 Kind = Any

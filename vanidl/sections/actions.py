@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 import textwrap
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from vanidl.advice.finding import LOW, PREDICTED, Diagnosis, Finding, Remedy, SlowStep, Value
 from vanidl.advice.levers import LoaderCall, Predicted, WhatIf, describe_limited
+from vanidl.dataclass import dataclass
 from vanidl.formatting.names import elided
 from vanidl.formatting.terminal import WIDTH, aligned_table, paragraph
 from vanidl.formatting.units import change, count, nbytes, number, percent, plural, seconds

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -24,6 +23,7 @@ from vanidl.breakdown.causes import (
     WORKERS_PARTS,
 )
 from vanidl.breakdown.sources import states
+from vanidl.dataclass import dataclass
 from vanidl.formatting.terminal import Row, aligned_table
 from vanidl.formatting.units import percent, seconds
 from vanidl.run import Run

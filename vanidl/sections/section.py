@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from typing import TYPE_CHECKING, Any
 
+from vanidl.dataclass import dataclass
 from vanidl.figures.figure import Figure
 from vanidl.run import Run
 from vanidl.schema import Kind

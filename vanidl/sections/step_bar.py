@@ -6,7 +6,6 @@ Of a run without steps the bar is the run itself: how much of it was storage, an
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 
 from vanidl.advice.finding import Diagnosis
 from vanidl.analyses.lines import Line, Lines, PartLines
@@ -16,6 +15,7 @@ from vanidl.breakdown.account import MEAN, RUN
 from vanidl.breakdown.assumptions import BLOCKING
 from vanidl.breakdown.causes import FAULT, METADATA, OBJECT, READ, STORAGE, WRITE
 from vanidl.breakdown.step_bar import StepParts, is_least_of_cell
+from vanidl.dataclass import dataclass
 from vanidl.formatting.units import change, percent, plural, seconds
 from vanidl.model.run_facts import Ceiling
 from vanidl.model.warnings import LOWER_BOUNDS, serious_codes

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +23,7 @@ from vanidl.breakdown.step_records import (
     StepRecords,
     mean_by_kind,
 )
+from vanidl.dataclass import dataclass
 from vanidl.figures import palette
 from vanidl.figures.downsample import n_of_m, pick_spread, round_values
 from vanidl.figures.figure import Column, Figure, Spec, Table

@@ -12,12 +12,12 @@ import secrets
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from vanidl import __version__
+from vanidl.dataclass import dataclass
 from vanidl.errors import VanidlError
 from vanidl.serve.store import Store
 from vanidl.serve.window import MOST_LANES, MOST_WIDTH, Window, answer, find

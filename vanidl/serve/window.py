@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from vanidl.dataclass import dataclass
 from vanidl.serve.store import REACH_ROWS, Segment, Store
 from vanidl.viewer.lanes import COLUMNS, IO, Block, equal_edges
 from vanidl.viewer.payload import pack_bins, slices

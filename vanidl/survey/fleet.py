@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from datetime import date
 from functools import lru_cache
 from typing import Any
@@ -12,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vanidl.breakdown.sources.data_reads import HOUR_S
+from vanidl.dataclass import dataclass
 from vanidl.survey.plain import PlainColumn
 from vanidl.survey.rows import Row
 from vanidl.survey.store import StoredTable

@@ -15,7 +15,6 @@ import json
 import os
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cache, partial
 from itertools import islice
 from pathlib import Path
@@ -24,6 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from vanidl.dataclass import dataclass
 from vanidl.errors import InputError
 from vanidl.files.arrow import release_memory
 from vanidl.files.checked_json import checked_fields

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ from vanidl.anonymize.pseudonyms import Pseudonyms
 from vanidl.breakdown.account import MEAN, RUN
 from vanidl.breakdown.causes import STORAGE
 from vanidl.breakdown.sources.data_reads import count_hosts, sum_data_reads
+from vanidl.dataclass import dataclass
 from vanidl.encoding.one_file import read_one
 from vanidl.errors import VanidlError
 from vanidl.formatting.from_logs import clean_path, clean_text

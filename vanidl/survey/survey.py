@@ -6,7 +6,6 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from os import PathLike
 from pathlib import Path
@@ -18,6 +17,7 @@ from numpy.typing import NDArray
 from vanidl.analyses import analyse
 from vanidl.anonymize.pseudonyms import Pseudonyms
 from vanidl.anonymize.trace import anonymous
+from vanidl.dataclass import dataclass
 from vanidl.encoding.one_file import read_one
 from vanidl.errors import InputError, UsageError, VanidlError
 from vanidl.files.arrow import has_arrow, release_memory, require_arrow

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 
@@ -18,6 +17,7 @@ from numpy.typing import NDArray
 from vanidl.analyses.profiled_steps import Steps
 from vanidl.analyses.timeline import Timeline
 from vanidl.breakdown.overlap import RankFates
+from vanidl.dataclass import dataclass
 from vanidl.figures.downsample import pick_spread
 from vanidl.model.selection import select
 from vanidl.model.trace import SpanKind, Trace
@@ -86,7 +86,10 @@ class Content:
         return sum(self.total.values())
 
 
-def content_of(run: Run, room: Room = Room()) -> Content:
+_USUAL_ROOM = Room()
+
+
+def content_of(run: Run, room: Room = _USUAL_ROOM) -> Content:
     """The slices of a run, chosen so that they have room."""
     return Slices(run).content(room)
 

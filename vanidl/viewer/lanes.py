@@ -6,7 +6,7 @@ Within a lane operations are laid into rows in which no two overlap in time (`Fl
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 from heapq import heappop, heappush
 
@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vanidl.breakdown.overlap import NEVER_OBSERVED, Fate, RankFates, split_busy_by_fate
+from vanidl.dataclass import dataclass
 from vanidl.model import intervals
 from vanidl.model.intervals import Intervals
 from vanidl.model.selection import SelectedParts

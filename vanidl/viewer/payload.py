@@ -11,7 +11,7 @@ import base64
 import json
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from vanidl.analyses.dataloader_batches import find_deliveries
 from vanidl.analyses.timeline import JobTimeline
 from vanidl.breakdown.overlap import RankFates
+from vanidl.dataclass import dataclass
 from vanidl.figures import palette
 from vanidl.formatting.names import elided
 from vanidl.model.ordering import stable_order

@@ -11,9 +11,9 @@ alone: a wait or a save that goes on is a silence there.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import Enum
 
+from vanidl.dataclass import dataclass
 from vanidl.formatting.units import seconds
 from vanidl.readers.steps.journal import ITER, KIND, LOADER_SHIFT, OTHER_STEP, WAIT
 from vanidl.readers.steps.live import LiveJournal

@@ -8,8 +8,8 @@ timestamps: the collector refuses files that have.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 
+from vanidl.dataclass import dataclass
 from vanidl.watch.condition import State
 from vanidl.watch.state import RankState, RunState
 

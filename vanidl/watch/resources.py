@@ -6,11 +6,11 @@ import os
 import re
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from vanidl.analyses.memory import estimate_trend, sum_hosts
+from vanidl.dataclass import dataclass
 from vanidl.encoding.budget import whole_number
 from vanidl.errors import InputError
 from vanidl.readers.run_folder import MEMORY_FOLDER, parse_memory

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from vanidl.advice.input_waits import BOUND_SHARE
+from vanidl.dataclass import dataclass
 from vanidl.formatting.units import count, percent, plural, seconds
 from vanidl.model.run_facts import Ending
 from vanidl.watch.condition import STARTING, Condition, State

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from vanidl.breakdown import Breakdown, Cell
 from vanidl.breakdown.account import EPOCH_END, MEAN, RUN, STEP, STEPS, WAIT
 from vanidl.breakdown.assumptions import BLOCKING
@@ -27,6 +25,7 @@ from vanidl.breakdown.causes import (
 )
 from vanidl.breakdown.costs import PARTS_BESIDE_THE_MODEL, STORAGE_SYNC, Cost, rank_costs
 from vanidl.breakdown.overlap import rests_on_loop
+from vanidl.dataclass import dataclass
 from vanidl.formatting.units import percent, seconds
 from vanidl.model.counter_totals import prefix_of
 from vanidl.model.states import SAMPLED

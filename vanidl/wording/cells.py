@@ -7,7 +7,9 @@ takes the marks out, once, when the sentence is done.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
+
+from vanidl.dataclass import dataclass
 
 _BEGIN, _BEHIND_KEY, _END = "\x01", "\x02", "\x03"  # texts from logs are cleaned of these
 _MARKED = re.compile(

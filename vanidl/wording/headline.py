@@ -7,7 +7,6 @@ sentence must stay true when something was not recorded.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -17,6 +16,7 @@ from vanidl.breakdown import Breakdown
 from vanidl.breakdown.account import EPOCH_END, MEAN, PHASE, WAIT
 from vanidl.breakdown.overlap import Overlap, RankOverlap, has_kernels
 from vanidl.breakdown.page_cache import find_epoch_reads
+from vanidl.dataclass import dataclass
 from vanidl.formatting.names import elided
 from vanidl.formatting.units import count, nbytes, percent, plural, seconds
 from vanidl.model.run_facts import describe_ending

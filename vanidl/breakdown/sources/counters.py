@@ -11,7 +11,6 @@ with least and most had. Heat maps hold bytes in bins of time: when a rank can h
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -21,6 +20,7 @@ from vanidl.analyses.operations import Int64Array
 from vanidl.breakdown import assumptions
 from vanidl.breakdown.assumptions import BLOCKING, NESTED
 from vanidl.breakdown.causes import EXCHANGE, METADATA, OBJECT, READ, SYNC, WRITE
+from vanidl.dataclass import dataclass
 from vanidl.model.counter_tables import CounterTable
 from vanidl.model.counter_totals import count_by_record, prefix_of
 from vanidl.model.trace import (

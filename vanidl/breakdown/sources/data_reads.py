@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
+from vanidl.dataclass import dataclass
 from vanidl.model.counter_totals import prefix_of
 from vanidl.model.trace import STORAGE_LAYERS, Trace
 

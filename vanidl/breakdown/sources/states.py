@@ -15,7 +15,7 @@ in calls of metadata, which nothing counts.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from operator import attrgetter
 
 import numpy as np
@@ -48,6 +48,7 @@ from vanidl.breakdown.causes import (
 )
 from vanidl.breakdown.input_wait import fetch_of_waits, find_request_times, has_workers, is_complete
 from vanidl.breakdown.windows import Tiles
+from vanidl.dataclass import dataclass
 from vanidl.model import intervals, states
 from vanidl.model.fetches import Fetches
 from vanidl.model.intervals import Intervals

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +10,7 @@ from numpy.typing import NDArray
 from vanidl.breakdown.overlap import RankOverlap
 from vanidl.compare import Comparison, Side
 from vanidl.compare.figures import colour, named
+from vanidl.dataclass import dataclass
 from vanidl.figures import palette
 from vanidl.figures.downsample import round_values
 from vanidl.figures.figure import Column, Figure, Spec, Table

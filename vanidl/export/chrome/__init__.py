@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import datetime, timezone
 from heapq import heappop, heappush
 from itertools import islice
@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from vanidl.analyses.dataloader_batches import Deliveries, find_deliveries
 from vanidl.analyses.timeline import Timeline
+from vanidl.dataclass import dataclass
 from vanidl.errors import UsageError
 from vanidl.files import atomic
 from vanidl.formatting.units import plural

@@ -10,7 +10,7 @@ is -1, which is how Darshan writes that something was not monitored.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from hashlib import blake2b
 from itertools import groupby
 from operator import attrgetter
@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import vanidl
+from vanidl.dataclass import dataclass
 from vanidl.encoding.budget import whole_number
 from vanidl.errors import UsageError
 from vanidl.export.darshan.counters import FileCounters

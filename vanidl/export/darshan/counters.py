@@ -9,11 +9,11 @@ and strides it counts the first 32 distinct ones of a file, here all count.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from vanidl.dataclass import dataclass
 from vanidl.model.ordering import stable_order
 from vanidl.model.trace import READ, WRITE, Part
 from vanidl.readers.darshan.counter_names import SIZES

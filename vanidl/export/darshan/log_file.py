@@ -13,13 +13,13 @@ import tempfile
 import zlib
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from types import TracebackType
 from typing import IO
 
 import numpy as np
 from numpy.typing import NDArray
 
+from vanidl.dataclass import dataclass
 from vanidl.formatting.names import printable
 from vanidl.model.ordering import stable_order
 from vanidl.model.trace import READ, Part

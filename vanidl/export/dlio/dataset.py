@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 import numpy as np
@@ -13,6 +12,7 @@ from numpy.typing import NDArray
 
 from vanidl.analyses.datafiles import NO_RANK, DataFile
 from vanidl.analyses.dataloader_batches import PREFETCH_FACTOR
+from vanidl.dataclass import dataclass
 from vanidl.export.dlio.entries import ASSUMED, GIVEN, MEASURED, Entry, mark_unknown
 from vanidl.export.dlio.training import Fetched
 from vanidl.formatting.units import nbytes, percent, plural

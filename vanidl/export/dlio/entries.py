@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import textwrap
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+
+from vanidl.dataclass import dataclass
 
 MEASURED, GIVEN, ASSUMED, UNKNOWN = "measured", "given", "assumed", "not known"
 """Computed from the run; stated by the user; a default, named; to be set before DLIO runs."""

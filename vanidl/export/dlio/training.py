@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vanidl.breakdown.phases import Phase
+from vanidl.dataclass import dataclass
 from vanidl.export.dlio.entries import ASSUMED, MEASURED, Entry, Scalar, mark_unknown
 from vanidl.formatting.units import percent, plural
 from vanidl.model.fetches import Fetches

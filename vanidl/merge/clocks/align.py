@@ -11,10 +11,11 @@ offsets remain, or none, nothing is aligned.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
+from vanidl.dataclass import dataclass
 from vanidl.formatting.units import border, offset, range_words, seconds
 from vanidl.merge.clocks import known_files, reads_in_waits, worker_order
 from vanidl.merge.clocks.evidence import AlignmentInputs, Evidence, make_interval

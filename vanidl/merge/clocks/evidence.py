@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from vanidl.dataclass import dataclass
 from vanidl.merge.clocks.log_clock import LogClock, read_log_clocks
 from vanidl.merge.processes import ProcessTable
 from vanidl.model import intervals

@@ -16,11 +16,12 @@ what its own records leave open (`log_clock`), both on the clock of a profile of
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 from vanidl.analyses.dataloader_batches import find_epoch_ends, select_equal_reads
+from vanidl.dataclass import dataclass
 from vanidl.formatting.units import count, plural, range_words, seconds
 from vanidl.merge.clocks.align import Clock
 from vanidl.merge.clocks.evidence import AlignmentInputs, Int64Array, TracedProcess, make_interval

@@ -7,11 +7,12 @@ wrong and looked certain. So no worker may read, and at least 95 % of the reads 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from vanidl.dataclass import dataclass
 from vanidl.formatting.units import percent
 from vanidl.merge.clocks.evidence import AlignmentInputs, Evidence, Int64Array, keep_meeting
 from vanidl.model import intervals

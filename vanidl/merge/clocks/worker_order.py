@@ -15,7 +15,7 @@ none does, nothing is known of when a read was asked for.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -29,6 +29,7 @@ from vanidl.analyses.dataloader_batches import (
     select_equal_reads,
     split_generations,
 )
+from vanidl.dataclass import dataclass
 from vanidl.formatting.units import plural
 from vanidl.merge.clocks.evidence import (
     AlignmentInputs,

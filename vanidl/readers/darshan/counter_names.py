@@ -6,8 +6,9 @@ From the format headers of Darshan's source (darshan-posix-log-format.h and its 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cached_property
+
+from vanidl.dataclass import dataclass
 
 
 def _split_words(text: str) -> list[str]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 import struct
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from itertools import compress, pairwise
 from pathlib import Path
 
+from vanidl.dataclass import dataclass
 from vanidl.encoding.file_bytes import AnyBytes, FileBytes, whole_bytes
 from vanidl.encoding.text_stream import GZIP_MAGIC, TextStream
 from vanidl.errors import InputError

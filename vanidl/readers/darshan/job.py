@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from sys import intern
 
+from vanidl.dataclass import dataclass
 from vanidl.encoding.budget import (
     MOST_NAME_BYTES,
     OBJECT_BYTES,

@@ -9,9 +9,10 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeVar, cast
 
+from vanidl.dataclass import dataclass
 from vanidl.encoding.budget import Budget, names_limit, whole_number
 from vanidl.encoding.file_bytes import AnyBytes
 from vanidl.encoding.inflate import Stream, damage, joined, only_stream, streams

@@ -17,11 +17,11 @@ and not called again yet, and the process closes most files that it opens.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from vanidl.dataclass import dataclass
 from vanidl.formatting.units import plural
 from vanidl.model.file_kinds import kind_of
 from vanidl.model.ordering import stable_order

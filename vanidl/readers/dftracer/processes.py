@@ -10,11 +10,12 @@ import posixpath
 import re
 from collections import ChainMap
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from vanidl.dataclass import dataclass
 from vanidl.formatting.from_logs import clean_command
 from vanidl.model.ordering import stable_order
 from vanidl.model.trace import FILES_NOT_RECORDED

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 
 import numpy as np
 
+from vanidl.dataclass import dataclass
 from vanidl.encoding.budget import names_limit
 from vanidl.model import intervals
 from vanidl.model.intervals import Intervals

@@ -7,13 +7,14 @@ with `summary.json` and the configuration beside them.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from vanidl.dataclass import dataclass
 from vanidl.formatting.units import plural
 from vanidl.model.run_facts import Benchmark
 from vanidl.model.trace import SpanKind

@@ -10,11 +10,11 @@ steps of utilization. An epoch is the mean of its blocks, each weighted with its
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from vanidl.dataclass import dataclass
 from vanidl.model.run_facts import EpochTimes
 from vanidl.readers.dlio.results import EVALUATION, Block, Interval, RankOutput, Settings, Times
 

@@ -7,13 +7,13 @@ A request that failed stays an operation of 0 bytes: training waited for it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from vanidl.dataclass import dataclass
 from vanidl.model import intervals
 from vanidl.model import trace as model
 from vanidl.model.warnings import Notice

@@ -7,7 +7,6 @@ in the program's own Python and cannot be imported from here; a test reads what 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
+from vanidl.dataclass import dataclass
 from vanidl.encoding.budget import OBJECT_BYTES, Budget, bounded_name
 from vanidl.readers.recorded_rows import Follower, read_rows, refuse_rows
 from vanidl.readers.records import LATEST_NS, describe_left_out, find_impossible_operations

@@ -7,12 +7,12 @@ is kept of an event is some thirty bytes.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from vanidl.dataclass import dataclass
 from vanidl.readers.launches import match_launches
 
 CPU_CATEGORIES = ("cpu_op", "user_annotation", "Operator")

@@ -13,12 +13,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from vanidl.dataclass import dataclass
 from vanidl.encoding import json_stream
 from vanidl.encoding.budget import bounded_name
 from vanidl.encoding.text_stream import TextStream

@@ -18,12 +18,12 @@ of 32 bits or one of 64. By kind:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from vanidl.dataclass import dataclass
 from vanidl.encoding.budget import read_whole
 from vanidl.formatting.from_logs import clean_path, clean_text
 from vanidl.model.states import IN_FILES, OTHER, SampledThread, Samples, States

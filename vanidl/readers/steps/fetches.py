@@ -9,12 +9,13 @@ of the wait that it does so in.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from vanidl.dataclass import dataclass
 from vanidl.readers.records import FetchTable
 from vanidl.readers.steps.journal import COLLATE, END, FETCH, TAKEN, WAIT, WORKER, Events, Journal
 from vanidl.readers.steps.loop import name_loaders

@@ -7,7 +7,7 @@ in the program's own Python and cannot be imported from here; a test reads what 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
+from vanidl.dataclass import dataclass
 from vanidl.readers.recorded_rows import read_rows, refuse_rows
 
 MAGICS = tuple(b"vanidl-steps %d" % version + b" " * 17 + b"\n" for version in (1, 2, 3, 4))

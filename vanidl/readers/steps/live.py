@@ -12,12 +12,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from vanidl.dataclass import dataclass
 from vanidl.encoding.budget import bounded_name
 from vanidl.readers.recorded_rows import Follower
 from vanidl.readers.steps import spans

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from vanidl.dataclass import dataclass
 from vanidl.encoding.budget import bounded_name
 from vanidl.model.trace import (
     INFERENCE,

@@ -14,12 +14,13 @@ a batch of theirs, before the mark or in it, to the end of the mark.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from vanidl.dataclass import dataclass
 from vanidl.formatting.from_logs import clean_text
 from vanidl.readers.steps.journal import (
     BACKWARD,

@@ -14,12 +14,12 @@ import re
 import struct
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from vanidl.dataclass import dataclass
 from vanidl.encoding.budget import read_whole
 from vanidl.encoding.crc32c import masked_crcs
 from vanidl.encoding.protobuf import Fields, NotProtobuf, fields, varint_int64

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from io import FileIO
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from vanidl.dataclass import dataclass
 from vanidl.encoding.text_stream import GZIP_MAGIC, TextStream
 from vanidl.formatting.units import plural
 from vanidl.readers.tracer.slots import (
