@@ -15,7 +15,7 @@ from reprlib import recursive_repr
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dataclasses import dataclass
+    from dataclasses import dataclass as dataclass
 else:
 
     def dataclass(cls: type | None = None, /, **options: bool) -> Any:  # noqa: ANN401
@@ -54,7 +54,7 @@ def _list_values(cls: type) -> _Getter:
     return getter
 
 
-def _eq(self: object, other: object) -> bool:
+def _eq(self: Any, other: object) -> Any:  # noqa: ANN401 - fields of any kind
     """Whether both are of one class, with equal fields."""
     cls = self.__class__
     if other.__class__ is not cls:
@@ -63,14 +63,14 @@ def _eq(self: object, other: object) -> bool:
     return values(self) == values(other)
 
 
-def _hash(self: object) -> int:
+def _hash(self: Any) -> int:  # noqa: ANN401
     """Of the fields that are compared."""
     cls = self.__class__
     return hash((_COMPARED.get(cls) or _list_values(cls))(self))
 
 
 @recursive_repr()
-def _repr(self: object) -> str:
+def _repr(self: Any) -> str:  # noqa: ANN401
     """`Class(field=value, ...)`."""
     cls = self.__class__
     if cls not in _SHOWN:
