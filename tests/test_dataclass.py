@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vanidl.dataclass import dataclass as ours
+from vanidl.dataclass import restore
 
 OPTIONS = ({}, {"frozen": True}, {"slots": True}, {"frozen": True, "slots": True})
 
@@ -102,3 +103,13 @@ def test_what_was_sent_is_what_comes_back() -> None:
 def test_unknown_options_are_those_of_the_library() -> None:
     ordered = ours(order=True)(type("Ordered", (), {"__annotations__": {"a": int}}))
     assert ordered(1) < ordered(2)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_a_restored_record_has_exactly_its_fields(count: int) -> None:
+    values = (1, (2,), 3)[:count]
+    if count == 2:
+        assert restore(Sent, *values) == Sent(1, (2,))
+    else:
+        with pytest.raises(ValueError, match="zip"):
+            restore(Sent, *values)

@@ -18,7 +18,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.dataclass import dataclass
+from vanidl.dataclass import dataclass, restore
 from vanidl.formatting.from_logs import clean_path, clean_text, set_clean
 from vanidl.model.counter_tables import CounterTable, Heatmap, MpiTime, Stripes
 from vanidl.model.fetches import NO_FETCHES, Fetches
@@ -184,11 +184,8 @@ class Process:
 
     def changed(self, **values: object) -> Process:
         """As `dataclasses.replace`, of texts that may be shown: there may be tens of thousands."""
-        process: Process = object.__new__(Process)
         known = dict(zip(_PROCESS_FIELDS, _get_process(self), strict=True))
-        for set_field, value in zip(_PROCESS_SETTERS, (known | values).values(), strict=True):
-            set_field(process, value)
-        return process
+        return restore(Process, *(known | values).values())
 
     @property
     def label(self) -> str:
@@ -201,7 +198,6 @@ class Process:
 
 
 _PROCESS_FIELDS = tuple(each.name for each in fields(Process))
-_PROCESS_SETTERS = tuple(getattr(Process, name).__set__ for name in _PROCESS_FIELDS)
 _get_process = attrgetter(*_PROCESS_FIELDS)
 
 

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.dataclass import dataclass
+from vanidl.dataclass import dataclass, restore
 from vanidl.formatting.from_logs import (
     clean_command,
     clean_settings,
@@ -194,23 +194,12 @@ class CounterFile:
     def __reduce__(self) -> tuple[Any, ...]:
         """Sent in thousands, as logs are."""
         values = self.layers, self.losses, self.stripes, self.heatmaps, self.unread
-        return _restore_counters, values
+        return restore, (CounterFile, *values)
 
     @property
     def unread_modules(self) -> tuple[str, ...]:
         """Modules whose records are in none of these."""
         return tuple(self.unread)
-
-
-def _restore_counters(*values: object) -> CounterFile:
-    """Counters as they were sent; their texts were cleaned before."""
-    counters: CounterFile = object.__new__(CounterFile)
-    for set_field, value in zip(_COUNTER_SETTERS, values, strict=True):
-        set_field(counters, value)
-    return counters
-
-
-_COUNTER_SETTERS = tuple(getattr(CounterFile, each.name).__set__ for each in fields(CounterFile))
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,7 +261,7 @@ class TracerLog:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Sent in thousands: the usual way sets field after field in Python, and takes thrice."""
-        return _restore_log, _get_fields(self)
+        return restore, (TracerLog, *_get_fields(self))
 
     @property
     def start_uncertainty_ns(self) -> int:
@@ -282,15 +271,6 @@ class TracerLog:
 
 _FIELDS = tuple(each.name for each in fields(TracerLog))
 _get_fields = attrgetter(*_FIELDS)
-_SETTERS = tuple(getattr(TracerLog, name).__set__ for name in _FIELDS)
-
-
-def _restore_log(*values: object) -> TracerLog:
-    """A log as it was sent; its texts were cleaned before."""
-    log: TracerLog = object.__new__(TracerLog)
-    for set_field, value in zip(_SETTERS, values, strict=True):
-        set_field(log, value)
-    return log
 
 
 @dataclass(frozen=True, slots=True)
