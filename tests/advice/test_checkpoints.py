@@ -9,21 +9,34 @@ import numpy as np
 import pytest
 
 from tests.advice import labeled
-from vanidl.advice.checkpoints import BETWEEN_FAILURES_S, COPIED, _limit_claim, _weigh_saves
-from vanidl.advice.facts import ANY, Facts
+from vanidl.advice.checkpoints import (
+    BETWEEN_FAILURES_S,
+    COPIED,
+    STALL_SHARE,
+    _limit_claim,
+    _Saves,
+    _weigh_saves,
+)
+from vanidl.advice.facts import ANY, Claim, Facts, LoopThreads
 from vanidl.advice.registry import RULES
+from vanidl.model import intervals, states
+from vanidl.model.states import SampledThread, Samples, States
 from vanidl.model.trace import STDIO
 
 WRITTEN = 10**8
 
 
-def weigh(lengths_s, gaps_s, ranks=1):
+def weigh(lengths_s, gaps_s, ranks=1, ending=None):
     """Saves of 100 MB each that took so long, and so long a loop behind each."""
     phases, now_s = [], 5.0
     for length_s, gap_s in zip(lengths_s, gaps_s, strict=True):
         phases.append(SimpleNamespace(start_s=now_s, end_s=now_s + length_s))
         now_s += length_s + gap_s
-    facts = SimpleNamespace(last_step_s=now_s, trace=SimpleNamespace(ranks=(0,) * ranks))
+    facts = SimpleNamespace(
+        last_step_s=now_s,
+        trace=SimpleNamespace(ranks=(0,) * ranks),
+        find_loop_threads=lambda since_s: ending,
+    )
     return _weigh_saves(phases, facts, WRITTEN * len(lengths_s))
 
 
@@ -53,6 +66,110 @@ def test_steps_hide_as_much_of_saves_as_a_loop_that_is_run_again_with_a_thread(l
     limited = _limit_claim(saves.claim, saves.hidden_s[1] / 2)
     assert limited.within_s == saves.hidden_s[1] / 2
     assert 0 <= saves.hidden_s[0] <= saves.hidden_s[1] <= sum(lengths_s)
+
+
+def upload(lengths_s, gaps_s, sent_s, copy_s=None, is_shared=False):
+    """When a loop ends that uploads each save by a thread and waits for these at its end.
+
+    With a time for a copy the thread saves as well. `is_shared`: uploads wait for each other.
+    """
+    now = sent_at = loop_at = 0.0
+    lives = []
+    for length_s, gap_s in zip(lengths_s, gaps_s, strict=True):
+        now += length_s if copy_s is None else copy_s
+        saved_at = now + (0.0 if copy_s is None else length_s)
+        begun = max(saved_at, sent_at) if is_shared else saved_at
+        lives.append((now, begun + sent_s))
+        sent_at = max(sent_at, begun + sent_s)
+        now += gap_s
+        loop_at = now
+    return max(loop_at, sent_at), loop_at, lives
+
+
+@pytest.mark.parametrize("is_shared", [False, True])
+@pytest.mark.parametrize(
+    ("lengths_s", "gaps_s", "sent_s"),
+    [
+        ([0.5] * 5, [1.5] * 5, 3.0),  # the loop ends first: the last save stays
+        ([0.5] * 5, [1.5] * 5, 1.9),  # by a little
+        ([0.1, 0.1, 0.1, 2.0], [3.0] * 4, 3.5),
+        ([0.5] * 5, [4.0] * 5, 0.5),  # nothing is waited for
+        ([0.5] * 5, [1.5] * 5, 1.4),  # nor now, but behind saves in the background
+    ],
+)
+def test_what_the_program_ends_with_waiting_for_stays(lengths_s, gaps_s, sent_s, is_shared):
+    now_s, loop_s, lives = upload(lengths_s, gaps_s, sent_s, is_shared=is_shared)
+    copy_s = WRITTEN / COPIED[1]
+    then_s, *_ = upload(lengths_s, gaps_s, sent_s, copy_s, is_shared)
+    begun, ended = (np.array(ends) for ends in zip(*lives, strict=True))
+    lived = intervals.union((begun * 1e9).astype(int), (ended * 1e9).astype(int))
+    idle_s = ended.max() - begun.min() - lived.length / 1e9
+    ending = LoopThreads(now_s > loop_s, idle_s, max(loop_s - ended.max(), 0.0))
+    low_s, high_s = weigh(lengths_s, gaps_s, ending=ending).hidden_s
+    assert 0 <= low_s <= high_s
+    slack_s = 5 * max(WRITTEN / each for each in COPIED)
+    assert low_s - slack_s <= now_s - then_s <= high_s + slack_s
+    without = weigh(lengths_s, gaps_s)
+    assert (high_s < without.hidden_s[1]) == ending.waits
+
+
+def watched(position, kinds, begin_s, is_first=False):
+    """A thread that was looked at each 10 ms from some second of the job on."""
+    run = labeled.made("long_checkpoints")
+    process = run.trace.processes[run.trace.ranks[0]]
+    times = run.trace.job.start_ns + round(begin_s * 1e9) + np.arange(len(kinds)) * 10**7
+    count = len(kinds)
+    samples = Samples(
+        times, np.array(kinds, np.uint8), np.full(count, -1, np.int32),
+        np.zeros(count, np.uint32), np.zeros(count, bool),
+    )  # fmt: skip
+    nothing = np.empty((0, 3), np.int64)
+    tid = process.pid if is_first else process.pid + position
+    return SampledThread(process.host, process.pid, tid, 1, samples, (), nothing, nothing)
+
+
+@pytest.mark.parametrize(
+    ("own", "other", "since_s", "is_waited_for"),
+    [
+        (states.LOCK, states.NETWORK, 1.6, True),
+        (states.RUNNING, states.NETWORK, 1.6, False),  # goes on with other work
+        (states.LOCK, states.LOCK, 1.6, False),  # nobody is at work
+        (states.LOCK, states.NETWORK, 2.49, False),  # begun before that
+    ],
+)
+def test_threads_that_the_program_waits_for_began_in_its_loop_and_are_at_work(
+    own, other, since_s, is_waited_for
+):
+    run = labeled.made("long_checkpoints")
+    last_s = Facts(run.trace, run.results, run.breakdown).last_step_s
+    main = watched(0, [own] * 50, last_s, is_first=True)
+    threads = (
+        main, watched(1, [other] * 31, 1.7), watched(2, [other] * 40, last_s - 0.2),
+    )  # fmt: skip
+    trace = replace(run.trace, states=States(threads))
+    facts = Facts(trace, run.results, run.breakdown)
+    ending = facts.find_loop_threads(since_s)
+    assert (ending is not None) == is_waited_for
+    if ending is not None:
+        assert ending.waits
+        assert ending.slack_s == 0
+        assert ending.idle_s == pytest.approx(last_s - 0.2 - 2.0, abs=0.02)
+    sooner = replace(trace, states=States((main, watched(1, [states.NETWORK] * 31, 1.7))))
+    done = Facts(sooner, run.results, run.breakdown).find_loop_threads(1.6)
+    assert not done.waits
+    assert done.slack_s == pytest.approx(last_s - 2.0, abs=0.02)
+    assert Facts(run.trace, run.results, run.breakdown).find_loop_threads(0.0) is None
+
+
+@pytest.mark.parametrize(("share", "is_named"), [(1.02, True), (0.98, False)])
+def test_saves_in_the_background_gain_two_per_cent_by_the_middle(monkeypatch, share, is_named):
+    run = labeled.made("long_checkpoints")
+    facts = Facts(run.trace, run.results, run.breakdown, run.gains)
+    whole_s = STALL_SHARE * run.trace.job.run_time_s
+    saves = _Saves((0.0, 2 * share * whole_s), None, Claim(ANY, "checkpoint", within_s=1.0))
+    monkeypatch.setattr("vanidl.advice.checkpoints._weigh_saves", lambda *_: saves)
+    (rule,) = (rule for rule in RULES if rule.code == "checkpoint_stall")
+    assert (rule.find(facts) is not None) == is_named
 
 
 @pytest.mark.parametrize(

@@ -139,6 +139,32 @@ def test_others_took_the_cores_of_a_run_that_waits_for_one_and_never_asks_for_tw
     assert ("input_bound_cores" in named(facts)) != taken
 
 
+@pytest.mark.parametrize(
+    ("decode_ms", "is_taken", "is_named"),
+    [(1.7, False, True), (2.1, True, False), (2.3, True, True)],
+)
+def test_decoding_beside_others_takes_more_than_handing_over_for_sure(
+    decode_ms, is_taken, is_named
+):
+    # Steps of 4 ms that wait for 3: what they wait for beside decoding may have come once.
+    facts = facts_with({})
+    account, steps = facts.account, facts.steps_of_rank
+    ends_ms = {
+        "step/": (4.0, 4.0),
+        "input_wait/": (3.0 * steps,) * 2,
+        "input_wait/input_cpu": ((decode_ms - 0.3) * steps, (decode_ms + 0.3) * steps),
+    }
+    columns = dict(account.columns)
+    for key, (low_ms, high_ms) in ends_ms.items():
+        low, high = (np.array([round(ms * MS)]) for ms in (low_ms, high_ms))
+        columns[key] = Column(low, high, low_ms * MS, high_ms * MS)
+    short = replace(account, columns=columns)
+    facts = replace(facts, given=short)
+    vars(facts)["cores"] = use_of(facts, 1.0, 0.2 if is_taken else 0.0)
+    assert facts.cores_were_taken == is_taken
+    assert ("input_bound_decoding" in named(facts)) == is_named
+
+
 @pytest.mark.parametrize(("share", "is_named"), [(0.49, False), (0.51, True)])
 def test_waits_are_for_metadata_where_it_is_half_of_them(share, is_named):
     facts = facts_with({"storage": 0.9, "storage.metadata": share})

@@ -21,7 +21,9 @@ from vanidl.advice.training_loop import (
     PART_SHARE,
 )
 from vanidl.breakdown.account import Breakdown, Column
+from vanidl.model.counter_tables import CounterTable
 from vanidl.model.run_facts import Ending
+from vanidl.model.trace import OBJECT
 
 RULE = {rule.code: rule for rule in RULES}
 
@@ -103,6 +105,22 @@ def test_workers_that_prepare_batches_gain_for_sure_what_cores_leave_them(
         left_s = load.bound_step_s(len(facts.trace.ranks) * (1 + workers), step_s / 2)
         most_s = (step_s - left_s) * facts.steps_of_rank
         assert found.claim.surely_s <= most_s * (1 + 1e-9)
+
+
+@pytest.mark.parametrize(("sent_share", "sends"), [(0.6, True), (0.4, False)])
+def test_of_objects_that_are_sent_in_the_background_the_last_one_may_stay(sent_share, sends):
+    facts = facts_with(**{"step/blocked.network": 0.5})
+    spent_s = facts.in_loop_ns("blocked.network")[0] / 1e9
+    ranks, count = len(facts.trace.ranks), 4
+    took_s = np.full(count, sent_share * spent_s * ranks / count)
+    table = CounterTable(
+        OBJECT, np.zeros(count, np.int32), np.zeros(count, np.int32),
+        {"OBJECT_WRITES": np.ones(count, np.int64)}, {"OBJECT_F_WRITE_TIME": took_s},
+    )  # fmt: skip
+    facts = replace(facts, trace=replace(facts.trace, counters={OBJECT: table}))
+    claim = RULE["loop_blocked"].find(facts).claim
+    assert bool(claim.keeps) == sends
+    assert claim.surely_s == (pytest.approx(spent_s - took_s[0]) if sends else None)
 
 
 def test_own_work_is_not_what_the_loop_waits_for():

@@ -87,6 +87,7 @@ class Claim:
 _BLOCKS = {f"{BLOCKED}.{part}": kind for part, kind in (
     ("network", states.NETWORK), ("sleep", states.SLEEP), ("child", states.CHILD),
     ("lock", states.LOCK))}  # fmt: skip
+_AT_WORK = (*states.IN_FILES, states.RUNNING, states.NETWORK)
 _MANY_PASSES = 10
 _ZEROS = (0.0,) * len(states.IN_FILES)
 _FEWEST_SAMPLES = 20
@@ -198,6 +199,19 @@ class CoreUse:
     wanted: float
     queued_s: float
     queued_in_waits_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class LoopThreads:
+    """Threads that a program started while it trained, as its steps end.
+
+    `waits`: the training thread then waits for them. `idle_s` is how long none of them was at work
+    from the first one on, `slack_s` how long the steps went on when the last one was done.
+    """
+
+    waits: bool
+    idle_s: float
+    slack_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -435,6 +449,36 @@ class Facts:
         """When the last step of any rank ended, since the start of the job; 0 without steps."""
         ends = [int(own.end[own.step >= 0].max(initial=0)) for own in self._tiles.values()]
         return max((max(ends, default=0) - self.trace.job.start_ns) / 1e9, 0.0)
+
+    def find_loop_threads(self, since_s: float) -> LoopThreads | None:
+        """What threads that began since then do when the steps are done, of the slowest rank.
+
+        None: there were none, they serve other work, or threads were not sampled.
+        """
+        since_ns, last_ns = (
+            self.trace.job.start_ns + round(at_s * 1e9) for at_s in (since_s, self.last_step_s)
+        )
+        found = list[LoopThreads]()
+        for position in self._tiles:
+            main = self.main_thread(position)
+            threads = self.trace.states.of_process(main.host, main.pid) if main is not None else ()
+            lives = [
+                each.samples.time[np.isin(each.samples.kind, _AT_WORK)]
+                for each in threads
+                if each is not main and (each.samples.time[:1] >= since_ns).all()
+            ]
+            lives = [life for life in lives if len(life)]
+            if main is None or not lives:
+                continue
+            begun, ended = (np.array([life[end] for life in lives]) for end in (0, -1))
+            seen = look(main, intervals.union(np.array([last_ns]), ended.max(keepdims=True)))
+            waits = bool(ended.max() > last_ns) and seen.least_s(states.LOCK) > 0
+            if not waits and ended.max() > last_ns:
+                continue
+            idle_ns = ended.max() - begun.min() - intervals.union(begun, ended).length
+            slack_ns = max(last_ns - int(ended.max()), 0)
+            found.append(LoopThreads(waits, float(idle_ns) / 1e9, slack_ns / 1e9))
+        return min(found, key=lambda each: (each.slack_s, each.idle_s), default=None)
 
     def _of_window(self, claim: Claim, times: Mapping[int, Intervals]) -> tuple[float, float]:
         """What a rank gains without a cause of a phase or part of steps, or without all of it."""

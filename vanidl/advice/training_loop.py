@@ -212,26 +212,32 @@ def _find_blocked_loop(facts: Facts) -> RuleResult | None:
         return None
     spent_s = facts.in_loop_ns(f"{BLOCKED}.{part}")[0] / 1e9
     what, advice = _WAITS_FOR[part]
-    sent_s = _sum_send_s(facts) if part == NETWORK else 0.0
+    sent_s, one_s = _sum_send_s(facts) if part == NETWORK else (0.0, 0.0)
     sends = sent_s >= spent_s / 2
     if sends:
         what, advice = _SENDS
+    # In the background the last one begins no later than now, and the program ends behind it.
+    surely_s = max(spent_s - one_s, 0.0) if sends else None
     return RuleResult(
         f"The training loop waits {percent(shares[part])} of its time for {what}",
         f"{seconds(spent_s)} in the training thread, outside of its input waits"
         + (f", beside {seconds(sent_s)} of requests that send objects." if sends else "."),
         advice,
         {"blocked_s": spent_s, "part": part, "sends_objects": sends},
-        Claim(f"{BLOCKED}.{part}", LOOP),
-    )
+        Claim(
+            f"{BLOCKED}.{part}", LOOP, surely_s=surely_s,
+            keeps="the last one, as far as no steps hide it" if sends else "",
+        ),
+    )  # fmt: skip
 
 
-def _sum_send_s(facts: Facts) -> float:
-    """Time of requests that sent objects to a store, of the mean rank."""
+def _sum_send_s(facts: Facts) -> tuple[float, float]:
+    """Time of requests that sent objects to a store, of the mean rank; that of one, on average."""
     table = facts.trace.counters.get(OBJECT)
     if table is None or _SENT not in table.seconds:
-        return 0.0
-    return float(table.seconds[_SENT].clip(0).sum()) / max(len(facts.trace.ranks), 1)
+        return 0.0, 0.0
+    whole_s = float(table.seconds[_SENT].clip(0).sum())
+    return whole_s / max(len(facts.trace.ranks), 1), whole_s / max(table.total(_SENDS_OF) or 0, 1)
 
 
 def _find_locked_loop(facts: Facts) -> RuleResult | None:
@@ -274,7 +280,7 @@ def _find_bare_copies(facts: Facts) -> RuleResult | None:
     )  # fmt: skip
 
 
-_SENT = "OBJECT_F_WRITE_TIME"
+_SENT, _SENDS_OF = "OBJECT_F_WRITE_TIME", "OBJECT_WRITES"
 _SENDS = (
     "objects to be sent to a store",
     "Send them by a thread of its own, from the file or a copy of the state: the loop goes on "
