@@ -128,16 +128,17 @@ class Known:
 def open_known(path: Path, truth: Truth | None = None, assume: frozenset[str] = ASSUMED) -> Known:
     """A recorded run, and its truth where that is known."""
     trace = open_run(path).trace
-    windows, account = _account(trace, assume)
+    windows, account = account_for(trace, assume)
     threaded = truth is not None and truth.readers
     if threaded or any(calls.is_threaded for calls in account.served.values()):
         # With less evidence nothing may show the other threads: that there are none is wrong here.
         assume -= {assumptions.ONE_THREAD}
-        windows, account = _account(trace, assume)
+        windows, account = account_for(trace, assume)
     return Known(trace, windows, account, truth, assume)
 
 
-def _account(trace: Trace, assume: frozenset[str]) -> tuple[dict[int, Windows], Breakdown]:
+def account_for(trace: Trace, assume: frozenset[str]) -> tuple[dict[int, Windows], Breakdown]:
+    """The windows of each rank, and the account, of what is left of a run."""
     results, chosen = analyse(trace), select(trace, fitted(Selection(), trace))
     found = {p: divide_rank(chosen, results, p, assume) for p in range(len(trace.ranks))}
     known = {position: windows for position, windows in found.items() if windows is not None}
@@ -149,7 +150,7 @@ def check_removals(known: Known, count: int, seed: int) -> Found:
     found, random, delays = Found(), np.random.default_rng(seed), Delays(known.trace)
     for k in range(count + 1):
         trace, names = remove_some(known.trace, random) if k else (known.trace, ())
-        by_rank, account = _account(trace, known.assume)
+        by_rank, account = account_for(trace, known.assume)
         removed = ", ".join(names) or "nothing"
         moved = "clocks" in names
         for position, windows in by_rank.items():
@@ -157,7 +158,7 @@ def check_removals(known: Known, count: int, seed: int) -> Found:
             if known.truth is not None:
                 _check_truth(found, known.truth, delays, windows, removed)
             if position in known.windows:
-                _check_nested(found, known.windows[position], windows, removed, moved=moved)
+                check_nested(found, known.windows[position], windows, removed, moved=moved)
         if not moved:
             _check_account(found, known, trace, account, removed)
     return found
@@ -211,9 +212,7 @@ def _check_truth(
                 )
 
 
-def _check_nested(
-    found: Found, whole: Windows, rest: Windows, removed: str, *, moved: bool
-) -> None:
+def check_nested(found: Found, whole: Windows, rest: Windows, removed: str, *, moved: bool) -> None:
     """Of windows that both have, that in which more is known lies within the other.
 
     Where a clock was moved both ends have moved too, and must not have moved apart.
@@ -256,7 +255,11 @@ def _check_account(found: Found, known: Known, trace: Trace, rest: Breakdown, re
         a, b = whole.columns[name], rest.columns[name]
         # Counters add up what traces unite: of a process that calls one at a time nearly the same.
         slack = COUNTED * a.high + sampling_ns * (window == RUN)
-        off = np.maximum(b.low - a.low, a.high - b.high) - slack
+        narrower = a.high - b.high
+        if window == RUN and cause == STORAGE:
+            # With less evidence nothing may show that it came without calls, or some are missing.
+            narrower[list(whole.unseen - rest.unseen)] = 0
+        off = np.maximum(b.low - a.low, narrower) - slack
         found.nested += len(off)
         if off.max(initial=0) > ROUNDED_NS * (1 + int(whole.steps.max(initial=0))):
             i = int(off.argmax())

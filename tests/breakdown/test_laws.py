@@ -8,13 +8,20 @@ import numpy as np
 import pytest
 
 from tests import ROOT, SHARED
-from tests.breakdown.laws import ASSUMED, check_removals, open_known
+from tests.breakdown.laws import (
+    ASSUMED,
+    Found,
+    account_for,
+    check_nested,
+    check_removals,
+    open_known,
+)
 from tests.breakdown.removals import REMOVALS
 from tests.makers.training_jobs import Recipe, trace_of
 from vanidl.analyses import analyse
 from vanidl.breakdown import Windows, assumptions, divide_rank
 from vanidl.breakdown.account import find_serial_processes
-from vanidl.breakdown.causes import COMPUTE, STORAGE
+from vanidl.breakdown.causes import COMMUNICATION, COMPUTE, STORAGE, WORKERS
 from vanidl.model.fetches import NO_FETCHES
 from vanidl.model.trace import LogState, SpanKind, Trace
 
@@ -22,6 +29,25 @@ from vanidl.model.trace import LogState, SpanKind, Trace
 @pytest.mark.parametrize("name", ["torch_fetches", "torch_pfs_workers4", "torch_late_workers"])
 def test_without_evidence_cells_widen(name: str) -> None:
     found = check_removals(open_known(ROOT / "tests/data" / name), 3, seed=43)
+    assert found.nested > 1000
+    assert not found.broken, found.examples
+
+
+@pytest.mark.parametrize(
+    ("name", "removed"),
+    [("applications/cosmoflow", "traced calls"), ("ddp_two_hosts", "clocks")],
+)
+def test_where_calls_lie_moves_neither_the_start_of_workers_nor_collectives(
+    name: str, removed: str
+) -> None:
+    """Calls while a worker starts are its start's, and those within operators no collective's."""
+    known, found = open_known(ROOT / "tests/data" / name), Found()
+    for seed in range(8):
+        trace = REMOVALS[removed](known.trace, np.random.default_rng(seed))
+        for position, windows in account_for(trace, known.assume)[0].items():
+            whole = known.windows[position]
+            check_nested(found, whole, windows, removed, moved=removed == "clocks")
+            assert (whole.low[WORKERS].sum() > 0) or (whole.low[COMMUNICATION].sum() > 0)
     assert found.nested > 1000
     assert not found.broken, found.examples
 

@@ -16,6 +16,7 @@ from vanidl.breakdown.account import attribute_time
 from vanidl.breakdown.assumptions import ALL, MODEL_COMPUTES
 from vanidl.breakdown.sources.states import SampledBound, bound_by_states, compute_wilson_interval
 from vanidl.model import states
+from vanidl.model.counter_tables import CounterTable
 from vanidl.model.fetches import NO_FETCHES, make_fetches
 from vanidl.model.states import SampledThread, Samples, States
 from vanidl.model.trace import Process, Profile, SpanKind, Spans, Trace
@@ -367,6 +368,29 @@ def test_calls_that_no_tracer_saw_make_what_it_traced_a_lower_bound(monkeypatch)
     unsampled = replace(trace, states=states.NO_STATES)
     cell = attribute_time(unsampled, analyse(unsampled)).cell("mean/input_wait/storage")
     assert cell.range_s == (0.0, 0.0)
+
+
+def test_page_faults_are_storage_beside_what_counters_have() -> None:
+    """No call is made for them: no counter can hold them."""
+    trace = alone([states.READ, states.FAULT, states.RUNNING])
+    third_s = 300 * 0.010 / 3
+    counted = CounterTable(
+        "POSIX", np.zeros(1, np.int32), np.zeros(1, np.int32),
+        {"POSIX_READS": np.array([100]), "POSIX_BYTES_READ": np.array([100 << 20])},
+        {"POSIX_F_READ_TIME": np.array([third_s]), "POSIX_F_WRITE_TIME": np.zeros(1),
+         "POSIX_F_META_TIME": np.zeros(1)},
+    )  # fmt: skip
+    trace = replace(trace, counters={"POSIX": counted}, job=replace(trace.job, counts_apart=True))
+    account = attribute_time(trace, analyse(trace))
+    low, high = account.cell("mean/run/storage").range_s
+    assert account.unseen == {0}
+    assert low < 2 * third_s < high
+    assert high >= third_s + account.cell("mean/run/storage.fault").range_s[1] - 1e-6
+    # Counters bound what samples leave open where nothing was seen in a fault.
+    trace = replace(trace, states=alone([states.READ, states.RUNNING, states.RUNNING]).states)
+    account = attribute_time(trace, analyse(trace))
+    assert account.unseen == frozenset()
+    assert account.cell("mean/run/storage").range_s[1] == pytest.approx(third_s, abs=1e-6)
 
 
 def test_where_samples_and_traces_cannot_both_be_neither_is_taken_for_exact() -> None:

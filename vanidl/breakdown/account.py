@@ -165,6 +165,8 @@ class Breakdown:
     served: Mapping[int, Served] = field(default_factory=dict, repr=False)
     """Process -> its calls, as gains are worked out from them, too; of ranks with steps."""
     hosts_apart: bool = False
+    unseen: frozenset[int] = frozenset()
+    """Positions of ranks that were seen in storage beside its recorded calls."""
 
     def cell(self, key: str) -> Cell:
         """The cell of a key; nothing, [0, 0], of a cause that cannot be in the window.
@@ -314,6 +316,7 @@ def attribute_time(
         {} if bounds is None else bounds.layers,
         frozenset() if bounds is None else bounds.outermost,
         hosts_apart=sources.hosts_apart,
+        unseen=frozenset(sources.unseen.union(np.flatnonzero(sources.faults_ns).tolist())),
     )
     return beside.complete(account, sources.served)
 
@@ -555,6 +558,8 @@ class _Sources:
         self.served: dict[int, Served] = {}
         self.unseen: set[int] = set()
         """Positions of ranks that were seen in calls which were neither traced nor counted."""
+        self.faults_ns = np.zeros(len(trace.ranks), np.int64)
+        """For how long, at most, ranks that were seen in page faults of files were in them."""
         self.threaded: set[int] = set()
         """Positions of ranks in which other threads than that of training called, or may have."""
 
@@ -597,8 +602,10 @@ def _find_evidence(
         sources.trace, position, tiles, device=by_device, assume=sources.assume
     )
     faults = sampled.get(f"{RUN}/{STORAGE}.{FAULT}")
+    # What is read of mapped files is in no call, neither traced nor counted.
     has_faults = faults is not None and faults.low_ns > 0
-    # What is read of mapped files is in no call.
+    if faults is not None and has_faults:
+        sources.faults_ns[position] = faults.high_ns
     return sampled, sources.of_rank(position, spans, whole=not has_faults)
 
 
@@ -1040,6 +1047,7 @@ def _attribute_runs(table: _Table, sources: _Sources) -> None:
         assumed = (NOT_MAPPED, *assumed)
     elif sources.maps_unseen:
         high = np.full(ranks, window_ns, np.int64)
+    high = np.minimum(high + sources.faults_ns, window_ns)
     high[list(sources.unseen)] = window_ns
     # From single calls, of ranks without other processes.
     alone = np.bincount(trace.family[trace.family >= 0], minlength=ranks) <= 1

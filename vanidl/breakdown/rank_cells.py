@@ -151,7 +151,7 @@ def divide_tiles(
         assumed = {
             what: waiting & rows[tiles.wait] for what, rows in divided.assumed.items()
         } | assumed
-    _mark_workers(cells, tiles, spans)
+    _mark_workers(cells, tiles, spans, own)
     there = known.all_traced or ALL_TRACED_THERE in known.assume
     as_one = ONE_CLOCK in known.assume
     tracing = bound_tracing(trace, position, tiles, whole=there, as_one=as_one)
@@ -217,21 +217,28 @@ def _split_idle(
     low[IDLE_QUEUED], high[IDLE_QUEUED] = np.maximum(part - (most - least), 0), part
 
 
-def _mark_workers(cells: Bounds, tiles: Tiles, spans: Spans) -> None:
-    """Workers that are started and stopped where no batch is waited for; calls inside are calls.
+def _mark_workers(cells: Bounds, tiles: Tiles, spans: Spans, own: Served) -> None:
+    """Workers that are started and stopped where no batch is waited for, calls inside and all.
 
-    Of a wait for a batch its fetch says how much of it was the start of a worker; where waits are
-    not marked any time may be one.
+    Whether calls were recorded moves nothing of it. Of a wait for a batch its fetch says how much
+    was the start of a worker; where waits are not marked any time may be one.
     """
     mine = np.flatnonzero(spans.kind == SpanKind.WORKERS)
     if not len(mine) or not tiles.waits_known:
         return
     handling = intervals.union(spans.start[mine], spans.end[mine])
-    covered = intervals.covered_within(handling, tiles.start, tiles.end)
     without_batch = (tiles.wait < 0) | (tiles.part == windows.EPOCH_END)
-    spent = np.where(without_batch, covered - cells[STORAGE][0], 0)
+    covered = np.where(without_batch, intervals.covered_within(handling, tiles.start, tiles.end), 0)
     low, high = cells[WORKERS]
-    cells[WORKERS] = np.maximum(low, np.minimum(spent, high)), high
+    cells[WORKERS] = np.maximum(low, covered), np.maximum(high, covered)
+    total = np.zeros(len(tiles.start), np.int64)
+    for name, times in own.parts:
+        if len(times.start):
+            _, inside = own.within_all(times, handling, tiles.start, tiles.end)
+            inside = np.minimum(inside, covered)
+            total += inside
+            cells[name] = np.maximum(cells[name][0] - inside, 0), cells[name][1]
+    cells[STORAGE] = np.maximum(cells[STORAGE][0] - total, 0), cells[STORAGE][1]
 
 
 def find_activity(spans: Spans, own: Served | None, waits: Intervals) -> Activity:
@@ -251,7 +258,8 @@ def find_activity(spans: Spans, own: Served | None, waits: Intervals) -> Activit
             compute = intervals.subtract(compute, times) if len(times.start) else compute
     communication, copy = union_of(SpanKind.COMMUNICATION), union_of(SpanKind.COPY)
     if len(communication.start):
-        communication = intervals.subtract(communication, compute)
+        # What an operator covers is the operator's, and not less so where it called storage.
+        communication = intervals.subtract(communication, operators if not by_device else compute)
     if len(copy.start):
         copy = intervals.subtract(intervals.subtract(copy, compute), communication)
     computing = np.flatnonzero((spans.kind == SpanKind.KERNEL) | (spans.kind == SpanKind.OP))

@@ -48,6 +48,7 @@ from vanidl.merge.profiles import (
     adopt_workers,
     describe_profiles,
     drop_bare_loops,
+    extend_lives,
     keep_unplaced_steps,
     lay_checkpoint_calls,
     lay_fetches,
@@ -236,9 +237,10 @@ def _read_files(found: Found, inputs: Inputs, reading: Reading) -> _FileContents
     own = [run_folder.complete_profile(p, logs) for p in marked if p.pid not in profiled]
     profiles = drop_bare_loops([*steps.profiles, *own])
     profiles, left_profiles = copies.most_complete_profiles(profiles)
+    logs = extend_lives(logs, profiles)
 
     notices = [*_tell_unread(found, reading), *copied, *copied_logs, *left_logs, *left_profiles]
-    notices += [*unusable, *of_ceilings, *run_folder.warn_of_losses(records)]
+    notices += [*unusable, *of_ceilings, *run_folder.warn_of_losses(records, logs)]
     notices += [notice for one in traced for notice in one.notices]
     # Reads that hooks missed are no loss where a tracer of every call was there.
     every_call = any(log.tracer == "vanidl" for log in logs)

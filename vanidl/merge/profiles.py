@@ -288,6 +288,19 @@ def _adopt_worker(log: TracerLog, tables: Sequence[FetchTable]) -> TracerLog:
     return replace(log, parent_pid=fits[0]) if len(fits) == 1 else log
 
 
+def extend_lives(logs: Sequence[TracerLog], profiles: Sequence[ProfileTrace]) -> list[TracerLog]:
+    """The logs, where a process was killed up to its last mark: its last call may be long ago."""
+    of_loops = [p for p in profiles if p.marks_loop and len(p.end_ns)]
+
+    def extend(log: TracerLog) -> TracerLog:
+        if log.pid is None or (log.ended and log.whole):
+            return log
+        mine = (p for p in of_loops if p.pid == log.pid and same_host(p.host, log.host))
+        return replace(log, end_ns=max([log.end_ns, *(int(p.end_ns.max()) for p in mine)]))
+
+    return [extend(log) for log in logs]
+
+
 def _worked(log: TracerLog, table: FetchTable) -> bool:
     """Whether a log is of a worker of a training process, by what it fetched in its life."""
     members = [m for m, (pid, worker) in enumerate(table.by) if pid == log.pid and worker >= 0]

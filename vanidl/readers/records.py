@@ -243,6 +243,8 @@ class TracerLog:
     unread_modules: tuple[str, ...] = ()  # those of `modules` that vanidl does not read
     beside: bool = False  # of a process that another log may tell of; on the system's clock
     start_late_ns: int = 0  # how much later than the zero of its times the start may be
+    ended: bool = True  # else its process was killed, or still ran: `end_ns` is its last call's
+    end_lost: bool = False  # what such a process did last may be missing
 
     def __post_init__(self) -> None:
         """Texts as they may be shown."""

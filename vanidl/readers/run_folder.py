@@ -32,7 +32,7 @@ from vanidl.formatting.from_logs import (
 )
 from vanidl.model.run_facts import Ceiling, Ending, HostMemory, Int64Array, ProcessMemory
 from vanidl.model.warnings import Notice
-from vanidl.readers.records import ProfileTrace, TracerLog
+from vanidl.readers.records import ProfileTrace, TracerLog, same_host
 from vanidl.schema import means
 
 # `ceiling.json`, which `vanidl ceiling` leaves in a RUN: what its steps take without input.
@@ -457,8 +457,12 @@ def complete_profile(profile: ProfileTrace, logs: Sequence[TracerLog]) -> Profil
     return replace(profile, rank=ranks.get(profile.pid, profile.rank))
 
 
-def warn_of_losses(records: Records) -> Iterator[Notice]:
-    """What the recorder saw and the logs do not hold, as warnings."""
+def warn_of_losses(records: Records, logs: Sequence[TracerLog] = ()) -> Iterator[Notice]:
+    """What the recorder saw and the logs do not hold, as warnings.
+
+    Logs that hold all that a killed process did until then say so themselves.
+    """
+    kept = [log for log in logs if log.whole and not (log.ended or log.end_lost)]
     told: list[RunRecord] = []
     for folder, record in sorted(records.of_folder, key=lambda pair: (len(pair[0]), pair[0])):
         if record in told:  # a copy
@@ -471,6 +475,9 @@ def warn_of_losses(records: Records) -> Iterator[Notice]:
             yield Notice("processes_brief", f"{text} {_HARMLESS}", "info")
         for state in _WORDS:
             lost = [p for p in record.processes if p.state == state and p not in harmless]
+            if state == UNFINISHED:
+                here = {log.pid for log in kept if same_host(log.host, record.host)}
+                lost = [p for p in lost if p.pid not in here]
             text = f"{folder}{RECORD_NAME}: {_describe_lost(lost, state, len(record.processes))}"
             if lost and state == MISSING:
                 yield Notice("processes_missing", text)

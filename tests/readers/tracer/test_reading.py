@@ -16,11 +16,12 @@ import pytest
 import vanidl
 from tests.makers import calls_files as maker
 from tests.makers.calls_files import Call, Calls, Counted, calls_file, read_loop
+from tests.makers.step_journals import journal_bytes
 from vanidl.cli import main
 from vanidl.merge.pipeline import Inputs, read_trace
 from vanidl.model.call_kinds import METADATA_KINDS, SYNC
 from vanidl.model.trace import FILES_NOT_RECORDED, POSIX, READ, STDIO, WRITE, Trace
-from vanidl.readers.run_folder import ProcessRecord, RunRecord, write_record
+from vanidl.readers.run_folder import UNFINISHED, ProcessRecord, RunRecord, write_record
 from vanidl.readers.tracer import reading as tracer_log
 from vanidl.record import tracer as tracer_record
 
@@ -157,6 +158,33 @@ def test_a_killed_process_is_said_and_whole(tmp_path):
     assert [log.whole for log in trace.logs] == [True]
     assert [w.code for w in trace.warnings] == ["calls_unfinished"]
     assert trace.job.run_time_s == pytest.approx(0.051)
+
+
+@pytest.mark.parametrize(("ended", "is_one_run"), [(None, True), (60 * MS, False)])
+def test_a_killed_training_lived_to_its_last_mark(tmp_path, ended, is_one_run):
+    """Its last call may be long ago; one that ended by itself has no marks after its end."""
+    marks = " ".join(f"w0:{1000 * k}-{1000 * k + 100} o:{1000 * k + 500}" for k in range(1, 61))
+    (tmp_path / "n-4711.steps").write_bytes(
+        journal_bytes({"pid": 4711, "host": "node01", "rank": 0}, marks, loaders=1)
+    )
+    trace = trace_of(tmp_path, replace(CALLS, ended=ended))
+    codes = {w.code for w in trace.warnings}
+    assert ("clock_unverified" not in codes) == is_one_run
+    assert (trace.job.run_time_s == pytest.approx(60.5)) == is_one_run
+
+
+@pytest.mark.parametrize(("written_every_ms", "is_lost"), [(0, False), (1000, True)])
+def test_of_a_killed_process_whose_calls_are_all_there_nothing_is_lost(
+    tmp_path, written_every_ms, is_lost
+):
+    process = ProcessRecord(4711, 1, "python train.py", None, 1, 2, UNFINISHED)
+    record = RunRecord("r1", ("python",), "/job", "node01", "vanidl", "0.1.0", {}, 1, 2, 137, 4,
+                       (), (process,), ())  # fmt: skip
+    write_record(tmp_path / "run.json", record)
+    trace = trace_of(tmp_path, replace(CALLS, ended=None, written_every_ms=written_every_ms))
+    codes = {w.code for w in trace.warnings}
+    assert "calls_unfinished" in codes
+    assert ("processes_unfinished" in codes) == is_lost
 
 
 def test_families_and_commands_are_those_of_the_recorder(tmp_path):

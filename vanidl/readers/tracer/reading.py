@@ -312,6 +312,8 @@ def build_log(file: CallsFile) -> TracerLog:
         calls=calls,
         counts_apart=True,
         names_program=True,
+        ended=header.end_monotonic_ns != 0,
+        end_lost=header.end_monotonic_ns == 0 and header.written_every_ms > 0,
     )
 
 
