@@ -11,6 +11,7 @@ import pytest
 
 from tests.advice import labeled
 from vanidl.advice.facts import ANY, Facts, SampledShare, Seen
+from vanidl.advice.opens import _OPENING
 from vanidl.advice.registry import RULES
 from vanidl.breakdown.account import Column
 from vanidl.model import states
@@ -191,6 +192,22 @@ def test_data_that_are_read_twice_before_training_are_named(times, is_named):
     assert facts.before_steps.again == pytest.approx(times)
     if found is not None:
         assert found.claim.within_s <= facts.before_steps.spent_s
+
+
+@pytest.mark.parametrize(("hits", "samples"), [(1, 8), (8, 8), (32, 32)])
+@pytest.mark.parametrize("by_text", [False, True])
+def test_a_fetch_of_several_samples_has_looked_at_each_of_them(hits, samples, by_text):
+    where = ("data.py", "read", 0.9, "held = ZipFile(path)") if by_text else (
+        "/usr/lib/python3.11/zipfile.py", "ZipFile.__init__", 0.9)  # fmt: skip
+    part = lines(*where, samples=8)
+    (function,) = part.functions
+    # Lines that run over and over within one of them count once: the first of a function does.
+    first = replace(function.lines[0], hits=hits)
+    more = () if by_text else (replace(first, number=first.number + 1, hits=4000, wall_ns=0),)
+    part = replace(part, functions=(replace(function, lines=(first, *more)),))
+    facts = facts_of(opens=4 * fetched_samples(), parts=(part,))
+    found = facts.sampled_share("fetch", lambda f: f.name == "ZipFile.__init__", _OPENING)
+    assert found == SampledShare(pytest.approx(0.9), samples)
 
 
 def test_ends_of_a_sampled_share_are_two_deviations_away():

@@ -18,6 +18,7 @@ import vanidl
 from tests.makers.examples import OFTEN
 from tests.makers.runs import analysed
 from tests.makers.training_jobs import Recipe, trace_of
+from vanidl.advice.capacity import CoreLoad
 from vanidl.advice.facts import Facts, Seen
 from vanidl.advice.levers import NO_GAIN, Change, make_loader_call
 from vanidl.advice.predict import (
@@ -459,6 +460,29 @@ def test_who_sleeps_in_waits_has_batches_that_are_on_their_way():
     assert asleep[0] == pytest.approx(known_s, rel=0.02)
     assert asleep[0] < 0.8 * awake[0]
     assert asleep[1] == awake[1]
+
+
+@pytest.mark.parametrize(("stalls", "stays"), [(1, True), (2, True), (80, False)])
+def test_what_few_fetches_wait_for_in_storage_stays_at_worst_beside_the_work_of_cores(
+    stalls, stays
+):
+    """80 batches of 12 ms of work, 100 ms of storage in one of them, in two, or the same in all."""
+    count, whole_s = 80, 0.1
+    decode_s, compute_s = np.full(count, 0.012), np.full(count, 0.006)
+    io_s = np.zeros(count)
+    io_s[:stalls] = whole_s / stalls
+    first = np.zeros(count, bool)
+    (fetched,) = _make_fetches([io_s + decode_s], [compute_s], first)
+    batch = Batches(
+        io_s=io_s, decode_s=decode_s, compute_s=compute_s, wait_s=io_s + decode_s,
+        step_s=io_s + decode_s + compute_s, first=first, again=np.zeros(count), workers=0,
+        nbytes=np.zeros(count), latency_share=None, fetched=fetched,
+    )  # fmt: skip
+    cores, two = CoreLoad(2.0, 0.018), Change(workers=2)
+    _, worst_s = _bracket_step_s((batch,), two, _Limits(None, cores))
+    even = replace(batch, io_s=np.zeros(count))
+    _, without_s = _bracket_step_s((even,), two, _Limits(None, cores))
+    assert worst_s - without_s == pytest.approx(whole_s / count if stays else 0.0)
 
 
 @pytest.mark.parametrize(("running", "sleeps"), [(0.49, True), (0.51, False), (None, False)])

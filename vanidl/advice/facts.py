@@ -660,18 +660,22 @@ class Facts:
         """Of the sampled time of fetches, or of the loop, that in some functions; None: no lines.
 
         What they call counts with them. Where more of it lies in lines of the program whose text
-        matches, these count.
+        matches, these count. A fetch of several samples has looked at each of them: how often these
+        lines ran is how many there were.
         """
         part = next((p for p in self.trace.lines if p.name == part_name and p.wall_ns), None)
         if part is None:
             return None
         theirs = {f.key: f for f in part.functions if is_theirs(f)}
-        outer = [f for f in theirs.values() if f.parent not in theirs]
+        outer = [f for f in theirs.values() if f.parent not in theirs and f.lines]
         spent_ns = sum(line.wall_ns for function in outer for line in function.lines)
+        runs = max((function.lines[0].hits for function in outer), default=0)
         if text is not None:
-            own = (line for f in part.functions if f.own for line in f.lines)
-            spent_ns = max(spent_ns, sum(line.wall_ns for line in own if text.search(line.text)))
-        return SampledShare(min(spent_ns / part.wall_ns, 1.0), part.samples)
+            own = [line for f in part.functions if f.own for line in f.lines]
+            named = [line for line in own if text.search(line.text)]
+            if (named_ns := sum(line.wall_ns for line in named)) > spent_ns:
+                spent_ns, runs = named_ns, max(line.hits for line in named)
+        return SampledShare(min(spent_ns / part.wall_ns, 1.0), max(part.samples, runs))
 
     @cached_property
     def seen_fetching(self) -> Seen | None:

@@ -266,9 +266,13 @@ def _find_bound_by_decoding(facts: Facts) -> RuleResult | None:
     overlap = _get_bounding_waits(facts)
     if overlap is None or not _is_decoding(facts) or not _is_limit_certain(facts, INPUT_CPU):
         return None
-    # Where others took the cores decoding for sure has to be more than handing over costs.
-    decoded_s = facts.account.cell(f"{MEAN}/{WAIT}/{INPUT_CPU}").low_ns / 1e9 / facts.steps_of_rank
-    if facts.cores_were_taken and _is_too_short_for_workers(facts, decoded_s, BOUND_SHARE):
+    # Decoding has to be more than handing over costs: what else is waited for may come once, such
+    # as the first look into a cold file, and on cores that others took lengthens both.
+    cell = facts.account.cell(f"{MEAN}/{WAIT}/{INPUT_CPU}")
+    decoded_ns = cell.low_ns if facts.cores_were_taken else cell.middle_ns
+    if cell.low_ns == 0 and not facts.cores_were_taken:  # nothing is known for sure
+        decoded_ns = facts.account.length_ns(WAIT)
+    if _is_too_short_for_workers(facts, decoded_ns / 1e9 / facts.steps_of_rank, BOUND_SHARE):
         return None
     evidence = _collect_evidence(overlap)
     predicted = own_loaders.predict_encoded(facts)
