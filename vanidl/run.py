@@ -73,6 +73,8 @@ class Run:
     name: str = ""  # of the file or folder that it was read from
     whole: Run | None = field(default=None, repr=False, compare=False)
     """The run of which this is a part by `select`: its epochs keep their numbers."""
+    path: str = field(default="", compare=False)
+    """As it was given, for commands that are printed; empty where names are replaced."""
 
     @property
     def coverage(self) -> Coverage:
@@ -248,7 +250,8 @@ class Run:
             from_s, to_s = self._window_of_epochs(selection.epochs)
             selection = replace(selection, from_s=from_s, to_s=to_s)
         chosen = fitted(replace(selection, ranks=None, epochs=None), trace)
-        return Run(trace, analyse(trace, chosen), chosen, self.name, self.whole or self)
+        whole = self.whole or self
+        return Run(trace, analyse(trace, chosen), chosen, self.name, whole, self.path)
 
     @cached_property
     def epochs(self) -> tuple[Phase, ...]:
@@ -325,7 +328,8 @@ def open_run(
             asked, chosen = (anonymous_selection(trace, each) for each in (asked, chosen))
             trace = anonymous(trace, names)
         name = "" if names is not None else clean_path(Path(path).resolve().name)
-        opened = Run(trace, analyse(trace, chosen, executor), chosen, name)
+        given = "" if names is not None else clean_path(str(path))
+        opened = Run(trace, analyse(trace, chosen, executor), chosen, name, path=given)
         return opened.select(asked) if later else opened
 
 

@@ -96,6 +96,18 @@ def on_terminal(*arguments: str, **environment: str) -> str:
     return b"".join(chunks).decode()
 
 
+def test_the_command_for_more_runs_where_it_was_asked(tmp_path, monkeypatch, capsys):
+    """With the path as it was given, from whatever folder; where names are replaced, without."""
+    (tmp_path / "a run").symlink_to(RUN)
+    monkeypatch.chdir(tmp_path)
+    for path in ("a run", "./a run"):
+        assert main(["summary", path]) == 0
+        printed = capsys.readouterr().out.splitlines()[-1].partition("page: ")[2]
+        assert shlex.split(printed) == ["vanidl", "report", path]
+    assert main(["summary", "a run", "--anonymize"]) == 0
+    assert capsys.readouterr().out.splitlines()[-1].endswith("vanidl report RUN")
+
+
 def test_a_terminal_gets_colours_and_the_same_words(capsys):
     import re
 

@@ -5,6 +5,7 @@ Lines are made of pieces with a style, so that a terminal can colour what a pipe
 
 from __future__ import annotations
 
+import shlex
 import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -169,7 +170,6 @@ def _end(run: Run, screen: Overview, width: int) -> Iterator[Line]:
     about = f"{trust}; {', '.join(screen.facts[-2:])}."
     room = max(2 * width - 12 - len(about), _SHORTEST_NAME)
     yield from _wrapped(f"{elided(screen.name, limit=room)}: {about}", width)
-    name = run.name or "RUN"
     more = "Tables and evidence: vanidl summary --full {0}; page: vanidl report {0}"
-    line = more.format(printable(name))
+    line = more.format(shlex.quote(printable(run.path or "RUN")))
     yield (Piece(line if len(line) <= width else more.format("RUN")[:width], "bright_black"),)
