@@ -98,13 +98,13 @@ def on_terminal(*arguments: str, **environment: str) -> str:
 
 def test_the_command_for_more_runs_where_it_was_asked(tmp_path, monkeypatch, capsys):
     """With the path as it was given, from whatever folder; where names are replaced, without."""
-    (tmp_path / "a run").symlink_to(RUN)
+    (tmp_path / "a b").symlink_to(RUN)
     monkeypatch.chdir(tmp_path)
-    for path in ("a run", "./a run"):
+    for path in ("a b", "./a run"):
         assert main(["summary", path]) == 0
         printed = capsys.readouterr().out.splitlines()[-1].partition("page: ")[2]
         assert shlex.split(printed) == ["vanidl", "report", path]
-    assert main(["summary", "a run", "--anonymize"]) == 0
+    assert main(["summary", "a b", "--anonymize"]) == 0
     assert capsys.readouterr().out.splitlines()[-1].endswith("vanidl report RUN")
 
 
