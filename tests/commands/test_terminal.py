@@ -100,7 +100,7 @@ def test_the_command_for_more_runs_where_it_was_asked(tmp_path, monkeypatch, cap
     """With the path as it was given, from whatever folder; where names are replaced, without."""
     (tmp_path / "a b").symlink_to(RUN)
     monkeypatch.chdir(tmp_path)
-    for path in ("a b", "./a run"):
+    for path in ("a b", "./a b"):
         assert main(["summary", path]) == 0
         printed = capsys.readouterr().out.splitlines()[-1].partition("page: ")[2]
         assert shlex.split(printed) == ["vanidl", "report", path]
