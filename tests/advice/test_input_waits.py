@@ -12,6 +12,7 @@ import pytest
 import vanidl
 from tests.advice import labeled
 from vanidl.advice.facts import ITS_OWN, Copying, CoreUse, Facts, Seen, look
+from vanidl.advice.input_waits import _is_limit_certain
 from vanidl.advice.registry import RULES
 from vanidl.analyses.profiled_steps import StepTable
 from vanidl.breakdown.account import Column
@@ -210,6 +211,25 @@ def test_threads_that_could_run_and_had_no_core_half_of_the_time_have_too_few(qu
     # A run that asks for less than two cores is not short of them by itself.
     vars(facts)["cores"] = use_of(facts, ITS_OWN - 0.1, 0.05)
     assert named(facts) == {"input_bound_decoding"}
+
+
+@pytest.mark.parametrize(
+    ("low", "running", "queued", "is_certain"),
+    [(0.1, 1.0, 0.9, False), (0.1, 1.0, 0.4, True), (0.1, 0.5, 0.4, False), (0.4, 1.0, 0.9, True)],
+)
+def test_decoding_on_taken_cores_limits_by_what_its_threads_ran(low, running, queued, is_certain):
+    facts = facts_with({"too_few_cores": 0.0})
+    waited_ns = facts.account.length_ns("input_wait")
+    ends = np.array([round(low * waited_ns)]), np.array([round(0.9 * waited_ns)])
+    columns = {
+        **facts.account.columns,
+        "input_wait/input_cpu": Column(*ends, *(float(end[0]) for end in ends)),
+    }
+    seen = Seen(1.0, 10_000, {states.RUNNING: running, states.PIPE: 1 - running}, queued)
+    facts = replace(facts, given=replace(facts.account, columns=columns))
+    vars(facts).update(seen_fetching=seen, cores=use_of(facts, 1.0, 0.2))
+    assert facts.cores_were_taken
+    assert _is_limit_certain(facts, "input_cpu") == is_certain
 
 
 @pytest.mark.parametrize(("share", "is_named"), [(0.55, False), (0.65, True)])

@@ -259,7 +259,13 @@ def _is_limit_certain(facts: Facts, cause: str) -> bool:
     if not facts.cores_were_taken or facts.cores is None:
         return True
     own_ns = facts.account.steps_ns - facts.cores.queued_s * 1e9
-    return facts.account.cell(f"{MEAN}/{WAIT}/{cause}").low_ns >= LIKELY * own_ns
+    length_ns = facts.account.length_ns(WAIT)
+    least_ns, seen = float(facts.account.cell(f"{MEAN}/{WAIT}/{cause}").low_ns), facts.seen_fetching
+    if cause == INPUT_CPU and seen is not None:
+        # Threads that fetched could run so much of the time, and had no core in some of it.
+        ran = SampledShare(seen.running, seen.samples).least - seen.queued_share
+        least_ns = max(least_ns, ran * length_ns)
+    return least_ns >= LIKELY * own_ns
 
 
 def _find_bound_by_decoding(facts: Facts) -> RuleResult | None:
