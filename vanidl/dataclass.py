@@ -1,9 +1,9 @@
 """Dataclasses that load fast: methods of all of them are the same few functions.
 
-`dataclasses` writes and compiles `__eq__`, `__hash__` and `__repr__` anew for every class: 0.11 of
-the 0.8 s of processor time that a report of a small log takes, as there are some 400 classes, of
-which few are ever compared or printed. Here these three look up the fields of their class when they
-are first called, and do the same.
+`dataclasses` writes and compiles six methods anew for every class: 0.2 s of processor time of every
+command, as there are some 400 classes, of which few are ever compared, printed or sent. Here only
+`__init__` is written for each, where a class is frozen with the setters of its own slots; the
+others look up the fields of their class when they are first called, and do the same.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import dataclasses
 from collections.abc import Callable
 from operator import attrgetter
 from reprlib import recursive_repr
+from types import MemberDescriptorType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
@@ -24,7 +25,13 @@ else:
             return lambda decorated: dataclass(decorated, **options)
         if options.keys() - {"frozen", "slots"}:
             return dataclasses.dataclass(**options)(cls)
-        made = dataclasses.dataclass(eq=False, repr=False, **options)(cls)
+        derived = any(dataclasses.is_dataclass(base) for base in cls.__mro__[1:])
+        if options.get("frozen") and not derived:
+            made = _freeze(dataclasses.dataclass(
+                eq=False, repr=False, init=False, slots=options.get("slots", False)
+            )(cls))  # fmt: skip
+        else:
+            made = dataclasses.dataclass(eq=False, repr=False, **options)(cls)
         own = cls.__dict__
         if "__repr__" not in own:
             made.__repr__ = _repr
@@ -35,7 +42,75 @@ else:
         return made
 
 
+def _freeze(made: Any) -> Any:  # noqa: ANN401 - a class of any fields
+    """A dataclass without `__init__`, with one, and frozen; `dataclasses` takes it for its own."""
+    made.__dataclass_params__.frozen = True
+    made.__setattr__, made.__delattr__ = _refuse, _refuse
+    if "__slots__" in made.__dict__ and "__getstate__" not in made.__dict__:
+        made.__getstate__, made.__setstate__ = _get_state, _set_state
+    if "__init__" in made.__dict__:
+        return made
+
+    # A parameter and a line for each field; what is made anew for each record only where asked.
+    names: dict[str, object] = {"_set": object.__setattr__, "_NEW": _NEW}
+    parameters, by_keyword, lines = ["self"], list[str](), list[str]()
+    for each in dataclasses.fields(made):
+        name, value = each.name, each.name
+        parameter = name
+        if each.default_factory is not dataclasses.MISSING:
+            names[f"_new_{name}"] = each.default_factory
+            value = (
+                f"_new_{name}() if {name} is _NEW else {name}" if each.init else f"_new_{name}()"
+            )
+            parameter = f"{name}=_NEW"
+        elif each.default is not dataclasses.MISSING:
+            names[f"_default_{name}"] = each.default
+            value = name if each.init else f"_default_{name}"
+            parameter = f"{name}=_default_{name}"
+        elif not each.init:
+            continue
+        if each.init:
+            (by_keyword if each.kw_only else parameters).append(parameter)
+        setter = made.__dict__.get(name)
+        if isinstance(setter, MemberDescriptorType):
+            names[f"_set_{name}"] = setter.__set__
+            lines.append(f"_set_{name}(self, {value})")
+        else:
+            lines.append(f"_set(self, {name!r}, {value})")
+    if hasattr(made, "__post_init__"):
+        lines.append("self.__post_init__()")
+    taken = ", ".join([*parameters, *(["*", *by_keyword] if by_keyword else [])])
+    body = "\n    ".join(lines or ["pass"])
+    exec(f"def __init__({taken}):\n    {body}", names)
+    made.__init__ = names["__init__"]
+    made.__init__.__qualname__ = f"{made.__qualname__}.__init__"
+    made.__init__.__annotations__ = {each.name: each.type for each in dataclasses.fields(made)}
+    return made
+
+
+_NEW = object()  # stands for a value that is made anew for each record
+
+
+def _refuse(self: object, name: str, *_: object) -> None:
+    """Records are frozen."""
+    raise dataclasses.FrozenInstanceError(
+        f"{type(self).__name__} is frozen: its field {name!r} cannot be set or deleted"
+    )
+
+
+def _get_state(self: object) -> list[object]:
+    """The values of all fields, in order: what is sent to another process."""
+    return [getattr(self, name) for name in _list_names(self.__class__)]
+
+
+def _set_state(self: object, state: list[object]) -> None:
+    """Restores what was sent, as it was."""
+    for set_field, value in zip(_list_setters(self.__class__), state, strict=True):
+        set_field(self, value)
+
+
 Record = TypeVar("Record")
+_NAMES: dict[type, tuple[str, ...]] = {}
 _FIELD_SETTERS: dict[type, tuple[Callable[[object, object], None], ...]] = {}
 
 
@@ -45,13 +120,24 @@ def restore(cls: type[Record], *values: object) -> Record:
     For values that were in one before: nothing checks or cleans them, which takes a third of the
     time where there are tens of thousands.
     """
-    if cls not in _FIELD_SETTERS:
-        names = cls.__dataclass_fields__  # type: ignore[attr-defined]
-        _FIELD_SETTERS[cls] = tuple(getattr(cls, name).__set__ for name in names)
     record: Record = object.__new__(cls)
-    for set_field, value in zip(_FIELD_SETTERS[cls], values, strict=True):
+    for set_field, value in zip(_list_setters(cls), values, strict=True):
         set_field(record, value)
     return record
+
+
+def _list_setters(cls: type) -> tuple[Callable[[object, object], None], ...]:
+    """What sets each field of a class with slots, frozen or not."""
+    if cls not in _FIELD_SETTERS:
+        _FIELD_SETTERS[cls] = tuple(getattr(cls, name).__set__ for name in _list_names(cls))
+    return _FIELD_SETTERS[cls]
+
+
+def _list_names(cls: Any) -> tuple[str, ...]:  # noqa: ANN401 - a class of any fields
+    """The fields of a class, in order."""
+    if cls not in _NAMES:
+        _NAMES[cls] = tuple(each.name for each in dataclasses.fields(cls))
+    return _NAMES[cls]
 
 
 _Getter = Callable[[object], tuple[Any, ...]]
