@@ -30,6 +30,7 @@ class Clock:
         """Has the sampler, and the hooks that ask whether it is time to sample, look at these."""
         for module in (sampler, *hooks):
             module.perf_counter_ns = module.monotonic_ns = lambda: self.wall_ns
+            module.time_ns = lambda: self.wall_ns
         sampler.thread_time_ns = lambda: self.cpu_ns
 
 

@@ -307,7 +307,7 @@ def test_of_a_loop_of_a_framework_what_it_calls_is_sampled(tmp_path: Path, folde
     loop.trainer = SimpleNamespace(lightning_module=Module())
     channel = Channel("lines", Journal(str(tmp_path)))
     channel.journal.lines = sampler = sampled.Sampler(channel)
-    Waits(channel, lambda *_: {}).watch_next(Batches, samples_lines=True)
+    Waits(channel, lambda *_: {}).watch_steps(Batches)
     loop.run(Batches())
     (part,) = sampler.parts.values()
     first = next(iter(part.functions))

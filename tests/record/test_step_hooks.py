@@ -19,8 +19,9 @@ from vanidl.readers.format import Reading
 from vanidl.readers.steps import FORMAT
 from vanidl.readers.steps.journal import COLLECTIVE, END, ITER, WAIT, WORKERS_STOP, read_journal
 from vanidl.readers.steps.loop import build_profile
-from vanidl.record import record
+from vanidl.record import alive, record
 from vanidl.record.injected.vanidl_steps import journal, parts, pytorch, registry, tensorflow
+from vanidl.record.injected.vanidl_steps.waits import Waits
 
 DONE = 3
 HOOKED = ("pytorch", "waits")
@@ -69,6 +70,51 @@ def test_what_kind_of_dataset_trains_is_recorded(kind, read, tmp_path: Path) -> 
     channel.journal.close()
     (path,) = tmp_path.glob("*.steps")
     assert build_profile(read_journal(path)).dataset_kind == read
+
+
+def test_others_see_each_wait_while_it_lasts_and_that_it_ended(tmp_path: Path) -> None:
+    """The first says more of itself than those after it, which are like it."""
+    seen: list[tuple[journal.Doing, tuple[object, ...]]] = []
+
+    def look() -> tuple[object, ...]:
+        pid, descriptor = os.getpid(), opened.publish()
+        try:
+            return alive._read_present(pid, descriptor)
+        finally:
+            os.close(descriptor)
+
+    class Batches:
+        def __next__(self) -> None:
+            begun = time.monotonic_ns()
+            seen.append((opened.doing, look()))
+            assert abs(begun - opened.doing[1]) < 60e9
+
+    channel = registry.Channel("pytorch", journal.Journal(str(tmp_path)))
+    opened = channel.journal.present
+    waits = Waits(channel, lambda *_: {})
+    waits.watch_steps(Batches)
+    batches = Batches()
+    for _ in range(3):
+        before = time.monotonic_ns()
+        next(batches)
+        doing, last = look()
+        assert doing == alive.Call(0, 0)
+        assert isinstance(last, alive.Call)
+        assert last.code & 0xFF == WAIT
+        assert last.at_ns >= before - 1e6
+    assert [code & 0xFF for (code, _), _ in seen] == [WAIT] * 3
+    assert all(doing == alive.Call(*own) for own, (doing, _) in seen)
+
+    # One within another goes on again where that has ended, and what happens beside them is last.
+    outer = opened.begin(journal.SAVE)
+    inner = opened.begin(journal.OTHER_STEP)
+    opened.end(inner)
+    assert opened.doing[0] == journal.SAVE
+    opened.end(outer)
+    opened.happened(journal.OPTIMIZER)
+    doing, last = look()
+    assert (doing, last.code) == (alive.Call(0, 0), journal.OPTIMIZER)
+    assert channel.on
 
 
 def test_a_hook_that_cannot_be_set_leaves_the_others(tmp_path: Path) -> None:

@@ -241,8 +241,12 @@ def _read_present(pid: int, descriptor: object) -> tuple[Call | None, Call | Non
                 content, again = again, os.pread(file.fileno(), _PAGE.size, 0)
     if len(content) != _PAGE.size:
         return None, None
-    doing, since_ns, last, at_ns = _PAGE.unpack(content)
-    return Call(doing, since_ns), Call(last, at_ns)
+    code, since_ns, last, at_ns = _PAGE.unpack(content)
+    before = Call(last, at_ns)
+    if since_ns >= 0:
+        return Call(code, since_ns), before
+    ended = Call(code, -since_ns)
+    return Call(0, 0), max(ended, before, key=lambda call: call.at_ns)
 
 
 def _is_hidden(pid: int) -> bool:

@@ -4,19 +4,19 @@ A fetch gets the samples of one batch (`__getitem__`) and collates them. What a 
 it was told by its loader: the worker records the number of the batch, its loader which worker
 and which batch it took. A loader without workers fetches in its own `__next__`.
 
-Events, in the order of their ends (see `journal`): COLLATE from begin to end, with the number
-of samples; FETCH from begin to end, of the batch whose place in its round is in the lower half
-of `number`, the round above it (persistent workers have several). Of the training process:
-WORKER, where `begin` is the worker's process id and `end` when its loader's iterator began, and
-TAKEN when a batch was taken; both have the iterator's number where others have the loader.
+Events, in the order of their ends (see `journal`): COLLATE from begin to the end of its fetch, with
+the number of samples; FETCH from begin to end, of the batch whose place in its round is in the
+lower half of `number`, the round above it (persistent workers have several). Of the training
+process: WORKER, where `begin` is the worker's process id and `end` when its loader's iterator
+began, and TAKEN when a batch was taken; both have the iterator's number where others have the
+loader.
 """
 
 from __future__ import annotations
 
 from inspect import signature
 from itertools import count
-from threading import get_ident
-from time import monotonic_ns, time_ns
+from time import time_ns
 
 from .journal import (
     COLLATE,
@@ -27,6 +27,8 @@ from .journal import (
     WORKER,
     WORKERS_START,
     WORKERS_STOP,
+    enter_thread,
+    this_thread,
 )
 from .registry import replaces, without_own_frames, wraps
 
@@ -54,6 +56,15 @@ class _Place:
 _place = _Place()
 
 
+class _Collating:
+    """When a fetcher began to collate what it fetches now, 0 before that, and how many samples."""
+
+    __slots__ = ("begin", "samples")
+
+    def __init__(self) -> None:
+        self.begin = self.samples = 0
+
+
 def watch_fetchers(module: ModuleType, events: Channel) -> None:
     """Has every fetcher tell when it fetched, and when it collated."""
     _watch_collate(module._BaseDatasetFetcher, events)
@@ -68,31 +79,28 @@ def _watch_collate(fetcher_class: Any, events: Channel) -> None:  # noqa: ANN401
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401
         original(self, *args, **kwargs)
         try:
-            self.collate_fn = _timed(self.collate_fn, events)
+            collating = _Collating()
+            self.collate_fn = _timed(self.collate_fn, collating)
+            self._vanidl_collating = collating
         except Exception as error:
             events.fail(error)
 
     fetcher_class.__init__ = __init__
 
 
-def _timed(collate: Any, events: Channel) -> Any:  # noqa: ANN401
-    extend = events.journal.rows.extend
+def _timed(collate: Any, collating: _Collating) -> Any:  # noqa: ANN401
+    """The same, which leaves to `fetch` to record it: see `Journal.add`."""
 
     @replaces(collate)
     def timed(samples: Any) -> Any:  # noqa: ANN401
-        begin = time_ns()
+        collating.samples = len(samples) if type(samples) is list else 1
+        collating.begin = time_ns()
         try:
-            batch = collate(samples)
+            return collate(samples)
         except BaseException as error:
+            collating.begin = 0
             error.__traceback__ = without_own_frames(error.__traceback__)
             raise
-        if events.on:
-            try:
-                number = len(samples) if type(samples) is list else 1
-                extend((COLLATE, number, begin, time_ns(), get_ident()))
-            except Exception as error:
-                events.fail(error)
-        return batch
 
     return timed
 
@@ -105,7 +113,7 @@ def _watch_fetch(fetcher_class: Any, events: Channel) -> None:  # noqa: ANN401
     def fetch(self: Any, possibly_batched_index: Any) -> Any:  # noqa: ANN401
         begin = time_ns()
         try:
-            if monotonic_ns() >= due.fetch_ns:
+            if begin >= due.fetch_ns:
                 return journal.lines.sample_fetch(original, self, possibly_batched_index)
             return original(self, possibly_batched_index)
         except BaseException as error:
@@ -114,8 +122,18 @@ def _watch_fetch(fetcher_class: Any, events: Channel) -> None:  # noqa: ANN401
         finally:  # the last fetch of a stream, which finds its end, is work as well
             if events.on:
                 try:
-                    end = time_ns()
-                    extend((FETCH, _place.number, begin, end, get_ident()))
+                    end, number = time_ns(), _place.number
+                    ident = (this_thread() or enter_thread()).ident
+                    try:
+                        collating = self._vanidl_collating
+                    except AttributeError:  # its class begins in a way of its own
+                        collating = _Collating()
+                    if collated := collating.begin:
+                        samples, collating.begin = collating.samples, 0
+                        extend((COLLATE, samples, collated, end, ident,
+                                FETCH, number, begin, end, ident))  # fmt: skip
+                    else:
+                        extend((FETCH, number, begin, end, ident))
                     if end >= journal.flush_ns:
                         journal.flush()
                 except Exception as error:

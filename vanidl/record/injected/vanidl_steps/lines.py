@@ -18,7 +18,7 @@ import os
 import sys
 from inspect import signature
 from threading import get_ident
-from time import monotonic_ns, perf_counter_ns, thread_time_ns
+from time import monotonic_ns, perf_counter_ns, thread_time_ns, time_ns
 
 from .journal import NEVER_NS, call_before_end
 from .registry import wraps
@@ -240,7 +240,7 @@ class Sampler:
             finally:
                 self.stop()
         if not (self.engine.slows and self.times_others(FETCH)):
-            self.due.fetch_ns = max(self.next_ns, now + _AGAIN_NS)
+            self.due.fetch_ns = time_ns() + max(self.next_ns - now, _AGAIN_NS)
             return fetch(fetcher, index)
         begin = thread_time_ns()
         batch = fetch(fetcher, index)
@@ -255,7 +255,7 @@ class Sampler:
         if self.engine.slows and self.times_others(LOOP):
             self.timed[get_ident()], self.due.in_step = thread_time_ns(), True
         else:
-            self.due.step_ns = max(self.next_ns, now + _AGAIN_NS)
+            self.due.step_ns = time_ns() + max(self.next_ns - now, _AGAIN_NS)
 
     def end_step(self) -> None:
         """The program has asked for its next batch."""

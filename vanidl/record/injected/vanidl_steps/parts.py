@@ -14,10 +14,9 @@ find modules as they are.
 
 from __future__ import annotations
 
-from threading import get_ident, local
 from time import time_ns
 
-from .journal import BACKWARD, COLLECTIVE, FORWARD
+from .journal import BACKWARD, COLLECTIVE, FORWARD, InThread, enter_thread, this_thread
 from .registry import replaces, without_own_frames, wraps
 from .waits import in_worker
 
@@ -39,21 +38,6 @@ _COLLECTIVES = (
 _COMPILERS = ("optimize", "_optimize", "optimize_assert", "export")
 
 
-class InThread:
-    """What goes on in a thread: times in ns, 0 for none."""
-
-    __slots__ = ("backward", "called", "inside", "latest", "meeting", "number", "optimizer")
-
-    def __init__(self) -> None:
-        self.inside = False  # a call at the outermost level
-        self.backward = False
-        self.meeting = False  # a collective, which may call others
-        self.called = 0  # when a model was called first for this batch
-        self.latest: object = None  # the place of the iterator that gave it
-        self.number = 0  # of the batch
-        self.optimizer = 0  # when its step began
-
-
 class _Watch:
     """What is watched in this process, in one place: functions that are left behind look here."""
 
@@ -62,15 +46,14 @@ class _Watch:
         "channel",
         "classes",
         "found",
-        "ident",
         "is_grad_enabled",
         "is_over",
         "is_worker",
         "journal",
-        "now",
         "original",
         "passes",
         "session",
+        "settled_for",
     )
 
     def __init__(self) -> None:
@@ -83,48 +66,13 @@ class _Watch:
         self.found: frozenset[type] = frozenset()
         self.passes = 0
         self.session: object = None
+        self.settled_for: object = None  # a session: its passes on the processor are only timed
         self.is_worker = False
         self.is_over = False
-        self.ident = 0  # the thread that was seen first, and what goes on in it
-        self.now = InThread()
 
 
 watch = _Watch()
-_others: dict[int, InThread] = {}
-
-
-class _Leaving:
-    """Kept by a thread: goes when the thread does, whose number may come again.
-
-    It holds what it needs: at the end of the process the names of a module go first.
-    """
-
-    def __init__(self, ident: int) -> None:
-        self._ident, self._watch, self._others = ident, watch, _others
-
-    def __del__(self) -> None:
-        if self._watch.ident == self._ident:
-            self._watch.ident = 0
-        self._others.pop(self._ident, None)
-
-
-_kept = local()
-
-
-def find_thread(ident: int) -> InThread:
-    """What goes on in the calling thread, where it is not the first one.
-
-    That one has its place in `watch`: amid a step a `threading.local` takes 2 to 3 us.
-    """
-    found = _others.get(ident)
-    if found is None:
-        _kept.leaving = _Leaving(ident)
-        found = InThread()
-        if watch.ident:
-            _others[ident] = found
-        else:
-            watch.ident, watch.now = ident, found
-    return found
+_NONE = object()  # no argument
 
 
 def watch_modules(module: ModuleType, channel: Channel) -> None:
@@ -138,8 +86,7 @@ def watch_modules(module: ModuleType, channel: Channel) -> None:
 
 def _first_calls(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
     """In the place of `Module.__call__` during the first steps."""
-    ident = get_ident()
-    now = watch.now if ident == watch.ident else find_thread(ident)
+    now = this_thread() or enter_thread()
     is_outermost = not (now.inside or watch.is_over)
     try:
         if is_outermost:
@@ -169,16 +116,19 @@ def _look_at(module: Any, now: InThread) -> None:  # noqa: ANN401
         watch.channel.fail(error)
 
 
-def _call(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
-    """`__call__` of the classes of models, after the first steps."""
+def _call(model: Any, one: Any = _NONE, /, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+    """`__call__` of the classes of models, after the first steps: most take one batch."""
     if watch.is_grad_enabled():
-        ident, latest = get_ident(), watch.journal.latest
-        now = watch.now if ident == watch.ident else find_thread(ident)
+        now, latest = this_thread() or enter_thread(), watch.journal.latest
         number = latest.number if latest is not None else 0
         if not now.called or now.latest is not latest or now.number != number:
             now.called, now.latest, now.number = time_ns(), latest, number
     try:
-        return watch.base.__call__(*args, **kwargs)
+        if one is _NONE:
+            return watch.base.__call__(model, **kwargs)
+        if args or kwargs:
+            return watch.base.__call__(model, one, *args, **kwargs)
+        return watch.base.__call__(model, one)
     except BaseException as error:
         error.__traceback__ = without_own_frames(error.__traceback__)
         raise
@@ -222,8 +172,7 @@ def _leave() -> None:
         if kind.__dict__.get("__call__") is _call:
             del kind.__call__
     watch.is_over = True
-    ident = get_ident()
-    (watch.now if ident == watch.ident else find_thread(ident)).called = 0
+    (this_thread() or enter_thread()).called = 0
     if watch.base is not None and watch.base.__dict__.get("__call__") is _first_calls:
         watch.base.__call__ = watch.original
 
@@ -235,45 +184,64 @@ def watch_backward(module: Any, channel: Channel) -> None:  # noqa: ANN401
 
 
 def _passing(original: Any, channel: Channel) -> Any:  # noqa: ANN401
+    """What can be asked before is: a pass leaves nothing in caches. See `Journal.add`."""
     journal, extend = channel.journal, channel.journal.rows.extend
 
     @replaces(original)
     def backward(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
-        ident = get_ident()
-        now = watch.now if ident == watch.ident else find_thread(ident)
+        now = this_thread() or enter_thread()
         if now.backward or not channel.on:
             return original(*args, **kwargs)
-        now.backward = True
-        begin = time_ns()
+        try:
+            is_plain = args[0].is_cpu and watch.settled_for is journal.session
+        except Exception:
+            is_plain = False
+        called, now.backward, begin = now.called, True, time_ns()
         try:
             return original(*args, **kwargs)
         except BaseException as error:
             error.__traceback__ = without_own_frames(error.__traceback__)
             raise
         finally:
-            end, called = time_ns(), now.called
+            end = time_ns()
             now.backward, now.called = False, 0
             try:
-                of = args[0] if args else kwargs.get("tensors", kwargs.get("outputs", ()))
-                is_cpu = getattr(of, "is_cpu", None)
-                if is_cpu is None:  # several
-                    is_cpu = getattr(next(iter(of), None), "is_cpu", False)
-                is_known = watch.session is journal.session
-                if watch.is_worker if is_known else _is_worker(channel):
-                    pass
-                elif not is_cpu:  # that it was, and nothing of how long it took
-                    channel.add(BACKWARD, 0, end, end)
+                if not is_plain:
+                    _note_pass(channel, (args, kwargs), called, begin, end)
+                elif called:
+                    ident = now.ident
+                    extend((FORWARD, 0, called, begin, ident, BACKWARD, 0, begin, end, ident))
                 else:
-                    passes = (BACKWARD, 0, begin, end, ident)
-                    extend((FORWARD, 0, called, begin, ident, *passes) if called else passes)
-                    if end >= journal.flush_ns:
-                        journal.flush()
-                    if not watch.is_over:
-                        _count_pass()
+                    extend((BACKWARD, 0, begin, end, now.ident))
+                if end >= journal.flush_ns:
+                    journal.flush()
             except Exception as error:
                 channel.fail(error)
 
     return backward
+
+
+def _note_pass(
+    channel: Channel, arguments: tuple[Any, Any], called: int, begin: int, end: int
+) -> None:
+    """One of the first passes of this process, of a worker, on a device, or of several tensors."""
+    args, kwargs = arguments
+    of = args[0] if args else kwargs.get("tensors", kwargs.get("outputs", ()))
+    is_cpu = getattr(of, "is_cpu", None)
+    if is_cpu is None:  # several
+        is_cpu = getattr(next(iter(of), None), "is_cpu", False)
+    if _is_worker(channel):
+        return
+    if not is_cpu:  # that it was, and nothing of how long it took
+        channel.add(BACKWARD, 0, end, end)
+        return
+    if called:
+        channel.add(FORWARD, 0, called, begin)
+    channel.add(BACKWARD, 0, begin, end)
+    if not watch.is_over:
+        _count_pass()
+    if watch.is_over or watch.base is None:
+        watch.settled_for = channel.journal.session
 
 
 def _count_pass() -> None:
@@ -293,8 +261,7 @@ def watch_collectives(module: ModuleType, channel: Channel) -> None:
 def _meeting(original: Any, channel: Channel) -> Any:  # noqa: ANN401
     @wraps(original)
     def meet(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
-        ident = get_ident()
-        now = watch.now if ident == watch.ident else find_thread(ident)
+        now = this_thread() or enter_thread()
         if now.meeting or not channel.on:
             return original(*args, **kwargs)
         now.meeting = True

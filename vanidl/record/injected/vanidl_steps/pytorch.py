@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from threading import get_ident
 from time import time_ns
 
-from .journal import OPTIMIZER, SAID_NS
-from .parts import find_thread, watch
+from .journal import OPTIMIZER, SAY_NS, enter_thread, this_thread
 from .registry import wraps
 from .waits import Waits, Widened
 
@@ -26,7 +24,7 @@ _KINDS: dict[object, str] = {0: "map", 1: "iterable"}
 def watch_loaders(module: ModuleType, channel: Channel) -> None:
     """Has DataLoader and its iterators, subclasses included, note what they do."""
     waits = Waits(channel, _description, memory=False)  # `replay_frameworks` does that
-    waits.watch_next(module._BaseDataLoaderIter, samples_lines=True)
+    waits.watch_steps(module._BaseDataLoaderIter)
     waits.watch_iter(module.DataLoader)
     channel.shared["waits"] = waits
 
@@ -64,8 +62,7 @@ def watch_optimizers(module: ModuleType, channel: Channel) -> None:
     """Has PyTorch tell of every step of every optimizer, through its own global hook."""
 
     def begins(_optimizer: object, _args: object, _kwargs: object) -> None:
-        ident = get_ident()
-        now = watch.now if ident == watch.ident else find_thread(ident)
+        now = this_thread() or enter_thread()
         now.optimizer = time_ns()
 
     module.register_optimizer_step_pre_hook(begins)
@@ -79,15 +76,14 @@ def _noting_step(channel: Channel) -> Callable[..., None]:
     def stepped(_optimizer: object = None, _args: object = None, _kwargs: object = None) -> None:
         if channel.on:
             try:
-                end, ident = time_ns(), get_ident()
-                now = watch.now if ident == watch.ident else find_thread(ident)
-                extend((OPTIMIZER, 0, now.optimizer or end, end, ident))
+                end, now = time_ns(), this_thread() or enter_thread()
+                extend((OPTIMIZER, 0, now.optimizer or end, end, now.ident))
                 now.optimizer = 0
-                if not due.said_ns <= end <= due.said_ns + SAID_NS:
+                if end >= due.say_ns:
                     journal.present.happened(OPTIMIZER)
-                    due.said_ns = end
-                if end >= journal.flush_ns:
-                    journal.flush()
+                    due.say_ns = end + SAY_NS
+                    if end >= journal.flush_ns:
+                        journal.flush()
             except Exception as error:
                 channel.fail(error)
 

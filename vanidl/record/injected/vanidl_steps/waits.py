@@ -8,22 +8,21 @@ from __future__ import annotations
 
 import os
 import sys
-from threading import get_ident, local
-from time import monotonic_ns, time_ns
+from threading import local
+from time import time_ns
 from weakref import ref
 
 from . import CEILING_VARIABLE
 from .journal import (
-    DOING,
     END,
     EPOCH_SHIFT,
     ITER,
-    LAST,
-    LAST_NS,
     LOADER_SHIFT,
+    NOTHING,
     SINCE,
     WAIT,
-    Due,
+    enter_thread,
+    this_thread,
 )
 from .registry import replaces, without_own_frames, wraps
 
@@ -78,11 +77,12 @@ def trains(channel: Channel) -> None:
 class Position:
     """Where one iterator is: its loader, its epoch, and how many batches it gave."""
 
-    __slots__ = ("code", "description", "is_over", "number", "session")
+    __slots__ = ("code", "description", "is_over", "number", "session", "wait")
 
     def __init__(self, session: object, loader: int, epoch: int) -> None:
         self.session = session
         self.code = loader << LOADER_SHIFT
+        self.wait = self.code | WAIT
         self.number = epoch << EPOCH_SHIFT
         self.description: dict[str, object] | None = None  # of the loader, as long as it may change
         self.is_over = False  # whether the iterator was asked beyond its last batch
@@ -264,6 +264,8 @@ class Waits(Loaders):
     def note(self, iterator: Any, kind: int, begin: int) -> None:  # noqa: ANN401
         """A call of `__next__` that began then and ends now."""
         end = time_ns()
+        if not self.channel.on:
+            return
         try:
             position = iterator.__dict__.get(STATE)
             if position is None or position.session is not self.channel.journal.session:
@@ -345,68 +347,88 @@ class Waits(Loaders):
             return False
         return True
 
-    def watch_next(
-        self,
-        iterator_class: Any,  # noqa: ANN401
-        *,
-        only_followed: bool = False,
-        samples_lines: bool = False,
-    ) -> None:
+    def watch_next(self, iterator_class: Any, *, only_followed: bool = False) -> None:  # noqa: ANN401
         """Has a class of iterators note each `__next__`.
 
-        Of those that no `__iter__` told of, too, unless they are parts of others. With
-        `samples_lines` what the program does between two of them is a step, whose lines may be
-        sampled. All of it is one function, in each step: see `Journal.add`.
+        Of those that no `__iter__` told of, too, unless they are parts of others.
         """
-        channel, original, note = self.channel, iterator_class.__next__, self.note
-        journal, never = channel.journal, Due()
-        extend = journal.rows.extend
+        original, present = iterator_class.__next__, self.channel.journal.present
 
         @replaces(original)
         def __next__(iterator: Any) -> Any:  # noqa: ANN401
             position = getattr(iterator, "__dict__", _NOTHING).get(STATE)
             if only_followed and position is None:
                 return original(iterator)
-            due = journal.due if samples_lines else never
-            if due.in_step:
-                journal.lines.end_step()
-
-            # As `Present.begin` and `end` do.
-            begin, words = time_ns(), journal.present.words
-            code = WAIT if position is None else position.code | WAIT
-            before = words[DOING]
-            since = words[SINCE] if before else 0
-            words[DOING], words[SINCE] = code, monotonic_ns()
+            begin = time_ns()
+            before = present.begin(WAIT if position is None else position.wait)
             try:
                 batch = original(iterator)
             except BaseException as error:
-                journal.present.end((before, since))
-                if channel.on:
-                    note(iterator, END, begin)
+                present.end(before)
+                self.note(iterator, END, begin)
                 error.__traceback__ = without_own_frames(error.__traceback__)
                 raise
-            end_ns, words = monotonic_ns(), journal.present.words
-            words[DOING], words[LAST], words[LAST_NS] = before, code, end_ns
-            if before:
-                words[SINCE] = since
-
-            # As `note` does, of an iterator that is known.
-            if channel.on:
-                if position is None or position.session is not journal.session:
-                    note(iterator, WAIT, begin)
-                else:
-                    end = time_ns()
-                    extend((code, position.number, begin, end, get_ident()))
-                    position.number += 1
-                    journal.latest, due.said_ns = position, end
-                    if end >= journal.flush_ns:
-                        journal.flush()
-            if end_ns >= due.step_ns:
-                journal.lines.begin_step()
+            present.end(before)
+            self.note(iterator, WAIT, begin)
             return batch
 
         iterator_class.__next__ = __next__
         self._watched[iterator_class] = not only_followed
+
+    def watch_steps(self, iterator_class: Any) -> None:  # noqa: ANN401
+        """The same, where what the program does between two of them is a step.
+
+        Lines of that may be sampled. All of it is one function, in each step: see `Journal.add`.
+        """
+        channel, original, note = self.channel, iterator_class.__next__, self.note
+        journal, present, due = channel.journal, channel.journal.present, channel.journal.due
+        extend, unknown = journal.rows.extend, Position(None, 0, 0)
+
+        @replaces(original)
+        def __next__(iterator: Any) -> Any:  # noqa: ANN401
+            try:
+                position = iterator._vanidl_state
+            except AttributeError:
+                position = unknown
+            if due.in_step:
+                journal.lines.end_step()
+
+            # As `Present.begin` does, where the same call was the one before.
+            begin, code = time_ns(), position.wait
+            before = None
+            if present.code is code and not present.goes_on:
+                present.words[SINCE], present.goes_on = begin - present.ahead_ns, True
+            else:
+                before = present.begin(code)
+            try:
+                batch = original(iterator)
+            except BaseException as error:
+                present.end(before or NOTHING)
+                note(iterator, END, begin)
+                error.__traceback__ = without_own_frames(error.__traceback__)
+                raise
+
+            # As `Present.end` and, of an iterator that is known, `note` do.
+            end = time_ns()
+            if before is None:
+                present.words[SINCE], present.goes_on = present.ahead_ns - end, False
+            else:
+                present.end(before)
+            if channel.on and position.session is journal.session:
+                now = this_thread() or enter_thread()
+                extend((code, position.number, begin, end, now.ident))
+                position.number += 1
+                journal.latest = position
+                if end >= journal.flush_ns:
+                    journal.flush()
+            else:
+                note(iterator, WAIT, begin)
+            if end >= due.step_ns:
+                journal.lines.begin_step()
+            return batch
+
+        iterator_class.__next__ = __next__
+        self._watched[iterator_class] = True
 
     def watch_stop(self, iterator_class: Any, name: str) -> None:  # noqa: ANN401
         """Has a class of iterators note that workers are stopped: the end of a pass left early.
