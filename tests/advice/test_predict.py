@@ -18,9 +18,9 @@ import vanidl
 from tests.makers.examples import OFTEN
 from tests.makers.runs import analysed
 from tests.makers.training_jobs import Recipe, trace_of
-from vanidl.advice.capacity import CoreLoad
+from vanidl.advice.capacity import CoreLoad, Throughput
 from vanidl.advice.facts import Facts, Seen
-from vanidl.advice.levers import NO_GAIN, Change, make_loader_call
+from vanidl.advice.levers import NO_GAIN, STARTING_S, Change, make_loader_call
 from vanidl.advice.predict import (
     Batches,
     _bracket_step_s,
@@ -460,6 +460,28 @@ def test_who_sleeps_in_waits_has_batches_that_are_on_their_way():
     assert asleep[0] == pytest.approx(known_s, rel=0.02)
     assert asleep[0] < 0.8 * awake[0]
     assert asleep[1] == awake[1]
+
+
+@pytest.mark.parametrize("workers", [5, 8, 12, 16])
+def test_storage_at_its_limit_is_never_idle_at_best(workers):
+    """50 batches of 1 MB by four workers, of which a saturated storage delivers 25 MB a second.
+
+    However many fetch, the last ones share it with fewer others: no more than all bytes take.
+    """
+    count, size, limit = 50, 1e6, 25e6
+    io_s = np.full(count, 4 * size / limit)
+    compute_s, first, none = np.full(count, 0.001), np.zeros(count, bool), np.zeros(count)
+    length_s = np.full(count, size / limit)
+    batch = Batches(
+        io_s=io_s, decode_s=none, compute_s=compute_s, wait_s=length_s - compute_s,
+        step_s=length_s, first=first, again=none, workers=4, nbytes=np.full(count, size),
+        latency_share=None,
+    )  # fmt: skip
+    storage = Throughput("/data", limit, limit, None, 4.0, True)
+    best_s, worst_s = _bracket_step_s((batch,), Change(workers=workers), _Limits(storage, None))
+    started_s = STARTING_S[0] / count
+    assert size / limit <= best_s <= size / limit * 1.001 + started_s
+    assert worst_s >= best_s
 
 
 @pytest.mark.parametrize(("stalls", "stays"), [(1, True), (2, True), (80, False)])

@@ -620,14 +620,16 @@ def _bracket_step_s(
     if change.workers is None:
         return _predict_step_s(ranks, change), None
     seen = limits.storage
-    at_best = at_worst = change
+    at_worst, floor_s = change, 0.0
     if seen is not None and change.total_bytes_per_s is None:
+        # At best the storage is never idle: fetches at the end share it with fewer others.
         most = seen.peak_bytes_per_s if seen.saturated else seen.limit_bytes_per_s
         at_best = replace(change, total_bytes_per_s=most)
+        floor_s = float(_bound_step_s(ranks, at_best).sum()) / max(ranks[0].steps, 1)
         least = seen.busy_bytes_per_s if seen.saturated else seen.peak_bytes_per_s
         at_worst = replace(change, total_bytes_per_s=least)
-    best_s = _predict_step_s(_let_arrive_late(ranks) if limits.sleeps else ranks, at_best)
-    worst_s = _predict_step_s(ranks, at_worst)
+    best_s = _predict_step_s(_let_arrive_late(ranks) if limits.sleeps else ranks, change)
+    best_s, worst_s = max(best_s, floor_s), _predict_step_s(ranks, at_worst)
     # No division of the work makes it less.
     if limits.cores is not None:
         alone_s = float(np.mean([b.compute_s.mean() for b in ranks]))
