@@ -10,7 +10,7 @@ import pytest
 from tests.advice import labeled
 from vanidl.advice import training_loop
 from vanidl.advice.capacity import CoreLoad
-from vanidl.advice.facts import Facts
+from vanidl.advice.facts import Facts, Seen
 from vanidl.advice.levers import HANDING_OVER_S
 from vanidl.advice.registry import RULES
 from vanidl.advice.training_loop import (
@@ -21,6 +21,7 @@ from vanidl.advice.training_loop import (
     PART_SHARE,
 )
 from vanidl.breakdown.account import Breakdown, Column
+from vanidl.model import states
 from vanidl.model.counter_tables import CounterTable
 from vanidl.model.run_facts import Ending
 from vanidl.model.trace import OBJECT
@@ -105,6 +106,27 @@ def test_workers_that_prepare_batches_gain_for_sure_what_cores_leave_them(
         left_s = load.bound_step_s(len(facts.trace.ranks) * (1 + workers), step_s / 2)
         most_s = (step_s - left_s) * facts.steps_of_rank
         assert found.claim.surely_s <= most_s * (1 + 1e-9)
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [("loop_syncs", states.SYNC), ("loop_blocked", states.NETWORK), (None, states.METADATA)],
+)
+def test_what_training_threads_were_seen_waiting_for_beside_the_model_counts(
+    monkeypatch, code, kind
+):
+    run = labeled.made("healthy")
+    facts = Facts(run.trace, run.results, run.breakdown)
+    assert len(facts.trace.ranks) == 1
+    steps_s = facts.account.steps_ns / 1e9
+    seen = Seen(0.5 * steps_s, 10_000, {kind: 0.8, states.RUNNING: 0.2}, 0.0)
+    monkeypatch.setattr(Facts, "look_at_part", lambda self, part: seen if part == "rest" else None)
+    codes = ("loop_syncs", "loop_blocked", "loop_locked", "loop_writes")
+    found = {each: RULE[each].find(facts) for each in codes}
+    assert {each for each in codes if found[each] is not None} == ({code} if code else set())
+    if code is not None:
+        spent_s = facts.in_loop_ns(found[code].claim.cause)[0] / 1e9
+        assert spent_s == pytest.approx(0.4 * steps_s, rel=0.03)
 
 
 @pytest.mark.parametrize(("sent_share", "sends"), [(0.6, True), (0.4, False)])

@@ -24,7 +24,7 @@ from vanidl.analyses.files import GroupRow
 from vanidl.analyses.summary import has_separate_objects
 from vanidl.breakdown import Breakdown, attribute_time
 from vanidl.breakdown.account import MEAN, WAIT, open_gains
-from vanidl.breakdown.causes import BLOCKED, DELIVERY, READ, STORAGE
+from vanidl.breakdown.causes import BLOCKED, DELIVERY, READ, STORAGE, SYNC
 from vanidl.breakdown.costs import PARTS_BESIDE_THE_MODEL
 from vanidl.breakdown.overlap import has_kernels
 from vanidl.breakdown.pipelines import Gains
@@ -86,7 +86,7 @@ class Claim:
 
 _BLOCKS = {f"{BLOCKED}.{part}": kind for part, kind in (
     ("network", states.NETWORK), ("sleep", states.SLEEP), ("child", states.CHILD),
-    ("lock", states.LOCK))}  # fmt: skip
+    ("lock", states.LOCK))} | {f"{STORAGE}.{SYNC}": states.SYNC}  # fmt: skip
 _AT_WORK = (*states.IN_FILES, states.RUNNING, states.NETWORK)
 _MANY_PASSES = 10
 _ZEROS = (0.0,) * len(states.IN_FILES)
@@ -510,7 +510,8 @@ class Facts:
         """What training threads were seen blocked by, beside the model, at least; 0: not sampled.
 
         The account leaves open whether who sleeps on a socket asks a service or object storage:
-        the loop stands still either way. Of several ranks it may wait for another one.
+        the loop stands still either way. Of several ranks it may wait for another one. Nor does
+        every tracer record what syncs files.
         """
         kind = _BLOCKS.get(cause) if len(self.trace.ranks) == 1 else None
         found = [self.look_at_part(part) for part in PARTS_BESIDE_THE_MODEL if kind is not None]
