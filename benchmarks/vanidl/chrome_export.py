@@ -29,7 +29,7 @@ import numpy as np
 from tests.makers.records import Io, darshan_log
 from vanidl.analyses import analyse
 from vanidl.merge.pipeline import assemble
-from vanidl.export import export
+from vanidl.export.registry import export
 from vanidl.merge.jobs import Group
 from vanidl.run import Run
 from vanidl.model.selection import Selection

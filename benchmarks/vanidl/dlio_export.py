@@ -48,7 +48,7 @@ from benchmarks.programs.file_training import make
 from vanidl import Run, open_run
 from vanidl.compare.statistics import paired
 from vanidl.dataset.locate import DataOptions
-from vanidl.export import export
+from vanidl.export.registry import export
 from vanidl.merge.pipeline import Inputs
 from vanidl.record import record
 from vanidl_loaders.dlio.plugin import ARRAY

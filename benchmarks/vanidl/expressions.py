@@ -27,7 +27,7 @@ import vanidl
 
 SHORT_TEXT = {
     ("anonymize/words.py", '"((?:'): "vanidl's own source",
-    ("formatting/masking.py", "(?:^|"): "300 characters before a value",
+    ("formatting/secret_shapes.py", "(?:^|"): "300 characters before a value",
 }
 """By file and the beginning of the expression: the text that it is searched for in."""
 FROM_BEGIN = {"match", "fullmatch"}

@@ -26,7 +26,7 @@ from vanidl.analyses import analyse
 from vanidl.report.html import page_of, page_with
 from vanidl.report.page import render_page
 from vanidl.run import Run
-from vanidl.serve import cache
+from vanidl.serve import server
 from vanidl.serve.server import open_server
 from vanidl.serve.store import write_store
 from vanidl.viewer.content import SERVED
@@ -45,7 +45,7 @@ def prepare(operations: int, folder: Path, workers: int) -> None:
     analysed = time.perf_counter()
     page = render_page(page_with(page_of(run), run, SERVED)).encode()
     drawn = time.perf_counter()
-    cache.keep(folder, "run", page, lambda place: write_store(run, place))
+    server.keep(folder, "run", page, lambda place: write_store(run, place))
     size = sum(path.stat().st_size for path in (folder / "run").iterdir())
     print(
         f"{operations:,} operations: made {made - began:.1f} s, analysed {analysed - made:.1f} s, "
@@ -68,13 +68,13 @@ def get(connection: HTTPConnection, path: str) -> bytes:
 def measure(folder: Path, zooms: int) -> tuple[float, list[float], int]:
     """Seconds to the first picture, milliseconds of each zoom, bytes of the largest answer."""
     began = time.perf_counter()
-    found = cache.open_kept(folder, "run")
+    found = server.open_kept(folder, "run")
     assert found is not None
     page, store = found
     lanes = ".".join(str(i) for i in range(len(store.labels.lanes.lanes)))
     low, high = (at - store.labels.since_ns for at in (store.low_ns, store.high_ns))
-    with open_server(page, store) as (server, address):
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+    with open_server(page, store) as (answering, address):
+        threading.Thread(target=answering.serve_forever, daemon=True).start()
         where = urlsplit(address)
         connection = HTTPConnection(str(where.hostname), where.port)
         query = "{}slices?t0={}&t1={}&width={}&lanes={}"
@@ -89,7 +89,7 @@ def measure(folder: Path, zooms: int) -> tuple[float, list[float], int]:
             body = get(connection, query.format(where.path, start, start + length, WIDTH, lanes))
             taken.append(1000 * (time.perf_counter() - before))
             largest = max(largest, len(body))
-        server.shutdown()
+        answering.shutdown()
     return first, taken, largest
 
 

@@ -28,7 +28,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchmarks.measure import ROOT
-from vanidl.watch.condition import STALL_S
+from vanidl.watch.state import STALL_S
 
 PROGRAM = ROOT / "benchmarks" / "programs" / "watched_training.py"
 LIMIT_S = 15.0

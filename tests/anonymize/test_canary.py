@@ -13,7 +13,7 @@ from tests.anonymize.planted import CONSONANTS, Secrets, decoded, plant
 from vanidl.anonymize.pseudonyms import Pseudonyms
 from vanidl.cli import main
 from vanidl.dataset.locate import DataOptions
-from vanidl.export import FORMATS, export
+from vanidl.export.registry import FORMATS, export
 from vanidl.merge.pipeline import Inputs
 from vanidl.model.trace import OBJECT
 from vanidl.report.html import write_html

@@ -180,7 +180,7 @@ def test_steps_without_times_have_no_row_and_say_so(shared):
 @pytest.mark.parametrize("name", ["torch_pfs_workers0", "torch_pfs_workers4"])
 def test_frame_and_parquet_hold_every_step(shared, tmp_path, name):
     parquet = pytest.importorskip("pyarrow.parquet", reason="Parquet needs pyarrow")
-    from vanidl.export import export
+    from vanidl.export.registry import export
 
     run = vanidl.open_run(shared / "data/recorded" / name)
     export(run, "parquet", tmp_path / "out")

@@ -32,7 +32,7 @@ NEEDS = {"parquet": "pyarrow", "csv": "pyarrow", "figures": "matplotlib"}
 LIMITED = """
 import contextlib, io, json, resource, sys
 from vanidl.cli import main
-import vanidl.report.html, vanidl.compare.page, vanidl.export
+import vanidl.report.html, vanidl.compare.page, vanidl.export.registry
 resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
 for name, line in json.loads(sys.argv[1]).items():
     with contextlib.redirect_stderr(io.StringIO()) as said:

@@ -15,7 +15,7 @@ from tests.anonymize.planted import decoded, plant
 from tests.makers.canaries import NAMES, Canaries
 from vanidl.cli import main
 from vanidl.commands import COMMANDS
-from vanidl.export import FORMATS
+from vanidl.export.registry import FORMATS
 from vanidl.mcp.answers import TOOLS, Answers, KnownRuns
 from vanidl.readers import discover, registry
 

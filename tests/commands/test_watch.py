@@ -19,8 +19,7 @@ from vanidl.cli import main
 from vanidl.commands import watch
 from vanidl.model.run_facts import Ending
 from vanidl.record.alive import Recorder, name_place_of_processes
-from vanidl.watch.condition import Condition, State
-from vanidl.watch.state import RunState
+from vanidl.watch.state import Condition, RunState, State
 from vanidl.watch.view import ending, screen
 
 

@@ -26,8 +26,8 @@ from vanidl.analyses import analyse
 from vanidl.cli import main
 from vanidl.errors import UsageError
 from vanidl.export import chrome as lanes_module
-from vanidl.export import export
 from vanidl.export.chrome import NestedLanes, _ManyLanes
+from vanidl.export.registry import export
 from vanidl.merge.jobs import Group
 from vanidl.merge.pipeline import assemble
 from vanidl.model.selection import Selection

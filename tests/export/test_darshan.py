@@ -35,8 +35,8 @@ from tests.makers.records import JOB_START_NS, Io, darshan_log, operation_table
 from vanidl.analyses import analyse
 from vanidl.errors import UsageError
 from vanidl.export import darshan as darshan_export
-from vanidl.export import export
 from vanidl.export.darshan.counters import FileCounters
+from vanidl.export.registry import export
 from vanidl.merge.jobs import Group
 from vanidl.merge.pipeline import Options, assemble
 from vanidl.model.selection import Selection

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tests.makers.records import JOB_START_NS, Io, Span, darshan_log, profile
 from vanidl.analyses import analyse
 from vanidl.cli import main
-from vanidl.export import dlio, export
+from vanidl.export import dlio
 from vanidl.export.dlio.entries import (
     ASSUMED,
     GIVEN,
@@ -30,6 +30,7 @@ from vanidl.export.dlio.training import (
     compute_normal_quantiles,
     fit_distribution,
 )
+from vanidl.export.registry import export
 from vanidl.merge.jobs import Group
 from vanidl.merge.pipeline import assemble
 from vanidl.model.fetches import COLUMNS, Fetches, make_fetches

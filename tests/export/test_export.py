@@ -17,7 +17,8 @@ from tests.makers.records import Io, darshan_log
 from vanidl.analyses import analyse
 from vanidl.cli import main
 from vanidl.errors import UsageError, VanidlError
-from vanidl.export import FORMATS, export, tables
+from vanidl.export import tables
+from vanidl.export.registry import FORMATS, export
 from vanidl.frames import FRAMES
 from vanidl.merge.jobs import Group
 from vanidl.merge.pipeline import Options, assemble

@@ -16,7 +16,7 @@ from tests.makers.records import darshan_log
 from vanidl.analyses import analyse
 from vanidl.cli import main
 from vanidl.errors import UsageError
-from vanidl.export import export
+from vanidl.export.registry import export
 from vanidl.export.scalars import _make_folder_name
 from vanidl.merge.jobs import Group
 from vanidl.merge.pipeline import assemble

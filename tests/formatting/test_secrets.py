@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.makers.canaries import NAMES, Canaries
-from vanidl.formatting import masking
+from vanidl.formatting import secret_shapes
 from vanidl.formatting.from_logs import clean_path
 from vanidl.formatting.secret_hints import MASK
 from vanidl.formatting.secrets import is_secret_name, masked, masked_path, masked_text
@@ -97,10 +97,10 @@ FRAGMENTS = (
 @settings(max_examples=200)
 @given(st.lists(st.sampled_from(FRAGMENTS), max_size=8).map("".join))
 def test_a_glance_lets_nothing_pass_that_the_patterns_mask(text: str) -> None:
-    assert masked_text(text) == masking.masked_text(text)
-    assert list(masked(text.split(" "))) == list(masking.masked(text.split(" ")))
-    assert is_secret_name(text) == masking.is_secret_name(text)
-    assert masked_path(text) == masking.masked_path(text)
+    assert masked_text(text) == secret_shapes.masked_text(text)
+    assert list(masked(text.split(" "))) == list(secret_shapes.masked(text.split(" ")))
+    assert is_secret_name(text) == secret_shapes.is_secret_name(text)
+    assert masked_path(text) == secret_shapes.masked_path(text)
 
 
 def test_a_glance_tells_most_texts_apart_without_the_patterns() -> None:
@@ -109,7 +109,7 @@ def test_a_glance_tells_most_texts_apart_without_the_patterns() -> None:
         "import sys; from vanidl.formatting.secrets import masked, masked_text, masked_path\n"
         "masked(['python', 'train.py', '--lr', '0.1'])\n"
         "masked_text('ResNet 50'); masked_path('/a/b')\n"
-        "sys.exit('vanidl.formatting.masking' in sys.modules)"
+        "sys.exit('vanidl.formatting.secret_shapes' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 

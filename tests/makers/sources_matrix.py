@@ -17,7 +17,7 @@ from tests.makers.records import Io, Span, darshan_log, profile
 from vanidl.model.trace import SpanKind
 from vanidl.readers.darshan.log import read_log
 from vanidl.readers.dftracer import reading, trace_file
-from vanidl.readers.dftracer import spans as dftracer_spans
+from vanidl.readers.dftracer import reading as dftracer_spans
 from vanidl.readers.pytorch import trace as pytorch_trace
 from vanidl.readers.records import ProfileTrace, TracerLog
 from vanidl.readers.rocprof import profile as rocprof_profile

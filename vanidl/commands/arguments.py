@@ -9,7 +9,7 @@ import argparse
 from collections.abc import Callable, Sequence
 
 from vanidl.anonymize.pseudonyms import Pseudonyms
-from vanidl.export import FORMATS
+from vanidl.export.registry import FORMATS
 from vanidl.parallel.limits import Limits
 from vanidl.record.recorder import TRACERS
 from vanidl.record.steps import PROFILED_STEPS, WARM_UP

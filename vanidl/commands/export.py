@@ -7,7 +7,7 @@ import sys
 
 from vanidl.commands.inputs import open_from
 from vanidl.commands.outputs import refuse_input
-from vanidl.export import export
+from vanidl.export.registry import export
 from vanidl.model.run_facts import describe_ending
 
 

@@ -12,7 +12,7 @@ from vanidl.commands.inputs import open_from
 from vanidl.readers import discover
 from vanidl.report.html import page_of, page_with
 from vanidl.report.page import render_page
-from vanidl.serve import cache
+from vanidl.serve import server
 from vanidl.serve.server import open_server
 from vanidl.serve.store import Store, write_store
 from vanidl.viewer.content import SERVED
@@ -35,15 +35,15 @@ def run(options: argparse.Namespace) -> int:
 
 def _opened(options: argparse.Namespace) -> tuple[bytes, Store]:
     """Page and slices as they were left by an earlier call, or made now and left for later."""
-    folder = cache.default_folder()
-    key = cache.compute_key(_files(options), _words(options))
-    found = cache.open_kept(folder, key)
+    folder = server.default_folder()
+    key = server.compute_key(_files(options), _words(options))
+    found = server.open_kept(folder, key)
     if found is not None:
         return found
     opened = open_from(options)
     text = render_page(page_with(page_of(opened), opened, SERVED))
     content = text.encode("utf-8", "backslashreplace")
-    return cache.keep(folder, key, content, lambda place: write_store(opened, place))
+    return server.keep(folder, key, content, lambda place: write_store(opened, place))
 
 
 def _files(options: argparse.Namespace) -> list[Path]:

@@ -20,9 +20,8 @@ from vanidl.files.atomic import write_whole
 from vanidl.formatting.names import elided
 from vanidl.record.spool import find_recording_folder
 from vanidl.watch import view
-from vanidl.watch.condition import State
 from vanidl.watch.openmetrics import openmetrics
-from vanidl.watch.state import RunState
+from vanidl.watch.state import RunState, State
 from vanidl.watch.watched import WatchedRun
 
 STATE_S = 2.0

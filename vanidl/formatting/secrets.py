@@ -1,6 +1,6 @@
 """Passwords and tokens in commands, texts and paths, masked: what shows a run is handed on.
 
-The patterns that find them, in `vanidl.formatting.masking`, take 10 ms to compile: they are
+The patterns that find them, in `vanidl.formatting.secret_shapes`, take 10 ms to compile: they are
 imported for the first text that may hold one.
 """
 
@@ -19,9 +19,9 @@ def is_secret_name(name: str) -> bool:
     """Whether what is called so (a variable, a setting) is a secret."""
     if not may_hold_secret(name):
         return False
-    from vanidl.formatting import masking
+    from vanidl.formatting import secret_shapes
 
-    return masking.is_secret_name(name)
+    return secret_shapes.is_secret_name(name)
 
 
 def masked(words: Iterable[str]) -> Iterator[str]:
@@ -33,9 +33,9 @@ def masked(words: Iterable[str]) -> Iterator[str]:
     together = "\0".join(words)
     if not may_hold_secret(together) and not takes_short_secret(together):
         return iter(words)
-    from vanidl.formatting import masking
+    from vanidl.formatting import secret_shapes
 
-    return masking.masked(words)
+    return secret_shapes.masked(words)
 
 
 def masked_text(text: str) -> str:
@@ -45,15 +45,15 @@ def masked_text(text: str) -> str:
     """
     if not may_hold_secret(text) and not takes_short_secret(text):
         return text
-    from vanidl.formatting import masking
+    from vanidl.formatting import secret_shapes
 
-    return masking.masked_text(text)
+    return secret_shapes.masked_text(text)
 
 
 def masked_path(path: str) -> str:
     """The path with MASK for what looks like a secret in one of its parts, or in its URL."""
     if not may_hold_secret_in_paths(path):
         return path
-    from vanidl.formatting import masking
+    from vanidl.formatting import secret_shapes
 
-    return masking.masked_path(path)
+    return secret_shapes.masked_path(path)

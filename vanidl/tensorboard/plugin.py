@@ -26,7 +26,7 @@ from werkzeug.wrappers import Request
 from vanidl.compare.page import render_comparison
 from vanidl.compare.runs import compare_runs
 from vanidl.errors import InputError, VanidlError
-from vanidl.export import export
+from vanidl.export.registry import export
 from vanidl.readers.discover import find_runs, get_signature, is_within
 from vanidl.report.html import render_html
 from vanidl.run import open_run

@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from vanidl.dataclass import dataclass
-from vanidl.watch.condition import State
-from vanidl.watch.state import RankState, RunState
+from vanidl.watch.state import RankState, RunState, State
 
 _SECONDS, _BYTES = "seconds", "bytes"
 

@@ -2,13 +2,214 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from enum import Enum
+
 from vanidl.advice.input_waits import BOUND_SHARE
 from vanidl.dataclass import dataclass
 from vanidl.formatting.units import count, percent, plural, seconds
 from vanidl.model.run_facts import Ending
-from vanidl.watch.condition import STARTING, Condition, State
+from vanidl.readers.steps.journal import ITER, KIND, LOADER_SHIFT, OTHER_STEP, WAIT
+from vanidl.readers.steps.live import LiveJournal
+from vanidl.readers.steps.spans import EVALUATION
+from vanidl.record.alive import SAVE, Call, Life
 from vanidl.watch.resources import MemoryState
 from vanidl.wording.cells import mark_cell, settle
+
+# What a run is doing: training, waiting, stalled, dead, from what each of its processes does.
+#
+# A run is one thing, though it has many processes: where one saves or validates, the others wait
+# for it; it has stalled where every process that trains has, each by its own usual steps.
+#
+# Of a process speak its journal, and its page of memory if that is here (`judge_activity`). A
+# journal says what has ended, a second late; the page what goes on now. On another host there is
+# the journal alone: a wait or a save that goes on is a silence there.
+
+STALL_S = 15.0
+"""A silence shorter than this is none, however short the steps are."""
+STALL_STEPS = 10
+"""Nor is one shorter than so many of the longest usual steps (the 99th percentile)."""
+_WAIT_STEPS = 2
+_WAIT_S = 1.0  # a wait that is worth a word, where steps are shorter than half of it
+
+
+class State(str, Enum):
+    """What a run is doing; the words of metrics and of `--alert`."""
+
+    STARTING = "starting"
+    TRAINING = "training"
+    VALIDATING = "validating"
+    SAVING = "saving"
+    WAITING = "waiting"
+    STALLED = "stalled"
+    ENDED = "ended"
+    DEAD = "dead"
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """The state of a run, for how long, and what more is known of it."""
+
+    state: State
+    for_s: float = 0.0
+    why: str = ""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more will come."""
+        return self.state in (State.ENDED, State.DEAD)
+
+    @property
+    def alerts(self) -> bool:
+        """Whether somebody should look after the run."""
+        return self.state in (State.STALLED, State.DEAD)
+
+    def __str__(self) -> str:
+        """`training`, `waiting for input for 12.0 s`, `stalled: no event for 40.0 s (...)`."""
+        why = f" ({self.why})" if self.why else ""
+        if self.state is State.STALLED:
+            return f"stalled: no event for {seconds(self.for_s)}{why}"
+        if self.state is State.WAITING:
+            return f"waiting for input for {seconds(self.for_s)}{why}"
+        if self.state is State.DEAD:
+            return f"dead: {self.why}"
+        long = self.state is not State.TRAINING and self.for_s >= 1
+        return f"{self.state.value}{f' for {seconds(self.for_s)}' if long else ''}{why}"
+
+
+STARTING = Condition(State.STARTING)
+
+
+@dataclass(frozen=True, slots=True)
+class Activity:
+    """What one process does that trains, or is about to."""
+
+    label: str
+    steps: int
+    usual_s: float | None  # the median of its steps
+    longest_s: float | None  # their 99th percentile
+    silent_s: float  # since its last event, or since what it is doing began
+    within: State | None = None  # SAVING, VALIDATING or WAITING: a call that goes on
+    within_s: float = 0.0
+    trouble: str = ""  # what the kernel says of it
+
+    @property
+    def has_stalled(self) -> bool:
+        """Whether it has been silent for longer than it takes for anything it does."""
+        longest_s = self.longest_s or 0.0
+        return bool(self.steps) and self.silent_s >= max(STALL_STEPS * longest_s, STALL_S)
+
+    @property
+    def is_held_up(self) -> bool:
+        """Whether it waits for input for longer than usual."""
+        usual_s = self.usual_s or 0.0
+        return self.within is State.WAITING and self.within_s > max(_WAIT_STEPS * usual_s, _WAIT_S)
+
+
+def judge_condition(activities: Sequence[Activity]) -> Condition:
+    """What a run does whose recorder is there, by what its processes do.
+
+    Args:
+        activities: of the processes that train and have not ended.
+    """
+    training = [one for one in activities if one.steps]
+    for state in (State.SAVING, State.VALIDATING):
+        busy = [one for one in activities if one.within is state]
+        if busy:
+            return Condition(state, why=_name_troubles(busy))
+    if training and all(one.has_stalled for one in training):
+        return Condition(
+            State.STALLED, min(one.silent_s for one in training), _explain_stall(training)
+        )
+    held_up = [one for one in training or activities if one.is_held_up]
+    if held_up:
+        worst = max(held_up, key=lambda one: one.within_s)
+        of = worst.label if len(training) > 1 else ""
+        return Condition(State.WAITING, worst.within_s, _join_words(of, worst.trouble))
+    why = _name_troubles(training or activities)
+    return Condition(State.TRAINING if training else State.STARTING, why=why)
+
+
+def _explain_stall(stalled: Sequence[Activity]) -> str:
+    waiting = [one for one in stalled if one.within is State.WAITING]
+    worst = max(waiting, key=lambda one: one.within_s, default=None)
+    wait = f"in a wait for input of {seconds(worst.within_s)}" if worst else ""
+    usual_s = stalled[0].usual_s
+    usual = f"a step takes {seconds(usual_s)}" if usual_s is not None else ""
+    return _join_words(_name_troubles(stalled), wait, usual)
+
+
+def _name_troubles(activities: Sequence[Activity]) -> str:
+    """What the kernel says of the first that it says something of."""
+    troubled = [one for one in activities if one.trouble]
+    if not troubled:
+        return ""
+    more = f" and {len(troubled) - 1} more" if len(troubled) > 1 else ""
+    return f"{troubled[0].label}{more}: {troubled[0].trouble}"
+
+
+def _join_words(*parts: str) -> str:
+    return ", ".join(part for part in parts if part)
+
+
+_NOTHING = Call(0, 0)
+
+
+def judge_activity(
+    label: str, journal: LiveJournal, life: Life | None, now_ns: int, news_ns: int
+) -> Activity:
+    """What a process does now.
+
+    Args:
+        label: how it is called.
+        journal: what it has recorded.
+        life: what is seen of it on this host, None where nothing is.
+        now_ns: of the monotonic clock.
+        news_ns: when its journal last grew, by that clock.
+    """
+    doing = (life.doing if life else None) or _NOTHING
+    last = (life.last if life else None) or _NOTHING
+    if last.code == 0:
+        last = Call(journal.last, news_ns)
+    silent_s = max(now_ns - max(doing.at_ns, last.at_ns), 0) / 1e9
+    within, since_ns = (
+        (None, now_ns) if life and life.is_gone else _find_current_call(journal, doing, last)
+    )
+    usual, longest = (journal.totals.step_quantile_ns(share) for share in (0.5, 0.99))
+    return Activity(
+        label=label,
+        steps=journal.totals.steps,
+        usual_s=None if usual is None else usual / 1e9,
+        longest_s=None if longest is None else longest / 1e9,
+        silent_s=silent_s,
+        within=within,
+        within_s=max(now_ns - since_ns, 0) / 1e9,
+        trouble=life.trouble if life else "",
+    )
+
+
+def _find_current_call(journal: LiveJournal, doing: Call, last: Call) -> tuple[State | None, int]:
+    """What the process is in the midst of, and since when.
+
+    A call of one thread does not hold up another that goes on meanwhile: a save in the background,
+    a thread that fetches ahead. So events since it began say that training is not in it.
+    """
+    kind, passed = doing.code & KIND, last.at_ns > doing.at_ns
+    if kind == SAVE and not (passed and last.code & KIND != SAVE):
+        return State.SAVING, doing.at_ns
+    if kind == OTHER_STEP or (kind == WAIT and _is_validation(journal, doing.code)):
+        return State.VALIDATING, doing.at_ns
+    if kind in (WAIT, ITER):
+        return State.WAITING, max(doing.at_ns, last.at_ns)
+    if last.code & KIND == WAIT and _is_validation(journal, last.code):
+        return State.VALIDATING, last.at_ns
+    return None, doing.at_ns
+
+
+def _is_validation(journal: LiveJournal, code: int) -> bool:
+    """Whether a call is one of a loader that gives no batches of steps."""
+    return journal.role(code >> LOADER_SHIFT) == EVALUATION
+
 
 WAITS = "mean/input_wait/"
 """The key of the cell that the breakdown of the ended run has for what training waited."""

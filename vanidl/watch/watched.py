@@ -27,9 +27,19 @@ from vanidl.record.alive import NAME as SIGN_OF_LIFE
 from vanidl.record.alive import Life, Recorder, anyone_lives, look_at, read_recorder
 from vanidl.record.free_space import STOP
 from vanidl.record.steps import FOLDER
-from vanidl.watch.condition import STALL_S, Condition, State, judge_activity, judge_condition
 from vanidl.watch.resources import LiveMemory, ProcessReads
-from vanidl.watch.state import RankState, ReadState, RunState, Waited, WorkerState
+from vanidl.watch.state import (
+    STALL_S,
+    Condition,
+    RankState,
+    ReadState,
+    RunState,
+    State,
+    Waited,
+    WorkerState,
+    judge_activity,
+    judge_condition,
+)
 
 RECENT_S = 10.0
 """What "now" is: long against the second that a process gathers events for."""
