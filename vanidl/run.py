@@ -51,7 +51,13 @@ from vanidl.model.trace import Trace
 from vanidl.parallel.executors import ExecutorOptions, dask_executor
 from vanidl.readers.format import Progress
 from vanidl.wording.account import find_lead
-from vanidl.wording.headline import START_UP, Headline, find_beside_training, make_headline
+from vanidl.wording.headline import (
+    AFTER_STEPS,
+    START_UP,
+    Headline,
+    find_beside_training,
+    make_headline,
+)
 
 if TYPE_CHECKING:
     import pandas
@@ -224,7 +230,7 @@ class Run:
         if self.trace.ending is not None and self.trace.ending.failed:
             return ""
         # Nothing is said of input where the time goes elsewhere: to saves, validation, new epochs.
-        elsewhere = find_beside_training(self.breakdown).keys() - {START_UP}
+        elsewhere = find_beside_training(self.breakdown).keys() - {START_UP, AFTER_STEPS}
         if elsewhere or find_lead(self.breakdown).sentence:
             return ""
         return decide_verdict(self.results, self.breakdown, self.diagnoses)

@@ -16,6 +16,7 @@ from vanidl.mcp.answers import Answers, KnownRuns
 from vanidl.model.run_facts import Ending
 from vanidl.readers.run_folder import read_record
 from vanidl.record import record, recording
+from vanidl.record.injected.vanidl_steps import journal
 from vanidl.record.memory import count_memory_kills
 from vanidl.record.run_record import mask_error_line, take_last_error
 
@@ -211,3 +212,45 @@ def test_storage_that_fails_afterwards_changes_no_exit_status(
     assert "Traceback" not in capfd.readouterr().err
     losses = read_record(tmp_path / "RUN" / "run.json").losses
     assert any("could not be looked at" in loss and "Stale file" in loss for loss in losses)
+
+
+ELASTIC = """
+============================================================
+train.py FAILED
+------------------------------------------------------------
+Failures:
+[1]:
+  time      : 2026-11-28_21:02:13
+  rank      : 0 (local_rank: 0)
+  exitcode  : -15 (pid: 3524)  (SIGTERM)
+------------------------------------------------------------
+Root Cause (first observed failure):
+[0]:
+  time      : 2026-11-28_21:02:13
+  rank      : 1 (local_rank: 1)
+  exitcode  : -9 (pid: 3525)  (SIGKILL)
+  traceback : Signal 9 (SIGKILL) received by PID 3525
+============================================================"""
+WORKER = """Caught KeyError in DataLoader worker process 1.
+Original Traceback (most recent call last):
+  File "worker.py", line 351, in _worker_loop
+    data = fetcher.fetch(index)
+KeyError: 'label'
+"""
+
+
+@pytest.mark.parametrize(
+    ("message", "words"),
+    [
+        ("", ""),
+        ("\n=====\n", ""),
+        ("=====\nno such column: x\nand more", "no such column: x"),
+        (WORKER, "Caught KeyError in DataLoader worker process 1: KeyError: 'label'"),
+        (ELASTIC, "train.py FAILED, rank 1 (local_rank: 1), exitcode -9 (pid: 3525) (SIGKILL)"),
+        ("Root Cause: a line alone", "Root Cause: a line alone"),
+    ],
+)
+def test_of_a_long_message_the_line_that_says_what_happened_is_kept(
+    message: str, words: str
+) -> None:
+    assert journal._pick_words(message) == words

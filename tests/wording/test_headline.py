@@ -16,7 +16,7 @@ from vanidl.wording.account import (
     find_main_cause,
 )
 from vanidl.wording.cells import settle
-from vanidl.wording.headline import Headline, make_headline
+from vanidl.wording.headline import Headline, describe_beside, make_headline
 
 
 def answer(made: Example) -> Headline:
@@ -320,3 +320,24 @@ def test_counters_without_any_time_cost_nothing():
     assert describe_storage(example.trace, account).startswith(
         "No time was counted in I/O during the "
     )
+
+
+@pytest.mark.parametrize(
+    ("other_s", "child_s", "words"),
+    [
+        (8.0, 8.0, ""),  # less than the waits, which the title speaks of
+        (12.0, 5.9, "time between steps 12.0 s."),
+        (12.0, 6.0, "time between steps 12.0 s (at least 6.00 s waiting for a child process)."),
+        (12.0, 12.0, "time between steps 12.0 s (12.0 s waiting for a child process)."),
+    ],
+)
+def test_what_runs_between_steps_is_named_with_what_most_of_it_was(other_s, child_s, words):
+    ends = {"step/": (10, 10), "phase/other": (other_s,) * 2}
+    ends["phase/other/blocked.child"] = child_s, max(child_s, min(other_s, 11.0))
+    columns = dict(waits(storage=(8, 8)).columns)
+    for name, (low, high) in ends.items():
+        low, high = low * 1e9, high * 1e9
+        columns[name] = Column(np.array([int(low)]), np.array([int(high)]), low, high)
+    account = replace(waits(), columns=columns, window_ns=40_000_000_000)
+    text = settle(describe_beside(account, ""))
+    assert text == (f"Of the 40.0 s run outside these steps: {words}" if words else "")

@@ -14,6 +14,7 @@ from vanidl.analyses import Results
 from vanidl.analyses.summary import Summary, has_separate_objects
 from vanidl.breakdown import Breakdown
 from vanidl.breakdown.account import EPOCH_END, MEAN, PHASE, WAIT
+from vanidl.breakdown.causes import STORAGE
 from vanidl.breakdown.overlap import Overlap, RankOverlap, has_kernels
 from vanidl.breakdown.page_cache import find_epoch_reads
 from vanidl.dataclass import dataclass
@@ -23,6 +24,8 @@ from vanidl.model.run_facts import describe_ending
 from vanidl.model.trace import INFERENCE, UNSURE, Trace
 from vanidl.model.warnings import LOWER_BOUNDS, UNREAD, serious_codes
 from vanidl.wording.account import (
+    BLOCKS,
+    WAIT_WORDS,
     describe_device,
     describe_storage,
     describe_tracing,
@@ -54,7 +57,7 @@ from vanidl.wording.tracing import (
 
 MOSTLY = 0.5
 NEARLY_ALL = 0.9  # of the steps: at this share the answer is of all of them
-START_UP = "start-up"
+START_UP, AFTER_STEPS = "start-up", "after the last step"
 _REAL = 0.1  # of the time in steps: shorter windows beside training are not named
 COMPLETE = 0.99  # traced fraction at which times are taken as whole
 _WINDOWS = {
@@ -65,6 +68,8 @@ _WINDOWS = {
     "load": "loads of checkpoints",
     "compile": "compiling",
     "skipped": "batches without a step",
+    "other": "time between steps",
+    "tail": AFTER_STEPS,
 }
 _PURPOSES = {
     INFERENCE: "No gradient was computed: the steps are batches of inference.",
@@ -143,7 +148,7 @@ def make_headline(trace: Trace, results: Results, account: Breakdown) -> Headlin
         _describe_ceiling(trace, account),
         describe_tracing(account, title),
         _describe_cached(trace),
-        _describe_beside(account, lead.window),
+        describe_beside(account, lead.window),
         _describe_starving(overlap),
         describe_work_outside(account),
         *list_costly_lines(results.lines),
@@ -257,7 +262,7 @@ def _describe_waits_of_steps(
     return f"{who} waited {times} for input{average}; {parts}; {_describe_hidden(overlap)}."
 
 
-def _describe_beside(account: Breakdown, led: str) -> str:
+def describe_beside(account: Breakdown, led: str) -> str:
     """Other windows that took as much as the waits, where they took a real part of the time.
 
     `led`: the window that the title speaks of.
@@ -266,19 +271,33 @@ def _describe_beside(account: Breakdown, led: str) -> str:
     long.pop(_WINDOWS.get(led, ""), None)
     if not long:
         return ""
-    keys = {name: f"{MEAN}/{PHASE}/{window}" for window, name in _WINDOWS.items()}
-    keys[_WINDOWS[EPOCH_END]] = f"{MEAN}/{EPOCH_END}/"
-    words = ", ".join(
-        f"{name} {mark_cell(keys[name], seconds(ns / 1e9))}" for name, ns in long.items()
-    )
-    return f"Of the {seconds(account.window_ns / 1e9)} run outside these steps: {words}."
+    words = []
+    for window, name in _WINDOWS.items():
+        if name in long:
+            key = f"{MEAN}/{EPOCH_END}/" if window == EPOCH_END else f"{MEAN}/{PHASE}/{window}"
+            mostly = _find_main_part(account, key.rstrip("/"), long[name])
+            words.append(f"{name} {mark_cell(key, seconds(long[name] / 1e9))}{mostly}")
+    return f"Of the {seconds(account.window_ns / 1e9)} run outside these steps: {', '.join(words)}."
+
+
+def _find_main_part(account: Breakdown, window: str, length_ns: float) -> str:
+    """What took most of a window, in brackets, where storage or one kind of blocking surely did."""
+    for cause in (STORAGE, *BLOCKS):
+        cell = account.cell(f"{window}/{cause}")
+        if cell.low_ns >= MOSTLY * length_ns:
+            took = mark_cell(f"{window}/{cause}", seconds(cell.low_ns / 1e9))
+            return f" ({took if cell.high_ns <= 1.01 * cell.low_ns else f'at least {took}'} " + (
+                f"{WAIT_WORDS[cause]})"
+            )
+    return ""
 
 
 def find_beside_training(account: Breakdown, least_ns: float = 1.0) -> dict[str, float]:
     """Windows beside steps, in ns, that took that long and a tenth of the time in steps."""
     spent_ns: dict[str, float] = {
         window: account.cell(f"{MEAN}/{PHASE}/{window}").low_ns
-        for window in ("start_up", "validation", "checkpoint", "load", "compile", "skipped")
+        for window in _WINDOWS
+        if window != EPOCH_END
     }
     spent_ns[EPOCH_END] = account.length_ns(EPOCH_END)
     least_ns = max(least_ns, _REAL * account.steps_ns)

@@ -576,6 +576,27 @@ def keep_last_error(folder: str) -> None:
     atexit.register(_leave_last_error, folder)
 
 
+def _pick_words(message: str) -> str:
+    """The line of a message that says what happened.
+
+    Its first one with words; of an error that another process handed on also the last line, which
+    is that process's; of torchrun's list of failures who failed first, and how.
+    """
+    lines = [line.strip() for line in message.splitlines()]
+    lines = [line for line in lines if any(map(str.isalnum, line))]
+    if not lines:
+        return ""
+    if "Original Traceback (most recent call last):" in lines:
+        return f"{lines[0].rstrip('.')}: {lines[-1]}"
+    cause = next((i for i, line in enumerate(lines) if line.startswith("Root Cause")), None)
+    if cause is not None:
+        facts = dict(line.split(":", 1) for line in lines[cause:] if ":" in line)
+        facts = {name.strip(): " ".join(value.split()) for name, value in facts.items()}
+        told = [f"{name} {facts[name]}" for name in ("rank", "exitcode") if name in facts]
+        return ", ".join([lines[0], *told])
+    return lines[0]
+
+
 def _leave_last_error(folder: str) -> None:
     error = getattr(sys, "last_value", None)
     if error is None:
@@ -585,7 +606,7 @@ def _leave_last_error(folder: str) -> None:
         name = kind.__qualname__
         if kind.__module__ not in ("builtins", "__main__"):
             name = f"{kind.__module__}.{name}"
-        message = str(error).strip().partition("\n")[0][:_MOST_ERROR_TEXT]
+        message = _pick_words(str(error))[:_MOST_ERROR_TEXT]
         text = f"{time_ns()} {name}{': ' if message else ''}{message}\n"
         path = os.path.join(folder, f"{os.uname().nodename}-{os.getpid()}{LAST_ERROR_SUFFIX}")  # noqa: PTH118
         number = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
