@@ -238,6 +238,17 @@ def test_relative_names_count_from_the_folder_the_process_is_in(tmp_path: Path) 
     ]  # fmt: skip
 
 
+def test_waiting_for_a_child_is_no_work_on_files(tmp_path: Path) -> None:
+    trace = PfwTrace(100, dialect="typed")
+    trace.io("open64", "/d/x", 10, 5, flags=0, ret=3)
+    trace.event("waitpid", "POSIX", 100, 900, ret=101)
+    trace.end(2000)
+    trace.write(tmp_path / "t.pfw")
+    run = vanidl.open_run(tmp_path)
+    (calls,) = run.trace.metadata_calls.values()
+    assert calls.length == 5_000
+
+
 def test_a_process_that_became_another_program_is_one(tmp_path: Path) -> None:
     shell = PfwTrace(100, command="bash run.sh")
     shell.io("read", "/job/run.sh", 1, 1, ret=10)

@@ -28,6 +28,9 @@ OPENS = {
 CLOSES = ("close", "close64")
 REMOVES = ("unlink", "unlinkat", "remove", "rmdir")
 """Darshan times none of them; they are no part of opening or looking at a file."""
+OF_PROCESSES = ("fork", "vfork", "posix_spawn", "posix_spawnp", "execve", "system",
+                "wait", "waitpid", "wait3", "wait4", "waitid")  # fmt: skip
+"""Calls of the same layer that start processes and wait for them: no work on files."""
 LAYERS = ("POSIX", "STDIO")
 
 ITEMS = ("fread", "fread_unlocked", "fwrite", "fwrite_unlocked")

@@ -25,6 +25,7 @@ from vanidl.model.trace import FROM_COMPUTE, H5D, H5F, MPIIO, READ, WRITE, SpanK
 from vanidl.model.warnings import Notice
 from vanidl.readers.dftracer.calls import (
     LAYERS,
+    OF_PROCESSES,
     OPENS,
     READS,
     REMOVES,
@@ -284,7 +285,7 @@ def _count_summed_layer(summed: Events, layer: str) -> CounterRecords:
     Opens are not among them: DFTracer counts the calls of a sum by the last of their numbers, and
     not every open has a mode. Reads and writes have all of theirs.
     """
-    used = is_layer(summed, layer)
+    used = is_layer(summed, layer) & ~is_call(summed, layer, OF_PROCESSES)
     columns = {name: column[used] for name, column in summed.columns.items()}
     of_layer = Events(columns, summed.names, summed.files)
     files, place = np.unique(columns["file"], return_inverse=True)
@@ -600,8 +601,8 @@ def _find_metadata_calls(process: TracedProcess) -> Intervals:
     events = process.events
     calls = np.zeros(len(events), bool)
     for layer in LAYERS:
-        moves = is_call(events, layer, (*READS[layer], *WRITES[layer]))
-        calls |= is_layer(events, layer) & ~moves
+        others = (*READS[layer], *WRITES[layer], *OF_PROCESSES)
+        calls |= is_layer(events, layer) & ~is_call(events, layer, others)
     start = events.columns["ts"][calls] - process.start_ns
     return intervals.union(start, start + np.maximum(events.columns["dur"][calls], 0))
 
