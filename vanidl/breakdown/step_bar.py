@@ -137,7 +137,7 @@ def divide_step(account: Breakdown) -> StepParts | None:
         found[i] = code, part_ns, key
     found = [(code, part_ns, key) for code, part_ns, key in found if part_ns > _SMALL * mean_ns]
     rest_ns = mean_ns - sum(part_ns for _, part_ns, _ in found)
-    if rest_ns > _ROUNDED_NS:
+    if rest_ns > _ROUNDED_NS * len(found):
         found.append((REST, rest_ns, f"{MEAN}/{STEP}/"))
     # A part links to its cell only where it shows just that.
     parts = tuple(
