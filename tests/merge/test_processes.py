@@ -169,6 +169,30 @@ def test_a_profile_finds_its_process_by_pid_and_host_and_brings_the_rank():
     assert processes.of_profile == (0, 1)
 
 
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+@pytest.mark.parametrize(("pause_s", "is_one"), [(10, True), (11, False)])
+def test_a_shell_that_became_a_program_is_that_program_before(order, pause_s, is_one):
+    """Scripts fork and then execute what they start: two logs of a number, one after the other."""
+    began = JOB_START_NS + SECOND + pause_s * SECOND
+    script = darshan_log([Io(0, 10)], pid=3, job_id="1", length_ns=99 * SECOND,
+                         command="bash run.sh")  # fmt: skip
+    shell = darshan_log([Io(0, 10)], pid=7, parent=3, job_id="1", length_ns=SECOND,
+                        command="python train.py")  # fmt: skip
+    program = darshan_log([Io(0, 10)], pid=7, job_id="1", start_ns=began, length_ns=60 * SECOND,
+                          command="python train.py")  # fmt: skip
+    forked = darshan_log([Io(0, 10)], pid=8, parent=7, job_id="1", start_ns=began + SECOND,
+                         command="python train.py")  # fmt: skip
+    logs = [[shell, program][k] for k in order]
+    seen = profile(STEP, pid=7, base_ns=began + 2 * SECOND)
+    found = identify_processes([script, *logs, forked], [seen])
+    trainer = found.rows[found.of_profile[0]]
+    assert (trainer.start_ns, trainer.role) == (began, "trainer")
+    (before,) = (p for p in found.rows if p.pid == 7 and p.start_ns == JOB_START_NS)
+    assert (before.role == "auxiliary") == is_one
+    (worker,) = (p for p in found.rows if p.pid == 8)
+    assert found.rows[worker.trainer] == trainer
+
+
 @pytest.mark.parametrize("order", [*itertools.permutations(range(4))])
 def test_a_result_that_names_a_rank_finds_its_process_beside_what_that_ran(order):
     """DLIO's results name no process; `uname -p` has its rank in the environment, too."""

@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import field, replace
 from functools import lru_cache
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -34,6 +35,7 @@ from vanidl.readers.names import (
 )
 from vanidl.readers.records import ProfileTrace, TracerLog, same_host
 
+_EXECUTED_NS = 10_000_000_000  # to the first call of what a process executed, at most
 _CLOCK_NS = 1_000_000_000  # what starts in whole seconds may be off
 
 
@@ -163,9 +165,9 @@ def _match_profile(
     """The process that a profile is of: by host and pid, by rank, or the only one it can be."""
     near = [e for e in entries if same_host(e.process.host, profile.host)]
     if profile.pid is not None:
-        for e in near:
-            if e.process.pid == profile.pid:
-                return e
+        named = [e for e in near if e.process.pid == profile.pid]
+        if named:  # of several, as a shell becomes the program that it starts, what ran meanwhile
+            return max(named, key=lambda e: _measure_life(e.process, profile))
     if profile.rank is not None:
         for e in near:
             if e.process.pid is None and e.process.rank == profile.rank:
@@ -216,6 +218,17 @@ def _match_recording(
     through = [[e for e in es if _lived_through(e.process, profile)] for es in (ranked, unranked)]
     chosen = through[0] or ranked or through[1]
     return chosen[0] if len(chosen) == 1 else None
+
+
+def _measure_life(process: Process, profile: ProfileTrace) -> tuple[int, int]:
+    """How long a process ran while a profile was recorded, and in all; ns."""
+    if process.start_ns is None or process.end_ns is None:
+        return 0, 0
+    meanwhile = 0
+    if len(profile.start_ns):
+        last = min(process.end_ns, int(profile.end_ns.max()))
+        meanwhile = max(last - max(process.start_ns, int(profile.start_ns.min())), 0)
+    return meanwhile, process.end_ns - process.start_ns
 
 
 def _lived_through(process: Process, profile: ProfileTrace) -> bool:
@@ -310,7 +323,7 @@ class _RoleEvidence:
     parents: Sequence[int | None]
     logs: Sequence[TracerLog]
     trainers: frozenset[int]
-    above: frozenset[int]  # launched, forked or spawned a trainer
+    above: frozenset[int]  # launched, forked or spawned a trainer, or became another program
     programs: frozenset[int]  # no Python programs, run by one
 
     def around(self, i: int) -> list[int]:
@@ -325,7 +338,8 @@ def _gather_role_evidence(
 ) -> _RoleEvidence:
     profiled = {i for i, e in enumerate(entries) if e.profiles and not e.stray}
     strays = {i for i, e in enumerate(entries) if e.stray}
-    above = _find_above(profiled, entries, parents, logs) - profiled
+    above = _find_above(profiled, entries, parents, logs) | _find_replaced(entries)
+    above -= profiled
     programs = {i for i in range(len(entries)) if _is_program(i, entries, logs)} - profiled
     trainers = set(profiled)
     if not _all_ranks_known([entries[i] for i in profiled]):
@@ -371,6 +385,25 @@ def _assign_role(i: int, known: _RoleEvidence) -> tuple[str, int | None]:
         main = not forked and not HELPER.search(command)
         return ("auxiliary" if main else "unassigned"), None
     return "worker", trainer
+
+
+def _find_replaced(entries: Sequence[Entry]) -> set[int]:
+    """Entries of a process that then executed another program: a shell's before its command.
+
+    Numbers of processes are given anew only after all others have been.
+    """
+    by_pid: dict[tuple[int, str], list[tuple[int, int, int]]] = {}
+    for i, entry in enumerate(entries):
+        one = entry.process
+        if one.pid is not None and one.start_ns is not None and one.end_ns is not None:
+            name = one.pid, one.host.partition(".")[0]
+            by_pid.setdefault(name, []).append((one.start_ns, one.end_ns, i))
+    return {
+        i
+        for lives in by_pid.values()
+        for (_, end_ns, i), (start_ns, *_) in pairwise(sorted(lives))
+        if end_ns <= start_ns <= end_ns + _EXECUTED_NS
+    }
 
 
 def _find_above(
