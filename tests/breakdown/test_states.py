@@ -12,7 +12,7 @@ import pytest
 from tests.makers.results import EXAMPLES
 from vanidl.analyses import analyse
 from vanidl.breakdown import account, windows
-from vanidl.breakdown.account import attribute_time
+from vanidl.breakdown.account import attribute_time, open_gains
 from vanidl.breakdown.assumptions import ALL, MODEL_COMPUTES
 from vanidl.breakdown.sources.states import SampledBound, bound_by_states, compute_wilson_interval
 from vanidl.model import states
@@ -298,6 +298,30 @@ def test_a_lock_is_where_the_thread_is_that_holds_it(other, stored, locked) -> N
         assert cell.high_ns >= least * waited_ns
         assert cell.high_ns - cell.low_ns <= (most - least + 0.05) * waited_ns
         assert cell.low_ns >= (least - 0.1) * waited_ns
+
+
+@pytest.mark.parametrize("batches", [1, 4])
+def test_what_samples_say_of_waits_holds_however_many_a_step_has(batches: int) -> None:
+    """With gradients accumulated a step waits for several batches: all of them are training's."""
+    trace = alone([states.RUNNING, states.RUNNING, states.SLEEP])
+    spans = trace.spans
+    is_step = spans.kind == SpanKind.STEP
+    # Of the steps of one wait each, every so many are one.
+    first = np.flatnonzero(is_step)[::batches]
+    end = spans.end.copy()
+    end[first] = spans.end[np.flatnonzero(is_step)[batches - 1 :: batches]]
+    step = np.where(is_step, spans.step // batches, spans.step).astype(np.int32)
+    kept = ~is_step
+    kept[first] = True
+    trace = replace(trace, spans=replace(spans, end=end, step=step).pick(kept))
+    results = analyse(trace)
+    account = attribute_time(trace, results)
+    assert account.steps.tolist() == [300 // batches]
+    gains = open_gains(trace, results, account)
+    assert gains is not None
+    worked_ns, waited_ns = 300 * 10 * MS * 2 / 3, 300 * 10 * MS
+    gain = gains.without("input_cpu")
+    assert 0.8 * worked_ns < gain.low_ns < worked_ns < gain.high_ns <= waited_ns
 
 
 def test_who_waits_beside_a_device_may_wait_for_it() -> None:

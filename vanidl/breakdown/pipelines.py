@@ -51,6 +51,7 @@ class Pipeline:
     name: int  # index into Fetches.names, or LOST, or OWN
     process: Int64Array  # of each batch: who fetched it, an index into Trace.processes; -1 unknown
     row: Int64Array  # in Trace.fetches, -1 for none
+    trains: NDArray[np.bool_]  # which batches a training step waited for, of several of a step each
 
 
 def record_pipelines(trace: Trace) -> list[Pipeline]:
@@ -107,8 +108,9 @@ def _gather_rank_pipelines(trace: Trace, position: int, tiles: Tiles) -> list[Pi
         return []
     tile = np.searchsorted(tiles.start, np.maximum(end - 1, start), side="right") - 1
     step = np.where(tiles.part[tile] == INPUT_WAIT, tiles.step[tile], -1)
+    trains = step >= 0
     last = step != np.append(step[1:], -1)
-    number = np.where((step >= 0) & last, tiles.number[step] if _is_ascending(tiles) else step, -1)
+    number = np.where(trains & last, tiles.number[step] if _is_ascending(tiles) else step, -1)
     end_ns = int(tiles.end[tiles.step >= 0].max())
     pipelines = []
     for name in find_distinct(loader).tolist():
@@ -122,7 +124,8 @@ def _gather_rank_pipelines(trace: Trace, position: int, tiles: Tiles) -> list[Pi
         )
         nobody, itself = (np.broadcast_to(np.int64(p), len(fetched)) for p in (-1, trainer))
         process = of_loader.process if name >= 0 else itself if name == OWN else nobody
-        pipelines.append(Pipeline(fetched, name, process, took[chosen] if len(took) else nobody))
+        row = took[chosen] if len(took) else nobody
+        pipelines.append(Pipeline(fetched, name, process, row, trains[chosen]))
     return pipelines
 
 
@@ -405,8 +408,7 @@ class Gains:
         shares: list[Mapping[str, Share]] = []
         ranks = [pipeline.fetched.rank for pipeline in self.pipelines]
         for pipeline, own in zip(self.pipelines, self.shares, strict=True):
-            f = pipeline.fetched
-            rows = np.broadcast_to(True, len(f)) if f.step is None else f.step >= 0
+            f, rows = pipeline.fetched, pipeline.trains
             waited = float((f.wait_end_ns - f.wait_begin_ns)[rows].sum())
             if f.rank not in waits or ranks.count(f.rank) > 1 or not waited:
                 shares.append(own)
@@ -419,7 +421,7 @@ class Gains:
                 share = more.get(cause, own.get(BLOCKED))
                 if share is not None and share.part == "fetch":
                     most_ns = high_ns + queued_ns * (cause != TOO_FEW_CORES)
-                    known = Sum(np.array(rows), low_ns * scale, most_ns * scale)
+                    known = Sum(rows, low_ns * scale, most_ns * scale)
                     more[cause] = replace(share, sums=(*share.sums, known))
             shares.append(more)
         return Gains(self.pipelines, tuple(shares), self.machine)
