@@ -14,7 +14,7 @@ from vanidl.advice.facts import ANY, Facts, SampledShare, Seen
 from vanidl.advice.opens import _OPENING
 from vanidl.advice.registry import RULES
 from vanidl.breakdown.account import Column
-from vanidl.model import states
+from vanidl.model import intervals, states
 from vanidl.model.lines import FETCH, FunctionLines, LineCost, SampledPart
 from vanidl.model.trace import ITERABLE, MAP, READ
 from vanidl.run import Run
@@ -242,3 +242,26 @@ def test_the_first_validation_starts_workers_whatever_is_changed():
     facts = Facts(run.trace, run.results, replace(run.breakdown, columns=columns))
     object.__setattr__(facts, "lengths_s", lambda _phase: [spent_ns / 1e9, 0.001, 0.001])
     assert RULE["long_validation"].find(facts) is None
+
+
+@pytest.mark.parametrize(("timed_ms", "sampled_ms"), [(200, 0), (20, 0), (20, 400)])
+def test_opens_gain_no_more_than_metadata_calls_took_that_were_timed_or_sampled(
+    timed_ms, sampled_ms
+):
+    run = labeled.made("open_for_each_sample_slow")
+    (finding,) = (each for each in run.findings if each.code == "open_per_sample")
+    key = "input_wait/storage.metadata"
+    column = run.breakdown.columns[key]
+    low = np.full_like(column.low, sampled_ms * 10**6)
+    columns = {**run.breakdown.columns,
+               key: replace(column, low=low, mean_low=float(low[0]))}  # fmt: skip
+    first_ns = run.trace.job.start_ns + round(run.results.steps.table.start_s.min() * 1e9)
+    # Calls before the first step are none of training.
+    begin = np.array([first_ns - 5 * 10**9, first_ns])
+    calls = intervals.union(begin, begin + np.array([10**9, timed_ms * 10**6]))
+    trace = replace(run.trace, metadata_calls={run.trace.ranks[0]: calls})
+    facts = Facts(trace, run.results, replace(run.breakdown, columns=columns), run.gains)
+    assert facts.timed_metadata_s == pytest.approx(timed_ms / 1e3)
+    _, high_s = facts.bound(RULE["open_per_sample"].find(facts).claim)
+    assert high_s == pytest.approx(min(max(timed_ms, sampled_ms) / 1e3, finding.gain_s[1]))
+    assert Facts(run.trace, run.results, run.breakdown, run.gains).timed_metadata_s is None

@@ -505,6 +505,10 @@ def test_what_few_fetches_wait_for_in_storage_stays_at_worst_beside_the_work_of_
     even = replace(batch, io_s=np.zeros(count))
     _, without_s = _bracket_step_s((even,), two, _Limits(None, cores))
     assert worst_s - without_s == pytest.approx(whole_s / count if stays else 0.0)
+    # Work of few fetches cores share with nothing else: half of it is in the work as such.
+    works = replace(batch, decode_s=io_s + decode_s, io_s=np.zeros(count))
+    _, worked_s = _bracket_step_s((works,), two, _Limits(None, cores))
+    assert worked_s - without_s == pytest.approx(whole_s / count / 2 if stays else 0.0)
 
 
 @pytest.mark.parametrize(("running", "sleeps"), [(0.49, True), (0.51, False), (None, False)])

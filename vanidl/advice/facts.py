@@ -864,11 +864,31 @@ class Facts:
     def calls_about(self, cause: str) -> Claim:
         """The claim that a change spares metadata calls on files of the dataset."""
         table, known = self.counters, self.gains is not None and self.lost_s is not None
-        within_s = None
+        within_s = self.timed_metadata_s if known else None
+        if within_s is not None:  # stat and the like may be in no trace: samples tell
+            within_s = max(within_s, self.account.cell(f"{MEAN}/{WAIT}/{cause}").low_ns / 1e9)
         if not known and table is not None and "POSIX_F_META_TIME" in table.seconds:
             mine = table.seconds["POSIX_F_META_TIME"][self.of_kind(table, self.data_kind)]
             within_s = float(mine.clip(0).sum()) / max(len(self.trace.ranks), 1)
         return Claim(cause, within_s=within_s)
+
+    @cached_property
+    def timed_metadata_s(self) -> float | None:
+        """What metadata calls of a rank and its workers took while it trained, on average.
+
+        None where calls were not timed one by one, or more of them were made.
+        """
+        calls, found = self.trace.metadata_calls, []
+        for position, tiles in self._tiles.items():
+            trains = tiles.step >= 0
+            members = np.flatnonzero(self.trace.family == position).tolist()
+            if self.lossy or not trains.any() or not any(each in calls for each in members):
+                return None
+            steps = intervals.union(tiles.start[trains], tiles.end[trains])
+            whole = intervals.union(steps.start[:1], steps.end[-1:])
+            own = (calls.get(each, intervals.EMPTY) for each in members)
+            found.append(sum(intervals.intersect(each, whole).length for each in own) / 1e9)
+        return float(np.mean(found)) if found else None
 
     @cached_property
     def trains(self) -> bool:

@@ -635,8 +635,10 @@ def _bracket_step_s(
         alone_s = float(np.mean([b.compute_s.mean() for b in ranks]))
         threads = len(ranks) * (change.workers + 1)
         best_s = max(best_s, limits.cores.least_step_s(threads))
-        # What few fetches wait for in storage is in no work of cores: at worst nothing hides it.
-        stalls_s = max(map(_measure_rare_stalls_s, ranks))
+        # At worst nothing hides what few fetches take beyond others: batches come in order. What
+        # they wait for in storage is in no work of cores.
+        alone_s += max(_measure_rare_stalls_s(b.decode_s, b.steps) for b in ranks)
+        stalls_s = max(_measure_rare_stalls_s(b.io_s, b.steps) for b in ranks)
         worst_s = max(worst_s, limits.cores.bound_step_s(threads, alone_s) + stalls_s)
     calls_s = [b.a_step * b.calls_s / max(b.workers, 1) for b in ranks]
     worst_s = max(worst_s, min(max(calls_s), _compute_mean_step_s(ranks)))
@@ -653,11 +655,11 @@ _RARE = 1 / 40
 """Of the fetches: so few are no property of the pipeline."""
 
 
-def _measure_rare_stalls_s(batch: Batches) -> float:
-    """Seconds a step of what the slowest fetches take of storage, beyond what is usual."""
-    count = max(int(len(batch.io_s) * _RARE), 1)
-    slowest = np.sort(batch.io_s)[-count:] - np.median(batch.io_s)
-    return float(slowest.clip(0).sum()) / max(batch.steps, 1)
+def _measure_rare_stalls_s(spent_s: Array, steps: float) -> float:
+    """Seconds a step of what the slowest fetches take beyond the usual one."""
+    count = max(int(len(spent_s) * _RARE), 1)
+    slowest = np.sort(spent_s)[-count:] - np.median(spent_s)
+    return float(slowest.clip(0).sum()) / max(steps, 1)
 
 
 def _let_arrive_late(ranks: tuple[Batches, ...]) -> tuple[Batches, ...]:
