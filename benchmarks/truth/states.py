@@ -6,12 +6,12 @@ Each way to read runs in a process of its own that marks its waits (`vanidl.wait
 mount that serves every request late, with the page cache on and emptied between the waits. The
 truth of storage is what the program itself measures around each wait: wall time less the CPU of its
 thread and less its time in the run queue, as these waits block on nothing else. Where threads of
-the library work meanwhile (zarr decodes in one) it may be less, by as much as their CPU, and lies
-between both. Beside it stands how long the mount was at requests meanwhile, in union: the way to it
-and back is not in that, and long on a busy machine. Controls wait for something else, with one
-cached read in each wait: their storage must leave that out, and what they wait for must be named.
-The exit status is 1 where a cell does not hold the truth by more than 3 % of the waits, or a
-control is not named.
+the library work meanwhile (zarr decodes in one) it may be less, by as much as their CPU and their
+time in the run queue, and lies between both. Beside it stands how long the mount was at requests
+meanwhile, in union: the way to it and back is not in that, and long on a busy machine. Controls
+wait for something else, with one cached read in each wait: their storage must leave that out, and
+what they wait for must be named. The exit status is 1 where a cell does not hold the truth by more
+than 3 % of the waits, or a control is not named.
 """
 
 from __future__ import annotations
@@ -67,10 +67,16 @@ def forget():
             fd = os.open(os.path.join(folder, name), os.O_RDONLY)
             os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
             os.close(fd)
+def queued(thread):
+    try:
+        with open(f"/proc/self/task/{{thread}}/schedstat") as file:
+            return int(file.read().split()[1])
+    except OSError:  # it has ended
+        return 0
 def account():
-    with open("/proc/thread-self/schedstat") as file:
-        queued = int(file.read().split()[1])
-    return queued + time.thread_time_ns(), queued + time.process_time_ns()
+    of_all = sum(queued(thread) for thread in os.listdir("/proc/self/task"))
+    own = queued(threading.get_native_id())
+    return own + time.thread_time_ns(), of_all + time.process_time_ns()
 act()
 waits = []
 while sum(end - begin for begin, end, *_ in waits) < {seconds} * 1e9:

@@ -10,14 +10,26 @@ import venv
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
+from threading import Barrier, Thread
 from types import SimpleNamespace
+from typing import Any
 
+import numpy as np
 import pytest
 
 from vanidl.model.trace import ITERABLE, MAP
 from vanidl.readers.format import Reading
 from vanidl.readers.steps import FORMAT
-from vanidl.readers.steps.journal import COLLECTIVE, END, ITER, WAIT, WORKERS_STOP, read_journal
+from vanidl.readers.steps.journal import (
+    BACKWARD,
+    COLLECTIVE,
+    END,
+    ITER,
+    OPTIMIZER,
+    WAIT,
+    WORKERS_STOP,
+    read_journal,
+)
 from vanidl.readers.steps.loop import build_profile
 from vanidl.record import alive, record
 from vanidl.record.injected.vanidl_steps import journal, parts, pytorch, registry, tensorflow
@@ -115,6 +127,73 @@ def test_others_see_each_wait_while_it_lasts_and_that_it_ended(tmp_path: Path) -
     doing, last = look()
     assert (doing, last.code) == (alive.Call(0, 0), journal.OPTIMIZER)
     assert channel.on
+
+
+def test_each_thread_has_events_of_its_own(tmp_path: Path) -> None:
+    """Also where both are at work at once: whoever asks, optimizes and passes back is one."""
+    passes: list[object] = []
+
+    def backward(
+        tensors, grad_tensors=None, retain_graph=None, create_graph=False, grad_variables=None,
+        inputs=None,
+    ):  # fmt: skip
+        passes.append((tensors, inputs))
+
+    class Batches:
+        left = DONE
+
+        def __next__(self) -> int:
+            self.left -= 1
+            if self.left < 0:
+                raise StopIteration
+            return self.left
+
+        def __iter__(self) -> Batches:
+            return self
+
+    loader = type("Loader", (), {"__iter__": lambda self: Batches()})
+    channel = registry.Channel("pytorch", journal.Journal(str(tmp_path)))
+    module = SimpleNamespace(DataLoader=loader, _BaseDataLoaderIter=Batches)
+    pytorch.watch_loaders(module, channel)
+    before, after = list[Any](), list[Any]()
+    optimizers = SimpleNamespace(
+        register_optimizer_step_pre_hook=before.append,
+        register_optimizer_step_post_hook=after.append,
+    )
+    pytorch.watch_optimizers(optimizers, channel)  # type: ignore[arg-type]
+    gradients = SimpleNamespace(backward=backward, grad=backward)
+    parts.watch_backward(gradients, channel)
+    loss, inputs = SimpleNamespace(is_cpu=True), object()
+
+    both = Barrier(2, timeout=60)
+
+    def train_beside() -> None:
+        both.wait()
+        train()
+        both.wait()  # the number of a thread that has ended comes again
+
+    def train() -> None:
+        for _ in loader():
+            gradients.backward(loss, inputs=inputs)  # as PyTorch does
+            gradients.backward([loss])
+            gradients.grad(tensors=loss)
+            for hook in (*before, *after):
+                hook(None, (), {})
+
+    threads = [Thread(target=train_beside) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    train()
+    channel.journal.close()
+    assert channel.on
+    assert passes[:3] == [(loss, inputs), ([loss], None), (loss, None)]
+    (path,) = tmp_path.glob("*.steps")
+    events = read_journal(path).events
+    for kind, each in ((WAIT, 1), (OPTIMIZER, 1), (BACKWARD, 3)):
+        of_kind = events.thread[events.kind == kind]
+        assert np.unique(of_kind, return_counts=True)[1].tolist() == [DONE * each] * 3
 
 
 def test_a_hook_that_cannot_be_set_leaves_the_others(tmp_path: Path) -> None:
