@@ -16,6 +16,7 @@ from vanidl.advice.registry import RULES
 from vanidl.breakdown.account import Column
 from vanidl.model import intervals, states
 from vanidl.model.lines import FETCH, FunctionLines, LineCost, SampledPart
+from vanidl.model.states import SampledThread, Samples, States
 from vanidl.model.trace import ITERABLE, MAP, READ
 from vanidl.run import Run
 
@@ -265,3 +266,38 @@ def test_opens_gain_no_more_than_metadata_calls_took_that_were_timed_or_sampled(
     _, high_s = facts.bound(RULE["open_per_sample"].find(facts).claim)
     assert high_s == pytest.approx(min(max(timed_ms, sampled_ms) / 1e3, finding.gain_s[1]))
     assert Facts(run.trace, run.results, run.breakdown, run.gains).timed_metadata_s is None
+
+
+@pytest.mark.parametrize(
+    ("served", "again", "is_named"),
+    [(None, 8, True), (0.0, 8, False), (1.2, 8, False), (1.3, 8, True), (7.9, 80, False),
+     (8.1, 80, True)],
+)  # fmt: skip
+def test_what_memory_keeps_already_is_not_kept_once_more(served, again, is_named):
+    """Devices served all different bytes so many times; files are read so many times."""
+    epochs = Facts(made().trace, made().results).fetched_epochs
+    facts = facts_of(again=again / epochs)
+    data = facts.results.dataset
+    assert data.bytes_read / data.unique_bytes == pytest.approx(again, rel=0.001)
+    vars(facts)["device_nbytes"] = None if served is None else served * data.unique_bytes
+    assert (RULE["reread_each_epoch"].find(facts) is not None) == is_named
+
+
+@pytest.mark.parametrize(("kind", "is_known"), [("ext4", True), ("fuse", False), ("", False)])
+def test_what_came_from_devices_is_known_where_file_systems_count_it(kind, is_known):
+    run = labeled.made("one_reader")
+    files, since = run.trace.files, run.trace.job.start_ns
+    trace = replace(run.trace, files=replace(files, file_system=(kind,) * len(files)))
+    threads = []
+    for position in run.trace.ranks:
+        pid = run.trace.processes[position].pid
+        rows = [(since, states.READ_BYTES, 0), (since + 10**13, states.READ_BYTES, 10**9),
+                (since, states.RCHAR, 0), (since + 10**13, states.RCHAR, 3 * 10**9)]  # fmt: skip
+        nothing = np.empty((0, 3), np.int64)
+        samples = Samples(np.empty(0, np.int64), np.empty(0, np.uint8), np.empty(0, np.int32),
+                          np.empty(0, np.uint32), np.empty(0, bool))  # fmt: skip
+        threads.append(SampledThread("", pid, pid, 1, samples, (), nothing, np.array(rows)))
+    facts = Facts(replace(trace, states=States(tuple(threads))), run.results, run.breakdown)
+    assert (facts.device_nbytes is not None) == is_known
+    if is_known:
+        assert facts.device_nbytes == pytest.approx(sum(facts.counted_nbytes) / 3)

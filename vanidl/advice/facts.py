@@ -88,6 +88,8 @@ _BLOCKS = {f"{BLOCKED}.{part}": kind for part, kind in (
     ("network", states.NETWORK), ("sleep", states.SLEEP), ("child", states.CHILD),
     ("lock", states.LOCK))} | {f"{STORAGE}.{SYNC}": states.SYNC}  # fmt: skip
 _AT_WORK = (*states.IN_FILES, states.RUNNING, states.NETWORK)
+_COUNTING = frozenset({"ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs", "tmpfs", "ramfs"})
+"""File systems whose reads from a device the kernel counts, or that have none."""
 _MANY_PASSES = 10
 _ZEROS = (0.0,) * len(states.IN_FILES)
 _FEWEST_SAMPLES = 20
@@ -563,6 +565,22 @@ class Facts:
 
         Through all calls that read, sockets among them; empty where that of some rank is not known.
         """
+        return self._count_moved(states.RCHAR)
+
+    @cached_property
+    def device_nbytes(self) -> float | None:
+        """What devices served of that to all ranks; None: file systems of the data may not count.
+
+        Network file systems and FUSE do not.
+        """
+        files = self.trace.files
+        kinds = {kind for kind, is_data in zip(files.file_system, files.is_data, strict=True)
+                 if is_data}  # fmt: skip
+        found = self._count_moved(states.READ_BYTES) if kinds and kinds <= _COUNTING else ()
+        return sum(found) if found else None
+
+    def _count_moved(self, what: int) -> tuple[float, ...]:
+        """One of the kernel's counts over the steps of each rank; empty where one is not known."""
         found = []
         for position, tiles in self._tiles.items():
             main, trains = self.main_thread(position), tiles.step >= 0
@@ -570,7 +588,7 @@ class Facts:
                 continue
             window = np.array([tiles.start[trains].min(), tiles.end[trains].max()])
             threads = {t.tid: t for t in (main, *self._threads_of(position, main.host))}
-            rows = [t.moved[t.moved[:, 1] == states.RCHAR] for t in threads.values() if t.is_first]
+            rows = [t.moved[t.moved[:, 1] == what] for t in threads.values() if t.is_first]
             ends = [np.interp(window, row[:, 0], row[:, 2]) for row in rows if len(row)]
             if not ends:
                 return ()
