@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from tests.advice import labeled
+from vanidl.advice.caching import compute_spared_share
 from vanidl.advice.facts import ANY, Facts, SampledShare, Seen
-from vanidl.advice.opens import _OPENING
+from vanidl.advice.opens import _OPENING, _compute_again_share
 from vanidl.advice.registry import RULES
 from vanidl.breakdown.account import Column
 from vanidl.model import intervals, states
@@ -301,3 +302,34 @@ def test_what_came_from_devices_is_known_where_file_systems_count_it(kind, is_kn
     assert (facts.device_nbytes is not None) == is_known
     if is_known:
         assert facts.device_nbytes == pytest.approx(sum(facts.counted_nbytes) / 3)
+
+
+@pytest.mark.parametrize(("transfer", "share"), [(0.0, 0.75), (1.0, 0.9), (0.5, 0.825)])
+def test_what_each_open_reads_again_stays_with_a_file_that_is_kept(transfer, share):
+    """Four times the same requests, of which the large ones are the same ten times as often."""
+    run, epochs = made(), Facts(made().trace, made().results).fetched_epochs
+    is_data = run.trace.files.is_data
+    part = next(p for p in run.trace.io if ((p.op == READ) & is_data[p.file]).any())
+    part = part.rows(((part.op == READ) & is_data[part.file] & (part.nbytes > 0)).nonzero()[0][:1])
+    # Requests of one file at `times` places, all of them four times a pass.
+    places = np.repeat(np.arange(50), 4 * epochs)
+    rows = part.rows(np.zeros(len(places), np.int64))
+    moved = replace(rows, offset=places * 4096, nbytes=np.full(len(places), 4096))
+    data = replace(run.results.dataset, bytes_read=10**9, unique_bytes=round(10**8 / epochs))
+    facts = Facts(replace(run.trace, io=(moved,)), replace(run.results, dataset=data))
+    vars(facts)["transfer_share"] = transfer
+    assert _compute_again_share(facts) == pytest.approx(share)
+    assert _compute_again_share(replace(facts, trace=replace(run.trace, io=()))) == 0
+
+
+@pytest.mark.parametrize(("again", "passes"), [(4.0, 4.0), (6.0, 2.0), (2.0, 4.0)])
+@pytest.mark.parametrize("transfer", [0.0, 0.3, 1.0])
+def test_a_copy_spares_of_the_first_pass_all_but_the_bytes(monkeypatch, again, passes, transfer):
+    facts = facts_of()
+    vars(facts)["transfer_share"] = transfer
+    monkeypatch.setattr("vanidl.advice.caching.fit_request_cost", lambda trace: object())
+    later = 1 - 1 / min(passes, again)  # of all reading, which a replay spares
+    share = compute_spared_share(facts, again, passes)
+    assert later + share == pytest.approx(1 - transfer / again)
+    monkeypatch.setattr("vanidl.advice.caching.fit_request_cost", lambda trace: None)
+    assert compute_spared_share(facts, again, passes) == 0

@@ -105,7 +105,9 @@ def _add_gain(
         again = main.evidence.get("reread_factor")
         if best.lever == "kept" and isinstance(again, float):
             # The replay reads the first pass as it was, where a copy reads faster.
-            predicted_s += compute_spared_share(facts, again) * (facts.without_s(STORAGE) or 0.0)
+            passes = max(facts.fetched_epochs or facts.epochs, 1)
+            share = compute_spared_share(facts, again, passes)
+            predicted_s += share * (facts.without_s(STORAGE) or 0.0)
         if hides and main.cause.partition(".")[0] != STORAGE:
             high_s = max((facts.bound(Claim(ANY)) or (0.0, 0.0))[1], high_s)
         basis, high_s = PREDICTED, min(high_s, predicted_s)

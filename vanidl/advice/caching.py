@@ -97,13 +97,15 @@ def _claim_rereads(facts: Facts, again: float) -> Claim:
     return replace(claim, stays=at_best, surely_s=surely_s)
 
 
-def compute_spared_share(facts: Facts, again: float) -> float:
+def compute_spared_share(facts: Facts, again: float, passes: float | None = None) -> float:
     """Of all reading what a copy spares of the first pass: it asks once for each file.
 
-    Only bytes then take their time; 0 where reads of different sizes do not tell them apart.
+    Only bytes then take their time; 0 where reads of different sizes do not tell them apart. Of
+    fewer `passes` than times that the same is read each holds reads of its own that are repeated.
     """
     known = fit_request_cost(facts.trace) is not None
-    return (1 - facts.transfer_share) / again if known else 0.0
+    first = 1 / min(passes or again, again)
+    return first - facts.transfer_share / again if known else 0.0
 
 
 def _find_same_data_per_rank(facts: Facts) -> RuleResult | None:

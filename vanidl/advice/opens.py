@@ -15,6 +15,7 @@ from vanidl.breakdown.account import MEAN, WAIT
 from vanidl.breakdown.causes import INPUT_CPU, METADATA, STORAGE
 from vanidl.formatting.units import count, nbytes, percent, plural, seconds
 from vanidl.model.lines import FETCH, FunctionLines
+from vanidl.model.trace import READ
 
 _METADATA = f"{STORAGE}.{METADATA}"
 MANY_FILES = 100
@@ -186,15 +187,40 @@ def _claim_reopens(facts: Facts, spent: SampledShare | None, stays: float) -> Cl
     waits_s = facts.account.length_ns(WAIT) / 1e9
     causes = (INPUT_CPU, STORAGE)
     seen_s = sum(facts.account.cell(f"{MEAN}/{WAIT}/{cause}").low_ns for cause in causes) / 1e9
+    # What is looked up behind the open is read again as well, and stays with a file that is kept.
+    again_s = _compute_again_share(facts) * facts.gains.without(STORAGE).high_ns / 1e9
     alone_s = [facts.gains.without(cause).low_ns / 1e9 for cause in causes]
     known_s = max(alone_s) if facts.has_workers else sum(alone_s)
     return Claim(
         ANY,
         stays=stays,
         keeps=keeps,
-        within_s=spent.most * waits_s,
+        within_s=min(max(spent.most * waits_s, again_s), waits_s),
         surely_s=min(spent.least * seen_s, known_s * (1 - stays)),
     )
+
+
+def _compute_again_share(facts: Facts) -> float:
+    """Of the time in reads that of requests and bytes that were asked for before, by one process.
+
+    Only within a pass: of reads in several passes each is taken to be asked for once more.
+    """
+    data, is_data = facts.results.dataset, facts.trace.files.is_data
+    asked = different = 0
+    for part in facts.trace.io:
+        rows = (part.op == READ) & is_data[part.file] & (part.nbytes > 0) & (part.offset >= 0)
+        requests = np.stack([part.file[rows], part.offset[rows], part.nbytes[rows]])
+        asked += requests.shape[1]
+        different += np.unique(requests, axis=1).shape[1]
+    if data is None or not asked or not data.unique_bytes:
+        return 0.0
+    passes = _count_passes(facts)
+    requests_again, bytes_again = (
+        max(1 - passes * part / whole, 0.0)
+        for part, whole in ((different, asked), (data.unique_bytes, data.bytes_read))
+    )
+    share = facts.transfer_share
+    return (1 - share) * requests_again + share * bytes_again
 
 
 def _count_passes(facts: Facts) -> int:
