@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from tests.advice import labeled
+from tests.makers.results import EXAMPLES
 from vanidl.advice import training_loop
 from vanidl.advice.capacity import CoreLoad
 from vanidl.advice.facts import Facts, Seen
 from vanidl.advice.levers import HANDING_OVER_S
 from vanidl.advice.registry import RULES
+from vanidl.advice.remedies import Context, suggest_remedies
 from vanidl.advice.training_loop import (
     CALLS_SHARE,
     COPIES_SHARE,
@@ -195,3 +198,14 @@ def test_waits_are_for_what_holds_half_of_them(code, cause):
 
 
 STORED = "input_wait/storage"
+
+
+@pytest.mark.parametrize("waits_known", [True, False])
+def test_a_lock_may_be_that_of_a_queue_of_batches_where_no_waits_were_recorded(
+    waits_known: bool,
+) -> None:
+    trace = EXAMPLES["one_rank"]().trace
+    run = SimpleNamespace(trace=trace, account=SimpleNamespace(waits_known=waits_known))
+    advice = suggest_remedies("background_work", Context(run, (), None))
+    assert any("--wait queue:Queue.get" in each.code for each in advice.remedies) != waits_known
+    assert ("queue that gives batches" in advice.title) != waits_known

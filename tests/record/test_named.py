@@ -42,6 +42,39 @@ def test_a_function_that_trains_settles_it(tmp_path: Path, name: str) -> None:
     assert not any("--wait" in said for said in done.unheard)
 
 
+QUEUED = """
+import queue, threading, time
+class Batch(list): pass  # can be iterated over, and is used for what it is
+def read():
+    for k in range(12):
+        time.sleep(0.01)
+        batches.put(Batch([k, k]))
+    batches.put(None)
+batches = queue.Queue(2)
+def train(batch):
+    assert type(batch) is Batch
+    return sum(batch)
+total = 0
+threading.Thread(target=read, daemon=True).start()
+while (batch := batches.get()) is not None:
+    total += train(batch)
+print(total)
+"""
+
+
+def test_each_call_of_a_function_that_gives_a_batch_is_a_wait(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """It is handed on as it is, though it can be iterated over; None is the end."""
+    done = record([sys.executable, "-c", QUEUED], tmp_path / "RUN", tracer="none",
+                  waits=["queue:Queue.get"], trains=["__main__:train"])  # fmt: skip
+    assert (done.exit_status, capfd.readouterr().out) == (0, f"{2 * sum(range(12))}\n")
+    run = vanidl.open_run(done.folder)
+    assert count(run, SpanKind.STEP) == 12
+    waited_s = run.breakdown.length_ns("input_wait") / 1e9
+    assert 11 * 0.01 <= waited_s <= run.trace.job.run_time_s
+
+
 def test_a_name_that_is_not_there_is_said(tmp_path: Path) -> None:
     done = record(PROGRAM, tmp_path / "RUN", tracer="none",
                   waits=["__main__:NoSuch", "__main__:Batches", "no.such:Thing"],

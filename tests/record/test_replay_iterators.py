@@ -86,6 +86,17 @@ def test_calls_with_equal_arguments_are_passes_over_the_same(waits: Callable[...
     assert len(made) == 6
 
 
+def test_the_first_call_shows_whether_a_function_gives_an_iterator_or_a_batch(
+    waits: Callable[..., Waits],
+) -> None:
+    own = waits()
+    passes = own.waiting(lambda: iter([[1], [2]]))
+    assert [list(passes()) for _ in range(3)] == [[[1], [2]]] * 3
+    batch = [1, 2]
+    give = own.waiting(lambda: batch)
+    assert all(give() is batch for _ in range(3))
+
+
 def test_who_asks_the_iterator_for_more_gets_it(waits: Callable[..., Waits]) -> None:
     data = Batches()
     begun = waits().following(Batches.__iter__, lambda loader: loader)

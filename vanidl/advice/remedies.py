@@ -652,8 +652,16 @@ def _suggest_for_services(context: Context) -> Advice:
     return Advice(title, (queue,), call=SEND_BEHIND if asks else "")
 
 
-def _suggest_for_background_work(_context: Context) -> Advice:
-    return Advice("Move background work out of the training process")
+def _suggest_for_background_work(context: Context) -> Advice:
+    if context.run.account.waits_known:
+        return Advice("Move background work out of the training process")
+    own = get_own_command(context.run.trace)
+    line = own.below_secrets(f"vanidl record --wait queue:Queue.get -o RUN -- {own.text}")
+    batches = "If the loop takes its batches there: these waits are of input then."
+    return Advice(
+        "Move background work out of the training process, or name the queue that gives batches",
+        (Remedy("Record again", line, batches),),
+    )
 
 
 def _suggest_fewer_syncs(_context: Context) -> Advice:

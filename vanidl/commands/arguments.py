@@ -87,7 +87,10 @@ def declare_record(parser: argparse.ArgumentParser) -> None:
         help="auto: vanidl's own; Darshan if it is not here",
     )
     add("--no-steps", action="store_true", help="do not record steps and input waits")
-    add("--wait", metavar="MODULE:NAME", action="append", default=[], help="also an iterator")
+    add(
+        "--wait", metavar="MODULE:NAME", action="append", default=[],
+        help="also an iterator, or a function that gives batches (queue:Queue.get)",
+    )  # fmt: skip
     add("--train", metavar="MODULE:NAME", action="append", default=[], help="each call is a step")
     add(
         "--profile", metavar="STEPS", type=int, nargs="?", const=PROFILED_STEPS,
@@ -166,7 +169,10 @@ def declare_ceiling(parser: argparse.ArgumentParser) -> None:
         "vanidl-DATE-TIME); that with batches from memory goes to RUN-ceiling")  # fmt: skip
     add("--against", metavar="RUN", help="a recorded run of this command: it is not run again")
     add_replay_arguments(parser)
-    add("--wait", metavar="MODULE:NAME", action="append", default=[], help="also an iterator")
+    add(
+        "--wait", metavar="MODULE:NAME", action="append", default=[],
+        help="also an iterator, or a function that gives batches (queue:Queue.get)",
+    )  # fmt: skip
     add("--tracer", choices=TRACERS, default="auto", help="of the run as it trains")
     add("--darshan-lib", metavar="PATH", help="Darshan's libdarshan.so")
     where = f"what to run; {PLACEHOLDER} in it, and VANIDL_RUN, are the folder of the run"

@@ -1,7 +1,8 @@
 """What the user names: iterators that are waited for, and functions each call of which is a step.
 
 `vanidl record --wait MODULE:NAME` names a class with an `__iter__` or a `__next__` of its own, or a
-function that returns an iterator, as generator functions do; `--train MODULE:NAME` a function. What
+function that returns an iterator, as generator functions do, or a batch with each call, as the
+`get` of a queue; `--train MODULE:NAME` a function. What
 is named of the program's main file is caught as it is made: classes by how Python builds them,
 functions by a look at the file's names after each of its lines, until all are there.
 """
@@ -78,7 +79,7 @@ def _watch(module: Any, where: str, dotted: str, channel: Channel) -> None:  # n
         _watch_class(found, channel)
     elif callable(found):
         waits = Waits(channel, lambda *_: {"class": name})
-        setattr(owner, name, waits.following(found, lambda _: found))
+        setattr(owner, name, waits.waiting(found))
     else:
         raise TypeError("expected a class that is iterated over or a function, found neither")
 

@@ -310,6 +310,37 @@ class Waits(Loaders):
 
         return begun
 
+    def waiting(self, function: Any) -> Any:  # noqa: ANN401
+        """A function that returns an iterator, or a batch with each call: its first one shows it.
+
+        A batch is handed on as it is, whatever can be done with it: tensors can be iterated over.
+        None says that there are no more.
+        """
+        following = self.following(function, lambda _: function)
+        calls, present = _Calls(), self.channel.journal.present
+
+        @wraps(function)
+        def wait(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+            if calls.give_batches is False:
+                return following(*args, **kwargs)
+            if not self.channel.on or in_worker():
+                return function(*args, **kwargs)
+            begin, before = time_ns(), present.begin(WAIT)
+            try:
+                result = function(*args, **kwargs)
+            finally:
+                present.end(before)
+            if calls.give_batches is None:
+                calls.give_batches = not hasattr(type(result), "__next__")
+            if calls.give_batches:
+                self.note(calls, END if result is None else WAIT, begin)
+                return result
+            if self._memory is not None:
+                return self.following(lambda *_, **__: result, lambda _: function)(*args, **kwargs)
+            return self._begun(lambda: function, result, begin)
+
+        return wait
+
     def _begun(self, loader: Callable[[], Any], iterator: Any, begin: int) -> Any:  # noqa: ANN401
         """The iterator, or what follows it."""
         try:
@@ -475,6 +506,13 @@ class Widened:
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401
         return getattr(self._generator, name)
+
+
+class _Calls:
+    """Stands for the iterator of a function each call of which gives a batch."""
+
+    def __init__(self) -> None:
+        self.give_batches: bool | None = None  # None: it was not called yet
 
 
 class Wrapped:
