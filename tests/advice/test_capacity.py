@@ -53,6 +53,26 @@ def test_a_storage_is_saturated_where_four_readers_get_what_one_gets(each_ms, sa
     assert SIZE / 0.010 * 0.99 <= found.busy_bytes_per_s <= found.peak_bytes_per_s * 1.01
 
 
+@pytest.mark.parametrize(
+    ("three_ms", "spread_ms", "saturated"),
+    [(30, 3, True), (20, 3, None), (23, 3, None), (30, 100, None)],
+)
+def test_two_and_three_readers_tell_of_a_limit_where_chance_does_not(
+    three_ms, spread_ms, saturated
+):
+    """Two at once take 20 ms each; three take so long, more or less."""
+    random = np.random.default_rng(4)
+    rows, at = list[tuple[int, int]](), 0
+    for readers, each_ms in ((2, 20), (3, three_ms)):
+        for _ in range(120):
+            lasted = (each_ms + random.integers(0, spread_ms, readers)).tolist()
+            rows += [(at, at + ms) for ms in lasted]
+            at += max(lasted)
+    found = fit_throughput(trace_of_reads(rows))
+    assert found.saturated is saturated
+    assert (found.limit_bytes_per_s is None) == (saturated is None)
+
+
 def test_with_as_many_reads_at_all_times_nothing_is_known_of_more():
     found = fit_throughput(trace_of_reads(one_after_another(200, 10, 0)))
     assert found.saturated is None

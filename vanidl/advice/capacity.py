@@ -5,6 +5,7 @@ More readers gain nothing where the storage already delivers all it has, or no c
 
 from __future__ import annotations
 
+from math import sqrt
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,7 @@ from vanidl.model.trace import READ, Trace
 _DEPTHS = 64  # reads under way at once; more are taken as these
 _OPERATIONS = 2_000_000
 _OFTEN = 0.05  # of the reads: what was seen more rarely tells nothing
-_DEEPER = 1.8  # times as many reads under way
+_DEEPER, _HARDLY_DEEPER = 1.8, 1.4  # times as many reads under way
 _REACHED = 0.7  # of what any number of reads would bring
 
 
@@ -100,13 +101,20 @@ def _fit_depths(
     mean_s = np.divide(took_s, at, out=np.zeros_like(took_s), where=at > 0)
     busy = float(size.sum()) / (intervals.union(start, end).length / 1e9)
     seen, weight = depths[often], at[often].astype(np.float64)
-    if len(seen) < 2 or seen[-1] < _DEEPER * seen[0]:
+    if len(seen) < 2 or seen[-1] < _HARDLY_DEEPER * seen[0]:
         return Throughput(mount, busy, peak, None, mean, None)
     # A request takes `alone` and `each` more for every other: at most 1 / `each` come a second.
     each, alone = np.polyfit(seen, mean_s[often], 1, w=np.sqrt(weight))
     deepest = float(seen[-1])
     reached = max(each, 0.0) * deepest / max(alone + each * deepest, 1e-12)
     limit = max(float(size.mean() / each), peak) if each > 0 else None
+    if seen[-1] < _DEEPER * seen[0]:
+        # Of nearly as many reads it tells where chance does not: two deviations of both ends.
+        ends = [lasted[depth == end] for end in (seen[0], seen[-1])]
+        apart_s = 2 * sqrt(sum(float(each_end.var()) / len(each_end) for each_end in ends))
+        least = max(each - apart_s / (deepest - float(seen[0])), 0.0)
+        if least * deepest <= _REACHED * float(mean_s[seen[-1]]):
+            return Throughput(mount, busy, peak, None, mean, None)
     return Throughput(mount, busy, peak, limit, mean, bool(reached > _REACHED))
 
 
