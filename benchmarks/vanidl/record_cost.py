@@ -84,6 +84,7 @@ def main() -> int:
     """Prints a row a length of step; 1 where a limit is surely not kept."""
     if sys.argv[1:2] == ["--length"]:
         torch.set_num_threads(1)
+        torch.set_flush_denormal(True)  # gradients of the deep models that longer steps have vanish
         step_ms = int(sys.argv[2])
         more, step_s = differences(step_ms, float(sys.argv[3]))
         middle, low, high = (1e6 * value for value in interval(more))
