@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -13,7 +14,7 @@ from vanidl.report.html import render_html
 from vanidl.report.overview import make_overview
 from vanidl.report.summary import summary_json, summary_text
 from vanidl.schema.meanings import meaning_of
-from vanidl.sections.actions import BY_KEY, EVIDENCE, list_numbers
+from vanidl.sections.actions import BY_KEY, EVIDENCE, describe_effect, list_numbers
 
 
 @pytest.fixture(scope="module")
@@ -105,3 +106,13 @@ def test_names_from_logs_are_escaped_in_findings():
 def test_findings_and_predictions_are_computed_once(slow):
     assert slow.findings is slow.findings
     assert slow.what_if is slow.what_if
+
+
+@pytest.mark.parametrize(
+    ("step_s", "words"),
+    [(0.0, "at best all of 20.0 ms per step"), (0.001, "20.0 to 1.00 ms per step, at best")],
+)
+def test_a_change_that_may_gain_all_of_a_step_does_not_promise_steps_of_no_time(step_s, words):
+    diagnosis = next(d for d in made("small_reads").diagnoses if d.step_s is not None)
+    shown = replace(diagnosis, now_s=0.020, step_s=step_s, basis="at best")
+    assert describe_effect(shown) == words

@@ -463,6 +463,8 @@ def describe_effect(diagnosis: Diagnosis) -> str:
     key = name_gain("action", diagnosis.code)
     if diagnosis.now_s is not None and diagnosis.step_s is not None:
         basis = "predicted" if diagnosis.basis == PREDICTED else "at best"
+        if not diagnosis.step_s:  # it may be all that there is
+            return settle(f"at best all of {mark_cell(key, seconds(diagnosis.now_s))} per step")
         steps = mark_cell(key, change(diagnosis.now_s, diagnosis.step_s))
         return settle(f"{steps} per step, {basis}")
     if diagnosis.saved_share:
