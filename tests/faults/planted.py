@@ -299,6 +299,37 @@ FINDINGS = (
         "if again <= AGAIN or on_a_host",
     ),
     Fault("vanidl/advice/facts.py", "end * (1 - claim.stays)", "end * claim.stays"),
+    Fault("vanidl/advice/checkpoints.py", "(high[-1] if threads.waits else 0.0)", "0.0"),
+    Fault("vanidl/advice/checkpoints.py", "threads.idle_s if threads.waits else high_s", "high_s"),
+    Fault("vanidl/advice/predict.py", "max(best_s, floor_s)", "min(best_s, floor_s)"),
+    Fault(
+        "vanidl/advice/predict.py",
+        "bound_step_s(threads, alone_s) + stalls_s",
+        "bound_step_s(threads, alone_s)",
+    ),
+    Fault("vanidl/advice/facts.py", "max(part.samples, runs)", "part.samples"),
+    Fault("vanidl/advice/facts.py", "if kinds and kinds <= _COUNTING else ()", "if kinds else ()"),
+    Fault(
+        "vanidl/advice/caching.py",
+        "device_nbytes <= from_cache_nbytes",
+        "device_nbytes >= from_cache_nbytes",
+    ),
+    Fault(
+        "vanidl/advice/opens.py",
+        "(1 - share) * requests_again + share * bytes_again",
+        "share * requests_again + (1 - share) * bytes_again",
+    ),
+    Fault("vanidl/advice/capacity.py", "least * deepest <= _REACHED", "least * deepest > _REACHED"),
+    Fault(
+        "vanidl/advice/input_waits.py",
+        "cell.low_ns if facts.cores_were_taken else cell.middle_ns",
+        "cell.middle_ns",
+    ),
+    Fault(
+        "vanidl/advice/training_loop.py",
+        "max(spent_s - one_s, 0.0) if sends else None",
+        "spent_s if sends else None",
+    ),
     Fault(
         "vanidl/advice/step_times.py",
         "mean < FIRST_FACTOR * usual",
