@@ -395,6 +395,8 @@ def _suggest_divided_reading(context: Context) -> Advice:
         return Advice("Let every rank read its own part of the data", both)
     if context.codes == {"waits_for_other_ranks"}:
         return Advice("Give every rank input at the same rate", both)
+    if not context.run.trains:
+        return Advice("Divide the I/O evenly over the ranks")
     return Advice("Divide the reading evenly over the ranks", both)
 
 
