@@ -324,6 +324,24 @@ def test_what_samples_say_of_waits_holds_however_many_a_step_has(batches: int) -
     assert 0.8 * worked_ns < gain.low_ns < worked_ns < gain.high_ns <= waited_ns
 
 
+@pytest.mark.parametrize(
+    ("child", "is_named"),
+    [([states.CHILD], True), ([states.SLEEP], True), ([states.CHILD, states.RUNNING], False),
+     ([states.READ], False), ([states.PIPE], False), ([states.NETWORK], False)],
+)  # fmt: skip
+def test_who_reads_a_pipe_of_a_child_that_only_waits_waits_for_the_child(
+    child: list[int], is_named: bool
+) -> None:
+    """What it works at may be a loader's work; where no fetch was marked nobody knows which."""
+    trace = alone([states.PIPE], child)
+    own, other = trace.states.threads
+    started = replace(other, pid=WORKER, tid=WORKER, parent_pid=TRAINER)
+    cells = bounds_of(replace(trace, fetches=NO_FETCHES, states=States((own, started))))
+    waited_ns = 300 * 10 * MS
+    assert (cells["input_wait/blocked.child"].low_ns > 0.9 * waited_ns) == is_named
+    assert (cells["input_wait/storage"].high_ns < 0.1 * waited_ns) == is_named
+
+
 def test_who_waits_beside_a_device_may_wait_for_it() -> None:
     trace = alone([states.READ])
     main = trace.states.threads[0]

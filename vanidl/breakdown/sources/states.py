@@ -69,6 +69,9 @@ _Z = 2.326  # of a two-sided interval of 98 %
 _CACHED_NS_A_BYTE, _CACHED_NS_A_CALL = 1.0, 5000.0
 _LEAST_TICKS = states.TICKS_PER_S  # a second of CPU: shorter sums say nothing
 _OF_USER = 0.9
+_IDLE = (states.SLEEP, states.CHILD)
+"""What a child is at that neither reads, nor works, nor waits for work, nor for object storage."""
+
 _SAME_NS = 1_500_000  # samples of two threads that lie closer were taken in one round
 _MOSTLY = 0.9
 _FOUND_NS = 40_000_000  # after it began, at most, the sampler knows a thread
@@ -208,7 +211,9 @@ class _Look:
         first = [each for each in self.threads if each.is_first and len(each.samples)]
         self.main: SampledThread | None = max(first, key=lambda t: len(t.samples), default=None)
         self.others = [t for t in self.threads if t is not self.main and len(t.samples)]
-        self.has_children = any(t.parent_pid == pid and t.host == host for t in of.threads)
+        children = [t for t in of.threads if t.parent_pid == pid and t.host == host]
+        self.has_children = bool(children)
+        self.children = [t for t in children if len(t.samples)]
         self._host, self._states = host, of
 
     def of_worker(self, pid: int) -> _Look:
@@ -221,10 +226,15 @@ class _Look:
         place = np.searchsorted(first, times, side="right")
         return np.searchsorted(first, times + _FOUND_NS, side="right") > place
 
-    def meanwhile(self, times: Int64Array, kinds: Sequence[int]) -> NDArray[np.bool_]:
-        """At which of some times another thread was of one of these kinds."""
+    def meanwhile(
+        self,
+        times: Int64Array,
+        kinds: Sequence[int],
+        threads: Sequence[SampledThread] | None = None,
+    ) -> NDArray[np.bool_]:
+        """At which of some times another thread, or one of these, was of one of these kinds."""
         found = np.zeros(len(times), bool)
-        for thread in self.others:
+        for thread in self.others if threads is None else threads:
             samples = thread.samples
             place = np.searchsorted(samples.time, times)
             for near in (place - 1, place):
@@ -232,6 +242,16 @@ class _Look:
                 same = np.abs(samples.time[at] - times) < _SAME_NS
                 found |= same & np.isin(samples.kind[at], kinds)
         return found
+
+
+def _find_idle_children(look: _Look, times: Int64Array) -> NDArray[np.bool_]:
+    """At which of some times processes that it started were seen, and all of them only waited.
+
+    Who waits for such a process waits for a child, and for nothing that it reads or works at.
+    """
+    idle = look.meanwhile(times, _IDLE, look.children)
+    others = [kind for kind in range(states.OTHER + 1) if kind not in _IDLE]
+    return idle & ~look.meanwhile(times, others, look.children)
 
 
 def _may_have_workers(trace: Trace, trainer: int, look: _Look) -> bool:
@@ -513,6 +533,12 @@ def _tell(
         _add(stratum, BLOCKED, sure, perhaps)
         _add(stratum, f"{BLOCKED}.{part}", sure, perhaps)
     pipes = (kind == states.PIPE).astype(float)
+    idle = np.zeros(len(chosen))
+    if piped and len(read := np.flatnonzero(kind == states.PIPE)):
+        idle[read] = _find_idle_children(look, times[read])
+    for name in (BLOCKED, f"{BLOCKED}.child"):
+        _add(stratum, name, idle, idle)
+    pipes -= idle
     part = "child" if look.has_children and not piped else "other"
     for name in (BLOCKED, f"{BLOCKED}.{part}"):
         _add(stratum, name, pipes * (blocks and not piped), pipes)
