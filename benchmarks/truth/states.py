@@ -4,11 +4,10 @@
 
 Each way to read runs in a process of its own that marks its waits (`vanidl.wait`), on files of a
 mount that serves every request late, with the page cache on and emptied between the waits. The
-truth of storage is what the program itself measures around each wait: wall time less the CPU of its
-thread and less its time in the run queue, as these waits block on nothing else. CPU that the kernel
-takes for its calls lies within these, and may count: the truth ends with it. Where threads of the
-library work meanwhile (zarr decodes in one) it may be less, by as much as their CPU and their time
-in the run queue, and begins there. Beside it stands how long the mount was at requests
+truth of storage is what the program itself measures around each wait, as these block on nothing
+else. At least it is wall time less all CPU and all time in the run queue, of the threads of the
+library as well (zarr decodes in one). At most it is wall time less the CPU of its thread outside of
+the kernel: what the kernel takes for a call, and the way back to a core, are within the call. Beside it stands how long the mount was at requests
 meanwhile, in union: the way to it and back is not in that, and long on a busy machine. Controls
 wait for something else, with one cached read in each wait: their storage must leave that out, and
 what they wait for must be named. The exit status is 1 where a cell does not hold the truth by more
@@ -76,9 +75,8 @@ def queued(thread):
         return 0
 def account():
     of_all = sum(queued(thread) for thread in os.listdir("/proc/self/task"))
-    own = queued(threading.get_native_id())
     in_calls = int(1e9 * resource.getrusage(resource.RUSAGE_THREAD).ru_stime)
-    return own + time.thread_time_ns() - in_calls, of_all + time.process_time_ns()
+    return time.thread_time_ns() - in_calls, of_all + time.process_time_ns()
 act()
 waits = []
 while sum(end - begin for begin, end, *_ in waits) < {seconds} * 1e9:
