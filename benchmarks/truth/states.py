@@ -7,11 +7,11 @@ mount that serves every request late, with the page cache on and emptied between
 truth of storage is what the program itself measures around each wait, as these block on nothing
 else. At least it is wall time less all CPU and all time in the run queue, of the threads of the
 library as well (zarr decodes in one). At most it is wall time less the CPU of its thread outside of
-the kernel: what the kernel takes for a call, and the way back to a core, are within the call. Beside it stands how long the mount was at requests
-meanwhile, in union: the way to it and back is not in that, and long on a busy machine. Controls
-wait for something else, with one cached read in each wait: their storage must leave that out, and
-what they wait for must be named. The exit status is 1 where a cell does not hold the truth by more
-than 3 % of the waits, or a control is not named.
+the kernel: what the kernel takes for a call, and the way back to a core, are within the call.
+Beside it stands how long the mount was at requests meanwhile, in union: the way to it and back is
+not in that, and long on a busy machine. Controls wait for something else, with one cached read in
+each wait: their storage must leave that out, and what they wait for must be named. The exit status
+is 1 where a cell does not hold the truth by more than 3 % of the waits, or a control is not named.
 """
 
 from __future__ import annotations
