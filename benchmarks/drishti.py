@@ -1,13 +1,16 @@
 """What Drishti's triggers say of logs, and what vanidl says beside it, with seconds of the run.
 
     python -m benchmarks.drishti LOGS... [--drishti drishti] [--work build/drishti]
+    python -m benchmarks.drishti --planted RUNS [--drishti drishti] [--work build/drishti]
 
 Each log is given to Drishti (J. L. Bez et al., PDSW 2022; `pip install drishti-io` into an
 environment of its own), whose table of triggers is kept in `--work`, and to vanidl. A trigger that
 asks for a change counts as fired by vanidl where a finding of the same subject is said. Prints for
 each trigger how many logs fire in both, in one of them, and why vanidl is silent elsewhere: what
 the trigger is about cannot cost 1 % of the run, a training is told by its own rules, or the rule
-asks for more. `--each` lists every difference with its log and the most that it can cost.
+asks for more. `--each` lists every difference with its log and the most that it can cost. With
+`--planted` RUNS is where `benchmarks.causes record` left the runs of planted causes: a line for
+each that Darshan recorded, with the triggers that fire in its largest logs.
 """
 
 from __future__ import annotations
@@ -123,14 +126,31 @@ def table(verdicts: Sequence[Verdict]) -> Iterator[str]:
         yield f"| {trigger} | {subject} | {cells} |"
 
 
+MOST_LOGS = 6  # of a run, its largest: its processes and their workers, all alike
+
+
+def list_planted(runs: Path, program: str, work: Path) -> Iterator[str]:
+    """Each run of a planted cause that Darshan recorded, and the triggers that ask for a change."""
+    for run in sorted(runs.glob("*.darshan")):
+        logs = sorted(run.glob("darshan/*.darshan"), key=lambda path: -path.stat().st_size)
+        tables = [run_drishti(log.resolve(), program, work) for log in logs[:MOST_LOGS]]
+        fired = [name for name in SUBJECTS if any(table.get(name) for table in tables)]
+        yield f"{run.stem:22} {' '.join(fired) if any(tables) else 'no table'}"
+
+
 def main() -> None:
     """Prints the table of all logs."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("logs", nargs="+", type=Path)
+    parser.add_argument("logs", nargs="*", type=Path)
+    parser.add_argument("--planted", type=Path, metavar="RUNS")
     parser.add_argument("--drishti", default="drishti")
     parser.add_argument("--work", type=Path, default=Path("build/drishti"))
     parser.add_argument("--each", action="store_true")
     options = parser.parse_args()
+    if options.planted:
+        for line in list_planted(options.planted, options.drishti, options.work):
+            sys.stdout.write(f"{line}\n")
+        return
     verdicts, silent = list[Verdict](), 0
     for log in options.logs:
         fired = run_drishti(log.resolve(), options.drishti, options.work)
