@@ -1,7 +1,7 @@
 """Dataclasses that load fast: methods of all of them are the same few functions.
 
-`dataclasses` writes and compiles six methods anew for every class: 0.2 s of processor time of every
-command, as there are some 400 classes, of which few are ever compared, printed or sent. Here only
+`dataclasses` generates and compiles six methods for each class: 0.2 s of CPU time in every command,
+as there are some 400 classes, of which few are ever compared, printed or sent. Here only
 `__init__` is written for each, where a class is frozen with the setters of its own slots; the
 others look up the fields of their class when they are first called, and do the same.
 """
@@ -51,7 +51,7 @@ def _freeze(made: Any) -> Any:  # noqa: ANN401 - a class of any fields
     if "__init__" in made.__dict__:
         return made
 
-    # A parameter and a line for each field; what is made anew for each record only where asked.
+    # A parameter and an assignment for each field; factories run where no value was given.
     names: dict[str, object] = {"_set": object.__setattr__, "_NEW": _NEW}
     parameters, by_keyword, lines = ["self"], list[str](), list[str]()
     for each in dataclasses.fields(made):
@@ -88,7 +88,7 @@ def _freeze(made: Any) -> Any:  # noqa: ANN401 - a class of any fields
     return made
 
 
-_NEW = object()  # stands for a value that is made anew for each record
+_NEW = object()  # default of fields that have a factory
 
 
 def _refuse(self: object, name: str, *_: object) -> None:

@@ -25,6 +25,7 @@ from tests import DATA
 from tests.analyses.test_laws import GRID, US, operations, spans, trace_of
 from tests.makers import browser
 from tests.viewer import unpacking
+from tests.viewer.test_slices import length_of
 from vanidl.analyses import analyse
 from vanidl.cli import main
 from vanidl.errors import InputError
@@ -286,7 +287,7 @@ def test_a_window_holds_its_slices_or_how_busy_they_were(ios, seen, window, widt
             if part > 0:
                 of_row = expected.setdefault((each["lane"], each["row"], fate), [])
                 of_row.append((max(start, low), min(end, high)))
-    lengths = {k: _length(v) for k, v in expected.items()}
+    lengths = {k: length_of(v) for k, v in expected.items()}
     assert busy == lengths
 
 
@@ -299,14 +300,6 @@ def _bins(packed):
         for i in range(at, at + count):
             yield lane, row, fate, columns["place"][i], columns["busy"][i]
         at += count
-
-
-def _length(intervals) -> int:
-    total, reach = 0, -(2**63)
-    for start, end in sorted(intervals):
-        total += max(end - max(start, reach), 0)
-        reach = max(reach, end)
-    return total
 
 
 @given(operations(), spans)

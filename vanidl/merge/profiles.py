@@ -289,16 +289,23 @@ def _adopt_worker(log: TracerLog, tables: Sequence[FetchTable]) -> TracerLog:
 
 
 def extend_lives(logs: Sequence[TracerLog], profiles: Sequence[ProfileTrace]) -> list[TracerLog]:
-    """The logs, where a process was killed up to its last mark: its last call may be long ago."""
-    of_loops = [p for p in profiles if p.marks_loop and len(p.end_ns)]
+    """The logs, where a process was killed up to its last mark: its last call may be long ago.
 
-    def extend(log: TracerLog) -> TracerLog:
-        if log.pid is None or (log.ended and log.whole):
-            return log
-        mine = (p for p in of_loops if p.pid == log.pid and same_host(p.host, log.host))
-        return replace(log, end_ns=max([log.end_ns, *(int(p.end_ns.max()) for p in mine)]))
-
-    return [extend(log) for log in logs]
+    Of several logs of a process, as a shell becomes the program that it starts, the last one.
+    """
+    extended = list(logs)
+    for profile in profiles:
+        if profile.pid is None or not (profile.marks_loop and len(profile.end_ns)):
+            continue
+        own = [i for i, log in enumerate(extended)
+               if log.pid == profile.pid and same_host(log.host, profile.host)]  # fmt: skip
+        if not own:
+            continue
+        last = max(own, key=lambda i: extended[i].start_ns)
+        log = extended[last]
+        if not (log.ended and log.whole):
+            extended[last] = replace(log, end_ns=max(log.end_ns, int(profile.end_ns.max())))
+    return extended
 
 
 def _worked(log: TracerLog, table: FetchTable) -> bool:

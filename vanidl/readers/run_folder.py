@@ -457,7 +457,7 @@ def complete_profile(profile: ProfileTrace, logs: Sequence[TracerLog]) -> Profil
     return replace(profile, rank=ranks.get(profile.pid, profile.rank))
 
 
-def warn_of_losses(records: Records, logs: Sequence[TracerLog] = ()) -> Iterator[Notice]:
+def warn_of_losses(records: Records, logs: Sequence[TracerLog]) -> Iterator[Notice]:
     """What the recorder saw and the logs do not hold, as warnings.
 
     Logs that hold all that a killed process did until then say so themselves.

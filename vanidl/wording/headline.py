@@ -56,6 +56,7 @@ from vanidl.wording.tracing import (
 )
 
 MOSTLY = 0.5
+_SURE = 1.01  # of the lower end: up to there it is said without the upper one
 NEARLY_ALL = 0.9  # of the steps: at this share the answer is of all of them
 START_UP, AFTER_STEPS = "start-up", "after the last step"
 _REAL = 0.1  # of the time in steps: shorter windows beside training are not named
@@ -286,9 +287,8 @@ def _find_main_part(account: Breakdown, window: str, length_ns: float) -> str:
         cell = account.cell(f"{window}/{cause}")
         if cell.low_ns >= MOSTLY * length_ns:
             took = mark_cell(f"{window}/{cause}", seconds(cell.low_ns / 1e9))
-            return f" ({took if cell.high_ns <= 1.01 * cell.low_ns else f'at least {took}'} " + (
-                f"{WAIT_WORDS[cause]})"
-            )
+            least = "" if cell.high_ns <= _SURE * cell.low_ns else "at least "
+            return f" ({least}{took} {WAIT_WORDS[cause]})"
     return ""
 
 

@@ -173,15 +173,19 @@ def test_a_killed_training_lived_to_its_last_mark(tmp_path, ended, is_one_run):
     assert (trace.job.run_time_s == pytest.approx(60.5)) == is_one_run
 
 
-def test_a_training_that_a_script_started_is_on_the_clock_of_its_own_calls(tmp_path):
-    """The shell's copy that became it left a file under the same number, which ended at once."""
+@pytest.mark.parametrize(("ended", "program_ended"), [(60 * MS, CALLS.ended), (None, None)])
+def test_a_training_that_a_script_started_is_on_the_clock_of_its_own_calls(
+    tmp_path, ended, program_ended
+):
+    """The shell's copy that became it left a file under the same number, whose end may be open."""
     marks = " ".join(f"w0:{1000 * k}-{1000 * k + 100} o:{1000 * k + 500}" for k in range(5, 9))
     (tmp_path / "n-4711.steps").write_bytes(
         journal_bytes({"pid": 4711, "host": "node01", "rank": 0}, marks, loaders=1)
     )
     script = replace(CALLS, pid=4710, program=b"/bin/bash")
-    copied = replace(CALLS, parent_pid=4710, how=1, ended=60 * MS, program=b"/bin/bash")
-    program = replace(CALLS, start=70 * MS)
+    copied = replace(CALLS, parent_pid=4710, how=1, ended=ended, program=b"/bin/bash")
+    later = {4711: [replace(call, start=call.start + 70 * MS) for call in PROGRAM]}
+    program = replace(CALLS, threads=later, start=70 * MS, ended=program_ended)
     trace = trace_of(tmp_path, script, copied, program)
     assert "clock_unverified" not in {w.code for w in trace.warnings}
     assert "processes_unassigned" not in {w.code for w in trace.warnings}

@@ -533,12 +533,12 @@ def _tell(
         _add(stratum, BLOCKED, sure, perhaps)
         _add(stratum, f"{BLOCKED}.{part}", sure, perhaps)
     pipes = (kind == states.PIPE).astype(float)
-    idle = np.zeros(len(chosen))
-    if piped and len(read := np.flatnonzero(kind == states.PIPE)):
+    if piped and len(read := np.flatnonzero(pipes)):
+        idle = np.zeros(len(chosen))
         idle[read] = _find_idle_children(look, times[read])
-    for name in (BLOCKED, f"{BLOCKED}.child"):
-        _add(stratum, name, idle, idle)
-    pipes -= idle
+        for name in (BLOCKED, f"{BLOCKED}.child"):
+            _add(stratum, name, idle)
+        pipes -= idle
     part = "child" if look.has_children and not piped else "other"
     for name in (BLOCKED, f"{BLOCKED}.{part}"):
         _add(stratum, name, pipes * (blocks and not piped), pipes)
