@@ -9,7 +9,7 @@ from pathlib import Path
 from vanidl.advice.actions import AS_MUCH, BY_CODE, FAILED
 from vanidl.advice.facts import ANY, IMBALANCE, INPUT, Claim, Facts
 from vanidl.advice.finding import PREDICTED
-from vanidl.advice.registry import RULES, apply, find_least_share
+from vanidl.advice.registry import apply, find_least_share, list_rules
 from vanidl.breakdown.account import EPOCH_END
 from vanidl.errors import VanidlError
 from vanidl.run import Run, open_run
@@ -20,7 +20,7 @@ EPSILON = 1e-9
 def broken_laws(run: Run) -> Iterator[str]:
     """Which laws the advice on a run breaks, in words; nothing where all hold."""
     facts = Facts(run.trace, run.results, run.breakdown, run.gains)
-    for rule in RULES:
+    for rule in list_rules():
         result, finding = rule.find(facts), apply(rule, facts)
         if finding is None or finding.gain_s is None:
             continue

@@ -13,7 +13,7 @@ from tests.advice import labeled
 from vanidl.advice.caching import compute_spared_share
 from vanidl.advice.facts import ANY, Facts, SampledShare, Seen
 from vanidl.advice.opens import _OPENING, _compute_again_share
-from vanidl.advice.registry import RULES
+from vanidl.advice.registry import list_rules
 from vanidl.breakdown.account import Column
 from vanidl.model import intervals, states
 from vanidl.model.lines import FETCH, FunctionLines, LineCost, SampledPart
@@ -21,7 +21,7 @@ from vanidl.model.states import SampledThread, Samples, States
 from vanidl.model.trace import ITERABLE, MAP, READ
 from vanidl.run import Run
 
-RULE = {rule.code: rule for rule in RULES}
+RULE = {rule.code: rule for rule in list_rules()}
 RECIPE = replace(labeled.RECIPES["one_worker_slow_storage"], delivery_us=1, steps=80, epochs=2)
 """One worker whose fetches were recorded; it makes the training wait."""
 

@@ -20,7 +20,7 @@ from vanidl.advice.actions import CAUSES, group_by_cause
 from vanidl.advice.finding import Finding, Remedy
 from vanidl.advice.levers import Predicted
 from vanidl.advice.proof import UNKNOWN, _copy_program, format_ab_line, get_own_command
-from vanidl.advice.registry import RULES
+from vanidl.advice.registry import list_rules
 from vanidl.commands.parser import parser
 from vanidl.compare.ab import Plan, order, run_pairs
 from vanidl.formatting.from_logs import MOST_COMMAND_CHARACTERS, clean_command
@@ -64,7 +64,7 @@ def test_the_kind_to_name_matches_the_file_of_unknown_use():
 
 def test_every_rule_belongs_to_one_cause():
     codes = [code for cause in CAUSES for code in cause.findings]
-    assert sorted(codes) == sorted(rule.code for rule in RULES)
+    assert sorted(codes) == sorted(rule.code for rule in list_rules())
 
 
 def test_a_finding_of_no_cause_is_a_diagnosis_of_its_own():

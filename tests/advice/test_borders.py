@@ -15,7 +15,7 @@ from vanidl.advice.facts import Facts
 from vanidl.advice.finding import Finding
 from vanidl.advice.input_waits import _is_too_short_for_workers
 from vanidl.advice.reads import fit_request_cost
-from vanidl.advice.registry import RULES, find
+from vanidl.advice.registry import find, list_rules
 from vanidl.advice.requests import _measure_chunk_misfit
 from vanidl.analyses import analyse
 from vanidl.breakdown.account import STEP, WAIT, attribute_time
@@ -66,7 +66,7 @@ def test_training_is_bound_by_input_from_a_tenth_of_the_time(waited_s, is_bound)
         f"{WAIT}/": replace(waits, mean_low=float(waited_s * SECOND)),
     }
     account = replace(account, columns={**account.columns, **columns})
-    rules = [rule for rule in RULES if rule.code.startswith("input_bound")]
+    rules = [rule for rule in list_rules() if rule.code.startswith("input_bound")]
     facts = Facts(run.trace, run.results, account)
     assert any(rule.find(facts) is not None for rule in rules) == is_bound
 
@@ -113,7 +113,7 @@ def test_overlap_gains_for_sure_what_compute_can_hide_and_at_most_what_is_expose
     finding = found("in_process_slow_storage", "io_not_overlapped", overlap=overlap)
     run = labeled.made("in_process_slow_storage")
     facts = Facts(run.trace, run.results, replace(run.breakdown, overlap=overlap))
-    rule = next(rule for rule in RULES if rule.code == "io_not_overlapped")
+    rule = next(rule for rule in list_rules() if rule.code == "io_not_overlapped")
     claim = rule.find(facts).claim
     assert (claim.surely_s, claim.within_s) == (surely_s, 4.0)
     assert finding.gain_at_most_s <= 4.0
@@ -137,7 +137,7 @@ def test_a_rank_waits_for_others_from_a_twentieth_of_its_window(
     seen = {"window_s": 100.0, "communication_s": communication_s, "input_wait_s": 10.0}
     overlap = overlap_of("two_ranks", **seen, lost_to_input_s=lost_s)
     run = labeled.made("two_ranks")
-    rule = next(rule for rule in RULES if rule.code == "waits_for_other_ranks")
+    rule = next(rule for rule in list_rules() if rule.code == "waits_for_other_ranks")
     account = replace(run.breakdown, overlap=overlap)
     result = rule.find(Facts(run.trace, run.results, account))
     assert bool(result) == named

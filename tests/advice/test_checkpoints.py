@@ -18,7 +18,7 @@ from vanidl.advice.checkpoints import (
     _weigh_saves,
 )
 from vanidl.advice.facts import ANY, Claim, Facts, LoopThreads
-from vanidl.advice.registry import RULES
+from vanidl.advice.registry import list_rules
 from vanidl.model import intervals, states
 from vanidl.model.states import SampledThread, Samples, States
 from vanidl.model.trace import STDIO
@@ -168,7 +168,7 @@ def test_saves_in_the_background_gain_two_per_cent_by_the_middle(monkeypatch, sh
     whole_s = STALL_SHARE * run.trace.job.run_time_s
     saves = _Saves((0.0, 2 * share * whole_s), None, Claim(ANY, "checkpoint", within_s=1.0))
     monkeypatch.setattr("vanidl.advice.checkpoints._weigh_saves", lambda *_: saves)
-    (rule,) = (rule for rule in RULES if rule.code == "checkpoint_stall")
+    (rule,) = (rule for rule in list_rules() if rule.code == "checkpoint_stall")
     assert (rule.find(facts) is not None) == is_named
 
 
@@ -213,5 +213,5 @@ def test_a_training_is_told_to_buffer_calls_of_under_64_kib(nbytes, is_named):
                                        "STDIO_WRITES": np.zeros_like(calls)})  # fmt: skip
     counters = {**run.trace.counters, STDIO: changed}
     facts = Facts(replace(run.trace, counters=counters), run.results, run.breakdown)
-    (rule,) = (rule for rule in RULES if rule.code == "stdio_share")
+    (rule,) = (rule for rule in list_rules() if rule.code == "stdio_share")
     assert (rule.find(facts) is not None) == is_named

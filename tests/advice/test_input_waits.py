@@ -13,13 +13,13 @@ import vanidl
 from tests.advice import labeled
 from vanidl.advice.facts import ITS_OWN, Copying, CoreUse, Facts, Seen, look
 from vanidl.advice.input_waits import _is_limit_certain
-from vanidl.advice.registry import RULES
+from vanidl.advice.registry import list_rules
 from vanidl.analyses.profiled_steps import StepTable
 from vanidl.breakdown.account import Column
 from vanidl.model import intervals, states
 from vanidl.model.states import SampledThread, Samples, States
 
-RULE = {rule.code: rule for rule in RULES}
+RULE = {rule.code: rule for rule in list_rules()}
 MS = 1_000_000
 RUNS = Path(__file__).parents[1] / "data"
 

@@ -10,12 +10,12 @@ import pytest
 from tests.advice import labeled
 from vanidl.advice import job_counters
 from vanidl.advice.facts import Facts
-from vanidl.advice.registry import LEAST, RULES, apply
+from vanidl.advice.registry import LEAST, apply, list_rules
 from vanidl.breakdown.account import Column
 from vanidl.model.counter_tables import CounterTable, Stripes
 from vanidl.model.trace import MPIIO, POSIX, STDIO
 
-RULE = {rule.code: rule for rule in RULES}
+RULE = {rule.code: rule for rule in list_rules()}
 SECOND = 1_000_000_000
 
 

@@ -18,12 +18,12 @@ from vanidl.advice import job_counters, training_loop
 from vanidl.advice.facts import Facts
 from vanidl.advice.finding import SEVERITIES
 from vanidl.advice.levers import HANDING_OVER_S, STARTING_S
-from vanidl.advice.registry import RULES, apply, find
+from vanidl.advice.registry import apply, find, list_rules
 from vanidl.analyses import Results, analyse
 from vanidl.breakdown import Breakdown
 from vanidl.model.trace import Trace
 
-CODES = [rule.code for rule in RULES]
+CODES = [rule.code for rule in list_rules()]
 DATA = Path(__file__).parents[1] / "data"
 
 
@@ -91,7 +91,7 @@ accounts and facts by hand."""
 
 
 @pytest.mark.parametrize(
-    "rule", [r for r in RULES if r.code not in OF_ACCOUNTS], ids=lambda rule: rule.code
+    "rule", [r for r in list_rules() if r.code not in OF_ACCOUNTS], ids=lambda rule: rule.code
 )
 def test_each_rule_has_a_run_where_it_fires_and_one_where_it_does_not(rule):
     fires = [name for name in RECIPES if rule.code in LABELS[name]]
@@ -112,7 +112,7 @@ def test_an_empty_log_gives_no_finding(recorded):
 def test_codes_are_stable_and_each_rule_is_explained():
     definitions = json.loads((Path(__file__).parent / "labels.json").read_text())["definitions"]
     assert sorted(CODES) == sorted(c for c in definitions if not c.startswith("("))
-    assert all(rule.definition and rule.threshold and rule.reason for rule in RULES)
+    assert all(rule.definition and rule.threshold and rule.reason for rule in list_rules())
 
 
 @pytest.mark.parametrize("name", sorted(RECIPES))
@@ -219,7 +219,7 @@ def test_only_workers_that_start_anew_are_to_be_kept():
     whole = {"start_ns": min(a for a, _ in lives), "end_ns": max(b for _, b in lives)}
     processes = (replace(p, **whole) if p.role == "worker" else p for p in run.trace.processes)
     kept = replace(anew, trace=replace(run.trace, processes=tuple(processes)))
-    (rule,) = (rule for rule in RULES if rule.code == "slow_first_step")
+    (rule,) = (rule for rule in list_rules() if rule.code == "slow_first_step")
     assert "persistent_workers=True" in rule.find(anew).advice
     assert "persistent_workers" not in rule.find(kept).advice
     assert "restarted" not in rule.find(kept).detail

@@ -14,7 +14,7 @@ from vanidl.advice import training_loop
 from vanidl.advice.capacity import CoreLoad
 from vanidl.advice.facts import Facts, Seen
 from vanidl.advice.levers import HANDING_OVER_S
-from vanidl.advice.registry import RULES
+from vanidl.advice.registry import list_rules
 from vanidl.advice.remedies import Context, suggest_remedies
 from vanidl.advice.training_loop import (
     CALLS_SHARE,
@@ -29,7 +29,7 @@ from vanidl.model.counter_tables import CounterTable
 from vanidl.model.run_facts import Ending
 from vanidl.model.trace import OBJECT
 
-RULE = {rule.code: rule for rule in RULES}
+RULE = {rule.code: rule for rule in list_rules()}
 
 
 def facts_with(name: str = "healthy", **cells: float) -> Facts:

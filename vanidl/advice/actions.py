@@ -11,9 +11,8 @@ from dataclasses import replace
 import numpy as np
 
 from vanidl.advice.caching import compute_spared_share
-from vanidl.advice.facts import ANY, Claim, Facts
+from vanidl.advice.facts import ANY, BOUND_SHARE, Claim, Facts
 from vanidl.advice.finding import AT_BEST, LOW, PREDICTED, SEVERITIES, Diagnosis, Finding, SlowStep
-from vanidl.advice.input_waits import BOUND_SHARE
 from vanidl.advice.levers import Predicted, WhatIf, compute_least_ratio
 from vanidl.advice.patches import patch_program
 from vanidl.advice.proof import format_ab_line

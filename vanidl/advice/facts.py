@@ -106,6 +106,10 @@ _COPIES_S = 2e-3
 (some MiB of them, at the 2 to 5 GB/s of one core)."""
 
 MUCH_NBYTES = 16 << 20
+MUCH_PICKLED = 4 << 20
+"""Of each worker's start: the data set without lists of its samples takes some KiB."""
+BOUND_SHARE = 0.10
+"""Of the training steps input waits: from there on a run is bound by its input."""
 MATTERS = 0.02
 """Share of the observed time from which I/O matters. Below it no rule about the shape of the reads
 applies: the effect of a change would be lost in the noise between two runs."""

@@ -6,7 +6,16 @@ from collections.abc import Mapping, Set
 from dataclasses import replace
 
 from vanidl.advice import own_loaders
-from vanidl.advice.facts import ANY, ITS_OWN, MATTERS, Claim, Facts, SampledShare
+from vanidl.advice.facts import (
+    ANY,
+    BOUND_SHARE,
+    ITS_OWN,
+    MATTERS,
+    MUCH_PICKLED,
+    Claim,
+    Facts,
+    SampledShare,
+)
 from vanidl.advice.finding import Rule, RuleResult, Value
 from vanidl.advice.frameworks import BACKGROUND, PREFETCH, join_phrases
 from vanidl.advice.levers import HANDING_OVER_S
@@ -15,7 +24,6 @@ from vanidl.breakdown.causes import (
     DELIVERY,
     INPUT_CPU,
     METADATA,
-    READ,
     STORAGE,
     TOO_FEW_CORES,
     WORKERS,
@@ -39,7 +47,6 @@ from vanidl.wording.account import (
 )
 from vanidl.wording.cells import mark_cell
 
-BOUND_SHARE = 0.10
 OBSERVED_SHARE = 0.05
 HIDDEN_SHARE = 0.2
 OTHERS_SHARE = 0.05
@@ -53,8 +60,6 @@ LIKELY = 0.2
 """Of the waits, without those for cores: what is so much of them for sure, and more than others by
 the middle of what is known, is taken to limit."""
 _METADATA = f"{STORAGE}.{METADATA}"
-MUCH_PICKLED = 4 << 20
-"""Of each worker's start: the data set without lists of its samples takes some KiB."""
 
 
 def _is_too_short_for_workers(facts: Facts, spent_s: float, share: float) -> bool:
@@ -441,23 +446,6 @@ def _find_bound_by_cores(facts: Facts) -> RuleResult | None:
     )
 
 
-def _find_saturated_storage(facts: Facts) -> RuleResult | None:
-    """The storage delivers no more to more readers."""
-    found = facts.throughput
-    if found is None or not found.saturated or not facts.matters:
-        return None
-    return RuleResult(
-        f"The storage delivers {nbytes(found.peak_bytes_per_s)}/s, and little more to more readers",
-        f"On average {number(found.mean_depth)} reads of the dataset were under way at once; each "
-        "took longer by what the others beside it took.",
-        "More workers will not help. Read fewer bytes: smaller types, compressed samples, only "
-        "what is used; keep the data in memory or on a local disk after the first read; or spread "
-        "it over more servers (Lustre: more stripes).",
-        {"bytes_per_s": found.peak_bytes_per_s, "reads_at_once": found.mean_depth},
-        facts.reading(f"{STORAGE}.{READ}", keeps="what is still read"),
-    )
-
-
 def _find_crowded_storage(facts: Facts) -> RuleResult | None:
     """Several readers wait for the storage at once, and nobody recorded how long each read took.
 
@@ -631,13 +619,6 @@ RULES = (
         "input_bound_delivery",
         "the same, with most of the wait after the worker had its batch",
         "10 % of the window, at least half of it delivery", _SHARE_REASON, _find_bound_by_delivery,
-    ),
-    Rule(
-        "storage_saturated",
-        "throughput of dataset reads / what any number of them at once would bring, by a line "
-        "through how long a read takes beside how many others",
-        "0.7, where I/O matters",
-        "readers beside each other then only wait for each other", _find_saturated_storage,
     ),
     Rule(
         "storage_crowded",

@@ -121,6 +121,9 @@ STARTING_S = (16e-3, 100e-3)
 least and at most: the training process starts one after the other. 16 ms were measured with four
 on two cores, 25 ms for the first of a program, 50 to 120 ms where other work ran beside it."""
 
+FEW_WORKERS = 2
+"""That are advised for what the loop does to batches, where cores allow it."""
+
 NO_GAIN = 0.001
 """Share of the mean step time under which a predicted gain is none.
 

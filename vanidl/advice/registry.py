@@ -2,23 +2,17 @@
 
 A rule is a small pure function of trace and results (`Facts`). Where what it needs was not
 recorded it is silent. Analyses know nothing of findings.
+
+Subjects whose evidence a run does not hold are not imported: no run pays for rules on others.
 """
 
 from __future__ import annotations
 
-from vanidl.advice import (
-    caching,
-    checkpoints,
-    imbalance,
-    input_waits,
-    job_counters,
-    opens,
-    recording_gaps,
-    requests,
-    step_times,
-    storage_benchmarks,
-    training_loop,
-)
+from collections.abc import Iterable
+from enum import Enum
+from importlib import import_module
+from typing import Protocol, cast
+
 from vanidl.advice.facts import INPUT, MATTERS, Claim, Facts
 from vanidl.advice.finding import SEVERITIES, Finding, Rule, rate_severity
 from vanidl.analyses import Results
@@ -31,19 +25,36 @@ from vanidl.wording.cells import settle
 LEAST = 0.01
 """Of the observed time: what cannot cost so much is not worth a change."""
 
-RULES: tuple[Rule, ...] = (
-    *input_waits.RULES,
-    *storage_benchmarks.RULES,
-    *step_times.RULES,
-    *training_loop.RULES,
-    *caching.RULES,
-    *requests.RULES,
-    *opens.RULES,
-    *imbalance.RULES,
-    *checkpoints.RULES,
-    *job_counters.RULES,
-    *recording_gaps.RULES,
-)
+
+class Needs(Enum):
+    """The evidence without which every rule of a subject is silent."""
+
+    RUN = "any run"
+    LOOP = "steps of training, or fetches of its loaders"
+    COUNTERS = "counters of a run without steps"
+    BENCHMARK = "results of a benchmark of storage"
+
+
+SUBJECTS: dict[str, Needs] = {
+    "input_waits": Needs.LOOP,
+    "storage_benchmarks": Needs.BENCHMARK,
+    "step_times": Needs.LOOP,
+    "training_loop": Needs.LOOP,
+    "caching": Needs.RUN,
+    "requests": Needs.RUN,
+    "opens": Needs.RUN,
+    "imbalance": Needs.RUN,
+    "checkpoints": Needs.RUN,
+    "job_counters": Needs.COUNTERS,
+    "recording_gaps": Needs.RUN,
+}
+"""Modules of this folder, each with `RULES`; findings that cost the same keep this order."""
+
+
+class Subject(Protocol):
+    """What a module of rules offers."""
+
+    RULES: tuple[Rule, ...]
 
 
 def find(
@@ -54,10 +65,27 @@ def find(
 ) -> tuple[Finding, ...]:
     """Every finding of the run, most severe first, then by the bound on the gain."""
     facts = Facts(trace, results, account, gains)
-    found = [f for rule in RULES if (f := apply(rule, facts))]
+    subjects = (name for name, needs in SUBJECTS.items() if has_evidence(facts, needs))
+    findings = [f for rule in list_rules(subjects) if (f := apply(rule, facts))]
     return tuple(
-        sorted(found, key=lambda f: (SEVERITIES.index(f.severity), -(f.gain_at_most_s or 0.0)))
+        sorted(findings, key=lambda f: (SEVERITIES.index(f.severity), -(f.gain_at_most_s or 0.0)))
     )
+
+
+def list_rules(subjects: Iterable[str] = SUBJECTS) -> tuple[Rule, ...]:
+    """The rules of some subjects, of all by default, in the order of the registry."""
+    modules = (import_module(f"vanidl.advice.{name}") for name in subjects)
+    return tuple(rule for module in modules for rule in cast(Subject, module).RULES)
+
+
+def has_evidence(facts: Facts, needs: Needs) -> bool:
+    """Whether a run holds what the rules of a subject look at."""
+    trace, steps = facts.trace, facts.results.steps
+    if needs is Needs.LOOP:
+        return steps is not None or len(trace.spans) > 0 or len(trace.fetches) > 0
+    if needs is Needs.COUNTERS:
+        return steps is None and bool(trace.counters)
+    return needs is Needs.RUN or bool(facts.results.benchmarks)
 
 
 def find_least_share(claim: Claim | None) -> float:

@@ -8,11 +8,10 @@ from dataclasses import field, replace
 from pathlib import PurePosixPath
 
 from vanidl.advice import frameworks as in_words
-from vanidl.advice.facts import Facts
+from vanidl.advice.facts import MUCH_PICKLED, Facts
 from vanidl.advice.finding import Finding, Remedy
 from vanidl.advice.frameworks import AHEAD, KEEP, PYTORCH, TENSORFLOW
-from vanidl.advice.input_waits import MUCH_PICKLED
-from vanidl.advice.levers import EVERY_WORKER, Predicted, make_loader_call
+from vanidl.advice.levers import EVERY_WORKER, FEW_WORKERS, Predicted, make_loader_call
 from vanidl.advice.opens import PACK
 from vanidl.advice.patches import (
     KEEP_FILES,
@@ -26,9 +25,9 @@ from vanidl.advice.patches import (
 )
 from vanidl.advice.proof import UNKNOWN, get_own_command
 from vanidl.advice.recording_gaps import OF_NO_KIND
-from vanidl.advice.training_loop import FEW_WORKERS, NETWORK
 from vanidl.dataclass import dataclass
 from vanidl.formatting.units import nbytes, number, plural
+from vanidl.wording.account import NETWORK
 
 _READ_BUFFER = "8 << 20"
 
@@ -649,7 +648,7 @@ def _suggest_for_services(context: Context) -> Advice:
         "rows.put(row)  # in the training loop, where it waited for the answer",
         "The loop goes on; a thread waits.",
     )
-    asks = context.findings[0].evidence.get("part") == NETWORK
+    asks = context.findings[0].cause == NETWORK
     title = "Let a thread wait for what the training loop waits for"
     return Advice(title, (queue,), call=SEND_BEHIND if asks else "")
 

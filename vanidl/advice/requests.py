@@ -1,4 +1,4 @@
-"""The shape of single requests, to files and to objects: size, order, chunks, alignment."""
+"""Single requests, to files and to objects: size, order, chunks, alignment, how long they take."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import math
 
 from vanidl.advice.facts import MATTERS, Claim, Facts
 from vanidl.advice.finding import Rule, RuleResult, Value
+from vanidl.analyses.durations import DATA_READS, SLOW_FACTOR
 from vanidl.breakdown.account import MEAN, WAIT
 from vanidl.breakdown.causes import INPUT_CPU, READ, STORAGE
 from vanidl.dataset.tfrecord import READ_BUFFER
@@ -25,6 +26,8 @@ MANY_EMPTY = 100
 EMPTY_OF_RUN = 0.01
 CHUNKS_AGAIN = 8
 OF_FETCHES = 0.1
+SLOW_SHARE = 0.02
+"""Of the observed time what slow reads take beyond the median."""
 _CHUNKED = ("h5py", "zarr", "netCDF4", "tables", "xarray", "hdf5plugin")
 """Libraries whose files are read a chunk at a time."""
 CHUNK_PIECES = 16
@@ -321,6 +324,54 @@ def _count_requests(facts: Facts, what: str) -> int:
     return 0 if values is None else int(values.sum())
 
 
+def _find_slow_operations(facts: Facts) -> RuleResult | None:
+    found = facts.results.durations.groups.get(DATA_READS) if facts.results.durations else None
+    if found is None or not facts.matters or found.count < MANY:
+        return None
+    if found.p99_s < SLOW_FACTOR * found.median_s or found.median_s <= 0:
+        return None
+    excess = found.excess_s / max(len(facts.trace.ranks), 1)
+    gain_s = min(excess, facts.io_bound_s or 0.0)
+    if gain_s < SLOW_SHARE * facts.base_s:
+        return None
+    return RuleResult(
+        f"One dataset read in a hundred takes {times(found.p99_s / found.median_s)} the median",
+        f"Half of {count(found.count)} reads take under {seconds(found.median_s)}, 1 % over "
+        f"{seconds(found.p99_s)}, the slowest {seconds(found.longest_s)}. The {count(found.slow)} "
+        f"that take {SLOW_FACTOR:.0f} times the median or more cost {seconds(found.excess_s)} over "
+        "all ranks.",
+        "Look at the slowest operations below: which files, which times, which hosts. A "
+        "storage server that is busy with other jobs, a file that was not cached, or retries look "
+        "like this. A longer prefetch queue evens out what is rare.",
+        {
+            "reads": found.count,
+            "median_s": found.median_s,
+            "p99_s": found.p99_s,
+            "longest_s": found.longest_s,
+            "slow_reads": found.slow,
+            "excess_s": found.excess_s,
+        },
+        Claim(STORAGE, within_s=excess),
+    )
+
+
+def _find_saturated_storage(facts: Facts) -> RuleResult | None:
+    """The storage delivers no more to more readers."""
+    found = facts.throughput
+    if found is None or not found.saturated or not facts.matters:
+        return None
+    return RuleResult(
+        f"The storage delivers {nbytes(found.peak_bytes_per_s)}/s, and little more to more readers",
+        f"On average {number(found.mean_depth)} reads of the dataset were under way at once; each "
+        "took longer by what the others beside it took.",
+        "More workers will not help. Read fewer bytes: smaller types, compressed samples, only "
+        "what is used; keep the data in memory or on a local disk after the first read; or spread "
+        "it over more servers (Lustre: more stripes).",
+        {"bytes_per_s": found.peak_bytes_per_s, "reads_at_once": found.mean_depth},
+        facts.reading(f"{STORAGE}.{READ}", keeps="what is still read"),
+    )
+
+
 RULES = (
     Rule(
         "empty_reads", "dataset reads that got 0 bytes, and the time in them",
@@ -379,5 +430,18 @@ RULES = (
         "half as many as reads, 2 % of the window in input waits",
         "a library that looks before it reads doubles the round trips of a small object",
         _find_lookups_before_gets,
+    ),
+    Rule(
+        "slow_operations", "99th percentile of the durations of dataset reads / their median",
+        "20 x, of 1,000 reads, 2 % of the window beyond the median, where I/O matters",
+        "a cache that is missed now and then gives 5 to 10 x; beyond that requests are stuck",
+        _find_slow_operations,
+    ),
+    Rule(
+        "storage_saturated",
+        "throughput of dataset reads / what any number of them at once would bring, by a line "
+        "through how long a read takes beside how many others",
+        "0.7, where I/O matters",
+        "readers beside each other then only wait for each other", _find_saturated_storage,
     ),
 )  # fmt: skip

@@ -8,12 +8,11 @@ from numpy.typing import NDArray
 from vanidl.advice.facts import ANY, Claim, Facts, look
 from vanidl.advice.finding import Rule, RuleResult
 from vanidl.advice.levers import HANDING_OVER_S, STARTING_S
-from vanidl.analyses.durations import DATA_READS, SLOW_FACTOR
 from vanidl.analyses.profiled_steps import StepTable
-from vanidl.breakdown.causes import STORAGE, WORKERS
+from vanidl.breakdown.causes import WORKERS
 from vanidl.breakdown.step_records import find_first_steps
 from vanidl.dataclass import dataclass
-from vanidl.formatting.units import count, nbytes, seconds, times
+from vanidl.formatting.units import nbytes, seconds, times
 from vanidl.model import intervals
 from vanidl.model.fetches import Fetches
 from vanidl.model.trace import POSIX, Trace
@@ -29,7 +28,6 @@ LEAST_NBYTES = 4096
 _MOST = 0.9
 RARE = 0.1
 """Of the steps: where more are slow, it is how the run goes, and not a stall."""
-MANY_READS = 1000
 _KEEP = "Keep workers over epochs (persistent_workers=True). "
 
 
@@ -295,37 +293,6 @@ def _is_first_epoch_only(facts: Facts, table: StepTable, slow: NDArray[np.bool_]
     return bool((table.start_s[slow] < epochs[1].start_s).mean() > _MOST)
 
 
-def _find_slow_operations(facts: Facts) -> RuleResult | None:
-    found = facts.results.durations.groups.get(DATA_READS) if facts.results.durations else None
-    if found is None or not facts.matters or found.count < MANY_READS:
-        return None
-    if found.p99_s < SLOW_FACTOR * found.median_s or found.median_s <= 0:
-        return None
-    excess = found.excess_s / max(len(facts.trace.ranks), 1)
-    gain_s = min(excess, facts.io_bound_s or 0.0)
-    if gain_s < EXCESS_SHARE * facts.base_s:
-        return None
-    return RuleResult(
-        f"One dataset read in a hundred takes {times(found.p99_s / found.median_s)} the median",
-        f"Half of {count(found.count)} reads take under {seconds(found.median_s)}, 1 % over "
-        f"{seconds(found.p99_s)}, the slowest {seconds(found.longest_s)}. The {count(found.slow)} "
-        f"that take {SLOW_FACTOR:.0f} times the median or more cost {seconds(found.excess_s)} over "
-        "all ranks.",
-        "Look at the slowest operations below: which files, which times, which hosts. A "
-        "storage server that is busy with other jobs, a file that was not cached, or retries look "
-        "like this. A longer prefetch queue evens out what is rare.",
-        {
-            "reads": found.count,
-            "median_s": found.median_s,
-            "p99_s": found.p99_s,
-            "longest_s": found.longest_s,
-            "slow_reads": found.slow,
-            "excess_s": found.excess_s,
-        },
-        Claim(STORAGE, within_s=excess),
-    )
-
-
 RULES = (
     Rule(
         "slow_first_step", "mean length of the steps in which an epoch begins / mean of the others",
@@ -346,11 +313,5 @@ RULES = (
         "2 x, 2 % of the window in excess, input wait, half of all waits in one step of ten",
         "rare slow reads: an average hides them, a synchronous job waits for each",
         _find_slow_tail,
-    ),
-    Rule(
-        "slow_operations", "99th percentile of the durations of dataset reads / their median",
-        "20 x, of 1,000 reads, 2 % of the window beyond the median, where I/O matters",
-        "a cache that is missed now and then gives 5 to 10 x; beyond that requests are stuck",
-        _find_slow_operations,
     ),
 )  # fmt: skip

@@ -7,7 +7,7 @@ import numpy as np
 from vanidl.advice.capacity import measure_core_load
 from vanidl.advice.facts import ANY, LOOP, Claim, Facts
 from vanidl.advice.finding import Rule, RuleResult
-from vanidl.advice.levers import HANDING_OVER_S, STARTING_S
+from vanidl.advice.levers import FEW_WORKERS, HANDING_OVER_S, STARTING_S
 from vanidl.breakdown.account import EPOCH_END, MEAN, PHASE, STEP_PART, WAIT
 from vanidl.breakdown.causes import BLOCKED, COPY, STORAGE, SYNC, WORKERS, WRITE
 from vanidl.breakdown.costs import PARTS_BESIDE_THE_MODEL
@@ -21,8 +21,6 @@ SURELY = 0.05
 EVALUATION_SHARE = 0.20
 FIRST_FACTOR = 3.0
 ENDS_SHARE = 0.05
-FEW_WORKERS = 2
-"""That are advised for what the loop does to batches, where cores allow it."""
 LOCK, NETWORK = "lock", "network"
 CALLS_SHARE = 0.02
 COPIES_SHARE = 0.10

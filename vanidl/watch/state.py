@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import Enum
 
-from vanidl.advice.input_waits import BOUND_SHARE
+from vanidl.advice.facts import BOUND_SHARE
 from vanidl.dataclass import dataclass
 from vanidl.formatting.units import count, percent, plural, seconds
 from vanidl.model.run_facts import Ending
