@@ -19,10 +19,9 @@ from .data.samples import SampleSet
 from .errors import InputError
 from .loader.batches import collate
 from .loader.epochs import EpochLoader
-from .loader.loader import Batch, Loader, Settings
-from .loader.options import declare_baseline
+from .loader.loader import Batch, Counts, Loader, Settings
+from .loader.registry import declare_baseline
 from .loader.stalls import StalledError
-from .loader.stats import Counts
 
 NAME = "baseline"
 HELP = "PyTorch's DataLoader with a DistributedSampler"

@@ -195,6 +195,7 @@ def show_progress(what: str) -> Iterator[Callable[[int, int], None] | None]:
         return
 
     def show(done: int, total: int) -> None:
+        # The bar goes past the stream that escapes control characters: these are its own.
         filled = WIDTH * done // max(total, 1)
         drawn = "#" * filled + "." * (WIDTH - filled)
         unescaped().write(f"\r{what} [{drawn}] {done}/{total}\033[K")

@@ -21,9 +21,8 @@ from torch.profiler import ProfilerActivity, profile, schedule, tensorboard_trac
 from .data.pread import written_whole
 from .data.samples import SampleSet
 from .errors import LoadersError
-from .loader.loader import WEIGHT, Batch, Loader, Settings
-from .loader.stats import Stats
-from .ranks.process_group import is_same_on_all_ranks, name_lost_ranks, process_group
+from .loader.loader import WEIGHT, Batch, Loader, Settings, Stats
+from .ranks.messages import is_same_on_all_ranks, name_lost_ranks, process_group
 from .ranks.world import World
 from .workloads.registry import Workload, find_workload
 

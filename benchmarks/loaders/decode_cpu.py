@@ -30,8 +30,7 @@ from numpy.typing import NDArray
 
 from benchmarks.measure import interleaved, medians, wall_s
 from vanidl_loaders.decoders import CosmoFlow, DeepCam, decode_batch, encode, open_sample
-from vanidl_loaders.decoders.accuracy import sample_errors
-from vanidl_loaders.decoders.coding import ARRAY
+from vanidl_loaders.decoders.coding import ARRAY, sample_errors
 from vanidl_loaders.decoders.staging import count_cores
 from vanidl_loaders.workloads.registry import find_workload
 

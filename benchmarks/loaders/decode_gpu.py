@@ -47,8 +47,8 @@ from numpy.typing import NDArray
 from vanidl_loaders.decoders import CosmoFlow, DeepCam, decode_batch
 from vanidl_loaders.decoders.coding import Codec
 from vanidl_loaders.decoders.container import Encoded, pack
+from vanidl_loaders.decoders.dataset import Verdict, read_batch
 from vanidl_loaders.decoders.kernels import find_kernel
-from vanidl_loaders.decoders.on_device import Verdict, read_batch
 from vanidl_loaders.decoders.staging import (
     CudaTransfer,
     HostBuffer,

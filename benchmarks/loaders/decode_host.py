@@ -24,9 +24,9 @@ from pathlib import Path
 
 from benchmarks.measure import interleaved, medians
 from vanidl_loaders.decoders import open_sample
+from vanidl_loaders.decoders.dataset import read_batch
 from vanidl_loaders.decoders.folders import encode_folder, sample_path
 from vanidl_loaders.decoders.kernels import find_kernel
-from vanidl_loaders.decoders.on_device import read_batch
 from vanidl_loaders.decoders.staging import HostBuffer, read_containers, stage_rows
 from vanidl_loaders.workloads.making import make
 from vanidl_loaders.workloads.registry import find_workload

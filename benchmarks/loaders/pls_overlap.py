@@ -32,7 +32,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from vanidl_loaders.loader.stats import Counts
+from vanidl_loaders.loader.loader import Counts
 from vanidl_loaders.pls import PartialLocalDataset, Scheduler
 from vanidl_loaders.pls.storage import content, new_message
 from vanidl_loaders.ranks.messages import Bytes, open_transport

@@ -42,7 +42,7 @@ from vanidl_loaders.loader.loader import Settings
 from vanidl_loaders.loader.registry import open_loader
 from vanidl_loaders.ranks.messages import open_transport
 from vanidl_loaders.ranks.world import World
-from vanidl_loaders.scheduled.items import buffered_loader
+from vanidl_loaders.scheduled.dataset import buffered_loader
 from vanidl_loaders.scheduled.plan import PlanSettings
 from vanidl_loaders.workloads.making import make
 

@@ -273,9 +273,9 @@ def show(where: str, results: dict[str, Result], samples: int, bytes_per_s: floa
 
 def counted(samples: int) -> None:
     """Loads of an epoch under every policy, and what the order of epochs is worth."""
+    from benchmarks.loaders.policies import POLICIES
     from vanidl_loaders.scheduled import PlanSettings, make_plan
     from vanidl_loaders.scheduled.plan import ORDERS, measure_costs
-    from vanidl_loaders.scheduled.policies import POLICIES
 
     def settings(order: str = "shuffle") -> PlanSettings:
         return PlanSettings(

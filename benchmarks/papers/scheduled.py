@@ -21,12 +21,12 @@ from pathlib import Path
 import numpy as np
 
 import vanidl
+from benchmarks.loaders.policies import lru
 from benchmarks.papers.study import Part, Row, record_program
 from vanidl_loaders.emulated_fs.model import Cost
 from vanidl_loaders.emulated_fs.mount import EmulatedStorage
 from vanidl_loaders.scheduled import PlanSettings, make_plan
 from vanidl_loaders.scheduled.plan import measure_costs
-from vanidl_loaders.scheduled.policies import lru
 from vanidl_loaders.workloads.making import make
 
 IMAGES, RANKS, BATCH, HELD = 262_896, 8, 512, 0.85

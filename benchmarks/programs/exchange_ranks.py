@@ -23,7 +23,7 @@ def run_rank(name: str, options: dict[str, Any], compute_s: float, data: str, ou
 
     from vanidl_loaders.loader.loader import Settings
     from vanidl_loaders.loader.registry import open_loader
-    from vanidl_loaders.ranks.process_group import process_group
+    from vanidl_loaders.ranks.messages import process_group
     from vanidl_loaders.ranks.world import World
 
     samples, world = open_samples(data), World.detect()

@@ -16,8 +16,7 @@ from torch.profiler import record_function
 
 from vanidl_loaders.baseline import SampleDataset
 from vanidl_loaders.data.samples import SampleSet
-from vanidl_loaders.loader.loader import Settings
-from vanidl_loaders.loader.stats import Counts
+from vanidl_loaders.loader.loader import Counts, Settings
 
 PACKAGES = {"thread": "", "grain": "grain", "tf.data": "tensorflow"}
 """Name of each loader -> the package that it needs."""

@@ -23,7 +23,7 @@ from loaders_of_threads import PACKAGES, ThreadLoader
 from vanidl_loaders.data.samples import SampleSet, open_samples
 from vanidl_loaders.loader.loader import Loader, Settings
 from vanidl_loaders.loader.registry import open_loader
-from vanidl_loaders.ranks.process_group import process_group
+from vanidl_loaders.ranks.messages import process_group
 from vanidl_loaders.ranks.world import World
 from vanidl_loaders.training import Places, open_recorder
 

@@ -41,7 +41,7 @@ def run_rank(kind: str, options: dict[str, Any], data: str, cache: str) -> None:
     torch.set_num_threads(1)
     from torch import distributed
 
-    from vanidl_loaders.ranks.process_group import process_group
+    from vanidl_loaders.ranks.messages import process_group
 
     samples, world = open_samples(data), World.detect()
     job = Job(samples, world, Path(cache), options)

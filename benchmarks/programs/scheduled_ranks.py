@@ -34,7 +34,7 @@ def run_rank(kind: str, options: dict[str, Any], data: str, cache: str) -> None:
     from torch import distributed
 
     from vanidl_loaders.loader.loader import Settings
-    from vanidl_loaders.ranks.process_group import process_group
+    from vanidl_loaders.ranks.messages import process_group
     from vanidl_loaders.ranks.world import World
 
     samples, world = open_samples(data), World.detect()
@@ -89,7 +89,7 @@ class Torch:
 
         from vanidl_loaders.baseline import StartingSampler
         from vanidl_loaders.loader.batches import collate
-        from vanidl_loaders.loader.stats import Counts
+        from vanidl_loaders.loader.loader import Counts
 
         workers = options["workers"]
         self._counts = Counts(workers)

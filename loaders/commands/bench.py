@@ -55,6 +55,7 @@ def run_epochs(
     from ..loader.registry import find_loader
     from .settings import require_steps
 
+    # The time to open counts: some loaders plan or read there.
     begin = time.perf_counter()
     loader = find_loader(name).open_loader(samples, settings, options)
     try:

@@ -109,6 +109,7 @@ def _measure_pairs(
     from ..loader.registry import find_loader
     from .settings import require_sense, require_steps
 
+    # Each loader begins with a cold page cache, where that can be had.
     forget_cached(samples.folder)
     try:
         require_sense(name, samples, settings)
@@ -117,6 +118,7 @@ def _measure_pairs(
         return Row(name, refused=str(error))
     except ModuleNotFoundError as error:
         return Row(name, refused=str(report_missing_package(str(error.name).partition(".")[0])))
+    # Seconds, bytes that read calls returned and loads, of each epoch.
     seconds, served, loads = list[float](), list[int | None](), list[int]()
     try:
         require_steps(loader, samples, settings)

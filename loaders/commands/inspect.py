@@ -50,7 +50,7 @@ def _describe_container(encoded: Encoded) -> dict[str, Any]:
     from dataclasses import asdict
 
     from ..decoders import DeepCam
-    from ..decoders.accuracy import gather_channel_values
+    from ..decoders.coding import gather_channel_values
 
     lossy = encoded.codec == DeepCam.NAME
     return {
@@ -70,7 +70,7 @@ def _describe_container(encoded: Encoded) -> dict[str, Any]:
 def _errors(content: bytes, original: str) -> dict[str, list[dict[str, Any]]]:
     from dataclasses import asdict
 
-    from ..decoders.accuracy import sample_errors
+    from ..decoders.coding import sample_errors
     from ..decoders.convert import read_sample
 
     found = sample_errors(content, read_sample(original))

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import UsageError, counted
 from ..loader.loader import Loader, Settings
-from ..loader.options import OPTIONS, add_limits
-from ..loader.registry import LOADERS, find_loader
+from ..loader.registry import LOADERS, OPTIONS, add_limits, find_loader
 from ..loader.stalls import ATTEMPTS, WaitWatch
 from ..ranks.world import World
 

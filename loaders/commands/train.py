@@ -41,7 +41,7 @@ def run(options: argparse.Namespace) -> int:
     import torch
 
     from ..loader.registry import find_loader
-    from ..ranks.process_group import process_group
+    from ..ranks.messages import process_group
     from ..training import Places, Plan, train
     from .settings import find_samples, make_settings, require_sense, require_steps
 

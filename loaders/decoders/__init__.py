@@ -4,14 +4,12 @@ container  the file: named arrays in sections, under CRC-32
 cosmoflow  tables of groups of particle counts, lossless in log(1 + x) as float16
 deepcam    lines as byte differences; their compiled arithmetic is in `deltas`
 lossless   labels
-coding     codecs by name; encode, decode, decode_batch
+coding     codecs by name; encode, decode, decode_batch; how much a lossy one loses
 kernels/   decoding on a GPU, in Triton
 staging    samples of a batch in one host buffer: read into it, copied from it
-on_device  batches that a device decodes
 convert    from and to TFRecord, HDF5 and NPY
 folders    a whole data set encoded
-accuracy   how far decoded arrays are from what was encoded
-dataset    the loader `decoded`
+dataset    the loader `decoded`, and batches that a device decodes
 dali       the same decoders behind an NVIDIA DALI pipeline
 """
 

@@ -102,6 +102,7 @@ def describe_damage(expected: object, found: object) -> InputError:
 def pack(arrays: Mapping[str, Encoded]) -> bytes:
     """The container of the named arrays: the same bytes for the same arrays."""
     body, entries = bytearray(), []
+    # Sections one behind the other, aligned, so that they can be viewed where they were read.
     for name, encoded in arrays.items():
         sections = []
         for key, section in encoded.sections.items():
@@ -109,8 +110,10 @@ def pack(arrays: Mapping[str, Encoded]) -> bytes:
             body += np.ascontiguousarray(section).tobytes()
             body += bytes(-len(body) % ALIGNMENT)
         entries.append(_make_entry(name, encoded, sections))
+    # The description says where each lies; it is padded, so that the body begins aligned, too.
     text = json.dumps({"arrays": entries}, separators=(",", ":")).encode()
     text += bytes(-(len(text) + _PREFIX.size) % ALIGNMENT)
+    # The prefix comes last: it has the lengths and CRCs of both, and its own.
     prefix = _PREFIX.pack(MAGIC, VERSION, 0, len(text), crc32(text), len(body), crc32(body), 0)
     prefix = prefix[:-4] + struct.pack("<I", crc32(prefix[:-4]))
     return b"".join((prefix, text, body))
@@ -186,10 +189,12 @@ def _find_header_bounds(data: memoryview) -> tuple[int, int]:
     magic, version, _, text_nbytes, _, body_nbytes, _, own = _read_prefix(data)
     if magic != MAGIC:
         raise describe_damage(f"the first bytes {MAGIC!r}", repr(magic))
+    # Nothing of the prefix is used before its own CRC was checked.
     if crc32(data[: _PREFIX.size - 4]) != own:
         raise describe_damage("the prefix's CRC-32", "another")
     if version != VERSION:
         raise describe_damage(f"version {VERSION}", version)
+    # The lengths add up to the file: no section can lie beyond it.
     start = _PREFIX.size + text_nbytes
     if start % ALIGNMENT or body_nbytes % ALIGNMENT:
         raise describe_damage(

@@ -296,6 +296,7 @@ def _iterate_fields(data: bytes) -> Iterator[tuple[int, int, bytes]]:
     """Number, wire type and bytes of each field of a message."""
     at = 0
     while at < len(data):
+        # A tag has the field's number above three bits of wire type (protobuf, "Encoding").
         tag, at = _read_varint(data, at)
         number, kind = tag >> 3, tag & 7
         if kind == _VARINT:
@@ -307,6 +308,7 @@ def _iterate_fields(data: bytes) -> Iterator[tuple[int, int, bytes]]:
             end = at + (4 if kind == _FIXED32 else 8)
         else:
             raise InputError(f"expected a tf.train.Example, found wire type {kind}: no TFRecord?")
+        # A length is of no use before the message was seen to be that long.
         if end > len(data):
             raise InputError(f"expected {end} bytes of a message, found {len(data)}: it was cut")
         yield number, kind, data[at:end]

@@ -233,6 +233,8 @@ def _pack_sections(bits: Bits, table: Bits) -> dict[str, NDArray[Any]]:
     begin = 0
     # A table for as many tiles as its entries suffice, then the next one.
     while begin < voxels:
+        # Few groups of counts occur in a sample (the paper, V.B), so keys of one or two bytes
+        # suffice.
         entries = np.empty(room, np.uint64)
         count, end = _number_keys(bits, table, keys, entries, begin)
         width = 1 if count <= 256 else 2
@@ -309,6 +311,7 @@ def _gather(
 @compile_function
 def _look_up(keys: NDArray[Any], table: NDArray[np.uint64], planes: Bits, begin: int) -> bool:
     """Writes one tile unless a key is too large. Keys are unsigned: no test for negative ones."""
+    # One pass over the keys, then none of the look-ups needs a test.
     largest = 0
     for at in range(len(keys)):
         largest = max(largest, int(keys[at]))

@@ -10,12 +10,15 @@ from __future__ import annotations
 
 import argparse
 from collections import deque
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import partial
+from itertools import accumulate
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
+import numpy as np
 import torch
 from torch.utils.data import Dataset
 
@@ -24,40 +27,59 @@ from ..data.samples import SampleSet
 from ..errors import InputError, MissingError
 from ..loader.batches import pin_batch
 from ..loader.epochs import EpochLoader
-from ..loader.loader import Batch, Loader, Settings
-from ..loader.options import declare_decoded
-from ..loader.stats import Counts
-from .coding import decode_batch, open_sample
+from ..loader.loader import Batch, Counts, Loader, Settings
+from ..loader.registry import declare_decoded
+from .coding import decode_batch, open_sample, require_alike, require_known
+from .container import Opened, Spec, unpack_unchecked
 from .folders import ENCODED, sample_path
-from .staging import Copy, CudaTransfer, HostBuffer, Ring, Transfer, read_containers
-
-if TYPE_CHECKING:
-    from .on_device import StagedBatch, Verdict
+from .kernels import Kernel, find_checksum, find_kernel
+from .staging import (
+    Copy,
+    CudaTransfer,
+    HostBuffer,
+    Ring,
+    Staged,
+    Transfer,
+    read_containers,
+    stage_rows,
+)
 
 NAME = "decoded"
 HELP = "encoded samples (python -m vanidl_loaders encode), decoded on the CPU or a GPU"
 add_arguments = declare_decoded
 DEVICES = ("auto", "cpu", "cuda")
+NAMED_MOST = 10
+"""Samples that an error names."""
 
 T = TypeVar("T")
 
 
 def open_loader(samples: SampleSet, settings: Settings, options: argparse.Namespace) -> Loader:
     """The loader of encoded samples."""
-    return open_containers(DecodedLoader, samples, settings, options)
+    return open_containers(samples, settings, options)
 
 
 def open_containers(
-    loader: type[DecodedLoader],
     samples: SampleSet,
     settings: Settings,
     options: argparse.Namespace,
+    locate: Callable[[Path, int], Path] = sample_path,
 ) -> DecodedLoader:
-    """A loader of this class, as the options describe it."""
+    """The loader that the options describe.
+
+    Args:
+        samples: What was encoded.
+        settings: As every loader has them.
+        options: What `add_arguments` declares.
+        locate: (folder of the containers, sample) -> where that sample's lies.
+    """
     folder = Path(options.encoded) if options.encoded else samples.folder / ENCODED
-    device = _resolve_device(options.decode_on, settings)
-    transfer = CudaTransfer(device) if device.type == "cuda" else None
-    return loader(samples, settings, folder, transfer=transfer)
+    transfer = None
+    if options.decode_on != "cpu" and torch.cuda.is_available():
+        transfer = CudaTransfer(torch.device("cuda", settings.world.local_rank))
+    elif options.decode_on == "cuda":
+        raise MissingError("expected a CUDA device, found none: --decode-on auto or cpu")
+    return DecodedLoader(samples, settings, folder, transfer=transfer, locate=locate)
 
 
 class EncodedDataset(Dataset[Batch]):
@@ -100,10 +122,12 @@ class DecodedLoader(EpochLoader):
         folder: str | Path,
         *,
         transfer: Transfer | None = None,
+        locate: Callable[[Path, int], Path] = sample_path,
     ) -> None:
         """`transfer`: to the device that decodes; None: the CPU decodes."""
-        self._samples, self._folder, self._transfer = samples, Path(folder), transfer
-        if not self.container(0).exists():
+        self._samples, self._transfer = samples, transfer
+        self._locate = partial(locate, Path(folder))
+        if not self._locate(0).exists():
             raise InputError(
                 f"expected containers in {folder}, found none: make them with "
                 f"python -m vanidl_loaders encode {samples.folder} {folder}"
@@ -131,10 +155,6 @@ class DecodedLoader(EpochLoader):
         """Ends an open iteration, and verifies it."""
         super().close()
         self.verify()
-
-    def container(self, sample: int) -> Path:
-        """Where the container of a sample lies."""
-        return sample_path(self._folder, sample)
 
     def _batches(self, epoch: int, start: int) -> Generator[Batch, None, None]:
         batches = self._ids(epoch)[start:]
@@ -177,8 +197,6 @@ class DecodedLoader(EpochLoader):
 
     def _begin(self, ids: Sequence[int], transfer: Transfer) -> tuple[StagedBatch, Copy]:
         """Runs in a thread: reads a batch and begins its copy to the device."""
-        from .on_device import read_batch
-
         buffer, copied = self._ring.take(), None
         try:
             staged = read_batch(self._paths(ids), buffer)
@@ -193,8 +211,6 @@ class DecodedLoader(EpochLoader):
         begun: Iterator[tuple[StagedBatch, Copy]],
         device: torch.device,
     ) -> Generator[Batch, None, None]:
-        from .on_device import Verdict
-
         self._verdict = verdict = Verdict(batches, device)
         for number, (staged, copied) in enumerate(begun):
             counted = self._counted(batches[number], staged.nbytes)
@@ -205,7 +221,7 @@ class DecodedLoader(EpochLoader):
         return {"sample": torch.tensor(ids)}
 
     def _paths(self, ids: Sequence[int]) -> list[Path]:
-        return [self.container(sample) for sample in ids]
+        return [self._locate(sample) for sample in ids]
 
 
 def _read_ahead(calls: Sequence[Callable[[], T]], workers: int) -> Iterator[T]:
@@ -216,6 +232,7 @@ def _read_ahead(calls: Sequence[Callable[[], T]], workers: int) -> Iterator[T]:
     pool = ThreadPoolExecutor(workers)
     waiting, begun = iter(calls), deque[Future[T]]()
     try:
+        # Two for each worker: one under way, and one that waits to be taken.
         for call in waiting:
             begun.append(pool.submit(call))
             if len(begun) > 2 * workers:
@@ -226,9 +243,120 @@ def _read_ahead(calls: Sequence[Callable[[], T]], workers: int) -> Iterator[T]:
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _resolve_device(decode_on: str, settings: Settings) -> torch.device:
-    if decode_on == "cpu" or (decode_on == "auto" and not torch.cuda.is_available()):
-        return torch.device("cpu")
-    if not torch.cuda.is_available():
-        raise MissingError("expected a CUDA device, found none: --decode-on auto or cpu")
-    return torch.device("cuda", settings.world.local_rank)
+# Batches that a device decodes. The host looks at descriptions only. The device computes the CRC-32
+# of the bodies, decodes, and marks a byte per sample where something is wrong: nobody waits for it
+# until `Verdict` is asked.
+
+
+@dataclass(frozen=True)
+class StagedArray:
+    """One array of a batch, to be decoded by a kernel into `spec`, samples first."""
+
+    kernel: Kernel
+    staged: Staged
+    spec: Spec
+
+    def decode(self, buffer: torch.Tensor, status: torch.Tensor) -> torch.Tensor:
+        """The decoded array, soon on the device; `status` (samples,) uint8 as in `Kernel`."""
+        kind = torch.from_numpy(np.empty(0, self.spec.dtype)).dtype
+        shape = (self.staged.samples, *self.spec.shape)
+        out = torch.empty(shape, dtype=kind, device=buffer.device)
+        self.kernel.launch(self.staged.within(buffer), out, status)
+        return out
+
+
+@dataclass(frozen=True)
+class StagedBatch:
+    """A batch in a host buffer, to be copied as it is.
+
+    Attributes:
+        nbytes: Of the containers.
+        bodies: Where their bodies lie, and the CRC-32 of each.
+        arrays: What is decoded, by name.
+    """
+
+    nbytes: int
+    bodies: Staged
+    arrays: Mapping[str, StagedArray]
+
+    def decode(self, copied: Copy, bad: torch.Tensor) -> Batch:
+        """The arrays, soon on the device; `bad` as from `Verdict.of`."""
+        copied.wait_for_copy()
+        find_checksum().launch(self.bodies.within(copied.bytes), bad[0])
+        return {name: each.decode(copied.bytes, bad[1]) for name, each in self.arrays.items()}
+
+
+def read_batch(paths: Sequence[Path], buffer: HostBuffer) -> StagedBatch:
+    """Reads containers into an empty buffer.
+
+    Raises:
+        InputError: A container is missing, or its description is damaged.
+    """
+    opened, nbytes = read_containers(paths, buffer, _open_staged)
+    arrays = {name: _read_staged(name, opened, buffer) for name in opened[0].arrays}
+    check = find_checksum().columns
+    bodies = stage_rows(buffer, [check(each.body, each.body_crc) for each in opened])
+    return StagedBatch(nbytes, bodies, arrays)
+
+
+def _open_staged(content: memoryview) -> Opened:
+    opened = unpack_unchecked(content)
+    for encoded in opened.arrays.values():
+        require_known(encoded.codec)
+    return opened
+
+
+def _read_staged(name: str, opened: Sequence[Opened], buffer: HostBuffer) -> StagedArray:
+    encoded = [each.arrays[name] for each in opened if name in each.arrays]
+    spec = require_alike(name, encoded, len(opened))
+    kernel = find_kernel(encoded[0].codec)
+    staged = stage_rows(buffer, [kernel.columns(each) for each in encoded])
+    return StagedArray(kernel, staged, spec)
+
+
+class Verdict:
+    """What the device found wrong in an epoch: a byte per sample and kind, looked at when asked.
+
+    Args:
+        batches: The samples of each batch.
+        device: Where they are decoded.
+    """
+
+    _KINDS = ("a body that is not of its CRC-32", "keys, codes or segments outside their tables")
+
+    def __init__(self, batches: Sequence[Sequence[int]], device: torch.device) -> None:
+        self._batches = batches
+        self._ends = list(accumulate(map(len, batches)))
+        places = self._ends[-1] if batches else 0
+        self._bad = torch.zeros((len(self._KINDS), places), dtype=torch.uint8, device=device)
+        self._unseen = False
+
+    def of(self, batch: int) -> torch.Tensor:
+        """(kinds, samples) uint8 on the device, for the kernels to write to."""
+        self._unseen = True
+        end = self._ends[batch]
+        return self._bad[:, end - len(self._batches[batch]) : end]
+
+    def require_good(self) -> None:
+        """Waits for the device, once for all batches since the last time.
+
+        Raises:
+            InputError: A sample is damaged; named.
+        """
+        if not self._unseen:
+            return
+        self._unseen = False
+        held = self._bad.to("cpu", copy=True).numpy()
+        self._bad.zero_()
+        if held.any():
+            raise InputError("; ".join(self._found(held)) + ": encode the data again")
+
+    def _found(self, held: np.ndarray) -> list[str]:
+        samples = np.concatenate([np.asarray(each, np.int64) for each in self._batches])
+        found = []
+        for kind, bad in zip(self._KINDS, held, strict=True):
+            named = np.unique(samples[bad.astype(bool)]).tolist()
+            if named:
+                more = f" and {len(named) - NAMED_MOST} more" * (len(named) > NAMED_MOST)
+                found.append(f"found {kind} in samples {named[:NAMED_MOST]}{more}")
+        return found

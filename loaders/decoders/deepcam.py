@@ -171,6 +171,7 @@ class DeepCam:
             InputError: Bytes and segments contradict each other; `out` is then half filled.
         """
         held = LineSections.of(encoded)
+        # Without units straight into `out`; with them halves first, and then floats from these.
         units = held.units
         halves = out if units is None else np.empty(encoded.decoded.shape, np.float16)
         bits = halves.view(np.uint16).reshape(held.lines, held.width)
@@ -191,6 +192,7 @@ class DeepCam:
                 f"expected floats with channels and lines, found {array.dtype} of shape "
                 f"{array.shape}: use another codec"
             )
+        # Channels first, as lines of a channel lie together.
         planes = np.moveaxis(array, -1, 0) if self.channels == "last" else array
         if planes.shape[-1] > WIDTH_MOST:
             raise UsageError(f"expected lines up to {WIDTH_MOST}, found {planes.shape[-1]}")
@@ -236,11 +238,14 @@ def choose_units(planes: NDArray[Any]) -> Units | None:
                 f"expected values up to 2^127, found {largest:g} in channel {channel}: give shift "
                 "and scale"
             )
+        # Within float16 as it is.
         if largest == 0 or LARGEST_LEAST <= largest <= HALF_MOST:
             continue
+        # Far from zero: without its middle the channel uses the bits for its range.
         middle = (low + high) / 2
         if abs(middle) > high - low:
             offsets[channel] = middle
+        # A power of two brings what is left to at most 2^15.
         least = float(offsets[channel])
         exponent = math.frexp(max(abs(low - least), abs(high - least)))[1] - FITTED_EXPONENT
         factors[channel] = max(math.ldexp(1.0, exponent), FACTOR_LEAST)

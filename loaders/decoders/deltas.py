@@ -205,6 +205,7 @@ def _find_open_end(line: Floats, begin: int) -> tuple[int, float]:
     """
     needed = 2 * (2 * NEAR_ZERO) * ROOM
     largest, least, run = 0.0, np.inf, 1
+    # The paper's segment (V.A, Fig. 4): differences whose exponents fit eight values, three bits.
     for at in range(begin + 1, len(line)):
         difference = abs(float(line[at]) - float(line[at - 1]))
         run = run + 1 if difference == 0 else 1

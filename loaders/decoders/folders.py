@@ -104,12 +104,14 @@ def encode_folder(
     source, target = Path(source), Path(target)
     held = open_samples(source) if (source / DESCRIPTION).exists() else None
     codecs = codecs or (_encode_workload(held) if held else _encode_arrays)
+    # What there is to encode, and that the target is of the same data and settings.
     work = list(_encode_set(held, target) if held else _encode_files(source, target))
     if not work:
         raise InputError(
             f"expected {DESCRIPTION} or files of {', '.join(FORMATS)} in {source}, found none"
         )
     _claim_folder(target, held, settings)
+    # A container is written under another name and renamed: what is there is whole.
     left = [each for each in work if not each.target.exists()]
     done = EncodeTotals(skipped=len(work) - len(left))
     calls = [partial(_encode, each, codecs) for each in left]

@@ -54,6 +54,7 @@ class Lossless:
                 f"key bits among {KEY_BITS} of a plain type", f"{width}, {encoded}"
             )
         kind = np.dtype(kind).str
+        # Raw values, or keys of some bits and the values they stand for.
         if width == 0:
             if len(encoded.section("raw", kind)) != count:
                 raise describe_damage(f"{count} values", len(encoded.sections["raw"]))

@@ -129,6 +129,7 @@ def stage_rows(buffer: HostBuffer, rows: Sequence[Sequence[Column]]) -> Staged:
     """The rows of columns of one array in the buffer; sections that lie there are not moved."""
     index = np.zeros((len(rows), len(rows[0])), np.int64)
     outside = []
+    # What was read into the buffer stays there; only its place is noted.
     for place in np.ndindex(index.shape):
         column = rows[place[0]][place[1]]
         at = column if isinstance(column, int) else buffer.offset_of(column)
@@ -136,10 +137,12 @@ def stage_rows(buffer: HostBuffer, rows: Sequence[Sequence[Column]]) -> Staged:
             index[place] = at
         elif not isinstance(column, int):
             outside.append((place, column))
+    # The rest is appended, in one piece of room: a buffer that grows would be copied.
     buffer.make_room([*(section.nbytes for _, section in outside), index.nbytes])
     for place, section in outside:
         index[place] = _append(buffer, section)
     index_at = _append(buffer, index)
+    # The largest of each number decides the size of the launch.
     numbers = [isinstance(column, int) for column in rows[0]]
     most = np.where(numbers, index.max(0), 0)
     return Staged(buffer.used, index_at, *index.shape, tuple(most.tolist()))

@@ -41,9 +41,8 @@ import numpy as np
 
 from ..errors import InputError, LoadersError, UsageError
 from ..loader.loader import Batch, Loader, Settings
-from ..loader.options import add_limits
 from ..loader.prefetch import Background
-from ..loader.registry import LoaderModule, find_loader
+from ..loader.registry import LoaderModule, add_limits, find_loader
 from ..loader.stalls import StalledError
 from ..ranks.ending import end_ranks
 from ..ranks.world import World
@@ -191,10 +190,16 @@ class DecodedDataLoader(PluginDataLoader):
     def _opened(self, samples: DlioSamples, settings: Settings, options: Namespace) -> Loader:
         require_whole_files(samples, ("hdf5", "npy"), self.loader)
         from ..decoders.dataset import open_containers
-        from .containers import DlioContainers
+        from ..decoders.folders import SUFFIX
+
+        def locate(folder: Path, sample: int) -> Path:
+            # As `python -m vanidl_loaders encode DATA/train DATA/train-encoded` lays them out: in
+            # the same folders as DLIO's files, one container beside the other.
+            path = samples.path(sample)
+            return folder / path.relative_to(samples.folder).with_name(f"{path.name}{SUFFIX}")
 
         options.encoded = options.encoded or f"{samples.folder}-encoded"
-        return open_containers(DlioContainers, samples, settings, options)
+        return open_containers(samples, settings, options, locate)
 
 
 def _detect_world(rank: int, ranks: int) -> World:

@@ -8,9 +8,8 @@ from contextlib import closing
 from typing import Any, ClassVar, Protocol
 
 from ..errors import UsageError
-from .loader import Batch, Settings, Spanned, Waited
+from .loader import Batch, Counts, Settings, Spanned, Stats, Waited
 from .stalls import ATTEMPTS, WaitWatch
-from .stats import Counts, Stats
 
 
 class Position:

@@ -14,8 +14,7 @@ Learning".
 from .dataset import ImageFolder, PartialLocalDataset
 from .exchange import Limits
 from .exchange_plan import Ownership, deal, home_fraction
-from .iteration import Exchanging, LocalSampler, exchanging
-from .scheduler import Scheduler
+from .scheduler import Exchanging, LocalSampler, Scheduler, exchanging
 
 __all__ = [
     "Exchanging",

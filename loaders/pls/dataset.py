@@ -14,9 +14,9 @@ from torch.utils.data import Dataset, get_worker_info
 
 from ..data.samples import SampleSet
 from ..errors import InputError, UsageError
+from ..loader.loader import Counts
 from ..loader.prefetch import Background
 from ..loader.stalls import READ_TIMEOUT_S, Retried
-from ..loader.stats import Counts
 from ..ranks.messages import Bytes
 from ..ranks.world import World
 from .exchange_plan import Int64Array, Places, deal_at, deal_to

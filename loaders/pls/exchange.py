@@ -155,6 +155,7 @@ class ExchangeThread:
 
     def _announce(self, epoch: int, orders: Sequence[Order]) -> Int64Array:
         """One message to each rank that gets something: the epoch, then ids and bytes by item."""
+        # How long each message will be: samples may be of any size.
         sends, receives = defaultdict[int, list[int]](list), defaultdict[int, list[int]](list)
         for order in orders:
             sends[order.target] += [order.gives, self._store.nbytes(order.gives)]
@@ -167,6 +168,7 @@ class ExchangeThread:
             ANNOUNCED,
         )
         self._wait(pending, f"what epoch {epoch} brings from ranks {sorted(heard)[:8]}")
+        # Those of an item: who is in another epoch would send other samples.
         self._coming = {}
         for rank, items in receives.items():
             self._require_epoch(rank, int(heard[rank][0]), epoch)
@@ -185,11 +187,14 @@ class ExchangeThread:
         waiting, in_flight = deque(orders), deque[tuple[Swap, Pending]]()
         under_way = 0
         while waiting or in_flight:
+            # As many swaps under way as the limit of bytes allows, one in any case.
             while waiting and (not in_flight or self._fits(waiting[0], under_way)):
                 in_flight.append(self._start(waiting.popleft()))
                 under_way += in_flight[-1][0].nbytes
                 peak = max(self.traffic.peak_in_flight_nbytes, under_way)
                 self.traffic.peak_in_flight_nbytes = peak
+            # They end in the order in which all ranks began them, so no two ranks wait for each
+            # other.
             swap, pending = in_flight.popleft()
             order = swap.order
             self._wait(
@@ -224,6 +229,7 @@ class ExchangeThread:
     def _receive(self, swap: Swap) -> None:
         found, source = sample_of(swap.incoming), swap.order.source
         wanted = f"expected sample {swap.coming.sample}"
+        # The sample that was announced, with the bytes that its CRC was made of.
         if found != swap.coming.sample:
             raise LoadersError(
                 f"{wanted} from rank {source}, found sample {found}: ranks are not in "

@@ -17,15 +17,13 @@ from ..data.samples import SampleSet
 from ..errors import UsageError, counted
 from ..loader.batches import collate, pin_batch
 from ..loader.epochs import EpochLoader
-from ..loader.loader import Batch, Loader, Settings
-from ..loader.options import declare_pls
+from ..loader.loader import Batch, Loader, Settings, Stats
 from ..loader.prefetch import Background
-from ..loader.stats import Stats
+from ..loader.registry import declare_pls
 from ..ranks.messages import open_transport
 from .dataset import PartialLocalDataset
 from .exchange import Limits
-from .iteration import LocalSampler, exchanging
-from .scheduler import DRAWN, Scheduler
+from .scheduler import DRAWN, LocalSampler, Scheduler, exchanging
 
 NAME = "pls"
 HELP = "partial local shuffling: each rank keeps its share, a fraction is exchanged each epoch"
@@ -43,6 +41,7 @@ def open_loader(samples: SampleSet, settings: Settings, options: argparse.Namesp
             not hold what a rank keeps.
         InputError: The local folder holds other samples.
     """
+    # A rank keeps its share, and what comes before it takes the place of what goes.
     if options.local_folder is None:
         _require_memory(samples, settings, options.exchange_fraction)
     dataset = PartialLocalDataset(

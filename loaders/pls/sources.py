@@ -27,7 +27,7 @@ from ..data.pool import ReadThreads
 from ..data.readers import Arrays
 from ..data.samples import SampleSet
 from ..errors import InputError, UsageError
-from ..loader.stats import Counts
+from ..loader.loader import Counts
 from ..ranks.messages import Bytes
 from .storage import (
     HEADER_NBYTES,
@@ -100,6 +100,7 @@ class ArraySource:
         Raises:
             InputError: A file, a dataset or its shape is not as described.
         """
+        # A window bounds the memory: its messages are handed out before the next one is read.
         window = max(1, WINDOW_NBYTES // self._samples.sample_nbytes)
         reads = open_reads(self._samples, gap=0, threads=THREADS)
         nothing = np.empty(0, np.int64)
@@ -353,6 +354,7 @@ def compute_fingerprint(dataset: Any) -> str | None:  # noqa: ANN401
         OSError: A file that was found cannot be looked at.
     """
     digest, files = blake2b(digest_size=16), 0
+    # Names, sizes and dates of the files that the data set names.
     for path in _walk_files(dataset, 4):
         status, files = path.stat(), files + 1
         if files > FILES_MOST:
@@ -361,6 +363,8 @@ def compute_fingerprint(dataset: Any) -> str | None:  # noqa: ANN401
         digest.update(f"{path} {status.st_size} {dates}\n".encode(errors="surrogateescape"))
     if not files:
         return None
+    # What it makes of them may change without a file: some samples, evenly spread, are read as
+    # well.
     samples = len(dataset)
     for sample in np.linspace(0, samples - 1, min(PROBED, samples)).astype(int).tolist():
         for part in encode_item(dataset[sample]):

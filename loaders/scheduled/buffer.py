@@ -19,8 +19,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..data.pread import ReadTotals
 from ..data.samples import SampleSet
 from ..errors import UsageError
+from ..loader.loader import Counts
 from .node import NodePlan, places
 from .plan import Plan, PlanSettings
 
@@ -277,18 +279,21 @@ def open_places(
     Raises:
         UsageError: They do, and there is no such memory.
     """
+    # Of its own: the buffer first, staging behind it, in one array for each field.
     size = NodeSize.of(plan.settings, staged)
     if plan.settings.node_ranks == 1 and node is None:
         held = min(plan.settings.capacity(rank), len(samples))
         rows, first = new_memory(samples, held + staged), held
         buffer: Buffer | NodeBuffer
         buffer = Buffer(samples, held, {name: each[:held] for name, each in rows.items()})
+    # Shared, and not there: the plan and the loader were made for different ranks.
     elif node is None or node.size != size:
         raise UsageError(
             f"expected memory that {size.ranks} ranks share, found none of that size: "
             "plan with node_ranks 1, or open the loader where the ranks are connected"
         )
     else:
+        # Shared: all ranks see the node's buffer, and each has its part of the staging behind it.
         rows, first = node.rows, size.held + rank % size.ranks * staged
         place = node.shared.place if node.shared else places(plan, plan.settings.node(rank))
         buffer = NodeBuffer(node, place)
@@ -298,3 +303,31 @@ def open_places(
 
 def _align(nbytes: int) -> int:
     return -(-nbytes // ALIGNED) * ALIGNED
+
+
+@dataclass(frozen=True)
+class StageCounts:
+    """Counters of a stage, shared with the process that shows them.
+
+    Attributes:
+        of_plan: Loads, hits, bytes and requests.
+        beside_plan: Its loads are the reloads: reads of samples that the plan holds already.
+    """
+
+    of_plan: Counts
+    beside_plan: Counts
+
+    def planned(self, *, loads: int, reloads: int) -> None:
+        """Counts samples whose reads were submitted."""
+        self.of_plan.add(loads=loads)
+        if reloads:
+            self.beside_plan.add(loads=reloads)
+
+    def hits(self, hits: int) -> None:
+        """Counts uses that needed no read."""
+        self.of_plan.add(hits=hits)
+
+    def read(self, done: ReadTotals) -> None:
+        """Counts a read that is done."""
+        if done.requests:
+            self.of_plan.add(nbytes=done.nbytes, requests=done.requests)

@@ -10,13 +10,17 @@ its place. A sample that no buffer holds is read and sent.
 
 from __future__ import annotations
 
+import os
+import secrets
+import socket
 import struct
 import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from multiprocessing.connection import Connection
+from multiprocessing import AuthenticationError
+from multiprocessing.connection import Connection, answer_challenge, deliver_challenge
 from typing import Any
 
 import google_crc32c
@@ -28,13 +32,11 @@ from ..data.pool import ReadThreads
 from ..data.pread import ReadTotals
 from ..data.samples import SampleSet
 from ..errors import InputError, LoadersError, UsageError
-from ..loader.stats import Counts
-from ..ranks.connections import Door, connect, share_job_token
+from ..loader.loader import Counts
 from ..ranks.messages import Attempt, Transport
-from .buffer import Memory, NodeMemory, new_memory
+from .buffer import Memory, NodeMemory, StageCounts, new_memory
 from .node import places
 from .plan import Plan, PlanSettings
-from .stage_settings import StageCounts
 
 EXCHANGES = ("auto", "on", "off")
 """auto: where a sample comes from another node faster than from storage."""
@@ -92,6 +94,7 @@ def decide_exchange(
     Raises:
         UsageError: They are to, and are not connected; or the saved plan is another.
     """
+    # What the options and a saved plan contradict is refused before anything is measured.
     ranks, nothing = transport.world.ranks, ReadTotals()
     if saved is not None and choice not in ("auto", "on" if saved.exchange else "off"):
         raise UsageError(
@@ -103,6 +106,7 @@ def decide_exchange(
             "expected connected ranks for --node-exchange on, found none: start them with "
             "torchrun or mpiexec, without --node-buffer no"
         )
+    # Then whatever settles it without measuring; "auto" is left, which asks what takes less time.
     if choice == "off" or not transport.connected or ranks == node_ranks:
         return False, nothing
     if saved is not None:
@@ -351,6 +355,7 @@ class Exchange:
         Raises:
             InputError: It is another one, or damaged, or the node could not read it.
         """
+        # What came: the sample that was asked for, whole and unchanged.
         sample, crc, origin = HEADER.unpack_from(content)
         arrays = content[HEADER.size :]
         if origin == FAILED:
@@ -361,6 +366,7 @@ class Exchange:
                 f"expected sample {wanted} of {nbytes} bytes from node {node}, found {sample} of "
                 f"{len(arrays)} or a wrong CRC-32C: check the network and memory of that node"
             )
+        # Fields lie one behind the other, as `pack_sample` has them.
         at = 0
         for each in self._samples.fields:
             row = target(each.name, sample)
@@ -480,6 +486,7 @@ class Serving:
 
     def _read(self, ids: NDArray[np.int64], epoch: int) -> tuple[Memory, dict[int, int]]:
         """Samples read from storage: into their places, else into rows of their own."""
+        # Samples without a place in the buffer get rows that live as long as this answer.
         away = ids[self._place[ids] < 0].tolist()
         rows, row = new_memory(self._samples, len(away)), {s: at for at, s in enumerate(away)}
         beside = rows, row
@@ -487,8 +494,10 @@ class Serving:
             np.unique(ids), np.empty(0, np.int64), lambda name, s: self._row(name, s, beside)
         )
         done = sum(self._pool.map(lambda task: task(), tasks), ReadTotals())
+        # Only now may others take them from the buffer: a mark says that all bytes are there.
         kept = ids[self._place[ids] >= 0]
         self._memory.filled[self._place[kept]] = 1
+        # In the first epoch all reads are planned; later a sample that has a place was read before.
         if len(ids):
             planned = len(ids) if epoch == 0 else len(away)
             with self._counting:
@@ -515,3 +524,137 @@ def pack_sample(sample: int, origin: int, arrays: list[NDArray[Any]]) -> bytes:
 def checksum(sample: int, content: bytes) -> int:
     """CRC-32C of the id and the arrays: of another sample's arrays it is another one."""
     return int(google_crc32c.extend(google_crc32c.value(sample.to_bytes(8, "little")), content))
+
+
+# Connections between the nodes of a job: over TCP, for those who know the job's token only.
+# Messages are those of multiprocessing.connection: a length, then bytes; nothing is unpickled.
+# Either side proves with an HMAC that it has the token of that node, which ranks share through the
+# transport that started them.
+
+CONNECT_TIMEOUT_S = 20.0
+"""For a connection and its proofs."""
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where a node listens.
+
+    Attributes:
+        hosts: Addresses and names that others may reach it by; the first that answers is used.
+        port: The same for all of them.
+    """
+
+    hosts: tuple[str, ...]
+    port: int
+
+
+def share_job_token(transport: Transport) -> bytes:
+    """A secret of this job, the same on every rank; every rank calls it."""
+    own = secrets.token_bytes(32) if transport.world.rank == 0 else None
+    token: bytes = transport.gather(own)[0]
+    return token
+
+
+class Door:
+    """Listens for other nodes; each that proves itself is served by a thread.
+
+    Args:
+        token: That others have to have.
+        serve: Called with each connection; the connection is closed when it returns.
+        timeout_s: Longest wait for the other side within a message.
+    """
+
+    def __init__(self, token: bytes, serve: Callable[[Connection], None], timeout_s: float) -> None:
+        self._token, self._serve, self._timeout_s = token, serve, timeout_s
+        self._socket = socket.create_server(("", 0), backlog=128)
+        self.address = Address(_own_hosts(), self._socket.getsockname()[1])
+        threading.Thread(target=self._accept, name="exchange", daemon=True).start()
+
+    def close(self) -> None:
+        """Lets nobody in any more."""
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)  # wakes who waits in `accept`
+        self._socket.close()
+
+    def _accept(self) -> None:
+        with suppress(OSError):  # closed
+            while True:
+                peer, _ = self._socket.accept()
+                work = threading.Thread(target=self._admit, args=(peer,), daemon=True)
+                work.start()
+
+    def _admit(self, peer: socket.socket) -> None:
+        refused = suppress(OSError, EOFError, AuthenticationError)
+        with refused, _open_connection(peer, CONNECT_TIMEOUT_S) as connection:
+            deliver_challenge(connection, self._token)
+            answer_challenge(connection, self._token)
+            _limit(connection, self._timeout_s, socket.SO_SNDTIMEO)
+            _limit(connection, 0, socket.SO_RCVTIMEO)  # it may have nothing to ask for long
+            self._serve(connection)
+
+
+def connect(address: Address, token: bytes, timeout_s: float) -> Connection:
+    """A connection to the node that listens there.
+
+    Args:
+        address: Of the node.
+        token: Of the node.
+        timeout_s: Longest wait for it within a message.
+
+    Raises:
+        InputError: Nobody there has the token.
+    """
+    found = list[str]()
+    for host in address.hosts:
+        try:
+            peer = socket.create_connection((host, address.port), CONNECT_TIMEOUT_S)
+            connection = _open_connection(peer, CONNECT_TIMEOUT_S)
+            try:
+                # Both sides prove that they have the token: the other one asks first.
+                answer_challenge(connection, token)
+                deliver_challenge(connection, token)
+            except BaseException:
+                connection.close()
+                raise
+        except (OSError, EOFError, AuthenticationError) as error:
+            found.append(f"{host}: {str(error) or type(error).__name__}")
+            continue
+        # From here on a message may take as long as the caller allows.
+        for side in (socket.SO_SNDTIMEO, socket.SO_RCVTIMEO):
+            _limit(connection, timeout_s, side)
+        return connection
+    raise InputError(
+        f"expected a node of this job on port {address.port} of {' or '.join(address.hosts)}, "
+        f"found {'; '.join(found)}: open the network between nodes, or set --node-exchange off"
+    )
+
+
+def _open_connection(peer: socket.socket, timeout_s: float) -> Connection:
+    peer.settimeout(None)
+    peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    peer.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    connection = Connection(peer.detach())
+    for side in (socket.SO_SNDTIMEO, socket.SO_RCVTIMEO):
+        _limit(connection, timeout_s, side)
+    return connection
+
+
+def _limit(connection: Connection, seconds: float, side: int) -> None:
+    """Reads (or writes) that last longer raise BlockingIOError; 0: never."""
+    with socket.socket(fileno=os.dup(connection.fileno())) as peer:
+        whole = int(seconds)
+        value = struct.pack("ll", whole, int((seconds - whole) * 1e6))
+        peer.setsockopt(socket.SOL_SOCKET, side, value)
+
+
+def _own_hosts() -> tuple[str, ...]:
+    """This host's addresses: the one towards rank 0, where it is known, then those of its name."""
+    found, name = list[str](), socket.gethostname()
+    towards = os.environ.get("MASTER_ADDR")
+    if towards:
+        with suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            probe.connect((towards, 9))  # sends nothing
+            found.append(probe.getsockname()[0])
+    with suppress(OSError):
+        found += [str(each[4][0]) for each in socket.getaddrinfo(name, None, socket.AF_INET)]
+    return tuple(dict.fromkeys([*found, name]))

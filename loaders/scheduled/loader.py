@@ -25,20 +25,17 @@ from ..data.coalesce import StorageSpeed
 from ..data.samples import SampleSet
 from ..errors import UsageError
 from ..loader.epochs import EpochLoader, Stream
-from ..loader.loader import Batch, Loader, Settings
-from ..loader.options import declare_scheduled
+from ..loader.loader import Batch, Counts, Loader, Settings, Stats
 from ..loader.prefetch import BackgroundGroups
+from ..loader.registry import declare_scheduled
 from ..loader.stalls import ATTEMPTS, Retried
-from ..loader.stats import Counts, Stats
-from ..ranks.messages import Alone, Transport, launched_transport
-from ..ranks.process_group import is_begun
+from ..ranks.messages import Alone, Transport, is_begun, launched_transport
 from ..ranks.world import World
-from .buffer import NodeMemory, NodeSize, require_memory
+from .buffer import NodeMemory, NodeSize, StageCounts, require_memory
 from .exchange import ExchangeLimits, NodeAccess, Sent, Served, connect_nodes, decide_exchange
 from .node import NodePlan, count_node_ranks, share_memory, share_plan
 from .plan import Plan, PlanSettings, load_plan, make_plan
-from .stage import Stage
-from .stage_settings import StageCounts, StageSettings, divide_budget
+from .stage import Stage, StageSettings, divide_budget
 
 NAME = "scheduled"
 HELP = "buffers and loads planned for all epochs (SurrogateTrain / SOLAR)"
@@ -66,6 +63,7 @@ def open_loader(samples: SampleSet, settings: Settings, options: argparse.Namesp
         pin_memory=settings.pin_memory,
     )
     chosen, stage = fit_within_memory(samples, settings, options, stage)
+    # Ranks agree on who shares memory and whether nodes exchange: the plan depends on both.
     with _connect_ranks(settings.world, options) as transport:
         node_ranks = count_node_ranks(transport)
         saved = load_plan(Path(options.plan)).settings if options.plan else None
@@ -74,8 +72,10 @@ def open_loader(samples: SampleSet, settings: Settings, options: argparse.Namesp
         )
         chosen = replace(chosen, node_ranks=node_ranks, exchange=sends)
         make = partial(_find_plan, chosen, options.plan)
+        # Each rank for itself: it makes the plan, and nothing is shared.
         if node_ranks == 1 and not sends:
             return ScheduledLoader(samples, settings, make(), stage)
+        # Else one rank of a node makes the plan for all of it, in memory that they share.
         made, node = share_plan(transport, node_ranks, make), None
         if made.plan.settings.node_ranks == node_ranks:
             check_plan(made.plan, samples, settings)
@@ -128,13 +128,16 @@ def fit_within_memory(
             "expected --memory or the size of the buffer, found both: do not set --memory beside "
             "--buffer, --buffer-fraction or --plan"
         )
+    # The user has sized the buffer; staging is beside it.
     if sized:
         return plan, stage
     budget = MEMORY_NBYTES if settings.memory_nbytes is None else settings.memory_nbytes
     ranks = settings.world.ranks
+    # The user has sized the staging; the buffer gets what is left of the budget.
     if stage.staging_nbytes is not None:
         places = max(budget - stage.staging_nbytes, 0) // nbytes * ranks
         return replace(plan, buffer=min(places, plan.samples)), stage
+    # Neither: whatever reads least.
     plan, staged = divide_budget(plan, budget // nbytes * ranks, stage.look_ahead)
     return plan, replace(stage, staging_nbytes=staged * nbytes)
 
@@ -254,6 +257,7 @@ class ScheduledLoader(EpochLoader):
         sent, served = Sent(), Served()
         if self._exchange is not None:
             sent, served = self._exchange.sent, self._exchange.served()
+        # What this rank read for other nodes was read by it, too.
         for name in ("loads", "nbytes", "requests"):
             done[name] += getattr(served, name)
         buffer, staging = self._stage.buffer, self._stage.staging

@@ -68,11 +68,13 @@ def share_file(transport: Transport, node_ranks: int, nbytes: int) -> int:
     """
     rank = transport.world.rank
     leader, file = rank // node_ranks * node_ranks, -1
+    # The first rank of the node makes it.
     with Attempt() as made:
         if rank == leader:
             file = os.memfd_create("vanidl_loaders", os.MFD_CLOEXEC)
             os.ftruncate(file, nbytes)
     made.agree(transport)
+    # The others open it by that rank's number and descriptor: no name, so nothing is left behind.
     offered = transport.gather((os.getpid(), file))
     with Attempt() as opened:
         if rank != leader:
@@ -206,6 +208,7 @@ class NodeSteps:
 
     def _kept(self, words: Int64Array, rank: int) -> list[RankStep]:
         settings, steps = self._plan.settings, int(words[1])
+        # The words behind the first two: samples of each step, bounds of its ranks, then ids.
         samples, own = words[2 : 2 + steps].tolist(), rank % settings.node_ranks
         bounds, ids = np.split(words[2 + steps :], [steps * (settings.node_ranks + 1)])
         source = None
@@ -216,6 +219,7 @@ class NodeSteps:
         for whole, of_step in zip(
             samples, bounds.reshape(-1, settings.node_ranks + 1).tolist(), strict=True
         ):
+            # Of each step this rank's uses; an id is complemented where it is to be read.
             at = slice(begin + of_step[own], begin + of_step[own + 1])
             mine, weight = ids[at], (of_step[own + 1] - of_step[own]) * settings.ranks / whole
             of_node = None if source is None else source[at].astype(np.int32)

@@ -92,10 +92,12 @@ class PlanSettings:
                     f"expected {name} of at least {bound}, found {getattr(self, name)}: "
                     "correct the options"
                 )
+        # A word of each list.
         if self.balance not in BALANCES:
             raise UsageError(
                 f"expected a balance among {', '.join(BALANCES)}, found {self.balance}"
             )
+        # Padding repeats fewer samples than there are, and every node has as many ranks.
         if self.samples < self.ranks:
             raise UsageError(
                 f"expected at least one sample per rank, found "
@@ -622,11 +624,13 @@ def _walk_epoch(plan: Plan, epoch: int, most_gap: int) -> tuple[float, ...]:
         of_rank = step.loads
         if step.source is not None:  # nodes read for each other: theirs are compared
             of_rank = np.bincount(step.source[step.load], minlength=plan.settings.nodes)
+        # What the step reads, how unevenly, and how unequal its batches are.
         loads += int(of_rank.sum())
         imbalance = max(imbalance, int(of_rank.max() - of_rank.min()))
         largest = max(largest, int(step.sizes.max()))
         used, steps = used + len(step.ids), steps + 1
         spread += float(step.sizes.max() / step.sizes.mean())
+        # A request is a run of neighbouring ids that one rank reads in this step.
         for rank in range(plan.settings.ranks):
             ids, load = step.of_rank(rank)
             requests += len(find_runs(np.unique(ids[load]), most_gap)[0])
@@ -690,6 +694,7 @@ def compute_transition_costs(settings: PlanSettings) -> Int64Array:
     """cost[u, v]: samples among the first C of shuffle v that are not among the last C of u."""
     epochs, buffer = settings.epochs, min(settings.buffer, settings.samples)
     cost = np.zeros((epochs, epochs), np.int64)
+    # SOLAR's model of a FIFO buffer: the last C of an epoch are what the next one finds.
     firsts = [settings.shuffle(e)[:buffer] for e in range(epochs)]
     for u in range(epochs):
         resident = np.zeros(settings.samples, bool)
@@ -738,6 +743,7 @@ def _move_towards(
     path: Int64Array, target: Int64Array, probability: float, rng: np.random.Generator
 ) -> None:
     """Each swap that leads towards the target is taken with a probability."""
+    # Where each epoch stands in the path: a swap brings the one that the target has at i.
     place = np.argsort(path)
     for i in range(len(path)):
         if path[i] != target[i] and rng.random() < probability:

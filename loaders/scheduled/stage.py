@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
 
@@ -28,12 +28,12 @@ from ..data.coalesce import RowReads, StorageSpeed, Target, Task, open_reads
 from ..data.pool import GroupedReads, ReadGroup
 from ..data.pread import ReadTotals
 from ..data.samples import SampleSet
+from ..errors import UsageError
 from ..loader.batches import KEPT_MOST, BatchMemory
 from ..loader.loader import WEIGHT, Batch
-from .buffer import Memory, open_places
+from .buffer import Memory, StageCounts, open_places
 from .exchange import NodeAccess, require_exchange
-from .plan import Plan
-from .stage_settings import EXTRA_SHARE, StageCounts, StageSettings
+from .plan import Plan, PlanSettings
 from .steps import RankStep, StepsAhead, Walk
 
 Int64Array = NDArray[np.int64]
@@ -86,20 +86,26 @@ class Stage:
         require_exchange(plan.settings, exchange)
         self._plan, self._rank, self._settings = plan, rank, settings
         self._counts, self._exchange = counts, exchange
+        # Memory: the buffer, this rank's own or its node's, and staging.
         staged = settings.staging(plan.settings, samples.sample_nbytes)
         places = open_places(samples, plan, rank, staged, memory)
         self.buffer, self.staging = places.buffer, places.staging
         self._staging_slot, self._node = places.staging_slot, plan.settings.node(rank)
+        # Batches that are made at once.
         self._together = settings.together(plan.settings.batch * samples.sample_nbytes)
         self._batches = Batches(
             samples, places.rows, pin_memory=settings.pin_memory, together=self._together
         )
+        # Reads, whose gap is measured in the rank's share of an epoch.
         share = len(samples) // plan.settings.ranks
         self._reads = open_reads(samples, gap=settings.gap, threads=settings.threads, share=share)
         self._measured = ReadTotals()
         self._grouped = GroupedReads(settings.threads)
+        # Steps ahead; of a node they are made once for all its ranks.
         made = partial(memory.shared.steps.of, rank) if memory and memory.shared else None
         self._steps = StepsAhead(plan, rank, made)
+        # One in `EXTRA_SHARE` places is for rows that a gap brings early; the rest holds two
+        # windows: one that is used and one that is read.
         self._early: set[int] = set()
         self._extras = staged // EXTRA_SHARE
         self._half = max(0, staged - self._extras - plan.settings.padding) // 2
@@ -300,10 +306,12 @@ class Stage:
 
     def _choose_extra(self, ids: Int64Array, missing: Int64Array, walk: Walk) -> Int64Array:
         """Sorted ids that pass by in gaps and are needed later in the epoch, as far as they fit."""
+        # What is read anyway, as gaps between wanted rows are read through.
         covered = self._reads.covered(ids)
         if len(covered) == len(ids):
             return np.empty(0, np.int64)
         passing = np.setdiff1d(covered, missing, True)
+        # Kept is what this node reads itself and needs later in the epoch, while there is room.
         left = self.staging.room - len(self._to_stage(missing))
         room = min(self._extras - sum(i in self.staging for i in self._early), left)
         to_stage, chosen = self._to_stage(passing), list[int]()
@@ -465,3 +473,90 @@ def _find_stretches(slots: list[int]) -> list[tuple[int, int]]:
     has = np.concatenate([[False], np.array(slots) >= 0, [False]])
     border = np.flatnonzero(has[1:] != has[:-1]).tolist()
     return list(zip(border[::2], border[1::2], strict=True))
+
+
+# How far and how to read ahead, the memory for it, and counters of what was read.
+#
+# One budget of memory is divided into buffer and staging. Each place of staging is one that the
+# buffer lacks, and costs a read per epoch. What finds no place is read straight into its batch, so
+# staging is only worth what looking further ahead than the next two steps hides: it gets what the
+# look-ahead can use, at most one in `STAGED_SHARE` of what is read anyway, and nothing where that
+# would not hold what a step reads.
+
+TOGETHER_NBYTES, MOST_TOGETHER = 12 << 20, 8
+"""Batches that are made and handed over at once: to wake a thread for a batch of 3 MiB costs as
+much processor time as a third of its copies (measured in a virtual machine)."""
+EXTRA_SHARE = 5
+"""One in so many places of staging is for rows that a gap brought early."""
+STAGED_SHARE = 20
+"""Staging adds at most one read to so many that an epoch has anyway."""
+
+
+@dataclass(frozen=True)
+class StageSettings:
+    """How far and how to read ahead.
+
+    Attributes:
+        look_ahead: Steps whose reads are merged into one window; while one is used the next is
+            read. 0: a step is read when it is asked for.
+        gap: Rows read through rather than asking again; None: by the measured speed.
+        threads: Reads under way at once.
+        staging_nbytes: Most bytes of samples that wait outside buffer and batches; None: as many
+            as two windows can use.
+        pin_memory: Batches in page-locked memory, where there is a CUDA device.
+    """
+
+    look_ahead: int = 8
+    gap: int | None = None
+    threads: int = 8
+    staging_nbytes: int | None = None
+    pin_memory: bool = False
+
+    def __post_init__(self) -> None:
+        if self.look_ahead < 0 or self.threads < 1 or (self.gap or 0) < 0:
+            raise UsageError(
+                f"expected look-ahead and gap of at least 0 and a thread or more, found "
+                f"{self.look_ahead}, {self.gap}, {self.threads}: correct the options"
+            )
+
+    def together(self, batch_nbytes: int) -> int:
+        """Batches that are made and handed over at once."""
+        fit = TOGETHER_NBYTES // max(batch_nbytes, 1)
+        return max(1, min(fit, MOST_TOGETHER)) if self.look_ahead else 1
+
+    def staging(self, plan: PlanSettings, sample_nbytes: int) -> int:
+        """Samples of a rank that may wait outside buffer and batches."""
+        if self.staging_nbytes is not None:
+            return self.staging_nbytes // max(sample_nbytes, 1)
+        return size_staging(plan, self.look_ahead)
+
+
+def size_staging(settings: PlanSettings, look_ahead: int) -> int:
+    """Places of a rank's staging that hold two windows of the samples that no buffer has."""
+    of_step = _count_reads_of_step(settings)
+    if not of_step:
+        return settings.padding
+    two_windows = 2 * max(look_ahead, 1) * (of_step + 1)
+    return two_windows * EXTRA_SHARE // (EXTRA_SHARE - 1) + settings.padding
+
+
+def divide_budget(settings: PlanSettings, places: int, look_ahead: int) -> tuple[PlanSettings, int]:
+    """The plan's settings with a buffer, and each rank's staging, in so many places of all ranks.
+
+    With N samples and M places an epoch after the first reads at most (1 + 1 / `STAGED_SHARE`) *
+    (N - M) samples, where no policy reads fewer than N - M.
+    """
+    ranks, free = settings.ranks, max(settings.samples - places, 0)
+    full = replace(settings, buffer=min(places, settings.samples))
+    wanted = size_staging(full, look_ahead)
+    staged = min(wanted, free // (STAGED_SHARE * ranks), places // ranks)
+    if staged < _count_reads_of_step(full):
+        return full, 0
+    return replace(settings, buffer=min(places - staged * ranks, settings.samples)), staged
+
+
+def _count_reads_of_step(settings: PlanSettings) -> int:
+    """Samples that a rank reads, or is sent, in a step on average, rounded up."""
+    at_hand = settings.buffer // settings.nodes if settings.exchange else settings.buffer
+    free = max(settings.samples - at_hand, 0)
+    return -(-settings.batch * free // settings.samples)

@@ -2,9 +2,9 @@
 
     grid             boxes, blocks, halos and edges: geometry only; P ranks per sample
     layouts          file -> layout: contiguous (HDF5, NPY, raw), chunked, by the library; its boxes
-    posix, mpiio     contiguous bytes through pread or an MPI-IO subarray view
-    reading          one rank's part: read alone, or a level share and an exchange
-    speeds           what is measured to choose how short runs are read
+                     through pread or an MPI-IO subarray view
+    reading          one rank's part: read alone, or a level share and an exchange; what is
+                     measured to choose between them
     dataset          `SlabDataset`, for those who keep their DataLoader
     loader           `SpatialLoader`, with read-ahead; blocks in memory, exchanged instead of read
 

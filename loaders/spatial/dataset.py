@@ -22,7 +22,7 @@ from torch.utils.data import Dataset, get_worker_info
 
 from ..data.samples import Field, Place
 from ..errors import InputError, UsageError, require_choice
-from ..loader.stats import Counts, Stats
+from ..loader.loader import Counts, Stats
 from ..ranks.messages import Alone, Attempt, Transport
 from ..ranks.world import World
 from .grid import Division, Sharing
@@ -97,6 +97,7 @@ class SlabDataset(Dataset[torch.Tensor]):
                 "expected num_workers=0, as ranks exchange in the training process, found a "
                 "worker: give a part instead of a transport, or no workers"
             )
+        # Read alone, agree that all could, then exchange: a failure raises on all ranks.
         out, begun = np.empty(self._reader.shape(self._array), self._array.dtype), Begun()
         with Attempt() as tried:
             begun = self._reader.begin(sample, {self._key: out})

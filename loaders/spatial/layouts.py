@@ -13,25 +13,41 @@ filter that the library knows is known here.
 from __future__ import annotations
 
 import math
+import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
+from functools import lru_cache, partial
 from itertools import product
 from pathlib import Path
 from threading import Lock
 from tokenize import TokenError
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import h5py
 import numpy as np
 from numpy.typing import NDArray
 
-from ..data.pread import ReadTotals
+from ..data.pread import ReadTotals, read_into
 from ..data.readers import open_dataset
 from ..data.samples import Place
 from ..errors import InputError
-from .grid import Box, Division, Piece, count_extent, index_slices, intersect, shift_into
+from .grid import (
+    Box,
+    Division,
+    Piece,
+    count_elements,
+    count_extent,
+    index_slices,
+    intersect,
+    run_length,
+    run_starts,
+    shift_into,
+)
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
 
 Fill = Callable[["Contiguous", Box, NDArray[np.uint8]], ReadTotals]
 """Reads a box of a contiguous array into a flat array of its bytes."""
@@ -132,6 +148,7 @@ class Chunked:
         chunks = locate_chunks(self.path, self.dataset, sides, boxes, self.known)
         with opener(self.path) as fill, self.code.decoder(self.dtype) as decoder:
             for corner, chunk in chunks.items():
+                # The part of the chunk that each piece wants, in coordinates of both.
                 box = tuple((a, a + n) for a, n in zip(corner, sides, strict=True))
                 shared = [(intersect(p.source, box), p) for p in pieces]
                 cut = [
@@ -145,13 +162,16 @@ class Chunked:
     def _read_chunk(
         self, chunk: Chunk, cut: list[Piece], out: NDArray[Any], access: _Access
     ) -> ReadTotals:
+        # A chunk that was never written has no bytes in the file.
         if chunk.nbytes == 0:
             for piece in cut:
                 out[index_slices(piece.target)] = self.code.fill
             return ReadTotals()
+        # Unfiltered, it is a contiguous array by itself: only the wanted boxes are read.
         if not self.code.filters:
             stored = Contiguous(self.path, chunk.offset, self.code.shape, self.dtype)
             return stored.fill(cut, out, access.fill)
+        # Filtered, it is read whole and decoded once for all pieces.
         content = np.empty(chunk.nbytes, np.uint8)
         as_bytes = Contiguous(self.path, chunk.offset, content.shape, content.dtype)
         moved = access.fill(as_bytes, ((0, chunk.nbytes),), content)
@@ -326,6 +346,7 @@ def describe(source: Place | RawFile) -> Layout:
         InputError: The file is missing, too short, not of that kind, or holds no numbers.
     """
     layout: Layout
+    # By what names it: a raw file says all itself, the others have headers.
     if isinstance(source, RawFile):
         kind = np.dtype(source.dtype)
         layout = Contiguous(Path(source.path), source.offset, source.shape, kind)
@@ -376,3 +397,172 @@ def _read_npy_header(path: Path) -> Contiguous:
         raise InputError(
             f"expected an NPY file of version 1 or 2 in {path}, found: {error}; save it again"
         ) from error
+
+
+# Boxes of a file through pread: exactly their bytes, one call a contiguous run.
+
+BLOCK_NBYTES = 512 << 10
+"""Runs and the gaps between them are read in pieces of that size.
+
+What was read is still in the processor's cache when its runs are copied, and a local file system
+reads ahead meanwhile: on a disk, larger pieces were slower.
+"""
+
+
+@contextmanager
+def open_boxes(path: Path) -> Iterator[Fill]:
+    """Reads boxes of an open file.
+
+    Raises:
+        InputError: It cannot be opened or read, or ends too early.
+    """
+    with _open_file(path) as file:
+        yield partial(_fill, file)
+
+
+@contextmanager
+def open_through_gaps(path: Path, most: int = BLOCK_NBYTES) -> Iterator[Fill]:
+    """The same, the gaps between runs read too, at most `most` bytes at once, or one run."""
+    with _open_file(path) as file:
+        yield partial(_fill_through_gaps, file, most)
+
+
+@contextmanager
+def _open_file(path: Path) -> Iterator[int]:
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            yield file
+        finally:
+            os.close(file)
+    except OSError as error:
+        raise InputError(f"expected to read {path}, found: {error}; see the file") from error
+
+
+def _fill(file: int, layout: Contiguous, box: Box, out: NDArray[np.uint8]) -> ReadTotals:
+    itemsize = layout.dtype.itemsize
+    nbytes = run_length(layout.shape, box) * itemsize
+    starts = (run_starts(layout.shape, box) * itemsize + layout.offset).tolist()
+    for number, start in enumerate(starts):
+        read_into(file, out.data[number * nbytes : (number + 1) * nbytes], start)
+    return ReadTotals(len(starts) * nbytes, len(starts))
+
+
+def _fill_through_gaps(
+    file: int, most: int, layout: Contiguous, box: Box, out: NDArray[np.uint8]
+) -> ReadTotals:
+    itemsize, moved = layout.dtype.itemsize, ReadTotals()
+    sides = tuple(stop - start for start, stop in box)
+    nbytes = run_length(layout.shape, box) * itemsize
+    first = layout.offset + int(np.ravel_multi_index([a for a, _ in box], layout.shape)) * itemsize
+    # A run is one item to NumPy: copying it as a row of bytes takes three times as long.
+    run = np.dtype((np.void, nbytes))
+    runs, at = out.view(run), 0
+    content = np.empty(max(most, nbytes), np.uint8)
+    for begin, count, stride in _plan_blocks(layout.shape, sides, itemsize, most).tolist():
+        span = (count - 1) * stride + nbytes
+        moved += ReadTotals(span, read_into(file, content[:span].data, first + begin))
+        runs[at : at + count] = np.ndarray((count,), run, content.data, 0, (stride,))
+        at += count
+    return moved
+
+
+@lru_cache(maxsize=8)
+def _plan_blocks(
+    shape: tuple[int, ...], sides: tuple[int, ...], itemsize: int, most: int
+) -> NDArray[np.int64]:
+    """Rows of (begin, runs, bytes from run to run) of what is read at once of a box of `sides`.
+
+    A block has at most `most` bytes, or one run; its runs are equally far apart. `begin` counts
+    from the box's first element: every sample of a shape is cut alike.
+    """
+    box = tuple((0, side) for side in sides)
+    nbytes, starts = run_length(shape, box) * itemsize, run_starts(shape, box) * itemsize
+    apart = np.diff(starts)
+    # Runs equally far apart go together, as many as a block holds.
+    edges = (np.flatnonzero(np.diff(apart)) + 2).tolist()  # a run behind a change begins again
+    blocks, first = list[tuple[int, int, int]](), 0
+    for edge in (*edges, len(starts)):
+        while first < edge:
+            stride = int(apart[first]) if edge - first > 1 else nbytes
+            held = 1 + max(0, most - nbytes) // max(stride, 1)
+            last = min(edge, first + held)
+            blocks.append((int(starts[first]), last - first, stride))
+            first = last
+    return np.array(blocks, np.int64)
+
+
+# Boxes of a file through MPI-IO: a subarray view at the array's offset, one read.
+#
+# Every rank opens the file for itself (COMM_SELF), so nobody waits for a rank that fails. Data
+# sieving is switched off: it reads the gaps between runs too (with MPICH's ROMIO twice the bytes
+# where a row is cut in two). MPI's own collective reads are not used: with ROMIO, a read error on
+# one rank leaves the others waiting (MPICH 5.0.2). `Joint` shares reads instead.
+
+HINTS = {"romio_ds_read": "disable", "romio_cb_read": "disable"}
+
+
+@contextmanager
+def open_boxes_by_mpi(path: Path) -> Iterator[Fill]:
+    """Reads boxes of a file that is open for this rank alone.
+
+    Raises:
+        InputError: It cannot be opened or read, or ends too early.
+    """
+    from mpi4py import MPI
+
+    info = MPI.Info.Create(HINTS)
+    try:
+        file = MPI.File.Open(MPI.COMM_SELF, str(path), MPI.MODE_RDONLY, info)
+        try:
+            yield partial(_fill_by_mpi, file)
+        finally:
+            file.Close()
+    except MPI.Exception as error:
+        raise InputError(f"expected to read {path}, found: {error}; see the file") from error
+    finally:
+        info.Free()
+
+
+def _fill_by_mpi(
+    file: MPI.File, layout: Contiguous, box: Box, out: NDArray[np.uint8]
+) -> ReadTotals:
+    from mpi4py import MPI
+
+    status, view = MPI.Status(), MPI.BYTE.Create_subarray(*_count_in_bytes(layout, box)).Commit()
+    try:
+        file.Set_view(layout.offset, MPI.BYTE, view)
+        file.Read([out, MPI.BYTE], status)
+    finally:
+        view.Free()
+    # MPI says nothing of a file that ends early but how much it has read.
+    if status.Get_count(MPI.BYTE) != len(out):
+        raise InputError(
+            f"expected {len(out)} bytes from {layout.path}, found {status.Get_count(MPI.BYTE)}: "
+            "the file ends before; make it again"
+        )
+    return ReadTotals(len(out), count_elements(box) // run_length(layout.shape, box))
+
+
+def is_mpi_multithreaded() -> bool:
+    """True where a thread may read while another sends: MPI was started so."""
+    from mpi4py import MPI
+
+    return bool(MPI.Query_thread() == MPI.THREAD_MULTIPLE)
+
+
+def _count_in_bytes(
+    layout: Contiguous, box: Box
+) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+    """Shape, box's shape and box's corner, the last axis in bytes; of any type and byte order.
+
+    Axes that the box covers are merged into the one before them: fewer for MPI to go through.
+    """
+    sizes, parts, starts = [layout.dtype.itemsize], [layout.dtype.itemsize], [0]
+    cut = zip(reversed(layout.shape), reversed(count_extent(box)), reversed(box), strict=True)
+    for n, part, (start, _) in cut:
+        if parts[0] == sizes[0]:  # the axis behind is covered
+            starts[0], parts[0], sizes[0] = start * sizes[0], part * sizes[0], n * sizes[0]
+        else:
+            sizes, parts, starts = [n, *sizes], [part, *parts], [start, *starts]
+    return tuple(sizes), tuple(parts), tuple(starts)

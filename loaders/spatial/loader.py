@@ -33,13 +33,12 @@ from ..data.samples import Field, SampleSet
 from ..errors import InputError, UsageError
 from ..loader.batches import BatchMemory
 from ..loader.epochs import EpochLoader
-from ..loader.loader import Batch, Loader, Settings
-from ..loader.options import declare_spatial
+from ..loader.loader import Batch, Counts, Loader, Settings, Stats
 from ..loader.prefetch import Background
-from ..loader.stats import Counts, Stats
+from ..loader.registry import declare_spatial
 from ..ranks.messages import Attempt, Message, Transport, launched_transport
-from . import mpiio
 from .grid import Division, Sharing
+from .layouts import is_mpi_multithreaded
 from .reading import JOINT_MODES, READ_MODES, Array, Begun, BlockReader
 
 NAME = "spatial"
@@ -181,7 +180,7 @@ class SpatialLoader(EpochLoader):
     def _batches(self, epoch: int, start: int) -> Generator[Batch, None, None]:
         transport = self._opened()
         steps = self._steps(epoch, start)
-        ahead = self._spatial.ahead if not transport.mpi or mpiio.is_multithreaded() else 0
+        ahead = self._spatial.ahead if not transport.mpi or is_mpi_multithreaded() else 0
         timeout_s = self._settings.read_timeout_s
         reading = Background(steps, ahead + 1, timeout_s) if ahead else steps
         return self._completed(reading, len(self) - start, transport)
@@ -277,6 +276,8 @@ class SpatialLoader(EpochLoader):
 
     def _complete(self, step: _Step, transport: Transport) -> Batch:
         assert self._reader is not None
+        # What was read ahead is exchanged here, in the training thread, in the same order on all
+        # ranks.
         moved = step.begun.moved
         self._shares_nbytes += self._reader.complete(step.begun.unfinished)
         served = Served()
@@ -383,6 +384,7 @@ def _divide_field(field: Field, largest: Field, division: Division) -> Division:
     if field.shape == largest.shape:
         return division
     axes, wanted = len(field.shape), len(largest.shape)
+    # Consecutive axes of the same lengths, with every divided axis among them: in one place only.
     fitting = [
         first
         for first in range(wanted - axes + 1)
@@ -440,6 +442,7 @@ class SlabStore:
         """
         own, hits = self._sharing.group, 0
         sends, receives = list[Message](), list[Message]()
+        # Every rank knows who holds and who needs what: it lists its own part of the messages.
         for group, ids in enumerate(dealt):
             for sample in self._in_store(ids):
                 owner = self._owner[sample]

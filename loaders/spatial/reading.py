@@ -15,12 +15,10 @@ from __future__ import annotations
 
 import math
 import mmap
-import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from functools import lru_cache, partial
 from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
@@ -29,11 +27,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..data.coalesce import REPEATS, StorageSpeed, measure_storage
-from ..data.pread import ReadTotals, read_into
+from ..data.pread import ReadTotals
 from ..data.samples import Field, Place
 from ..errors import InputError
 from ..ranks.messages import Attempt, Message, Transport
-from . import mpiio
 from .grid import (
     Box,
     Division,
@@ -52,6 +49,7 @@ from .grid import (
     whole,
 )
 from .layouts import (
+    BLOCK_NBYTES,
     Chunked,
     Contiguous,
     Fill,
@@ -60,6 +58,9 @@ from .layouts import (
     RawFile,
     describe,
     measure_chunk_overlap,
+    open_boxes,
+    open_boxes_by_mpi,
+    open_through_gaps,
 )
 
 READ_MODES: dict[str, str] = {
@@ -211,7 +212,7 @@ class BlockReader:
         self.arrays, self._sharing = tuple(arrays), sharing
         self._transport, self._read_mode = transport, read_mode
         use_mpi = transport.mpi and read_mode != "posix"
-        self._opener: Opener = mpiio.open_boxes if use_mpi else open_boxes
+        self._opener: Opener = open_boxes_by_mpi if use_mpi else open_boxes
         self._windows = {each.field.name: each.window(sharing.part) for each in arrays}
         self._joints: dict[tuple[str, str], Joint] = {}
         self._layouts: dict[tuple[Any, ...], Layout] = {}
@@ -311,6 +312,7 @@ class BlockReader:
     def _begin_array(
         self, array: Array, source: Place | RawFile, out: NDArray[Any], begun: Begun
     ) -> None:
+        # Shared short runs wait for the exchange; all else is read straight to its place.
         layout, row = self._describe(array, source)
         read_mode = self._choose_read_mode(array, layout)
         if read_mode in JOINT_MODES:
@@ -424,6 +426,7 @@ class BlockReader:
         return layout.read(pieces, out[np.newaxis], opener)
 
     def _describe(self, array: Array, source: Place | RawFile) -> tuple[Layout, int | None]:
+        # Samples of one file have one layout: its header is read once.
         row = source.row if isinstance(source, Place) else None
         key = (source.path, source.dataset) if isinstance(source, Place) else (source,)
         if key not in self._layouts:
@@ -466,6 +469,7 @@ def _plan_joint(
     shape: tuple[int, ...], division: Division, shares: Sequence[tuple[int, int]]
 ) -> Joint:
     """The shares, and every box that one part has read and another needs."""
+    # Who needs what: the window of each part, halo included.
     windows = [division.window(shape, part) for part in range(division.parts)]
     transfers = []
     for sender, share in enumerate(shares):
@@ -678,96 +682,3 @@ def _time_copies(run_nbytes: int) -> float:
         out[:] = held[:, :run_nbytes]
         seconds.append(time.perf_counter() - begin)
     return rows * run_nbytes / float(np.median(seconds))
-
-
-# Boxes of a file through pread: exactly their bytes, one call a contiguous run.
-
-BLOCK_NBYTES = 512 << 10
-"""Runs and the gaps between them are read in pieces of that size.
-
-What was read is still in the processor's cache when its runs are copied, and a local file system
-reads ahead meanwhile: on a disk, larger pieces were slower.
-"""
-
-
-@contextmanager
-def open_boxes(path: Path) -> Iterator[Fill]:
-    """Reads boxes of an open file.
-
-    Raises:
-        InputError: It cannot be opened or read, or ends too early.
-    """
-    with _open_file(path) as file:
-        yield partial(_fill, file)
-
-
-@contextmanager
-def open_through_gaps(path: Path, most: int = BLOCK_NBYTES) -> Iterator[Fill]:
-    """The same, the gaps between runs read too, at most `most` bytes at once, or one run."""
-    with _open_file(path) as file:
-        yield partial(_fill_through_gaps, file, most)
-
-
-@contextmanager
-def _open_file(path: Path) -> Iterator[int]:
-    try:
-        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            yield file
-        finally:
-            os.close(file)
-    except OSError as error:
-        raise InputError(f"expected to read {path}, found: {error}; see the file") from error
-
-
-def _fill(file: int, layout: Contiguous, box: Box, out: NDArray[np.uint8]) -> ReadTotals:
-    itemsize = layout.dtype.itemsize
-    nbytes = run_length(layout.shape, box) * itemsize
-    starts = (run_starts(layout.shape, box) * itemsize + layout.offset).tolist()
-    for number, start in enumerate(starts):
-        read_into(file, out.data[number * nbytes : (number + 1) * nbytes], start)
-    return ReadTotals(len(starts) * nbytes, len(starts))
-
-
-def _fill_through_gaps(
-    file: int, most: int, layout: Contiguous, box: Box, out: NDArray[np.uint8]
-) -> ReadTotals:
-    itemsize, moved = layout.dtype.itemsize, ReadTotals()
-    sides = tuple(stop - start for start, stop in box)
-    nbytes = run_length(layout.shape, box) * itemsize
-    first = layout.offset + int(np.ravel_multi_index([a for a, _ in box], layout.shape)) * itemsize
-    # A run is one item to NumPy: copying it as a row of bytes takes three times as long.
-    run = np.dtype((np.void, nbytes))
-    runs, at = out.view(run), 0
-    content = np.empty(max(most, nbytes), np.uint8)
-    for begin, count, stride in _plan_blocks(layout.shape, sides, itemsize, most).tolist():
-        span = (count - 1) * stride + nbytes
-        moved += ReadTotals(span, read_into(file, content[:span].data, first + begin))
-        runs[at : at + count] = np.ndarray((count,), run, content.data, 0, (stride,))
-        at += count
-    return moved
-
-
-@lru_cache(maxsize=8)
-def _plan_blocks(
-    shape: tuple[int, ...], sides: tuple[int, ...], itemsize: int, most: int
-) -> NDArray[np.int64]:
-    """Rows of (begin, runs, bytes from run to run) of what is read at once of a box of `sides`.
-
-    A block has at most `most` bytes, or one run; its runs are equally far apart. `begin` counts
-    from the box's first element: every sample of a shape is cut alike.
-    """
-    box = tuple((0, side) for side in sides)
-    nbytes, starts = run_length(shape, box) * itemsize, run_starts(shape, box) * itemsize
-    apart = np.diff(starts)
-    # Runs equally far apart go together, as many as a block holds.
-    edges = (np.flatnonzero(np.diff(apart)) + 2).tolist()  # a run behind a change begins again
-    blocks, first = list[tuple[int, int, int]](), 0
-    for edge in (*edges, len(starts)):
-        while first < edge:
-            stride = int(apart[first]) if edge - first > 1 else nbytes
-            held = 1 + max(0, most - nbytes) // max(stride, 1)
-            last = min(edge, first + held)
-            blocks.append((int(starts[first]), last - first, stride))
-            first = last
-    return np.array(blocks, np.int64)

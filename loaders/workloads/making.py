@@ -81,6 +81,7 @@ def _claim_folder(made: SampleSet) -> None:
 
 def _write_rows(made: SampleSet, sample: Callable[[int], Arrays], progress: Progress) -> None:
     path, mark = made.path(0), made.folder / _MARK
+    # Where an earlier run stopped; its file is laid out already.
     done = int(mark.read_text()) if mark.exists() and path.exists() else 0
     if not done:
         _lay_out(path, [(f.name, (len(made), *f.shape), f.dtype) for f in made.fields])
@@ -92,6 +93,7 @@ def _write_rows(made: SampleSet, sample: Callable[[int], Arrays], progress: Prog
                 start = offsets[field.name] + i * field.nbytes
                 content = np.ascontiguousarray(arrays[field.name], dtype=field.dtype)
                 os.pwrite(file.fileno(), content.data, start)
+            # The mark follows the data to the disk: it never claims a row that is not there.
             if (i + 1) % MARK_EVERY == 0 or i + 1 == len(made):
                 os.fsync(file.fileno())
                 _replace(mark, str(i + 1).encode())

@@ -52,8 +52,10 @@ def sample(samples: SampleSet, sample: int) -> Arrays:
     """One scan position: an object patch and the pattern that it diffracts."""
     random = np.random.default_rng((samples.seed, sample))
     size = samples.size
+    # An object whose amplitude lies in (0, 1) and whose phase in (-pi, pi), both smooth.
     amplitude = 1 / (1 + np.exp(-1.5 * make_smooth_noise(random, (size, size), FEATURE)))
     phase = np.pi * np.tanh(make_smooth_noise(random, (size, size), FEATURE))
+    # Far-field diffraction: the intensity of the exit wave's Fourier transform, counted in photons.
     wave = _probe(size) * amplitude * np.exp(1j * phase)
     intensity = np.abs(np.fft.fftshift(np.fft.fft2(wave))) ** 2
     counts = random.poisson(intensity * (PHOTONS / intensity.sum()))

@@ -13,8 +13,7 @@ from torch.utils.data.distributed import DistributedSampler
 from vanidl_loaders.baseline import BaselineLoader, SampleDataset
 from vanidl_loaders.data.readers import MOST_OPEN_FILES, HDF5Reader, open_reader
 from vanidl_loaders.errors import InputError, UsageError
-from vanidl_loaders.loader.loader import Settings
-from vanidl_loaders.loader.stats import Counts
+from vanidl_loaders.loader.loader import Counts, Settings
 from vanidl_loaders.ranks.world import World
 from vanidl_loaders.workloads.making import make
 

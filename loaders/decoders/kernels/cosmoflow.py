@@ -62,6 +62,7 @@ def _gather_kernel(  # what a kernel reads has no other way in
     sample = tl.program_id(1).to(tl.int64)
     begin = tl.program_id(0).to(tl.int64) * BLOCK
     index = index_ptr + sample * COLUMNS
+    # Where the keys and the table of this tile lie: a row of `tables`.
     row = words_ptr + tl.load(index) // 8 + begin // TILE * 4
     keys_at = tl.load(index + 1) + tl.load(row)
     entries = words_ptr + tl.load(index + 2) // 8 + tl.load(row + 1)
@@ -69,18 +70,21 @@ def _gather_kernel(  # what a kernel reads has no other way in
     within = begin % TILE + tl.arange(0, BLOCK)
     voxel = begin + tl.arange(0, BLOCK)
     inside = voxel < voxels
+    # Keys of two bytes or one; neighbours read neighbours.
     if tl.load(row + 3) == 2:
         halves_at = tl.multiple_of(keys_at // 2, 16)
         key = tl.load(halves_ptr + halves_at + within, mask=inside, other=0).to(tl.int32) & 0xFFFF
     else:
         bytes_at = tl.multiple_of(keys_at, 16)
         key = tl.load(bytes_ptr + bytes_at + within, mask=inside, other=0).to(tl.int32)
+    # A word holds one voxel's values of all redshifts, 16 bits each.
     known = key < count
     word = tl.load(entries + key, mask=inside & known, other=0)
     plane = out_ptr + sample * REDSHIFTS * voxels
     for redshift in tl.static_range(REDSHIFTS):
         value = (word >> (16 * redshift)).to(tl.int16)
         tl.store(plane + redshift * voxels + voxel, value, mask=inside)
+    # A key behind the table was masked above, and marks the sample as damaged.
     strange = tl.sum((inside & (key >= count)).to(tl.int32), 0)
     tl.store(status_ptr + sample, 1, mask=strange > 0)
 

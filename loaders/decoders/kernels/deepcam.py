@@ -281,6 +281,7 @@ def _delta_kernel(  # what a kernel reads has no other way in
     sample = tl.program_id(1).to(tl.int64)
     index = index_ptr + sample * COLUMNS
     row = tl.program_id(0).to(tl.int64) * LINES + tl.arange(0, LINES)
+    # Which lines, and which segments each has; a line whose numbers make no sense is left out.
     listed, line, first, end, good = _listed_lines(numbers_ptr, index, row, lines)
     at = tl.multiple_of(tl.load(index + 2), 16)
     NBYTES: tl.constexpr = 4 if WHOLE else 1  # of what `codes` points to
@@ -295,19 +296,24 @@ def _delta_kernel(  # what a kernel reads has no other way in
     column = tl.arange(0, SPAN)[None, :]
     exists = good[:, None, None]
     word, own = _without_first(_words(codes, exists, width, GROUPS, WHOLE), exists)
+    # A value is the sum of all differences before it. `carry` is that sum where a span begins, and
+    # `number` the segment: so lines are decoded in spans, and a span in parallel.
     carry = tl.zeros((LINES,), tl.int32)
     number = first
     for begin in range(0, width, SPAN):
         low, high = tl.split(tl.reshape(word, (LINES, GROUPS, 2, 2)))
         word_a, word_c = tl.split(low)
         word_b, word_d = tl.split(high)
+        # The bytes of the next span are asked for before this one is decoded.
         next_at = begin + SPAN
         word = _words(codes + next_at // NBYTES, exists, width - next_at, GROUPS, WHOLE)
         halves, both = _decoded((word_a, word_b, word_c, word_d), segments, number, end, carry)
+        # The sum and how many heads there were lie in one number: one reduction for both.
         of_span = tl.sum(both, 1)
         carry += of_span >> 8
         number += of_span & 0xFF
         tl.store(target + begin + column, halves, mask=good[:, None] & (begin + column < width))
+    # Damaged is a line with more or fewer heads than segments, or without one at its beginning.
     strange = (listed & ~good) | (good & ((number + 1 != end) | (own != 0x80)))
     tl.store(status_ptr + sample, 1, mask=tl.max(strange.to(tl.int32), 0) > 0)
 
@@ -331,12 +337,14 @@ def _copy_kernel(  # what a kernel reads has no other way in
     index = index_ptr + sample * COLUMNS
     row = tl.program_id(1).to(tl.int64) * LINES + tl.arange(0, LINES)
     listed = row < tl.load(index + COUNT)
+    # Lines are listed by number; one out of range is neither read nor written.
     line = tl.load(numbers_ptr + tl.load(index + FIRST) // 4 + row, mask=listed, other=0)
     line = line.to(tl.int64)
     good = listed & (line >= 0) & (line < lines)
     column = tl.program_id(0).to(tl.int64) * SPAN + tl.arange(0, SPAN)[None, :]
     inside = good[:, None] & (column < width)
     values = halves_ptr + tl.multiple_of(tl.load(index + FIRST + 1) // 2, 16)
+    # Raw lines have a value for each point, constant ones a value for the line.
     if STEP == 1:
         bits = tl.load(values + row[:, None] * width + column, mask=inside, other=0)
     else:

@@ -65,10 +65,12 @@ def _look_up_kernel(  # what a kernel reads has no other way in
     at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     inside = at < count
     target = labels_ptr + sample * count + at
+    # Without keys: the values as they are.
     if width == 0:
         raw = values_ptr + tl.multiple_of(tl.load(index) // NBYTES, 8)
         tl.store(target, tl.load(raw + at, mask=inside, other=0), mask=inside)
     else:
+        # Keys of 1 to 8 bits never cross a byte, as their widths divide eight.
         place = at * width
         key = tl.load(bytes_ptr + tl.load(index) + place // 8, mask=inside, other=0).to(tl.int32)
         key = (key >> (place % 8).to(tl.int32)) & ((1 << width) - 1)

@@ -19,8 +19,12 @@ from tests.loaders.callers.loops import LOOPS, Seen
 from vanidl_loaders import pls
 from vanidl_loaders.ranks.messages import open_transport
 from vanidl_loaders.ranks.world import World
-from vanidl_loaders.scheduled.dataset import ScheduledBatchSampler
-from vanidl_loaders.scheduled.items import BufferedItems, WeightedCollate, buffered_loader
+from vanidl_loaders.scheduled.dataset import (
+    BufferedItems,
+    ScheduledBatchSampler,
+    WeightedCollate,
+    buffered_loader,
+)
 from vanidl_loaders.scheduled.plan import PlanSettings, make_plan
 
 N, BATCH, EPOCHS, RANKS = 47, 4, 2, 2

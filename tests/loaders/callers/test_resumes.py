@@ -13,8 +13,7 @@ from tests import ROOT
 from tests.loaders.callers.test_callers import BATCH, EPOCHS, STEPS, Ids, exchanging, planned
 from tests.loaders.launch import run
 from vanidl_loaders.errors import UsageError
-from vanidl_loaders.scheduled.dataset import ScheduledBatchSampler
-from vanidl_loaders.scheduled.items import BufferedItems, WeightedCollate
+from vanidl_loaders.scheduled.dataset import BufferedItems, ScheduledBatchSampler, WeightedCollate
 from vanidl_loaders.scheduled.plan import PlanSettings, make_plan
 
 ALL = EPOCHS * STEPS

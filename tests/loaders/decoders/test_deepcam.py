@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from vanidl_loaders.decoders import DeepCam, decode, decode_batch, encode, open_sample
-from vanidl_loaders.decoders.accuracy import compute_errors, gather_channel_values, sample_errors
+from vanidl_loaders.decoders.coding import compute_errors, gather_channel_values, sample_errors
 from vanidl_loaders.decoders.container import pack, unpack
 from vanidl_loaders.decoders.deepcam import LineSections, decode_lines
 from vanidl_loaders.decoders.deltas import HEAD, LARGEST, NEAREST, UNITS, to_half

@@ -12,9 +12,8 @@ pytest.importorskip("triton", reason="triton is not installed")
 
 from vanidl_loaders.decoders import CosmoFlow, DeepCam, Lossless
 from vanidl_loaders.decoders.container import pack
-from vanidl_loaders.decoders.dataset import DecodedLoader
+from vanidl_loaders.decoders.dataset import DecodedLoader, Verdict, read_batch
 from vanidl_loaders.decoders.folders import sample_path, write_whole
-from vanidl_loaders.decoders.on_device import Verdict, read_batch
 from vanidl_loaders.decoders.staging import HostBuffer, HostTransfer, Ring
 from vanidl_loaders.errors import InputError
 from vanidl_loaders.loader.loader import Settings

@@ -102,7 +102,7 @@ MADE_UP = """
 from vanidl_loaders.baseline import SampleDataset
 from vanidl_loaders.loader.batches import collate
 from vanidl_loaders.loader.epochs import EpochLoader
-from vanidl_loaders.loader.stats import Counts
+from vanidl_loaders.loader.loader import Counts
 
 NAME, HELP = "made-up", "samples in order"
 

@@ -9,8 +9,7 @@ import pytest
 pytest.importorskip("torch", reason="PyTorch is not installed")
 
 from vanidl_loaders.decoders import dataset, folders
-from vanidl_loaders.loader.options import OPTIONS
-from vanidl_loaders.loader.registry import LOADERS, find_loader
+from vanidl_loaders.loader.registry import LOADERS, OPTIONS, find_loader
 from vanidl_loaders.pls import exchange as pls_exchange
 from vanidl_loaders.pls import exchange_plan
 from vanidl_loaders.pls import loader as pls
@@ -51,4 +50,6 @@ def test_choices_and_defaults_are_those_of_the_rooms() -> None:
 
 @pytest.mark.parametrize("name", LOADERS)
 def test_each_loader_offers_the_options_that_help_shows(name: str) -> None:
+    if name in {"streaming", "webdataset"}:
+        pytest.importorskip(name, reason=f"{name} is not installed")
     assert find_loader(name).add_arguments is OPTIONS[name]

@@ -18,7 +18,7 @@ from torch.utils.data import DataLoader, DistributedSampler
 from tests.loaders.ranks.threads import on_ranks
 from vanidl_loaders import pls
 from vanidl_loaders.errors import LoadersError, UsageError
-from vanidl_loaders.loader.stats import Counts
+from vanidl_loaders.loader.loader import Counts
 from vanidl_loaders.pls.exchange_plan import NOBODY
 from vanidl_loaders.pls.sources import AGAIN
 from vanidl_loaders.ranks.world import World

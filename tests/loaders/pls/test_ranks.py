@@ -22,7 +22,7 @@ from tests.loaders.launch import STARTED_BY, json_objects, run
 from tests.loaders.pls.ranks import EPOCHS
 from tests.makers.once import once
 from vanidl_loaders import pls
-from vanidl_loaders.loader.stats import Counts
+from vanidl_loaders.loader.loader import Counts
 from vanidl_loaders.pls.sources import open_source
 from vanidl_loaders.pls.storage import HEADER_NBYTES, FolderStore, content, sample_of
 from vanidl_loaders.workloads.making import make

@@ -13,7 +13,7 @@ pytest.importorskip("torch", reason="PyTorch is not installed")
 
 from vanidl_loaders.data.readers import open_reader
 from vanidl_loaders.errors import InputError
-from vanidl_loaders.loader.stats import Counts
+from vanidl_loaders.loader.loader import Counts
 from vanidl_loaders.pls import storage
 from vanidl_loaders.pls.sources import Items, open_source
 from vanidl_loaders.pls.storage import (

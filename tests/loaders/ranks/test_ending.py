@@ -17,7 +17,7 @@ from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, P
 from vanidl_loaders.cli import main
 from vanidl_loaders.errors import LoadersError
 from vanidl_loaders.ranks import ending
-from vanidl_loaders.ranks.process_group import name_lost_ranks
+from vanidl_loaders.ranks.messages import name_lost_ranks
 from vanidl_loaders.ranks.world import World
 
 

@@ -14,7 +14,7 @@ from torch.nn.parallel import DistributedDataParallel
 from vanidl_loaders.data.samples import open_samples
 from vanidl_loaders.loader.loader import WEIGHT, Settings
 from vanidl_loaders.loader.registry import open_loader
-from vanidl_loaders.ranks.process_group import process_group
+from vanidl_loaders.ranks.messages import process_group
 from vanidl_loaders.ranks.world import World
 
 EPOCHS = 3

@@ -18,11 +18,10 @@ from tests.loaders.scheduled.planned import scheduled, stream
 from vanidl_loaders.data import pool, pread
 from vanidl_loaders.errors import UsageError
 from vanidl_loaders.loader.loader import Settings
-from vanidl_loaders.loader.options import parse_nbytes
-from vanidl_loaders.loader.registry import open_loader
+from vanidl_loaders.loader.registry import open_loader, parse_nbytes
 from vanidl_loaders.ranks.world import World
 from vanidl_loaders.scheduled.plan import PlanSettings
-from vanidl_loaders.scheduled.stage_settings import STAGED_SHARE, divide_budget
+from vanidl_loaders.scheduled.stage import STAGED_SHARE, divide_budget
 
 
 @st.composite

@@ -15,7 +15,7 @@ from tests.loaders.scheduled.planned import scheduled
 from vanidl_loaders.errors import UsageError
 from vanidl_loaders.scheduled import PlanSettings, make_plan
 from vanidl_loaders.scheduled.dataset import ScheduledBatchSampler, ScheduledDataset, collate
-from vanidl_loaders.scheduled.stage_settings import StageSettings
+from vanidl_loaders.scheduled.stage import StageSettings
 
 
 def in_dataloader(samples, workers, kind=DataLoader, rank=0, ranks=1, **options):

@@ -20,22 +20,23 @@ from tests.loaders.scheduled.test_dealt import batches
 from vanidl_loaders.data.pread import ReadTotals
 from vanidl_loaders.errors import InputError, UsageError
 from vanidl_loaders.loader.loader import Settings
-from vanidl_loaders.ranks.connections import Door, connect
 from vanidl_loaders.ranks.messages import Alone
 from vanidl_loaders.ranks.world import World
 from vanidl_loaders.scheduled import PlanSettings, make_plan
 from vanidl_loaders.scheduled.buffer import NodeMemory, NodeSize
+from vanidl_loaders.scheduled.dataset import buffered_loader
 from vanidl_loaders.scheduled.exchange import (
     HEADER,
+    Door,
     ExchangeLimits,
     NodeAccess,
+    connect,
     connect_nodes,
     decide_exchange,
     measure_speeds,
 )
-from vanidl_loaders.scheduled.items import buffered_loader
 from vanidl_loaders.scheduled.loader import ScheduledLoader
-from vanidl_loaders.scheduled.stage_settings import StageSettings
+from vanidl_loaders.scheduled.stage import StageSettings
 
 EPOCHS = 3
 

@@ -13,8 +13,12 @@ pytest.importorskip("h5py", reason="h5py is not installed")
 from torch import nn
 from torch.utils.data import TensorDataset
 
-from vanidl_loaders.scheduled.dataset import ScheduledBatchSampler
-from vanidl_loaders.scheduled.items import BufferedItems, WeightedCollate, buffered_loader
+from vanidl_loaders.scheduled.dataset import (
+    BufferedItems,
+    ScheduledBatchSampler,
+    WeightedCollate,
+    buffered_loader,
+)
 from vanidl_loaders.scheduled.plan import PlanSettings, make_plan
 
 N, EPOCHS = 21, 3

@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from torch.utils.data.distributed import DistributedSampler
 
 from vanidl_loaders.errors import UsageError
-from vanidl_loaders.scheduled.items import (
+from vanidl_loaders.scheduled.dataset import (
     BufferedItems,
     StepItems,
     WeightedCollate,

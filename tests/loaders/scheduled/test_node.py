@@ -27,7 +27,7 @@ from vanidl_loaders.scheduled.exchange import NodeAccess
 from vanidl_loaders.scheduled.loader import ScheduledLoader
 from vanidl_loaders.scheduled.node import NodeSteps, count_node_ranks, share_memory, share_plan
 from vanidl_loaders.scheduled.plan import Plan, PlanSettings, make_plan
-from vanidl_loaders.scheduled.stage_settings import StageSettings
+from vanidl_loaders.scheduled.stage import StageSettings
 from vanidl_loaders.scheduled.steps import rank_steps
 
 

@@ -14,6 +14,7 @@ torch = pytest.importorskip("torch", reason="the baseline's order needs PyTorch"
 
 from torch.utils.data import DistributedSampler
 
+from benchmarks.loaders.policies import POLICIES
 from vanidl_loaders.cli import main
 from vanidl_loaders.data.coalesce import StorageSpeed, find_runs
 from vanidl_loaders.errors import InputError, UsageError
@@ -32,7 +33,6 @@ from vanidl_loaders.scheduled.plan import (
     share_misses,
     sum_path_cost,
 )
-from vanidl_loaders.scheduled.policies import POLICIES
 from vanidl_loaders.scheduled.steps import StepsAhead, rank_steps
 
 

@@ -17,7 +17,7 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 from tests.loaders.data.stored import N, direct
 from tests.loaders.scheduled.planned import scheduled, stream
 from vanidl_loaders.data.pool import ReadGroup
-from vanidl_loaders.scheduled import stage_settings
+from vanidl_loaders.scheduled import stage
 
 
 def chosen(draw):
@@ -66,9 +66,9 @@ def test_batches_are_the_same_however_quick_the_storage_seems(seed, flat, monkey
 
 
 @pytest.mark.parametrize("buffer", [0, 40, N])
-@pytest.mark.parametrize("together_nbytes", [0, stage_settings.TOGETHER_NBYTES])
+@pytest.mark.parametrize("together_nbytes", [0, stage.TOGETHER_NBYTES])
 def test_reads_are_the_plans_where_all_is_quick(buffer, together_nbytes, flat, monkeypatch):
-    monkeypatch.setattr(stage_settings, "TOGETHER_NBYTES", together_nbytes)
+    monkeypatch.setattr(stage, "TOGETHER_NBYTES", together_nbytes)
     monkeypatch.setattr(ReadGroup, "is_quick", lambda self: True if self._done else None)
     loader = scheduled(flat, buffer=buffer)
     for _ in stream(loader, range(3)):

@@ -15,7 +15,7 @@ from tests.loaders.data.stored import N, direct, written
 from tests.loaders.scheduled.planned import scheduled, stream
 from vanidl_loaders.data.samples import SampleSet
 from vanidl_loaders.errors import InputError, UsageError
-from vanidl_loaders.scheduled.stage_settings import StageSettings
+from vanidl_loaders.scheduled.stage import StageSettings
 
 
 def readers():

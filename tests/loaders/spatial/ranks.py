@@ -18,9 +18,9 @@ from vanidl_loaders.errors import LoadersError
 from vanidl_loaders.loader.loader import Settings
 from vanidl_loaders.ranks.messages import launched_transport
 from vanidl_loaders.ranks.world import World
-from vanidl_loaders.spatial import Division, RawFile, mpiio
+from vanidl_loaders.spatial import Division, RawFile
 from vanidl_loaders.spatial.dataset import SlabDataset
-from vanidl_loaders.spatial.layouts import Contiguous
+from vanidl_loaders.spatial.layouts import Contiguous, open_boxes_by_mpi
 from vanidl_loaders.spatial.loader import SpatialLoader, SpatialSettings
 
 
@@ -66,7 +66,7 @@ def large(path, nbytes):
     """One read of so many bytes by MPI; those around 2 GiB and the last ones."""
     out = folded(nbytes)
     layout = Contiguous(Path(path), 0, (nbytes,), np.dtype(np.uint8))
-    with mpiio.open_boxes(layout.path) as fill:
+    with open_boxes_by_mpi(layout.path) as fill:
         totals = fill(layout, ((0, nbytes),), out)
     say = {"rank": World.detect().rank, "nbytes": totals.nbytes}
     return say | {"at_2_gib": int(out[(1 << 31) - 1]), "last": out[-7:].tolist()}

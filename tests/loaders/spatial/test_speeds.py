@@ -14,8 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.loaders.ranks.threads import on_ranks
-from vanidl_loaders.spatial import reading
-from vanidl_loaders.spatial.layouts import Contiguous
+from vanidl_loaders.spatial.layouts import Contiguous, open_through_gaps
 from vanidl_loaders.spatial.reading import (
     MEASURED_SHARE,
     Cut,
@@ -43,7 +42,7 @@ def test_through_gaps_come_the_boxs_bytes(tmp_path_factory, case, most):
     path.write_bytes(b"head" + stored.tobytes())
     wanted = stored[tuple(slice(*each) for each in box)]
     out = np.empty(wanted.size * 2, np.uint8)
-    with reading.open_through_gaps(path, most) as fill:
+    with open_through_gaps(path, most) as fill:
         done = fill(Contiguous(path, 4, shape, stored.dtype), box, out)
     assert out.tobytes() == wanted.tobytes()
     cut = Cut.of(shape, 2, box)

@@ -14,7 +14,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from .plan import PlanSettings, make_plan
+from vanidl_loaders.scheduled.plan import PlanSettings, make_plan
 
 Int64Array = NDArray[np.int64]
 
