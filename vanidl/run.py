@@ -11,45 +11,20 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, overload
 
-from vanidl import frames
 from vanidl.advice.actions import decide_verdict, diagnose
-from vanidl.advice.finding import Diagnosis, Finding
-from vanidl.advice.levers import Change, Predicted, WhatIf, limit_prediction, limit_predictions
-from vanidl.advice.predict import predict, what_if
+from vanidl.advice.levers import can_replay, limit_prediction, limit_predictions
 from vanidl.advice.registry import find
 from vanidl.analyses import Results, analyse
-from vanidl.analyses.access import Access
-from vanidl.analyses.balance import Balance
-from vanidl.analyses.batches import Fetching
-from vanidl.analyses.benchmark import BenchmarkResult
-from vanidl.analyses.coverage import Coverage
-from vanidl.analyses.dataset import Dataset
-from vanidl.analyses.files import FileTotals
-from vanidl.analyses.lines import Lines
-from vanidl.analyses.memory import Memory
-from vanidl.analyses.placement import Placement
-from vanidl.analyses.profiled_steps import Steps
-from vanidl.analyses.sizes import Sizes
-from vanidl.analyses.summary import Summary
-from vanidl.analyses.timeline import Timeline
-from vanidl.anonymize.pseudonyms import Pseudonyms
-from vanidl.anonymize.trace import anonymous, anonymous_selection
-from vanidl.breakdown import Breakdown, Gains, attribute_time, open_gains
-from vanidl.breakdown.overlap import Overlap
-from vanidl.breakdown.phases import Phase, Phases
+from vanidl.breakdown import Breakdown, attribute_time, open_gains
 from vanidl.breakdown.step_bar import StepParts, divide_step
-from vanidl.breakdown.step_records import StepRecords
 from vanidl.dataclass import dataclass
 from vanidl.errors import UsageError
 from vanidl.files.arrow import require_arrow
 from vanidl.formatting.from_logs import clean_path
-from vanidl.frames import FrameName
 from vanidl.merge.pipeline import Inputs, read_trace
-from vanidl.model.run_facts import Ceiling
 from vanidl.model.selection import Selection, fitted, of_ranks, select
 from vanidl.model.trace import Trace
 from vanidl.parallel.executors import ExecutorOptions, dask_executor
-from vanidl.readers.format import Progress
 from vanidl.wording.account import find_lead
 from vanidl.wording.headline import (
     AFTER_STEPS,
@@ -62,6 +37,31 @@ from vanidl.wording.headline import (
 if TYPE_CHECKING:
     import pandas
     import pyarrow
+
+    from vanidl.advice.finding import Diagnosis, Finding
+    from vanidl.advice.levers import Change, Predicted, WhatIf
+    from vanidl.analyses.access import Access
+    from vanidl.analyses.balance import Balance
+    from vanidl.analyses.batches import Fetching
+    from vanidl.analyses.benchmark import BenchmarkResult
+    from vanidl.analyses.coverage import Coverage
+    from vanidl.analyses.dataset import Dataset
+    from vanidl.analyses.files import FileTotals
+    from vanidl.analyses.lines import Lines
+    from vanidl.analyses.memory import Memory
+    from vanidl.analyses.placement import Placement
+    from vanidl.analyses.profiled_steps import Steps
+    from vanidl.analyses.sizes import Sizes
+    from vanidl.analyses.summary import Summary
+    from vanidl.analyses.timeline import Timeline
+    from vanidl.anonymize.pseudonyms import Pseudonyms
+    from vanidl.breakdown.overlap import Overlap
+    from vanidl.breakdown.phases import Phase, Phases
+    from vanidl.breakdown.pipelines import Gains
+    from vanidl.breakdown.step_records import StepRecords
+    from vanidl.frames import FrameName
+    from vanidl.model.run_facts import Ceiling
+    from vanidl.readers.format import Progress
 
 
 @dataclass(frozen=True)
@@ -217,6 +217,10 @@ class Run:
         None where steps, input waits or single reads were not recorded. None goes below the
         ceiling, where that was measured.
         """
+        if not can_replay(self.trace, self.results, self.breakdown):
+            return None
+        from vanidl.advice.predict import what_if
+
         return limit_predictions(what_if(self.trace, self.results, self.breakdown), self.ceiling)
 
     @cached_property
@@ -241,6 +245,8 @@ class Run:
         Raises:
             UsageError: steps, input waits or single reads were not recorded.
         """
+        from vanidl.advice.predict import predict
+
         return limit_prediction(
             predict(self.trace, self.results, self.breakdown, change), self.ceiling
         )
@@ -298,6 +304,8 @@ class Run:
         Raises:
             UsageError: there is no frame of that name, or pyarrow is not installed.
         """
+        from vanidl import frames
+
         if to == "arrow":
             require_arrow('frame(..., to="arrow") needs')
             return frames.arrow_table(name, frames.frame(self, name))
@@ -331,6 +339,8 @@ def open_run(
         later = asked.ranks is not None or asked.epochs is not None  # they are found by analyses
         chosen = fitted(Selection() if later else asked, trace)
         if names is not None:
+            from vanidl.anonymize.trace import anonymous, anonymous_selection
+
             asked, chosen = (anonymous_selection(trace, each) for each in (asked, chosen))
             trace = anonymous(trace, names)
         name = "" if names is not None else clean_path(Path(path).resolve().name)

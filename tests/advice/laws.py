@@ -63,7 +63,7 @@ def _bounds(claim: Claim, run: Run, facts: Facts) -> Iterator[tuple[str, float]]
     if claim.within_s is not None:
         yield "the time of its calls", claim.within_s
     if claim.window == INPUT and run.gains is not None and facts.lost_s is not None:
-        gain = run.gains.without(claim.cause or "storage", claim.where)
+        gain = run.gains.without(claim.cause or "storage")
         yield "the run without it", (gain.high_ns if claim.cause else gain.touchable_ns) / 1e9
     if claim.window == IMBALANCE:
         column = run.breakdown.columns[f"run/{claim.cause}"]

@@ -18,7 +18,8 @@ from vanidl.advice.reads import fit_request_cost
 from vanidl.advice.registry import find, list_rules
 from vanidl.advice.requests import _measure_chunk_misfit
 from vanidl.analyses import analyse
-from vanidl.breakdown.account import STEP, WAIT, attribute_time
+from vanidl.breakdown.account import STEP, WAIT
+from vanidl.breakdown.attribution import attribute_time
 from vanidl.model.counter_tables import CounterTable
 from vanidl.model.file_facts import ArrayFacts
 from vanidl.model.trace import MPIIO

@@ -29,9 +29,11 @@ from tests import ROOT, SHARED
 from tests.breakdown.removals import remove_some
 from tests.breakdown.truth import PARTS, Truth
 from vanidl.analyses import analyse
-from vanidl.breakdown import Breakdown, Windows, assumptions, attribute_time, divide_rank
+from vanidl.breakdown import Breakdown, assumptions, attribute_time
 from vanidl.breakdown.account import PHASE, RUN
 from vanidl.breakdown.causes import STORAGE
+from vanidl.breakdown.rank_accounts import divide_rank
+from vanidl.breakdown.rank_cells import Windows
 from vanidl.breakdown.sources.states import compute_wilson_interval
 from vanidl.breakdown.windows import INPUT_WAIT, WORK
 from vanidl.model.selection import Selection, fitted, select

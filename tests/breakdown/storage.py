@@ -19,9 +19,9 @@ from pathlib import Path
 import darshan
 
 from tests import DATA, SHARED
-from vanidl.breakdown.account import find_serial_processes
 from vanidl.breakdown.assumptions import BLOCKING
 from vanidl.breakdown.causes import STORAGE
+from vanidl.breakdown.whole_runs import find_serial_processes
 from vanidl.errors import VanidlError
 from vanidl.model.warnings import LOWER_BOUNDS, UNSEEN, serious_codes
 from vanidl.run import Run, open_run

@@ -11,9 +11,11 @@ import pytest
 import vanidl
 from tests import DATA, ROOT
 from vanidl.analyses import analyse
-from vanidl.breakdown import Breakdown, assumptions, attribute_time, divide_rank
-from vanidl.breakdown.account import PHASE, RUN, STEP, STEP_PART, WAIT, open_gains
+from vanidl.breakdown import Breakdown, assumptions, attribute_time
+from vanidl.breakdown.account import PHASE, RUN, STEP, STEP_PART, WAIT, Column
+from vanidl.breakdown.attribution import open_gains
 from vanidl.breakdown.causes import CAUSES, STORAGE, STORAGE_PARTS, narrow_bounds
+from vanidl.breakdown.rank_accounts import divide_rank
 from vanidl.breakdown.windows import Tiles, tile_rank
 from vanidl.model import intervals
 from vanidl.model.selection import select
@@ -244,3 +246,15 @@ def test_counters_alone_bound_the_storage_of_steps_and_what_is_gained_without() 
     assert gains is not None
     gain, true = gains.without("storage"), run.gains.without("storage")
     assert gain.low_ns <= true.low_ns <= true.high_ns <= gain.high_ns <= spent_s * 1e9 + 1e3
+
+
+def test_imbalance_is_the_slowest_less_the_mean():
+    exactly = np.array([10, 50, 30])
+    assert Column(exactly, exactly, 30, 30).bound_imbalance_ns() == pytest.approx((20, 20))
+    assert Column(exactly[:1], exactly[:1], 10, 10).bound_imbalance_ns() == (0, 0)
+    random = np.random.default_rng(3)
+    low, high = exactly - random.integers(10, size=3), exactly + random.integers(10, size=3)
+    least, most = Column(low, high, low.mean(), high.mean()).bound_imbalance_ns()
+    for _ in range(100):
+        drawn = low + random.random(3) * (high - low)
+        assert least <= drawn.max() - drawn.mean() <= most

@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks.vanidl.account_scale import made_run
 from vanidl.analyses import Results
-from vanidl.breakdown import Breakdown, account, attribute_time, windows
+from vanidl.breakdown import Breakdown, attribute_time, rank_accounts, windows
 from vanidl.model.trace import SpanKind, Trace, concatenate_spans
 
 RANKS, STEPS = 7, 40
@@ -50,7 +50,7 @@ def test_ranks_divided_together_are_what_each_is_for_itself(
 ) -> None:
     trace, results = marked_runs()
     together = attribute_time(trace, results)
-    monkeypatch.setattr(account, "_tells_none_apart", lambda *_: False)
+    monkeypatch.setattr(rank_accounts, "_tells_none_apart", lambda *_: False)
     monkeypatch.setattr(windows, "_is_plain_loop", lambda *_: False)
     each = attribute_time(trace, results)
     assert columns_of(together) == columns_of(each)

@@ -19,9 +19,11 @@ from tests.breakdown.laws import (
 from tests.breakdown.removals import REMOVALS
 from tests.makers.training_jobs import Recipe, trace_of
 from vanidl.analyses import analyse
-from vanidl.breakdown import Windows, assumptions, divide_rank
-from vanidl.breakdown.account import find_serial_processes
+from vanidl.breakdown import assumptions
 from vanidl.breakdown.causes import COMMUNICATION, COMPUTE, STORAGE, WORKERS
+from vanidl.breakdown.rank_accounts import divide_rank
+from vanidl.breakdown.rank_cells import Windows
+from vanidl.breakdown.whole_runs import find_serial_processes
 from vanidl.model.fetches import NO_FETCHES
 from vanidl.model.trace import LogState, SpanKind, Trace
 

@@ -13,7 +13,7 @@ from tests.advice.labeled import made
 from tests.breakdown.test_states import with_worker
 from tests.makers.training_jobs import Recipe, trace_of
 from vanidl.analyses import analyse
-from vanidl.breakdown.account import open_gains
+from vanidl.breakdown.attribution import open_gains
 from vanidl.breakdown.causes import DELIVERY, INPUT_CPU, STORAGE, TOO_FEW_CORES, WORKERS
 from vanidl.breakdown.pipelines import LOST, OWN, Gains
 from vanidl.breakdown.without import Where

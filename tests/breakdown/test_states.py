@@ -11,9 +11,10 @@ import pytest
 
 from tests.makers.results import EXAMPLES
 from vanidl.analyses import analyse
-from vanidl.breakdown import account, windows
-from vanidl.breakdown.account import attribute_time, open_gains
+from vanidl.breakdown import rank_accounts, whole_runs, windows
+from vanidl.breakdown.account import CellTable
 from vanidl.breakdown.assumptions import ALL, MODEL_COMPUTES
+from vanidl.breakdown.attribution import attribute_time, open_gains
 from vanidl.breakdown.sources.states import SampledBound, bound_by_states, compute_wilson_interval
 from vanidl.model import states
 from vanidl.model.counter_tables import CounterTable
@@ -400,8 +401,8 @@ def test_calls_that_no_tracer_saw_make_what_it_traced_a_lower_bound(monkeypatch)
     """As those of `stat` of which Darshan sees none: threads were in them all the same."""
     trace = alone([states.METADATA, states.METADATA, states.RUNNING])
     trace = replace(trace, processes=(replace(trace.processes[0], log="a.darshan"),))
-    monkeypatch.setattr(account, "_bound_untraced_ns", lambda *_: 0)
-    monkeypatch.setattr(account, "is_whole", lambda *_: True)
+    monkeypatch.setattr(whole_runs, "bound_untraced_ns", lambda *_: 0)
+    monkeypatch.setattr(whole_runs, "is_whole", lambda *_: True)
     wait_s = 300 * 0.010
     low, high = attribute_time(trace, analyse(trace)).cell("mean/input_wait/storage").range_s
     assert low < 2 / 3 * wait_s < high
@@ -436,13 +437,13 @@ def test_page_faults_are_storage_beside_what_counters_have() -> None:
 
 
 def test_where_samples_and_traces_cannot_both_be_neither_is_taken_for_exact() -> None:
-    table = account._Table(1, 1000)
+    table = CellTable(1, 1000)
     table.observed[:] = True
     table.add("input_wait/", 0, 1000, 1000)
     for cause, low, high in (("storage", 0, 300), ("input_cpu", 0, 1000), ("blocked", 0, 1000)):
         table.add(f"input_wait/{cause}", 0, low, high)
     said = {"storage": (600, 700), "input_cpu": (50, 200), "blocked": (0, 150)}
-    account._narrow_by_samples(
+    rank_accounts._narrow_by_samples(
         table, 0, {f"input_wait/{cause}": SampledBound(*ends) for cause, ends in said.items()}
     )
     columns = table.columns(np.array([1]), None)

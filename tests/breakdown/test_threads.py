@@ -9,10 +9,12 @@ import pytest
 
 from tests.makers.training_jobs import Recipe, trace_of
 from vanidl.analyses import analyse
-from vanidl.breakdown import Windows, assumptions, attribute_time, divide_rank
-from vanidl.breakdown.account import open_gains
+from vanidl.breakdown import assumptions, attribute_time
+from vanidl.breakdown.attribution import open_gains
 from vanidl.breakdown.causes import COMPUTE, STORAGE
 from vanidl.breakdown.overlap import LOOP
+from vanidl.breakdown.rank_accounts import divide_rank
+from vanidl.breakdown.rank_cells import Windows
 from vanidl.breakdown.windows import INPUT_WAIT, WORK
 from vanidl.model.trace import SpanKind, Trace
 

@@ -26,8 +26,6 @@ from vanidl.breakdown.without import (
     Where,
     Without,
     bound_gain,
-    bound_imbalance,
-    bound_own_gain,
 )
 
 
@@ -204,13 +202,6 @@ def test_what_rests_on_equal_steps_says_so():
         assert bound_gain(run, exact(case, recorded, 0), CAUSE).assumed != knows_peers
 
 
-def test_ranks_without_steps_gain_what_is_their_own():
-    low, high, window = np.array([1.0, 2.0]), np.array([3.0, 9.0]), np.array([10.0, 6.0])
-    assert [x.tolist() for x in bound_own_gain(low, high, window)] == [[1, 2], [3, 6]]
-    opens = bound_own_gain(low, high, window, np.array([0.5, 4]))
-    assert [x.tolist() for x in opens] == [[0.5, 2], [0.5, 4]]
-
-
 def test_a_replay_that_misses_the_run_says_what_is_touchable():
     case = simple(2, (30, 50), 20)
     run = pipelines(case, simulate(case))
@@ -250,15 +241,3 @@ def test_an_evaluation_keeps_its_place_and_workers_go_on_meanwhile():
     truth = simulate(case.less(0))
     assert gain.high_ns == pytest.approx(recorded.end - truth.end)
     assert (run[0].wait_end_ns - run[0].wait_begin_ns)[20:23].max() < 100e6
-
-
-def test_imbalance_is_the_slowest_less_the_mean():
-    exactly = np.array([1.0, 5.0, 3.0])
-    assert bound_imbalance(exactly, exactly) == pytest.approx((2.0, 2.0))
-    assert bound_imbalance(exactly[:1], exactly[:1]) == (0, 0)
-    random = np.random.default_rng(3)
-    low, high = exactly - random.random(3), exactly + random.random(3)
-    least, most = bound_imbalance(low, high)
-    for _ in range(100):
-        drawn = low + random.random(3) * (high - low)
-        assert least <= drawn.max() - drawn.mean() <= most

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from math import sqrt
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,11 +15,13 @@ from vanidl.advice.frameworks import PYTORCH
 from vanidl.analyses.files import FileRow
 from vanidl.breakdown.account import MEAN, PHASE
 from vanidl.breakdown.causes import STORAGE, WRITE
-from vanidl.breakdown.phases import Phase
 from vanidl.dataclass import dataclass
 from vanidl.formatting.units import count, nbytes, percent, seconds, times
 from vanidl.model import intervals
 from vanidl.model.trace import POSIX, STDIO, STORAGE_LAYERS, SpanKind
+
+if TYPE_CHECKING:
+    from vanidl.breakdown.phases import Phase
 
 _SAVES = "checkpoint"
 COPIED = (1e9, 8e9)

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cached_property
 from math import sqrt
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,11 +24,11 @@ from vanidl.analyses import Results
 from vanidl.analyses.files import GroupRow
 from vanidl.analyses.summary import has_separate_objects
 from vanidl.breakdown import Breakdown, attribute_time
-from vanidl.breakdown.account import MEAN, WAIT, open_gains
+from vanidl.breakdown.account import MEAN, WAIT
+from vanidl.breakdown.attribution import open_gains
 from vanidl.breakdown.causes import BLOCKED, DELIVERY, READ, STORAGE, SYNC
 from vanidl.breakdown.costs import PARTS_BESIDE_THE_MODEL
 from vanidl.breakdown.overlap import has_kernels
-from vanidl.breakdown.pipelines import Gains
 from vanidl.breakdown.windows import EPOCH_END as WAIT_WITHOUT_BATCH
 from vanidl.breakdown.windows import (
     INPUT_WAIT,
@@ -38,7 +39,6 @@ from vanidl.breakdown.windows import (
     Tiles,
     tile_rank,
 )
-from vanidl.breakdown.without import EVERYWHERE, Where, bound_imbalance
 from vanidl.dataclass import dataclass
 from vanidl.model import intervals, states
 from vanidl.model.counter_tables import CounterTable
@@ -49,6 +49,9 @@ from vanidl.model.states import SampledThread
 from vanidl.model.trace import OBJECT, POSIX, Part, SpanKind, Trace
 from vanidl.model.trace import READ as READ_OP
 from vanidl.model.warnings import LOWER_BOUNDS, UNREAD, serious_codes
+
+if TYPE_CHECKING:
+    from vanidl.breakdown.pipelines import Gains
 
 INPUT, LOOP, RUN = "input", "loop", "run"
 IMBALANCE, BENCHMARK = "imbalance", "benchmark"
@@ -72,7 +75,6 @@ class Claim:
 
     cause: str
     window: str = INPUT
-    where: Where = EVERYWHERE
     stays: float = 0.0
     within_s: float | None = None
     surely_s: float | None = None
@@ -390,7 +392,7 @@ class Facts:
         """
         account, low_s, high_s = self.account, 0.0, 0.0
         if claim.window == INPUT and self.gains is not None and self.lost_s is not None:
-            gain = self.gains.without(claim.cause or STORAGE, claim.where)
+            gain = self.gains.without(claim.cause or STORAGE)
             known_ns = (claim.surely_s or 0.0) * 1e9  # of all of it nothing else bounds the least
             ends = (gain.low_ns, gain.high_ns) if claim.cause else (known_ns, gain.touchable_ns)
             low_s, high_s = (min(ns / 1e9, self.lost_s) for ns in ends)
@@ -400,12 +402,7 @@ class Facts:
             column = account.columns.get(f"run/{claim.cause}")
             if column is None or len(account.ranks) < 2:
                 return None
-            low_s, high_s = (
-                ns / 1e9
-                for ns in bound_imbalance(
-                    column.low.astype(np.float64), column.high.astype(np.float64)
-                )
-            )
+            low_s, high_s = (ns / 1e9 for ns in column.bound_imbalance_ns())
             if self.gains is not None and self.lost_s is not None:
                 high_s = min(high_s, self.lost_s)
                 low_s = 0.0

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from vanidl.analyses import Results
+from vanidl.breakdown import Breakdown
 from vanidl.dataclass import dataclass
 from vanidl.errors import UsageError
 from vanidl.model.run_facts import Ceiling
+from vanidl.model.trace import SpanKind, Trace
 
 _EXPLANATIONS = {
     "scheduled": "It plans the shuffles of all epochs in advance, keeps the samples that are "
@@ -124,6 +127,8 @@ on two cores, 25 ms for the first of a program, 50 to 120 ms where other work ra
 FEW_WORKERS = 2
 """That are advised for what the loop does to batches, where cores allow it."""
 
+_FEWEST_STEPS = 4
+
 NO_GAIN = 0.001
 """Share of the mean step time under which a predicted gain is none.
 
@@ -185,6 +190,19 @@ class WhatIf:
     assumptions: tuple[str, ...]
     refused: str = ""
     beyond_ceiling: tuple[str, ...] = ()
+
+
+def can_replay(trace: Trace, results: Results, account: Breakdown) -> bool:
+    """Whether steps, input waits and single reads were recorded, on one clock.
+
+    Not where ranks have different numbers of profiled steps, nor for results of a part of the
+    time: its steps would not be those of the trace.
+    """
+    steps, overlap = results.steps, account.overlap
+    if steps is None or overlap is None or overlap.mean.input_wait_io_s is None:
+        return False
+    is_whole = len(steps.table.step) == int((trace.spans.kind == SpanKind.STEP).sum())
+    return is_whole and steps.per_rank_min == steps.per_rank_max >= _FEWEST_STEPS
 
 
 def limit_predictions(found: WhatIf | None, ceiling: Ceiling | None) -> WhatIf | None:

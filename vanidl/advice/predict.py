@@ -25,6 +25,7 @@ from vanidl.advice.levers import (
     Predicted,
     WhatIf,
     call_of_change,
+    can_replay,
 )
 from vanidl.advice.reads import Reads, collect_reads
 from vanidl.analyses import Results
@@ -47,7 +48,6 @@ from vanidl.model.intervals import Intervals, intersect, subtract
 from vanidl.model.trace import STORAGE_LAYERS, SpanKind, Trace
 
 Array = NDArray[np.float64]
-_FEWEST_STEPS = 4
 _NEARLY_ALL = 0.95
 """Of the steps: so many must have taken a batch whose fetch was recorded."""
 _GUESSES = np.arange(1, 32) / 32  # of what is left of the range, at a time
@@ -91,19 +91,6 @@ class Batches:
     def steps(self) -> float:
         """How many steps these batches are for."""
         return len(self.step_s) / self.a_step
-
-
-def can_replay(trace: Trace, results: Results, account: Breakdown) -> bool:
-    """Whether steps, input waits and single reads were recorded, on one clock.
-
-    Not where ranks have different numbers of profiled steps, nor for results of a part of the
-    time: its steps would not be those of the trace.
-    """
-    steps, overlap = results.steps, account.overlap
-    if steps is None or overlap is None or overlap.mean.input_wait_io_s is None:
-        return False
-    is_whole = len(steps.table.step) == int((trace.spans.kind == SpanKind.STEP).sum())
-    return is_whole and steps.per_rank_min == steps.per_rank_max >= _FEWEST_STEPS
 
 
 def extract_batches(

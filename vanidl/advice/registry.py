@@ -11,16 +11,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 from enum import Enum
 from importlib import import_module
-from typing import Protocol, cast
+from typing import TYPE_CHECKING, Protocol, cast
 
 from vanidl.advice.facts import INPUT, MATTERS, Claim, Facts
 from vanidl.advice.finding import SEVERITIES, Finding, Rule, rate_severity
 from vanidl.analyses import Results
 from vanidl.breakdown import Breakdown
 from vanidl.breakdown.causes import STORAGE
-from vanidl.breakdown.pipelines import Gains
 from vanidl.model.trace import Trace
 from vanidl.wording.cells import settle
+
+if TYPE_CHECKING:
+    from vanidl.breakdown.pipelines import Gains
 
 LEAST = 0.01
 """Of the observed time: what cannot cost so much is not worth a change."""

@@ -370,37 +370,3 @@ def _from_the_first_on(fetched: Fetched, rows: Mask) -> Mask:
     np.minimum.at(first, number[rows], np.flatnonzero(rows))
     touched: Mask = np.arange(len(rows)) >= first[number]
     return touched
-
-
-def bound_own_gain(
-    low_ns: Array, high_ns: Array, window_ns: Array, within_ns: Array | None = None
-) -> tuple[Array, Array]:
-    """What each rank of a run without steps gains without a cause: its own chain is its run.
-
-    Args:
-        low_ns: what the cause takes of each rank at least, shape (ranks,).
-        high_ns: and at most.
-        window_ns: the run of each rank.
-        within_ns: at most what the cause is a part of: metadata of opens.
-    """
-    most_ns = np.minimum(high_ns, window_ns)
-    if within_ns is not None:
-        most_ns = np.minimum(most_ns, within_ns)
-    return np.minimum(low_ns, most_ns), most_ns
-
-
-def bound_imbalance(low_ns: Array, high_ns: Array) -> tuple[float, float]:
-    """What the slowest of some ranks takes more than the mean, in ns: at least, at most.
-
-    For runs without steps, in which the chain of each rank is its run.
-
-    Args:
-        low_ns: what each rank takes at least, shape (ranks,).
-        high_ns: and at most.
-    """
-    ranks = len(low_ns)
-    if ranks < 2:
-        return 0.0, 0.0
-    least = low_ns * (1 - 1 / ranks) - (high_ns.sum() - high_ns) / ranks
-    most = high_ns * (1 - 1 / ranks) - (low_ns.sum() - low_ns) / ranks
-    return max(float(least.max()), 0.0), max(float(most.max()), 0.0)

@@ -18,9 +18,10 @@ from numpy.typing import NDArray
 from vanidl.advice.finding import Diagnosis, Finding
 from vanidl.analyses import Results
 from vanidl.analyses.balance import RankLoad
-from vanidl.breakdown.account import Breakdown, divide_rank
+from vanidl.breakdown.account import Breakdown
 from vanidl.breakdown.overlap import RankOverlap
 from vanidl.breakdown.phases import Phase
+from vanidl.breakdown.rank_accounts import divide_rank
 from vanidl.breakdown.windows import Tiles, tile_rank
 from vanidl.errors import UsageError
 from vanidl.frames.tables import (
