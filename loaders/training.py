@@ -100,6 +100,7 @@ def train(samples: SampleSet, loader: Loader, settings: Settings, plan: Plan) ->
         LoadersError: Ranks have different numbers of steps, or one is gone: training would hang.
     """
     with name_lost_ranks(settings.world), process_group(settings.world) as device:
+        # A rank with one step more would wait for gradients that nobody sends.
         if not is_same_on_all_ranks(len(loader)):
             raise LoadersError(
                 f"expected the same number of steps on every rank, found {len(loader)} on rank "
@@ -114,6 +115,7 @@ class _Training:
     def __init__(
         self, samples: SampleSet, settings: Settings, plan: Plan, device: torch.device
     ) -> None:
+        # One seed: every rank begins with the same parameters.
         torch.manual_seed(settings.seed)
         self._workload: Workload = find_workload(samples.workload)
         self._model: nn.Module = self._workload.model(samples).to(device)
@@ -153,6 +155,8 @@ class _Training:
         batch = {name: value.to(self._device, non_blocking=True) for name, value in batch.items()}
         self._optimizer.zero_grad()
         loss = self._workload.loss(self._model, batch)
+        # Ranks may have unequal shares of the global batch: the weight makes the averaged gradient
+        # its mean.
         weighted = loss * batch[WEIGHT] if WEIGHT in batch else loss
         weighted.backward()
         self._optimizer.step()
@@ -188,6 +192,7 @@ def open_recorder(places: Places, world: World, *, steps: int) -> Iterator[Recor
     The first step warms the profiler up and is not in the trace.
     """
     with ExitStack() as stack:
+        # Closed in reverse order: the profiler writes its trace while the event file is still open.
         writer = _open_writer(places.events, world) if places.events else None
         if writer:
             stack.callback(writer.close)

@@ -45,6 +45,7 @@ class StorageSpeed:
 
     def most_gap_rows(self, row_nbytes: int) -> int:
         """Rows that are worth reading through rather than asking again."""
+        # Reading on takes gap_bytes / bytes_per_s, asking again latency_s: the longest gap of less.
         return max(0, int(np.ceil(self.latency_s * self.bytes_per_s / row_nbytes)) - 1)
 
 
@@ -52,6 +53,7 @@ def find_runs(rows: Int64Array, most_gap: int) -> tuple[Int64Array, Int64Array]:
     """(start, stop) of the requests that cover sorted rows; gaps of up to `most_gap` are read."""
     if len(rows) == 0:
         return rows, rows
+    # A run ends where the distance to the next row is more than the gap and the row itself.
     border = np.flatnonzero(np.diff(rows) > most_gap + 1)
     start = rows[np.concatenate([[0], border + 1])]
     stop = rows[np.concatenate([border, [len(rows) - 1]])] + 1
@@ -69,6 +71,7 @@ def measure_storage(
         row_nbytes: Bytes of a row.
         most_rows: That may be read for it, at least 3.
     """
+    # Small reads cost little more than the latency; large ones add bytes, as many as are allowed.
     repeats = min(REPEATS, max(1, most_rows // 3))
     widest = max(1, min(rows // 8, -(-WIDE_NBYTES // row_nbytes)))
     wide = min(widest, max(2, most_rows // repeats - 1))
@@ -83,6 +86,7 @@ def measure_storage(
 def _time_median(read: Callable[[int, int], object], rows: int, count: int, repeats: int) -> float:
     times = []
     for i in range(repeats):
+        # Places far apart, so that none is read ahead by the one before.
         first = (rows - count) * (2 * i + 1) // (2 * repeats)
         start = time.perf_counter()
         read(first, first + count)
@@ -148,6 +152,7 @@ class ContiguousRows:
         if stop - start == 1 and len(wanted):
             return self.read_rows([start], target)
         nbytes, begin = self._nbytes, self._offset + start * self._nbytes
+        # Wanted rows are copied from a block: the system call for each row would cost more.
         block = np.empty((stop - start, nbytes), np.uint8)
         requests = self.file.read_into(block.reshape(-1).data, begin)
         for row in wanted.tolist():
@@ -247,6 +252,7 @@ class RowReads:
         sources = self._open().values()
         if any(s.exact or (not self.merging and isinstance(s, ContiguousRows)) for s in sources):
             return ids
+        # A sample passes by where all of its fields do.
         rows: Int64Array | None = None
         for source in self._open().values():
             of_field = _expand(*source.runs(ids))
@@ -256,12 +262,15 @@ class RowReads:
     def tasks(self, ids: Int64Array, extra: Int64Array, target: Target) -> list[Task]:
         """Reads of sorted `ids`, and of those of `extra` (sorted) that pass by."""
         wanted, tasks = np.union1d(ids, extra) if len(extra) else ids, list[Task]()
+        # Fields with the same limits have the same runs: these are found once.
         known: dict[tuple[int, ...], list[tuple[int, int, Int64Array]]] = {}
         for source in self._open().values():
             if not self.merging and isinstance(source, ContiguousRows):
                 parts = (ids[at : at + TOGETHER] for at in range(0, len(ids), TOGETHER))
                 tasks += [partial(source.read_rows, part.tolist(), target) for part in parts]
                 continue
+            # Merged: rows close together are one request; what passes by is dropped unless it is
+            # wanted.
             if source.limits not in known:
                 known[source.limits] = _divide_run(source.runs(ids), wanted)
             tasks += [partial(source.read, *part, target) for part in known[source.limits]]
@@ -280,6 +289,7 @@ class RowReads:
         tasks = list[Task]()
         for number, source in enumerate(self._open().values()):
             assert isinstance(source, ContiguousRows)
+            # Addresses instead of arrays: no view is made for each row.
             pieces = [source.piece(sample, to[number]) for sample, to in wanted]
             parts = range(0, len(pieces), TOGETHER)
             tasks += [partial(source.file.read_pieces, pieces[at : at + TOGETHER]) for at in parts]
@@ -293,6 +303,8 @@ class RowReads:
 
     def _open(self) -> dict[str, RowSource]:
         if not self._sources:
+            # HDF5 says where the datasets lie; their bytes are read through a descriptor of its
+            # own.
             datasets = {each: self._dataset(each) for each in self._samples.fields}
             file = os.open(self._samples.path(0), os.O_RDONLY | os.O_CLOEXEC)
             self._end = weakref.finalize(self, _close, file)  # where nobody closes a loader
@@ -311,6 +323,7 @@ class RowReads:
         return dataset
 
     def _source(self, dataset: h5py.Dataset, field: Field, number: int) -> RowSource:
+        # A chunked dataset has no offset, and another type needs HDF5's conversion.
         offset = dataset.id.get_offset() if dataset.chunks is None else None
         if offset is None or dataset.dtype != np.dtype(field.dtype):
             return ChunkedRows(dataset, field)
@@ -321,9 +334,11 @@ class RowReads:
         flat = {n: s for n, s in self._sources.items() if isinstance(s, ContiguousRows)}
         if self._gap is not None or not flat:
             return
+        # Measured once, with the field whose rows are the longest: speeds are of the storage.
         of_name = {each.name: each for each in self._samples.fields}
         widest = max(flat, key=lambda name: of_name[name].nbytes)
         self.speed = self._measured(flat[widest], of_name[widest].nbytes)
+        # Latencies of the threads overlap: one request waits for a part of its own only.
         overlapping = StorageSpeed(self.speed.latency_s / self._threads, self.speed.bytes_per_s)
         for name, source in flat.items():
             source.most_gap = overlapping.most_gap_rows(of_name[name].nbytes)
@@ -369,6 +384,7 @@ class SampleReads:
             each.close()
 
     def _read(self, sample: int, target: Target) -> ReadTotals:
+        # Readers are lent to one thread at a time: their libraries are not made for two.
         own = self._idle.get()
         try:
             arrays, nbytes = own.read(sample), own.nbytes()
@@ -400,6 +416,7 @@ def _divide_run(
     runs: tuple[Int64Array, Int64Array], wanted: Int64Array
 ) -> list[tuple[int, int, Int64Array]]:
     """(start, stop, the rows of sorted `wanted` inside) of each run."""
+    # Wanted rows are sorted: those of a run are a slice.
     inside = (each.tolist() for each in np.searchsorted(wanted, runs))
     both = zip(*(each.tolist() for each in runs), *inside, strict=True)
     return [(start, stop, wanted[first:last]) for start, stop, first, last in both]

@@ -46,6 +46,7 @@ class ReadThreads:
         """The result to come of a task; tasks begin in order."""
         future: Future[T] = Future()
         self._tasks.put((future, task))
+        # Threads are begun as they are needed: where few reads are made, few are.
         if len(self._threads) < self.threads:
             thread = threading.Thread(
                 target=_run_tasks, args=(self._tasks,), name="read", daemon=True
@@ -155,6 +156,7 @@ class ReadGroup:
         if not self._done:
             return None
         taken = zip(self._seconds, self._done, strict=True)
+        # What a request took beyond moving its bytes from memory.
         beyond = sorted(
             [(s - read.nbytes / QUICK_BYTES_PER_S) / max(read.requests, 1) for s, read in taken]
         )
@@ -170,6 +172,7 @@ class ReadGroup:
             seconds = time.perf_counter() - start
             self._seconds.append(seconds)
             self._done.append(read)
+            # Slow storage: another thread joins, so that latencies overlap.
             if seconds > SLOW_S and self._waiting and len(self._workers) < self._pool.threads:
                 self._join()
 
@@ -204,6 +207,7 @@ class GroupedReads:
             InputError: What one of them raised.
         """
         group.result()
+        # A group without reads says nothing about the storage.
         quick = group.is_quick()
         self.quick = self.quick if quick is None else quick
 

@@ -101,6 +101,7 @@ def find_format(path: Path) -> Format:
     Raises:
         UsageError: A suffix that is not known.
     """
+    # A compressed TFRecord has its own suffix in front of .gz.
     suffix = path.suffixes[-2] if path.suffix == ".gz" and path.suffixes[1:] else path.suffix
     if suffix not in FORMATS:
         known = ", ".join(FORMATS)
@@ -169,6 +170,8 @@ def _write_tfrecord(path: Path, arrays: Arrays) -> None:
         if array.ndim == 1 and array.dtype in (np.float32, np.int64):
             features[name] = array
             continue
+        # TFRecord knows lists of float32 and int64 only: all else is bytes, with shape and type
+        # beside.
         little = np.ascontiguousarray(array, array.dtype.newbyteorder("<"))
         features[name] = little.tobytes()
         features[f"{name}/shape"] = np.array(array.shape, np.int64)
@@ -225,6 +228,8 @@ _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 
 def make_example(features: Mapping[str, Feature]) -> bytes:
     """The serialised Example."""
+    # Example.features (1) is a map, feature (1): entries of key (1) and value (2), as in
+    # example.proto.
     entries = (
         _pack_field(1, _pack_field(1, name.encode()) + _pack_field(2, _pack_feature(feature)))
         for name, feature in features.items()
@@ -253,6 +258,7 @@ def parse_example(data: bytes) -> dict[str, Feature]:
 
 
 def _pack_feature(feature: Feature) -> bytes:
+    # feature.proto: bytes_list = 1, float_list = 2, int64_list = 3, the values field 1 of each.
     if isinstance(feature, bytes):
         return _pack_field(1, _pack_field(1, feature))
     if feature.dtype.kind == "f":
@@ -281,6 +287,7 @@ def _parse_feature(feature: bytes) -> Feature:
 
 def _iterate_integers(values: bytes) -> Iterator[int]:
     for number, kind, value in _iterate_fields(values):
+        # A list of integers comes packed in one field, or each in a field of its own.
         at = 0
         while number == 1 and kind in (_BYTES, _VARINT) and at < len(value):
             integer, at = _read_varint(value, at)
@@ -333,6 +340,7 @@ def _read_varint(data: bytes, at: int) -> tuple[int, int]:
     for shift in range(0, 70, 7):
         if at >= len(data):
             break
+        # Seven bits a byte, the lowest first; the eighth says that more follow.
         byte = data[at]
         value |= (byte & 0x7F) << shift
         at += 1
@@ -348,6 +356,8 @@ def write_records(path: str | Path, records: Iterable[bytes]) -> None:
     """Writes the records, replacing the file."""
     with _open_records(Path(path), "wb") as file:
         for record in records:
+            # A record: its length, the length's CRC, the bytes, their CRC (TensorFlow,
+            # record_writer.cc).
             length = _LENGTH.pack(len(record))
             file.write(length + _CRC.pack(_mask_crc(length)))
             file.write(record)
@@ -371,6 +381,7 @@ def read_records(path: str | Path) -> Iterator[bytes]:
 
 
 def _mask_crc(data: bytes) -> int:
+    # Rotated and shifted, as TensorFlow masks a CRC that lies in what CRCs are made of (crc32c.h).
     crc = google_crc32c.value(data)
     return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
 

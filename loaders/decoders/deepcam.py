@@ -275,6 +275,7 @@ def normalize(
     """(x - shift) * scale, channel by channel: flattened to (lines, width), float32."""
     channels, rows, width = len(planes), math.prod(planes.shape[1:-1]), planes.shape[-1]
     wide = np.empty((channels, rows, width), np.float32)
+    # Rows of the source hold all channels of a point: copied in rows, each read once.
     flat = np.moveaxis(planes, 0, -2).reshape(rows, channels, width)
     target = np.moveaxis(wide, 0, 1)
     less, times = (np.array(values, np.float32)[:, None] for values in (shift, scale))
@@ -337,6 +338,7 @@ class Units:
         Raises:
             InputError: They contradict the shape, or are no factors.
         """
+        # Halves have no units, floats have them for every channel.
         held = {"offsets", "factors"} & encoded.sections.keys()
         if encoded.decoded.dtype == "<f2":
             if held:
@@ -350,6 +352,7 @@ class Units:
             raise describe_damage(
                 f"an offset and a factor for each of {channels} channels", "others"
             )
+        # A power of two within the range: frexp gives it a mantissa of exactly one half.
         inside = (units.factors >= FACTOR_LEAST) & (units.factors <= FACTOR_MOST)
         powers = np.frexp(np.where(inside, units.factors, 0))[0] == 0.5
         if not (powers.all() and np.isfinite(units.offsets).all()):
@@ -361,6 +364,7 @@ class Units:
         with np.errstate(invalid="ignore"):
             np.multiply(halves, self.factors[channels, None], out=out, dtype=np.float32)
             out += self.offsets[channels, None]
+        # One NaN for all, so that every device gives the same bits.
         strange = np.isnan(out)
         if strange.any():
             out[strange] = np.nan

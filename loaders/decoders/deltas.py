@@ -81,6 +81,7 @@ def encode(  # compiled functions take arrays, not records
         modes[line] = mode
         if mode == DELTA:
             numbers[line] = number
+            # Twice as much room, where a smooth image turns out rough.
             if held + number > len(segments):
                 larger = np.empty(2 * (held + number), np.int64)
                 larger[:held] = segments[:held]
@@ -158,6 +159,7 @@ def _is_plain(line: Floats) -> bool:
     """Whether float16 holds every value as zero or as a finite normal number."""
     good = True
     for at in range(len(line)):
+        # Without a branch: the compiler makes vector instructions of it.
         size = abs(line[at])
         good &= (size == 0) | ((size >= _NORMAL_LEAST) & (size <= _HALF_MOST))
     return good
@@ -189,6 +191,8 @@ def _find_closed_end(
             return at - RUN + 1, largest
         larger = max(largest, difference)
         smaller = min(least, max(float(floor), float(tolerance * abs(line[at]))))
+        # A larger difference makes a larger unit, by which every value of the segment is missed
+        # more.
         if larger * needed > smaller and larger > largest:
             return at, largest
         largest, least = larger, smaller
@@ -224,6 +228,7 @@ def _choose_exponent(largest: float) -> int:
     """Of the smallest power of two that is a large enough unit."""
     if largest == 0:
         return EXPONENT_LEAST
+    # frexp has mantissas from 1/2 on: a power of two itself needs one less.
     mantissa, exponent = math.frexp(largest * ROOM)
     return max(EXPONENT_LEAST, exponent - 1 if mantissa == 0.5 else exponent)
 

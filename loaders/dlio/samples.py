@@ -204,6 +204,7 @@ def open_dlio_samples(
     find_format(name)
     if not files:
         raise InputError(f"expected files in {folder}, found none: generate the data first")
+    # Without fields at first: they are those of the first record, which needs the files to be read.
     described = DlioSamples(
         folder,
         WORKLOAD,
@@ -237,6 +238,7 @@ def require_whole_files(samples: DlioSamples, formats: tuple[str, ...], loader: 
 def _read_record(samples: DlioSamples, sample: int) -> Arrays:
     """The arrays of a sample as they are handed out."""
     arrays = read_sample(samples.path(sample), samples.format)
+    # DLIO stacks the records of a file along its last axis.
     if samples.per_file > 1:
         return {name: array[..., sample % samples.per_file] for name, array in arrays.items()}
     if samples.resized_nbytes:
@@ -313,6 +315,7 @@ def read_bytes(path: Path) -> bytes:
     """All bytes of a file: one `pread`, as far as the operating system allows (2 GiB a call)."""
     with _FILES.opened(path) as file:
         size, parts, got = os.fstat(file).st_size, list[bytes](), 0
+        # A read call gives at most 2 GiB: again, until the file ends.
         while got < size and (part := os.pread(file, size - got, got)):
             parts.append(part)
             got += len(part)

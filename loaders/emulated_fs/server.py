@@ -164,6 +164,8 @@ class Clients:
         """Process number and name of the client of a thread number."""
         now = time.monotonic()
         known = self._known.get(thread)
+        # Looking into /proc costs more than a read: trusted for a while, as numbers are given
+        # again.
         if known is None or now - known[0] > TRUSTED_S:
             process = _find_process(thread)
             known = self._known[thread] = (now, process, self._client(process))
@@ -173,6 +175,7 @@ class Clients:
         if self._variable is None:
             return str(process)
         prefix = f"{self._variable}=".encode()
+        # The environment as the process was started with it.
         for entry in _read_proc(Path(f"/proc/{process}/environ")).split(b"\0"):
             if entry.startswith(prefix):
                 return entry.decode(errors="replace")
@@ -200,6 +203,7 @@ class SlowStorage(PassThrough):
         self._cost, self._links, self._lock = cost, Links(cost), threading.Lock()
         self._clients, self._log = clients, log
         self._late: dict[str, float] = {}
+        # Calls that only touch metadata are wrapped here, all alike.
         for method, operation in _METADATA.items():
             setattr(self, method, self._slowed(operation, getattr(self, method)))
 
@@ -222,6 +226,7 @@ class SlowStorage(PassThrough):
     def read(self, path: str, size: int, offset: int, fh: int) -> bytes:
         """The bytes, once the links have carried them."""
         start_ns, arrival = time.time_ns(), time.monotonic()
+        # The starter times reads of the probe, and knows what FUSE itself takes.
         if self.overhead_s is None and path == f"/{PROBE}":
             time.sleep(PROBE_S)
             return repr(time.monotonic() - arrival).encode().ljust(size)
@@ -268,6 +273,7 @@ class SlowStorage(PassThrough):
         nbytes: int = 0,
     ) -> None:
         """Waits as long as the model says, and logs the request."""
+        # FUSE has taken its time before this method: the request arrived earlier by as much.
         overhead_s = self.overhead_s or 0.0
         process, client = self._clients.find(mfusepy.fuse_get_context()[2])
         if operation == "read":
@@ -278,6 +284,7 @@ class SlowStorage(PassThrough):
         else:
             cost_s = self._cost.sync_s if operation == "sync" else self._cost.metadata_s
             time.sleep(max(0.0, arrival - overhead_s + cost_s - time.monotonic()))
+        # The log has the request as the client saw it: half of FUSE's time on each side.
         if self._log:
             half_ns = round(overhead_s * 5e8)
             start_ns, end_ns = start_ns - half_ns, time.time_ns() + half_ns
@@ -322,6 +329,7 @@ def main() -> None:
         log=log,
         request_bytes=options.request_bytes,
     )
+    # Faults and the overhead come from the starter, once the mount can be seen.
     threading.Thread(target=_listen, args=(operations, target, options.fault), daemon=True).start()
     mfusepy.FUSE(operations, str(target), **_join_mount_options(options))
 

@@ -46,6 +46,8 @@ class Position:
         one is.
         """
         if not self._resumed:
+            # An epoch that was gone through is over, also where the loop stopped with its last
+            # batch.
             through = self._ended or self.step == self._steps
             self.epoch += through or (leaves and self.step > 0)
             self.step = 0
@@ -71,6 +73,7 @@ class Position:
         Raises:
             UsageError: The state is of another stream.
         """
+        # In another stream of ids some samples would come twice and others never.
         identity = {key: state.get(key) for key in self._identity}
         if identity != self._identity:
             raise UsageError(f"expected a state of {self._identity}, found {identity}: start again")
@@ -127,6 +130,7 @@ class EpochLoader(ABC):
 
     def __iter__(self) -> Iterator[Batch]:
         """The batches of the epoch. An iteration that is still open ends."""
+        # A loader has one stream: the iteration before this one ends here.
         self._end_stream()
         start = self._position.begin(leaves=self.leaves)
         self._stream = stream = self._batches(self._position.epoch, start)

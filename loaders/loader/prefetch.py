@@ -63,6 +63,7 @@ class Background(Generic[T]):
             raise StalledError(
                 f"expected data from storage within {self._timeout_s:g} s, found none"
             ) from None
+        # An item was taken: room for one more.
         if item is not None:
             self._room.put(None)
             return item[0]
@@ -74,6 +75,7 @@ class Background(Generic[T]):
 
     def close(self) -> None:
         """Ends the thread and waits for its end unless it hangs; the generator is closed."""
+        # Wakes the thread, which finds that nobody wants more.
         self._closed = True
         self._room.put(None)
         if not self.stalled:

@@ -83,6 +83,7 @@ class Retried(Generic[T]):
             return None
 
     def _again(self, error: StalledError) -> None:
+        # The thread that hangs is left behind, and a new one begins behind the last item.
         self._items.close()
         self._stalled += 1
         if self._stalled >= self._attempts:
@@ -133,12 +134,14 @@ class WaitWatch:
                 self._look(since, time.perf_counter() - since)
 
     def _look(self, since: float, waited_s: float) -> None:
+        # Said once for each wait.
         if waited_s >= SAID_AFTER_S and since != self._said:
             self._said = since
             _log.warning(
                 "%s has waited %.0f s: storage is slow or does not answer; given up after %.0f s "
                 "(--read-timeout-s)", self._what, waited_s, self._most_s
             )  # fmt: skip
+        # Whoever waits should have given up by now: it hangs inside a library.
         if waited_s >= self._most_s + _MARGIN_S and _Ending.allowed:
             _end_process(
                 f"expected data within {self._most_s:g} s, found none: {self._what.rstrip(',')}"

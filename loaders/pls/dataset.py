@@ -59,6 +59,7 @@ class SlotOrder:
         first, worker = slots[0] if slots else 0, get_worker_info()
         if not isinstance(first, Slot):
             return  # of another sampler
+        # Places of a batch follow each other; with w workers, a worker gets every w-th batch.
         places = [slot.place for slot in slots if isinstance(slot, Slot)]
         wanted = self._next if first.turn == self._turn else first.place
         if places != list(range(wanted, wanted + len(slots))):
@@ -118,6 +119,7 @@ class PartialLocalDataset(Dataset[Any]):
         self._read_timeout_s, self.transform = read_timeout_s, transform
         self.source, self.partition, self.seed = _open_source(base, fingerprint), partition, seed
         ranks, rank = self.world.ranks, self.world.rank
+        # What this rank holds at first follows from the seed: nothing is read yet.
         own = deal_to(rank, len(self.source), ranks, partition=partition, seed=seed)
         self.store = Measured(_store(folder, rank, self.source))
         self.counts = Counts()
@@ -143,6 +145,7 @@ class PartialLocalDataset(Dataset[Any]):
         item = self.source.decode(self.store.message(sample))
         if self.transform is None:
             return item
+        # A transform draws the same for a sample in an epoch, whichever slot or worker it is in.
         with _seed_drawing(self.seed, int(self._epoch[0]), sample):
             return self._transformed(item)
 
@@ -183,10 +186,12 @@ class PartialLocalDataset(Dataset[Any]):
             InputError: A sample cannot be read or kept.
         """
         wanted = set(ids.tolist())
+        # First what is of no use any more goes: memory holds one share.
         for sample in self.store:
             if sample not in wanted:
                 self.store.discard(sample)
         missing = [i for i in ids.tolist() if i not in self.store]
+        # Storage that does not answer is asked again for what is still missing.
         with closing(Retried(lambda _given: self._reading(ids))) as reading:
             for message in reading:
                 self.store.add(message)
@@ -281,6 +286,7 @@ def _open_source(base: Base, fingerprint: str | None) -> Source:
 def _store(folder: str | Path | None, rank: int, source: Source) -> MemoryStore | FolderStore:
     if folder is None:
         return MemoryStore()
+    # What an earlier run left is used where the data set is known to be the same.
     version, own = getattr(source, "version", None), getattr(source, "fingerprint", None)
     fingerprint = own() if own is not None else source.identity()
     return FolderStore(Path(folder) / f"rank{rank:05d}", source.identity(), fingerprint, version)
@@ -304,6 +310,7 @@ def _list_images(folder: Path, classes: Sequence[str]) -> list[tuple[Path, int]]
     for label, name in enumerate(classes):
         if not (folder / name).is_dir():
             raise InputError(f"expected a folder {name} in {folder}, found none: correct the file")
+        # Sorted: all ranks see the same ids, whatever order the file system lists them in.
         paths = sorted(p for p in (folder / name).rglob("*") if p.suffix.lower() in IMAGES)
         found += [(path, label) for path in paths]
     if not found:

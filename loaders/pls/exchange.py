@@ -145,6 +145,7 @@ class ExchangeThread:
         while (job := self._jobs.get()) is not None:
             work, future = job
             with Outcome(future):
+                # Behind a failure ranks are no longer in step: no further job may begin.
                 if self._broken:
                     raise LoadersError(
                         "expected an exchange that works, found one that failed: start again"
@@ -213,6 +214,7 @@ class ExchangeThread:
         coming = self._coming[order.item]
         incoming = new_message(-1, coming.nbytes)
         swap = Swap(order, coming, self._store.message(order.gives), incoming)
+        # The checksum of what is sent is in its header: the network is not trusted.
         seal(swap.outgoing)
         return swap, swap.start(self._transport)
 

@@ -61,6 +61,7 @@ def deal(samples: int, ranks: int, *, partition: str = "shuffled", seed: int = 0
     for first in range(0, samples, _AT_ONCE):
         part = order[first : first + _AT_ONCE]
         part[:] = _permute_ids(np.arange(first, first + len(part)), samples, partition, seed)
+    # A column for each rank; the last slot is empty on ranks that hold one sample less.
     homes: NDArray[Any] = np.full((-(-samples // ranks), ranks), NOBODY, order.dtype)
     for rank, block in enumerate(np.array_split(order, ranks)):
         homes[: len(block), rank] = block
@@ -106,6 +107,7 @@ def deal_at(
         UsageError: As `deal`.
     """
     _require_partition(samples, ranks, partition)
+    # Blocks as `np.array_split` cuts them: the first N mod M ranks hold one more.
     first = places.ranks * (samples // ranks) + np.minimum(places.ranks, samples % ranks)
     return _permute_ids(first + places.slots, samples, partition, seed)
 
@@ -183,6 +185,8 @@ class Draw:
 
     def targets(self, epoch: int, ranks: Int64Array, items: Int64Array) -> Int64Array:
         """To whom ranks give some items; themselves: those stay."""
+        # Item i of all ranks is one permutation of ranks: each gives one sample and gets one
+        # (slides, "PLS: Design and Implementation").
         return permute_at(ranks, self._having(items), (self.seed, _RANKS, epoch), items)
 
     def sources(self, epoch: int, ranks: Int64Array, items: Int64Array) -> Int64Array:
@@ -297,6 +301,7 @@ class Ownership:
         """What is exchanged during an epoch."""
         tables = np.full((3, int(self.items.max()), self.ranks), NOBODY, np.int32)
         rows, draw = max(_AT_ONCE // self.ranks, 1), self._draw
+        # In parts, so that the arrays on the way stay small beside the tables.
         for first in range(0, tables.shape[1], rows):
             numbers = np.arange(first, min(first + rows, tables.shape[1]))
             of_rows, rank = np.nonzero(numbers[:, None] < self.items)
@@ -362,6 +367,8 @@ class _Network:
     def of(cls, size: int | Int64Array, seed: tuple[int, ...], which: int | Int64Array) -> _Network:
         """That of `permute`."""
         sizes, tweaks = np.atleast_1d(size), np.atleast_1d(which).astype(np.uint64)
+        # A Feistel network of 2 * half bits: a permutation of the next power of four (Luby and
+        # Rackoff).
         bits = np.frexp((sizes - 1).astype(np.float64))[1]  # exact below 2^53
         rounds = np.random.default_rng(seed).integers(1 << 63, size=(_ROUNDS, 1), dtype=np.uint64)
         half = np.maximum(1, -(-bits // 2)).astype(np.uint64)
@@ -370,6 +377,8 @@ class _Network:
     def walk(self, values: Int64Array, *, backwards: bool) -> Int64Array:
         """Each value through the network until it is below its size."""
         reached = self._apply(values.astype(np.uint64), backwards)
+        # Cycle walking: what lands outside 0 .. size - 1 goes through again (Black and Rogaway
+        # 2002, "Ciphers with arbitrary finite domains").
         outside = np.flatnonzero(reached >= self.size)
         while len(outside):
             again = self._at(outside)
@@ -388,6 +397,7 @@ class _Network:
         keys: Iterable[UInt64Array] = self.keys
         if backwards:
             left, right, keys = right, left, self.keys[::-1]
+        # Backwards, the same rounds in reverse order undo each other.
         for key in keys:
             left, right = right, left ^ (_mix_bits(right + key) & mask)
         if backwards:

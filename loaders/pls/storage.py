@@ -182,6 +182,7 @@ class FolderStore:
         folder.mkdir(parents=True, exist_ok=True)
         for part in folder.glob(f"*{PART}"):
             part.unlink()  # of a run that was killed
+        # Other samples stop the run; the same ones of another state of the data set are dropped.
         self._claim(identity)
         same = self._is_of(fingerprint)
         for path in folder.glob(f"*{SUFFIX}"):
@@ -284,6 +285,7 @@ class Measured:
     def add(self, message: Bytes) -> None:
         """Keeps a sample; see `Store.add`."""
         self._inner.add(message)
+        # Counted behind the store: what it refuses is not held.
         sample, size = sample_of(message), message.nbytes - HEADER_NBYTES
         with self._lock:
             self._nbytes += size - self._held.get(sample, 0)
@@ -327,6 +329,7 @@ def _read_kept(path: Path, sample: int) -> Bytes:
     whole = read_file(path, sample)
     nbytes = len(content(whole)) - _TRAILER.size
     if nbytes >= 0:
+        # The trailer is the file's last: what was cut off or changed does not match its CRC-32C.
         version, crc = _TRAILER.unpack(content(whole)[nbytes:].tobytes())
         message = whole[: HEADER_NBYTES + nbytes]
         if _compute_crc(content(message), version) == crc:
@@ -349,6 +352,7 @@ def _is_current(path: Path, version: Callable[[int], int] | None) -> bool:
 
 
 def _write(path: Path, values: Bytes, trailer: bytes = b"") -> None:
+    # Under another name until it is whole: a killed run leaves a part, which the next one removes.
     part = path.with_name(f"{path.name}{PART}")
     try:
         with part.open("wb", buffering=0) as file:

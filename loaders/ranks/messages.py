@@ -262,6 +262,7 @@ def gather_values(transport: Transport, value: T, timeout_s: float) -> list[T]:
     rank, ranks = transport.world.rank, transport.world.ranks
     known: dict[int, T] = {rank: value}
     away = 1
+    # All-gather in log2(ranks) rounds (Bruck et al. 1997): what is known doubles in each.
     while away < ranks:
         # The length first, as nobody knows how much the others know.
         to, source = (rank + away) % ranks, (rank - away) % ranks

@@ -185,6 +185,7 @@ class NodeMemory:
     ) -> None:
         nbytes = size.nbytes(samples)
         require_memory(nbytes)
+        # Marks first, then field by field, each aligned.
         self.size, self.shared, content = size, shared, memory or mmap.mmap(-1, nbytes)
         self.filled = np.frombuffer(content, np.uint8, size.held)
         self.rows: Memory = {}
@@ -219,6 +220,7 @@ class NodeBuffer:
 
     def __contains__(self, sample: int) -> bool:
         """True for a sample that some rank has read, or this one is about to."""
+        # Filled by any rank, or being filled by this one: no other rank's reads are waited for.
         place = self._place[sample]
         return place >= 0 and (self._filled[place] != 0 or sample in self._under_way)
 
@@ -228,6 +230,7 @@ class NodeBuffer:
 
     def settle(self, samples: Iterable[int]) -> None:
         """This rank has read them whole: from now on every rank of the node uses them."""
+        # Marked only now: all bytes are there, and no rank reads them any more.
         for sample in samples:
             self._filled[self._place[sample]] = 1
             self._under_way.discard(sample)

@@ -42,6 +42,7 @@ def rank_steps(plan: Plan, rank: int, *, epoch: int, start: int = 0) -> list[Ran
     Raises:
         UsageError: The plan has no such epoch.
     """
+    # One rank takes whole steps; else those of its node are made, and its own part is copied.
     if plan.settings.ranks == 1 and not plan.settings.exchange:
         return [RankStep(ids, load, 1.0) for ids, load in islice(plan.alone(epoch), start, None)]
     node = plan.settings.node(rank)
@@ -86,6 +87,7 @@ class StepsAhead:
         made = self._made.pop(epoch, None)
         steps = made.result() if made else self._make(epoch)
         self._made = {}
+        # The next epoch's are made while this one is trained on: making them takes the processor.
         if epoch + 1 < self._ahead:
             self._begin(epoch + 1)
         return steps[start:]
@@ -128,12 +130,15 @@ class Walk:
         """
         window: list[RankStep] = []
         needed: set[int] = set()
+        # A window ends where its samples would not fit, but never before its first step.
         for step in self._steps[self._taken.at : self._taken.at + self._size]:
             more = needed | need(step.ids)
             if window and len(more) > most:
                 break
             window.append(step)
             needed = more
+        # Twice as many steps each time: the first batch comes early, later reads are merged
+        # further.
         self._size = min(2 * self._size, self._most)
         return self._take(window)
 
@@ -193,6 +198,7 @@ class Uses:
 
     def go_on(self, steps: int) -> None:
         """So many steps are over."""
+        # Nothing to subtract from before the first question.
         if "left" in self.__dict__:
             for step in self._steps[self.at : self.at + steps]:
                 self.left.subtract(step.ids.tolist())

@@ -60,6 +60,7 @@ def run_length(shape: tuple[int, ...], box: Box) -> int:
     length = 1
     for n, (start, stop) in zip(reversed(shape), reversed(box), strict=True):
         length *= stop - start
+        # The run goes on over the next axis only where the box covers this one.
         if stop - start != n:
             break
     return length
@@ -74,6 +75,7 @@ def run_starts(shape: tuple[int, ...], box: Box) -> NDArray[np.int64]:
             starts = starts + start * stride
             merged = stop - start == n
         else:
+            # An axis in front of a broken one: a run begins at each of its places.
             along = np.arange(start, stop, dtype=np.int64) * stride
             starts = (along[:, None] + starts[None, :]).ravel()
         stride *= n
@@ -155,6 +157,7 @@ class Window:
         """The window, made from the array that was read."""
         for axis, wrap in enumerate(self.wraps):
             if wrap:
+                # Periodic: indices go around the axis, which was read in full.
                 around = np.arange(wrap[0], wrap[0] + wrap[1]) % read.shape[axis]
                 read = np.take(read, around, axis)
         if not any(any(pad) for pad in self.pads):
@@ -211,6 +214,7 @@ class Division:
                 f"expected an array with the axes of the grid {self.grid}, none shorter than its "
                 f"parts, found shape {shape}: choose another grid"
             )
+        # Parts are numbered in C order of the grid; axes are cut on their own.
         place = np.unravel_index(part, self.grid)
         cuts = (divide_evenly(n, parts) for n, parts in zip(shape, self.grid, strict=True))
         return tuple((cut[i], cut[i + 1]) for cut, i in zip(cuts, place, strict=True))
@@ -222,6 +226,7 @@ class Division:
             UsageError: See `block`.
         """
         block = self.block(shape, part)
+        # Axes are independent: ranges to read, padding and wrapping of each, then their product.
         axes = [
             _divide_axis(n, start - width, stop + width, self.edges)
             for n, (start, stop), width in zip(shape, block, self.widths, strict=True)

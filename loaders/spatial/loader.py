@@ -180,6 +180,7 @@ class SpatialLoader(EpochLoader):
     def _batches(self, epoch: int, start: int) -> Generator[Batch, None, None]:
         transport = self._opened()
         steps = self._steps(epoch, start)
+        # A thread may only read through MPI where MPI was started for several threads.
         ahead = self._spatial.ahead if not transport.mpi or is_mpi_multithreaded() else 0
         timeout_s = self._settings.read_timeout_s
         reading = Background(steps, ahead + 1, timeout_s) if ahead else steps
@@ -218,6 +219,7 @@ class SpatialLoader(EpochLoader):
     # -- local: in the thread ---------------------------------------------------------------
 
     def _steps(self, epoch: int, start: int) -> Generator[_Step, None, None]:
+        # Samples of steps before this one are in somebody's store by the time it is used.
         known = self._store.known() if self._store else set[int]()
         for dealt in self._dealt(epoch)[start:]:
             yield self._begin(dealt, known)
@@ -230,6 +232,7 @@ class SpatialLoader(EpochLoader):
         drawn = draw_epoch_order(
             len(self._samples), seed=settings.seed, epoch=epoch, shuffle=settings.shuffle
         )
+        # A group is what a rank is to DistributedSampler: ids go round the groups.
         order = pad_order(drawn, ranks=groups, batch=settings.batch, drop_last=settings.drop_last)
         size = groups * settings.batch
         steps = [order[a : a + size] for a in range(0, len(order), size)]
@@ -258,6 +261,7 @@ class SpatialLoader(EpochLoader):
                 pin = self._settings.pin_memory
                 self._memory[name] = BatchMemory(shape, array.dtype.str, pin_memory=pin)
             batch[name], views[name] = self._memory[name].open(len(ids))
+        # An id that padding repeats is read into its first row only.
         first = {sample: ids.index(sample) for sample in ids}
         row = partial(_select_row, views)
         return batch, {sample: row(place) for sample, place in first.items()}
@@ -269,6 +273,7 @@ class SpatialLoader(EpochLoader):
     ) -> Generator[Batch, None, None]:
         with closing(reading):
             for _ in range(steps):
+                # Nobody exchanges before all have read the step.
                 with Attempt() as tried:
                     step = next(reading)
                 tried.agree(transport)
@@ -372,6 +377,7 @@ def divide_arrays(
         known = ", ".join(each.name for each in samples.fields)
         raise UsageError(f"expected fields among {known}, found {', '.join(sorted(unknown))}")
     arrays = []
+    # Fields that are not divided are read whole by every rank.
     for field in samples.fields:
         own = _divide_field(field, largest, division) if field.name in names else None
         arrays.append(Array(field, own, partial(samples.place, each=field)))
@@ -455,6 +461,7 @@ class SlabStore:
                 elif group == own:
                     receives += self._messages(owner, out[sample])
         transport.start(sends, receives).wait()
+        # A block is a message for each of its fields.
         fields = len(next(iter(out.values())))
         nbytes = sum(array.nbytes for _, array in receives)
         return Served(hits, len(receives) // fields, nbytes)
@@ -466,6 +473,7 @@ class SlabStore:
         """
         for group, ids in enumerate(dealt):
             for sample in ids:
+                # The first group that reads a sample has it from then on.
                 if sample in self._owner:
                     continue
                 self._owner[sample] = group
