@@ -4,14 +4,15 @@
 
 Each way to read runs in a process of its own that marks its waits (`vanidl.wait`), on files of a
 mount that serves every request late, with the page cache on and emptied between the waits. The
-truth of storage is what the program itself measures around each wait, as these block on nothing
-else. At least it is wall time less all CPU and all time in the run queue, of the threads of the
-library as well (zarr decodes in one). At most it is wall time less the CPU of its thread outside of
-the kernel: what the kernel takes for a call, and the way back to a core, are within the call.
-Beside it stands how long the mount was at requests meanwhile, in union: the way to it and back is
-not in that, and long on a busy machine. Controls wait for something else, with one cached read in
-each wait: their storage must leave that out, and what they wait for must be named. The exit status
-is 1 where a cell does not hold the truth by more than 3 % of the waits, or a control is not named.
+truth of storage is the kernel's own log of the calls and page faults of its threads, where that may
+be had (`kernel_log`); a call takes at most what a short one took beyond what the kernel saw.
+Elsewhere it is what the program measures around each wait, as these block on nothing else: at least
+wall time less all CPU and all time in the run queue, of the threads of the library as well (zarr
+decodes in one), and at most wall time less the CPU of its thread outside of the kernel. Beside it
+stands how long the mount was at requests meanwhile, in union: the way to it and back is not in
+that, and long on a busy machine. Controls wait for something else, with one cached read in each
+wait: their storage must leave that out, and what they wait for must be named. The exit status is 1
+where a cell does not hold the truth by more than 3 % of the waits, or a control is not named.
 """
 
 from __future__ import annotations
@@ -23,19 +24,22 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 
 import vanidl
+from benchmarks.truth.kernel_log import bound_storage, can_log, log_kernel, read_threads
 from benchmarks.truth.ways import PRELUDE, READS
 from vanidl.model import intervals
 from vanidl.record import record
 
 LATENCY_MS, METADATA_MS, SECONDS = 25, 8, 6.0
 CLOSE = 0.03  # of the waits
+SHORT_CALLS = 3000
 LEFT_OUT = ("stdio: getline, fgets, getc", "sendfile, copy_file_range", "readinto with O_DIRECT")
 STATS = "4 stats"
 CONTROLS = {
@@ -78,19 +82,24 @@ def account():
     in_calls = int(1e9 * resource.getrusage(resource.RUSAGE_THREAD).ru_stime)
     return time.thread_time_ns() - in_calls, of_all + time.process_time_ns()
 act()
+fd = os.open({said!r}, os.O_RDWR | os.O_CREAT)
+os.write(fd, b" ")
+started = time.monotonic_ns()
+for _ in range({calls}): os.pread(fd, 1, 0)
+short_calls = started, time.monotonic_ns()
 waits = []
 while sum(end - begin for begin, end, *_ in waits) < {seconds} * 1e9:
     if {cold}: forget()
     before = account()
-    begin = time.time_ns()
+    begin, start = time.time_ns(), time.monotonic_ns()
     with vanidl.wait("load"):
         act()
-    end = time.time_ns()
+    stop, end = time.monotonic_ns(), time.time_ns()
     most, least = (end - begin - (now - then) for now, then in zip(account(), before))
-    waits.append((begin, end, most, max(min(least, most), 0)))
+    waits.append((begin, end, most, max(min(least, most), 0), start, stop))
     with vanidl.step():
         time.sleep(0.001)
-json.dump(waits, open({said!r}, "w"))
+json.dump([os.getpid(), short_calls, waits], open({said!r}, "w"))
 os._exit(0) if {at_once} else None
 """
 
@@ -113,8 +122,26 @@ def mounted(source: Path, target: Path, log: Path) -> Iterator[None]:
             mount.wait()
 
 
-def run(folder: Path, script: str, work: Path, tracer: str) -> tuple[vanidl.Run, np.ndarray]:
-    """The recorded run, and the waits as it timed them itself."""
+@dataclass(frozen=True)
+class Told:
+    """What a program says of itself.
+
+    A row of `waits` is begin and end, the most and the least of storage by its own count, then
+    begin and end on CLOCK_MONOTONIC: ns. `short_calls` is when it made SHORT_CALLS calls in a row.
+    """
+
+    process: int
+    short_calls: tuple[int, int]
+    waits: np.ndarray
+
+    @property
+    def waited_s(self) -> float:
+        """Seconds of all waits."""
+        return float((self.waits[:, 1] - self.waits[:, 0]).sum()) / 1e9
+
+
+def run(folder: Path, script: str, work: Path, tracer: str) -> tuple[vanidl.Run, Told]:
+    """The recorded run, and what its program says of itself."""
     program = folder / "program.py"
     program.write_text(script)
     before = Path.cwd()
@@ -125,7 +152,8 @@ def run(folder: Path, script: str, work: Path, tracer: str) -> tuple[vanidl.Run,
         os.chdir(before)
     if done.exit_status:
         raise SystemExit(f"{program} failed under {tracer}")
-    return vanidl.open_run(done.folder), np.array(json.loads((folder / "said").read_text()))
+    process, short_calls, waits = json.loads((folder / "said").read_text())
+    return vanidl.open_run(done.folder), Told(process, tuple(short_calls), np.array(waits))
 
 
 def served_within(log: Path, waits: np.ndarray) -> float:
@@ -151,14 +179,35 @@ def try_way(name: str, tracer: str) -> tuple[float, float, float, float, float, 
         subprocess.run([sys.executable, "-c", make], cwd=source, check=True, capture_output=True)
         body = "".join(f"    {line}\n" for line in act.split("\n"))
         script = f"{PRELUDE}{way.imports if way else ''}\n" + PROGRAM.format(
-            act=body, seconds=SECONDS, said=str(folder / "said"), cold=True, at_once=False
+            act=body,
+            seconds=SECONDS,
+            said=str(folder / "said"),
+            calls=SHORT_CALLS,
+            cold=True,
+            at_once=False,
         )
+        kernel = folder / "kernel"
         with mounted(source, work, log):
-            found, waits = run(folder, script, work, tracer)
-            low, high = found.breakdown.cell("mean/input_wait/storage").range_s
-        waited = float((waits[:, 1] - waits[:, 0]).sum()) / 1e9
-        most, least = (float(waits[:, column].sum()) / 1e9 for column in (2, 3))
-        return low, high, least, most, served_within(log, waits), waited
+            with log_kernel(kernel) if can_log() else nullcontext():
+                recorded, told = run(folder, script, work, tracer)
+            low, high = recorded.breakdown.cell("mean/input_wait/storage").range_s
+        if kernel.exists():
+            least, most = bound_by_kernel(kernel, told)
+        else:
+            most, least = (float(told.waits[:, column].sum()) / 1e9 for column in (2, 3))
+        return low, high, least, most, served_within(log, told.waits), told.waited_s
+
+
+def bound_by_kernel(log: Path, told: Told) -> tuple[float, float]:
+    """Seconds of the waits in calls on files by the kernel's log, at least and at most.
+
+    What a call takes outside of the kernel, its tracer's part with it, is what each of many short
+    calls took by the program's clock beyond what the kernel saw.
+    """
+    threads = read_threads(log, told.process)
+    seen_s = bound_storage(threads, told.process, np.array([told.short_calls]), 0)[0]
+    call_ns = (told.short_calls[1] - told.short_calls[0] - 1e9 * seen_s) / SHORT_CALLS
+    return bound_storage(threads, told.process, told.waits[:, 4:], call_ns)
 
 
 def try_control(name: str, tracer: str) -> tuple[float, float, float, float]:
@@ -170,12 +219,17 @@ def try_control(name: str, tracer: str) -> tuple[float, float, float, float]:
         act = f"open('cached', 'rb').read()\n{act}"
         body = "".join(f"    {line}\n" for line in act.split("\n"))
         script = f"{PRELUDE}import time\n{imports}\n" + PROGRAM.format(
-            act=body, seconds=SECONDS, said=str(folder / "said"), cold=False, at_once=True
+            act=body,
+            seconds=SECONDS,
+            said=str(folder / "said"),
+            calls=SHORT_CALLS,
+            cold=False,
+            at_once=True,
         )
-        found, waits = run(folder, script, folder, tracer)
-        low, high = found.breakdown.cell("mean/input_wait/storage").range_s
-        named = found.breakdown.cell(f"mean/input_wait/blocked.{part}").range_s[0]
-        return low, high, named, float((waits[:, 1] - waits[:, 0]).sum()) / 1e9
+        recorded, told = run(folder, script, folder, tracer)
+        low, high = recorded.breakdown.cell("mean/input_wait/storage").range_s
+        named = recorded.breakdown.cell(f"mean/input_wait/blocked.{part}").range_s[0]
+        return low, high, named, told.waited_s
 
 
 def main() -> int:
@@ -186,19 +240,22 @@ def main() -> int:
     parser.add_argument("--only", nargs="*", default=[])
     options = parser.parse_args()
     os.environ["OMP_NUM_THREADS"] = "1"
-    wrong = 0
+    wrong = held = tried = 0
     ways = [STATS, *(n for n in READS if n not in LEFT_OUT)]
     heads = ("low", "high", "truth", "at most", "served", "waits")
-    print(f"{'':28} {'tracer':9} {' '.join(f'{each:>7}' for each in heads)} {'off':>6}")
+    print(f"{'':28} {'tracer':9} {' '.join(f'{each:>7}' for each in heads)} {'off':>8}")
     for name in ways:
         if (options.only and name not in options.only) or (name in READS and READS[name].missing()):
             continue
         for tracer in options.tracer:
             low, high, least, most, served, waited = try_way(name, tracer)
             off = max(low - most, least - high, 0.0) / waited
+            held += off == 0
+            tried += 1
             wrong += off > CLOSE
-            times = " ".join(f"{each:7.2f}" for each in (low, high, least, most, served, waited))
-            print(f"{name:28} {tracer:9} {times} {off:6.1%}", flush=True)
+            times = " ".join(f"{each:7.3f}" for each in (low, high, least, most, served, waited))
+            print(f"{name:28} {tracer:9} {times} {off:8.3%}", flush=True)
+    print(f"{held} of {tried} hold the truth")
     print(f"{'control':28} {'tracer':9} {'low':>7} {'high':>7} {'named':>7} {'waits':>7}")
     for name in CONTROLS:
         if options.only and name not in options.only:

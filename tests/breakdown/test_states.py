@@ -11,12 +11,13 @@ import pytest
 
 from tests.makers.results import EXAMPLES
 from vanidl.analyses import analyse
+from vanidl.analyses.operations import Calls
 from vanidl.breakdown import rank_accounts, whole_runs, windows
 from vanidl.breakdown.account import CellTable
 from vanidl.breakdown.assumptions import ALL, MODEL_COMPUTES
 from vanidl.breakdown.attribution import attribute_time, open_gains
 from vanidl.breakdown.sources.states import SampledBound, bound_by_states, compute_wilson_interval
-from vanidl.model import states
+from vanidl.model import intervals, states
 from vanidl.model.counter_tables import CounterTable
 from vanidl.model.fetches import NO_FETCHES, make_fetches
 from vanidl.model.states import SampledThread, Samples, States
@@ -209,6 +210,30 @@ def test_the_processor_time_of_metadata_calls_is_not_counted(kind: int, kernels:
     assert cell.low_ns / 1e9 == pytest.approx((1 - kernels) * ran_s, rel=0.15)
 
 
+@pytest.mark.parametrize(("user", "kernel"), [(8, 2), (80, 20)])
+def test_of_few_ticks_the_kernels_share_may_be_larger_by_chance(user: int, kernel: int) -> None:
+    """Calls of metadata, so that nothing counts what was served; nine tenths of user ticks are."""
+    trace, truth, _ = with_worker(3, (0.4, 0.6), (states.METADATA, states.RUNNING))
+    threads = [
+        replace(
+            t, ticks=np.array([[t.ticks[0, 0], 0, 0], [t.ticks[-1, 0], user, kernel]], np.int64)
+        )
+        for t in trace.states.threads
+    ]
+    cell = bounds_of(replace(trace, states=States(tuple(threads))))["input_wait/input_cpu"]
+    # The least share of which so many ticks are one in a hundred (Clopper and Pearson 1934).
+    total, share = user + kernel, 0.8
+    while total < 100 and chance_of_at_least(user, total, share) > 0.01:
+        share -= 0.001
+    assert cell.low_ns / 1e9 == pytest.approx(0.9 * share * truth[states.RUNNING] / 1e6, rel=0.15)
+
+
+def chance_of_at_least(successes: int, total: int, share: float) -> float:
+    return sum(
+        comb(total, k) * share**k * (1 - share) ** (total - k) for k in range(successes, total + 1)
+    )
+
+
 def test_fewer_samples_leave_more_open_and_none_leave_all() -> None:
     trace, _, waited_us = with_worker(3, (0.6, 0.4), (states.READ, states.RUNNING))
     widths = []
@@ -299,6 +324,24 @@ def test_a_lock_is_where_the_thread_is_that_holds_it(other, stored, locked) -> N
         assert cell.high_ns >= least * waited_ns
         assert cell.high_ns - cell.low_ns <= (most - least + 0.05) * waited_ns
         assert cell.low_ns >= (least - 0.1) * waited_ns
+
+
+@pytest.mark.parametrize(("called", "stored"), [(1.0, 0.9), (0.5, 0.0), (0.0, 0.0)])
+def test_a_lock_is_where_traced_calls_of_other_threads_are(called: float, stored: float) -> None:
+    """Whether samples know the thread that makes them or not; half of the time leaves it open."""
+    trace = alone([states.LOCK])
+    process = replace(trace.processes[0], log="calls")
+    at = np.arange(300) * 20 * MS
+    reads = intervals.union(at, at + int(called * 10 * MS))
+    tiles = windows.tile_rank(trace, 0)
+    assert tiles is not None
+    traced = replace(trace, processes=(process,))
+    cells = bound_by_states(traced, 0, tiles, device=False, calls=Calls(elsewhere={0: reads}))
+    waited_ns = 300 * 10 * MS
+    assert cells["input_wait/storage"].low_ns >= stored * waited_ns
+    assert cells["input_wait/storage"].low_ns <= called * waited_ns
+    assert cells["input_wait/storage"].high_ns <= (called + 0.08) * waited_ns
+    assert cells["input_wait/blocked.lock"].high_ns >= (1 - called) * waited_ns
 
 
 @pytest.mark.parametrize("batches", [1, 4])

@@ -30,9 +30,9 @@ def test_reads_that_the_tracer_made_longer_hold_what_they_were_without_it(told: 
     traced = trace_of(replace(ALONE, read_us=ALONE.read_us + CALL_US))
     found = account_of(replace(traced, tracer_call_ns=CALL_US * 1000 / told))
     steps = int(found.steps[0])
-    reads = steps * ALONE.batch
+    reads_ns = steps * ALONE.batch * CALL_US * 1000
     tracing, storage = (found.cell(f"mean/input_wait/{c}") for c in (TRACING, STORAGE))
-    assert tracing.low_ns <= reads * CALL_US * 1000 <= tracing.high_ns
+    assert tracing.low_ns <= reads_ns <= tracing.high_ns
     true = without.cell(f"mean/input_wait/{STORAGE}")
     assert true.high_ns - true.low_ns < 1_000_000
     assert storage.low_ns <= true.low_ns <= storage.high_ns
@@ -84,6 +84,65 @@ def test_the_tracer_takes_of_each_window_what_its_calls_cost(workers: int) -> No
         assert high[i] >= min(2 * 10_000 * count, tiles.length[i])
         assert low[i] <= max(10_000 * count, 0)
         assert low[i] >= min(10_000 * count // 2 - before_ns - 2_000_000, tiles.length[i])
+
+
+def make_loop(calls_each: int) -> tuple[Trace, windows.Tiles]:
+    """20 waits of 10 ms, each behind 10 ms of a step, that no fetch is known of.
+
+    5 ms before each and 5 ms within it are calls of the training process. The wait at 18 is short.
+    """
+    traced = trace_of(ALONE)
+    tiles = windows.tile_rank(traced, 0)
+    assert tiles is not None
+    start = 1_000_000_000 + 20_000_000 * np.arange(20)
+    end = start + 10_000_000
+    end[18] = start[18] + 50_000
+    edges = np.sort(np.concatenate([start, end, [0]]))
+    wait = np.full(len(edges) - 1, -1)
+    wait[1::2] = np.arange(20)
+    zeros = np.zeros(len(wait), np.int64)
+    tiles = replace(
+        tiles, start=edges[:-1], end=edges[1:], wait=wait, wait_start=start, wait_end=end,
+        phase=zeros, part=zeros, step=zeros, follows=zeros > 0,
+    )  # fmt: skip
+    each = np.arange(calls_each) * 1000
+    calls = np.sort(
+        np.concatenate([(start[:, None] + at + each).ravel() for at in (-5_000_000, 0)])
+    )
+    part = next(iter(traced.io))
+    part = part.rows(np.resize(np.arange(len(part.start)), len(calls)))
+    part = replace(part, start=calls, end=calls + 500)
+    fetches = traced.fetches.pick(np.zeros(0, np.int64))
+    return replace(traced, io=(part,), fetches=fetches, tracer_call_ns=1000.0), tiles
+
+
+def test_a_wait_of_unknown_fetch_has_felt_calls_within_it_or_since_the_last_true_wait() -> None:
+    """Within it where only the training thread called; more where others read ahead for it."""
+    trace, tiles = make_loop(3)
+    waiting = tiles.wait >= 0
+    alone = bound_tracing(trace, 0, tiles, threaded=False)[1][waiting]
+    assert alone.tolist() == [2 * 1000 * 3] * 20
+    ahead = bound_tracing(trace, 0, tiles, threaded=True)[1][waiting]
+    # Since the wait before began: its own three, three ahead, three within.
+    usual = [2 * 1000 * 9] * 20
+    usual[0] = 2 * 1000 * 6  # nothing was before the first
+    usual[19] = 2 * 1000 * 15  # the short one took what was there
+    assert ahead.tolist() == usual
+
+
+def test_a_wait_of_unknown_fetch_may_have_felt_all_calls_of_another_process() -> None:
+    trace, tiles = make_loop(3)
+    (part,) = trace.io
+    other = len(trace.processes)
+    worker = replace(trace.processes[part.process], pid=1, role="worker", trainer=part.process)
+    moved = replace(
+        trace,
+        processes=(*trace.processes, worker),
+        io=(part, replace(part, process=other)),
+    )
+    high = bound_tracing(moved, 0, tiles, threaded=False)[1][tiles.wait >= 0].tolist()
+    every = [2 * 1000 * 12 * (k + 1) for k in range(20)]
+    assert high == [min(ns, 50_000 if k == 18 else ns) for k, ns in enumerate(every)]
 
 
 def test_without_a_timing_nothing_is_said() -> None:

@@ -176,6 +176,17 @@ def _unite_calls(found: Served) -> Intervals:
     return intervals.union(start, end)
 
 
+def unite_calls_of_threads(trace: Trace, calls: Calls, process: int) -> Intervals:
+    """When any thread of a process was in a traced call of storage."""
+    metadata = trace.metadata_calls.get(process, intervals.EMPTY)
+    syncs = trace.calls.get(process, {}).get(call_kinds.SYNC, intervals.EMPTY)
+    beside = calls.elsewhere.get(process, intervals.EMPTY)
+    every = [each for each in (*calls.of(process), metadata, syncs, beside) if len(each.start)]
+    start, end = (np.concatenate([getattr(each, side) for each in (*every, intervals.EMPTY)])
+                  for side in ("start", "end"))  # fmt: skip
+    return intervals.union(start, end)
+
+
 def _has_calls_across_waits(calls: Intervals, waits: Intervals, margin: int) -> bool:
     """Whether calls go on while waits begin or end: no thread calls and waits at once."""
     edges = np.concatenate([waits.start, waits.end])

@@ -394,7 +394,12 @@ def _find_evidence(
     """What samples say of the windows of one rank, and what is known of its processes."""
     by_device = bool((spans.kind == SpanKind.KERNEL).any())
     sampled = bound_by_states(
-        sources.trace, position, tiles, device=by_device, assume=sources.assume
+        sources.trace,
+        position,
+        tiles,
+        device=by_device,
+        assume=sources.assume,
+        calls=sources.results.calls if sources.whole else None,
     )
     faults = sampled.get(f"{RUN}/{STORAGE}.{FAULT}")
     # What is read of mapped files is in no call, neither traced nor counted.

@@ -154,7 +154,9 @@ def divide_tiles(
     _mark_workers(cells, tiles, spans, own)
     there = known.all_traced or ALL_TRACED_THERE in known.assume
     as_one = ONE_CLOCK in known.assume
-    tracing = bound_tracing(trace, position, tiles, whole=there, as_one=as_one)
+    tracing = bound_tracing(
+        trace, position, tiles, whole=there, as_one=as_one, threaded=own.is_threaded
+    )
     cells = _take_tracing_out(cells, *tracing)
 
     # Each tile is filled exactly; parts are no more than the cause that they are of.

@@ -21,12 +21,14 @@ from operator import attrgetter
 import numpy as np
 from numpy.typing import NDArray
 
+from vanidl.analyses.operations import Calls
 from vanidl.breakdown import assumptions, windows
 from vanidl.breakdown.assumptions import (
     ASKED_AS_IT_WAITED,
     CACHE_SERVES,
     LOCK_IS_STORAGE,
     MODEL_COMPUTES,
+    ONE_CLOCK,
 )
 from vanidl.breakdown.causes import (
     BLOCKED,
@@ -46,13 +48,20 @@ from vanidl.breakdown.causes import (
     WORKERS,
     WRITE,
 )
-from vanidl.breakdown.input_wait import fetch_of_waits, find_request_times, has_workers, is_complete
+from vanidl.breakdown.input_wait import (
+    fetch_of_waits,
+    find_request_times,
+    find_shift,
+    has_workers,
+    is_complete,
+    unite_calls_of_threads,
+)
 from vanidl.breakdown.windows import Tiles
 from vanidl.dataclass import dataclass
 from vanidl.model import intervals, states
 from vanidl.model.fetches import Fetches
 from vanidl.model.intervals import Intervals
-from vanidl.model.states import SampledThread, States
+from vanidl.model.states import SampledThread
 from vanidl.model.trace import OBJECT as OBJECT_LAYER
 from vanidl.model.trace import Trace
 
@@ -67,7 +76,7 @@ _BEARS_ON = {
 """Causes that an assumption bears on; others bear on all."""
 _Z = 2.326  # of a two-sided interval of 98 %
 _CACHED_NS_A_BYTE, _CACHED_NS_A_CALL = 1.0, 5000.0
-_LEAST_TICKS = states.TICKS_PER_S  # a second of CPU: shorter sums say nothing
+_LEAST_TICKS = states.TICKS_PER_S  # a second of CPU: of shorter sums chance is said
 _OF_USER = 0.9
 _IDLE = (states.SLEEP, states.CHILD)
 """What a child is at that neither reads, nor works, nor waits for work, nor for object storage."""
@@ -129,6 +138,7 @@ def bound_by_states(
     *,
     device: bool,
     assume: frozenset[str] = assumptions.ALL,
+    calls: Calls | None = None,
 ) -> dict[str, SampledBound]:
     """Cells of one rank with steps, by "window/cause[.part]"; none where it was not sampled.
 
@@ -138,11 +148,12 @@ def bound_by_states(
         tiles: the windows of its training thread.
         device: whether work of a device was recorded: who waits then may wait for that.
         assume: what may be assumed.
+        calls: of its processes, where all that they made were traced.
     """
     process = trace.processes[trace.ranks[position]]
     if not len(trace.states) or process.pid is None:
         return {}
-    look = _Look(trace.states, process.host, process.pid, assume)
+    look = _Look(trace, calls, position, process.pid, assume)
     if look.main is None:
         return {}
     # What else a thread that is blocked may wait for: a device, other ranks, an object store.
@@ -203,10 +214,24 @@ def _limit_by_whole_run(
 
 
 class _Look:
-    """The threads of one process; `main` is the one that it began with, None where not sampled."""
+    """The threads of one process of a rank, on the rank's host.
 
-    def __init__(self, of: States, host: str, pid: int, assume: frozenset[str]) -> None:
+    `main` is the thread that it began with, None where it was not sampled. `called` is when any of
+    its threads was in a traced call of storage; None where such calls may have been missed, or
+    their clock is open.
+    """
+
+    def __init__(
+        self,
+        trace: Trace,
+        calls: Calls | None,
+        position: int,
+        pid: int,
+        assume: frozenset[str],
+    ) -> None:
         self.assume = assume
+        self._of = trace, calls, position
+        of, host = trace.states, trace.processes[trace.ranks[position]].host
         self.threads = of.of_process(host, pid)
         first = [each for each in self.threads if each.is_first and len(each.samples)]
         self.main: SampledThread | None = max(first, key=lambda t: len(t.samples), default=None)
@@ -214,17 +239,37 @@ class _Look:
         children = [t for t in of.threads if t.parent_pid == pid and t.host == host]
         self.has_children = bool(children)
         self.children = [t for t in children if len(t.samples)]
-        self._host, self._states = host, of
+        self.called: Intervals | None = None
+        faulted = any((thread.samples.kind == states.FAULT).any() for thread in self.others)
+        if calls is None or faulted:
+            return
+        for process in np.flatnonzero(trace.family == position).tolist():
+            one = trace.processes[process]
+            closed = find_shift(trace, process, ONE_CLOCK in assume) == (0, 0)
+            if one.pid == pid and one.log and closed:
+                self.called = unite_calls_of_threads(trace, calls, process)
 
     def of_worker(self, pid: int) -> _Look:
-        """The same of a process on this one's host."""
-        return _Look(self._states, self._host, pid, self.assume)
+        """The same of another process of the rank."""
+        return _Look(*self._of, pid, self.assume)
 
     def is_missing_one(self, times: Int64Array) -> NDArray[np.bool_]:
         """At which of some times a thread may have run that was sampled a moment later first."""
         first = np.sort([int(thread.samples.time[0]) for thread in self.others])
         place = np.searchsorted(first, times, side="right")
         return np.searchsorted(first, times + _FOUND_NS, side="right") > place
+
+    def in_storage_meanwhile(
+        self, times: Int64Array
+    ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        """At which of some times another thread was in storage, and at which one may have been.
+
+        Where all calls were traced they say it; samples know no thread that was just started.
+        """
+        seen = self.meanwhile(times, states.IN_FILES)
+        if self.called is not None:
+            return seen | _is_inside(self.called, times), np.zeros(len(times), bool)
+        return seen, self.is_missing_one(times) & ~seen
 
     def meanwhile(
         self,
@@ -505,10 +550,8 @@ def _tell(
 
     # A lock is where the thread is that holds it: in storage, where others mostly are there.
     locked, times = np.flatnonzero(kind == states.LOCK), thread.samples.time[chosen]
-    behind = np.zeros(len(chosen))
-    behind[locked] = look.meanwhile(times[locked], states.IN_FILES)
-    unseen = np.zeros(len(chosen))
-    unseen[locked] = look.is_missing_one(times[locked]) & (behind[locked] == 0)
+    behind, unseen = np.zeros((2, len(chosen)))
+    behind[locked], unseen[locked] = look.in_storage_meanwhile(times[locked])
     seen = len(locked) - unseen.sum()
     mostly = seen > 0 and behind.sum() >= _MOSTLY * seen
     if mostly and LOCK_IS_STORAGE in look.assume:
@@ -617,8 +660,10 @@ def _bound_cached_share(
     if len(ticks) > 1:
         user, kernel = (ticks[-1, 1:] - ticks[0, 1:]).tolist()
         cpu_ns = (user + kernel) * 1e9 / states.TICKS_PER_S
-        if user + kernel >= _LEAST_TICKS:
-            share = 1.0 - _OF_USER * user / (user + kernel)
+        in_user = user / max(user + kernel, 1)
+        if user + kernel < _LEAST_TICKS:  # few ticks are few samples
+            in_user = compute_wilson_interval(in_user, user + kernel)[0]
+        share = 1.0 - _OF_USER * in_user
     # By the bytes and calls that were counted: those of metadata are not.
     uncounted = bool((thread.samples.kind == states.METADATA).any())
     if len(thread.moved) and cpu_ns and CACHE_SERVES in assume and not uncounted:

@@ -20,16 +20,24 @@ from vanidl.model.trace import Trace
 Int64Array = NDArray[np.int64]
 
 _AT_LEAST, _AT_MOST = 0.5, 2.0
+_WAITED_NS = 100_000  # a batch that is there is taken sooner
 TRAINING_THREAD = 0  # its code, where threads were recorded
 
 
 def bound_tracing(
-    trace: Trace, position: int, tiles: Tiles, *, whole: bool = True, as_one: bool = True
+    trace: Trace,
+    position: int,
+    tiles: Tiles,
+    *,
+    whole: bool = True,
+    as_one: bool = True,
+    threaded: bool = True,
 ) -> tuple[Int64Array, Int64Array]:
     """What the tracer took of every tile of a rank, at least and at most, ns.
 
     Nothing of either where the recorder did not time a call; anything where logs may lack traced
-    calls, which are not `whole`. `as_one`: clocks known to a millisecond are one.
+    calls, which are not `whole`. `as_one`: clocks known to a millisecond are one. `threaded`: calls
+    of the training process may be of other threads than the one that trains.
     """
     low, high = np.zeros((2, len(tiles.start)), np.int64)
     if not trace.tracer_call_ns or not len(tiles.start):
@@ -45,12 +53,18 @@ def bound_tracing(
     low[outside] = _AT_LEAST * least * trace.tracer_call_ns * calls.by_training_thread
     high[outside] = np.ceil(_AT_MOST * most * trace.tracer_call_ns)
 
-    # In waits those of the fetch; of all processes where it is not known, and since they began.
+    # In waits those of the fetch. Where it is not known, those of the wait, if only the training
+    # thread called. What threads of its process read ahead was asked for since it had last waited:
+    # nothing was left then. Of other processes all since they began.
     if len(tiles.wait_start):
         fetches = trace.fetches.pick(trace.fetches.trainer == trainer)
         fetch = fetch_of_waits(fetches, tiles.wait_start, tiles.wait_end)
         known = fetch >= 0
         since = np.full(len(fetch), tiles.start[0])
+        if calls.are_only_of(trainer):
+            since = (
+                _find_last_wait(tiles) if threaded else calls.find_begun(trainer, tiles.wait_start)
+            )
         since[known] = np.minimum(fetches.begin[fetch[known]], tiles.wait_start[known])
         by = np.full(len(fetch), -1)
         by[known] = np.where(
@@ -78,19 +92,43 @@ def bound_tracing(
     return np.minimum(low, high), high
 
 
+def _find_last_wait(tiles: Tiles) -> Int64Array:
+    """Of each wait when the last one before it began in which the loop truly waited, or the run."""
+    start, place = tiles.wait_start, np.arange(len(tiles.wait_start))
+    waited = np.where(tiles.wait_end - start > _WAITED_NS, place, -1)
+    before = np.append(-1, np.maximum.accumulate(waited)[:-1])
+    since: Int64Array = np.where(before >= 0, start[before], tiles.start[0])
+    return since
+
+
 class _Calls:
     """When calls of the processes of a rank began, and by how much that may be elsewhere."""
 
     def __init__(self, trace: Trace, position: int, as_one: bool) -> None:
         self.members = np.flatnonzero(trace.family == position).tolist()
         self._starts: dict[int, list[Int64Array]] = {process: [] for process in self.members}
+        self._ends: dict[int, list[Int64Array]] = {process: [] for process in self.members}
         self._shift = {p: find_shift(trace, p, as_one=as_one) for p in self.members}
         self.by_training_thread = True  # all of the training process, where threads are known
         for part in trace.io:
             if part.process in self._starts:
                 self._starts[part.process].append(part.start)
+                self._ends[part.process].append(part.end)
                 if part.process == trace.ranks[position]:
                     self.by_training_thread &= bool((part.thread == TRAINING_THREAD).all())
+
+    def are_only_of(self, process: int) -> bool:
+        """Whether no other process called."""
+        return not any(begun for each, begun in self._starts.items() if each != process)
+
+    def find_begun(self, process: int, at: Int64Array) -> Int64Array:
+        """Of some times when the call that a process was in began, or the times themselves."""
+        begun = at.copy()
+        for start, end in zip(self._starts[process], self._ends[process], strict=True):
+            last = np.searchsorted(start, at) - 1
+            inside = (last >= 0) & (end[last] > at)
+            begun[inside] = np.minimum(begun, start[last])[inside]
+        return begun
 
     def count(
         self, processes: Sequence[int], start: Int64Array, end: Int64Array
