@@ -22,13 +22,8 @@ from vanidl.formatting.from_logs import clean_path
 from vanidl.formatting.names import elided
 from vanidl.formatting.units import plural
 from vanidl.merge import copies, training_steps
-from vanidl.merge.clocks.align import Clock, align_profile
-from vanidl.merge.clocks.evidence import find_traced_processes, gather_inputs
-from vanidl.merge.clocks.late_logs import (
-    choose_log_clocks,
-    lay_on_one_clock,
-    warn_of_coarse_logs,
-)
+from vanidl.merge.clocks.evidence import find_traced_processes
+from vanidl.merge.clocks.log_clock import LogClock, lay_on_one_clock
 from vanidl.merge.counters import (
     Counters,
     collect_heatmaps,
@@ -45,23 +40,24 @@ from vanidl.merge.operations import (
 )
 from vanidl.merge.processes import ProcessTable, identify_processes
 from vanidl.merge.profiles import (
-    adopt_workers,
-    describe_profiles,
-    drop_bare_loops,
-    extend_lives,
-    keep_unplaced_steps,
-    lay_checkpoint_calls,
-    lay_fetches,
-    lay_queued_times,
-    lay_spans,
+    add_profiles,
+    align_profiles,
+    choose_profiles,
     lay_states,
     match_undated_steps,
 )
 from vanidl.model.file_kinds import KindRule, parse_rules, profiler_rules
-from vanidl.model.lines import merge_parts
 from vanidl.model.parts import Parts
 from vanidl.model.run_facts import describe_ending
-from vanidl.model.trace import MAX_PART_ROWS, OBJECT, Job, LogState, Process, Trace
+from vanidl.model.trace import (
+    MAX_PART_ROWS,
+    OBJECT,
+    Job,
+    LogState,
+    Process,
+    Trace,
+    concatenate_spans,
+)
 from vanidl.model.warnings import UNUSABLE, Notice
 from vanidl.readers import discover, registry, run_folder
 from vanidl.readers.discover import Found
@@ -181,7 +177,7 @@ def build_trace(
             for each in steps.benchmarks
             if each.folder in recordings
         ),
-        states=lay_states(steps.states, trace),
+        states=lay_states(steps.states, trace) if len(steps.states) else steps.states,
     )
     paths = [*(log.path for log in run.logs), *(profile.path for profile in run.profiles)]
     user_data, unopened = read_user_data(trace, inputs.data)
@@ -229,15 +225,10 @@ def _read_files(found: Found, inputs: Inputs, reading: Reading) -> _FileContents
     offsets = (one.utc_offset_s for one in traced if one.utc_offset_s is not None)
     reading = replace(reading, utc_offset_s=next(offsets, 0))
     steps = training_steps.read_step_sources(distinct, inputs.steps, reading)
-    logs = adopt_workers(logs, steps.profiles)
-
-    # A tracer's own marks stand for the processes that no profiler saw, which says more.
-    profiled = {profile.pid for profile in steps.profiles if not profile.marks_loop}
-    marked = (profile for one in traced for profile in one.profiles)
-    own = [run_folder.complete_profile(p, logs) for p in marked if p.pid not in profiled]
-    profiles = drop_bare_loops([*steps.profiles, *own])
-    profiles, left_profiles = copies.most_complete_profiles(profiles)
-    logs = extend_lives(logs, profiles)
+    marked = [profile for one in traced for profile in one.profiles]
+    profiles, left_profiles = list[ProfileTrace](), list[Notice]()
+    if steps.profiles or marked:
+        logs, profiles, left_profiles = choose_profiles(logs, steps.profiles, marked)
 
     notices = [*_tell_unread(found, reading), *copied, *copied_logs, *left_logs, *left_profiles]
     notices += [*unusable, *of_ceilings, *run_folder.warn_of_losses(records, logs)]
@@ -327,10 +318,12 @@ def assemble(
     codes = number_files(logs, counters)
     io = merge_operations(logs, processes, codes, options.max_part_rows, spilled=options.spilled)
     traced = find_traced_processes(logs, processes, io, codes, counters)
-    inputs = gather_inputs(profiles, processes, logs, traced, events)
-    clocks = [align_profile(each, options.clock_offset_ns) for each in inputs]
-    aligned = list(zip(inputs, clocks, strict=True))
-    log_clocks = choose_log_clocks(traced, aligned)
+    log_clocks: Mapping[int, LogClock] = {n: process.clock for n, process in traced.items()}
+    alignment = None
+    if profiles:
+        given_ns = options.clock_offset_ns
+        alignment = align_profiles(profiles, processes, logs, traced, events, given_ns)
+        log_clocks = alignment.of_logs
 
     # Everything on one axis; what object storage was asked is on the system's clock already.
     placed_logs, rows = lay_on_one_clock(logs, processes, log_clocks)
@@ -342,25 +335,24 @@ def assemble(
         rows=rows,
         codes=codes,
         io=io.shifted(offsets, without=OBJECT),
-        clocks=clocks,
     )
 
-    # Steps that have a length and no place.
-    undated, unmatched = match_undated_steps(durations, processes.rows)
-    unplaced = keep_unplaced_steps(profiles, processes, clocks)
-    return replace(
+    undated, unmatched = match_undated_steps(durations, processes.rows) if durations else ([], [])
+    trace = replace(
         _describe_run(run, counters, options.kind_rules),
-        step_durations=tuple(each for each in (*undated, *unplaced) if len(each.step)),
+        step_durations=tuple(each for each in undated if len(each.step)),
         warnings=(
             *notices,
             *processes.notices,
             *settled.notices,
             *unmatched,
             *_tell_damage(logs),
-            *(notice for clock in clocks for notice in clock.notices),
-            *warn_of_coarse_logs(aligned, log_clocks),
+            *(alignment.notices if alignment is not None else ()),
         ),
     )
+    if alignment is None:
+        return trace
+    return add_profiles(trace, profiles, processes, alignment.clocks)
 
 
 def _order_of(profile: ProfileTrace) -> tuple[str, int]:
@@ -377,23 +369,20 @@ class _PlacedRun:
     rows: tuple[Process, ...]  # of the table, with their starts moved
     codes: FileCodes
     io: Parts
-    clocks: Sequence[Clock]  # of the profiles
 
 
 def _describe_run(run: _PlacedRun, counters: Counters, kind_rules: Sequence[KindRule]) -> Trace:
-    logs, profiles, processes, clocks = run.logs, run.profiles, run.processes, run.clocks
-    # What several fields are made of: counters, rules for kinds of files, profiles, layers.
+    logs, profiles, processes = run.logs, run.profiles, run.processes
+    # What several fields are made of: counters, rules for kinds of files, layers.
     tables = stack_counters(logs, counters, processes, run.codes)
     rules = (*kind_rules, *profiler_rules([p.written_as for p in profiles]))
-    described = describe_profiles(profiles, processes, clocks)
     layers = {table.layer for log in logs for table in log.operations}
     return Trace(
         job=_describe_job(logs, profiles),
         processes=run.rows,
         files=describe_files(tuple(run.codes), logs, tables, run.io, rules, profiles),
         io=run.io,
-        spans=lay_spans(profiles, processes, clocks),
-        profiles=described,
+        spans=concatenate_spans([], ()),
         counters=tables,
         logs=tuple(
             LogState(
@@ -414,10 +403,6 @@ def _describe_run(run: _PlacedRun, counters: Counters, kind_rules: Sequence[Kind
         metadata_calls=collect_metadata_calls(logs, processes, beside=False),
         calls=collect_calls_by_kind(logs, processes),
         object_calls=collect_metadata_calls(logs, processes, beside=True),
-        fetches=lay_fetches(profiles, run.rows, described),
-        queued=lay_queued_times(profiles, processes, clocks),
-        checkpoint_calls=lay_checkpoint_calls(profiles, processes, clocks),
-        lines=merge_parts(part for profile in profiles for part in profile.lines),
     )
 
 

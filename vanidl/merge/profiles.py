@@ -1,18 +1,26 @@
-"""Profiles, fetches and sampled states -> the same on the trace's clock, with its processes."""
+"""Profiles, fetches and sampled states -> the same on the trace's clock, with its processes.
+
+Runs without any, as of jobs that do not train, go past all of it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.merge.clocks.align import Clock
+from vanidl.dataclass import dataclass
+from vanidl.merge import copies
+from vanidl.merge.clocks.evidence import TracedProcess, gather_inputs
+from vanidl.merge.clocks.log_clock import LogClock
 from vanidl.merge.processes import ProcessTable
 from vanidl.model import intervals
 from vanidl.model.fetches import COLUMNS, NO_FETCHES, Fetches, Int64Array, make_fetches
 from vanidl.model.intervals import Intervals
+from vanidl.model.lines import merge_parts
 from vanidl.model.states import SampledThread, States
 from vanidl.model.trace import (
     CheckpointCall,
@@ -25,10 +33,38 @@ from vanidl.model.trace import (
     concatenate_spans,
 )
 from vanidl.model.warnings import Notice
-from vanidl.readers.records import FetchTable, ProfileTrace, StepDurations, TracerLog, same_host
+from vanidl.readers import run_folder
+from vanidl.readers.records import (
+    EventRecords,
+    FetchTable,
+    ProfileTrace,
+    StepDurations,
+    TracerLog,
+    same_host,
+)
+
+if TYPE_CHECKING:
+    from vanidl.merge.clocks.align import Clock
 
 _TIMES = ("begin", "collate", "end", "wait_begin", "wait_end")
 _AS_READ = ("epoch", "batch", "samples")
+
+
+def choose_profiles(
+    logs: Sequence[TracerLog], found: Sequence[ProfileTrace], marked: Sequence[ProfileTrace]
+) -> tuple[list[TracerLog], list[ProfileTrace], list[Notice]]:
+    """Logs that know their trainers and last marks, the profiles that are used, what is said of it.
+
+    Args:
+        logs: of the I/O of each process.
+        found: profiles and recorded loops.
+        marked: a tracer's own marks, which stand for processes that nothing else saw.
+    """
+    adopted = adopt_workers(logs, found)
+    profiled = {profile.pid for profile in found if not profile.marks_loop}
+    own = [run_folder.complete_profile(p, adopted) for p in marked if p.pid not in profiled]
+    profiles, left = copies.most_complete_profiles(drop_bare_loops([*found, *own]))
+    return extend_lives(adopted, profiles), profiles, left
 
 
 def drop_bare_loops(profiles: Sequence[ProfileTrace]) -> list[ProfileTrace]:
@@ -47,6 +83,65 @@ def drop_bare_loops(profiles: Sequence[ProfileTrace]) -> list[ProfileTrace]:
         )
 
     return [profile for profile in profiles if not gives_way(profile)]
+
+
+@dataclass(frozen=True, slots=True)
+class Alignment:
+    """The clock of each profile, that of each traced process's log, and what is said of them."""
+
+    clocks: Sequence[Clock]
+    of_logs: Mapping[int, LogClock]
+    notices: Sequence[Notice]
+
+
+def align_profiles(
+    profiles: Sequence[ProfileTrace],
+    processes: ProcessTable,
+    logs: Sequence[TracerLog],
+    traced: Mapping[int, TracedProcess],
+    events: Sequence[EventRecords],
+    given_ns: int | None,
+) -> Alignment:
+    """How profiles and logs lie on one clock, by everything that tells.
+
+    Args:
+        profiles: those of the run.
+        processes: whose they are.
+        logs: those of the run.
+        traced: what each process did, with the clock that its own log leaves.
+        events: event files of the run.
+        given_ns: the offset of all profiles, where the user gave it.
+    """
+    # What evidence of clocks needs no run pays for that has nothing to align.
+    from vanidl.merge.clocks.align import align_profile
+    from vanidl.merge.clocks.late_logs import choose_log_clocks, warn_of_coarse_logs
+
+    inputs = gather_inputs(profiles, processes, logs, traced, events)
+    clocks = [align_profile(each, given_ns) for each in inputs]
+    aligned = list(zip(inputs, clocks, strict=True))
+    of_logs = choose_log_clocks(traced, aligned)
+    of_clocks = (notice for clock in clocks for notice in clock.notices)
+    return Alignment(clocks, of_logs, [*of_clocks, *warn_of_coarse_logs(aligned, of_logs)])
+
+
+def add_profiles(
+    trace: Trace,
+    profiles: Sequence[ProfileTrace],
+    processes: ProcessTable,
+    clocks: Sequence[Clock],
+) -> Trace:
+    """The trace of logs with all that its profiles hold, on its clock."""
+    described = describe_profiles(profiles, processes, clocks)
+    return replace(
+        trace,
+        spans=lay_spans(profiles, processes, clocks),
+        profiles=described,
+        step_durations=(*trace.step_durations, *keep_unplaced_steps(profiles, processes, clocks)),
+        fetches=lay_fetches(profiles, trace.processes, described),
+        queued=lay_queued_times(profiles, processes, clocks),
+        checkpoint_calls=lay_checkpoint_calls(profiles, processes, clocks),
+        lines=merge_parts(part for profile in profiles for part in profile.lines),
+    )
 
 
 def lay_spans(
@@ -158,11 +253,12 @@ def keep_unplaced_steps(
     profiles: Sequence[ProfileTrace], processes: ProcessTable, clocks: Sequence[Clock]
 ) -> list[UndatedSteps]:
     """The steps of profiles that are not aligned: how long they took is known all the same."""
-    return [
+    unplaced = (
         _measure_steps(p, processes.of_profile[k])
         for k, p in enumerate(profiles)
         if not clocks[k].aligned
-    ]
+    )
+    return [steps for steps in unplaced if len(steps.step)]
 
 
 def _measure_steps(profile: ProfileTrace, process: int) -> UndatedSteps:

@@ -1,4 +1,4 @@
-"""How late each worker's log is, and logs and processes laid on the run's one clock by it.
+"""How late each worker's log is.
 
 Every log has an offset of its own: each worker process was delayed by itself. Two things narrow
 what its own records leave open (`log_clock`), both on the clock of a profile of its trainer:
@@ -27,12 +27,11 @@ from vanidl.merge.clocks.align import Clock
 from vanidl.merge.clocks.evidence import AlignmentInputs, Int64Array, TracedProcess, make_interval
 from vanidl.merge.clocks.log_clock import LogClock
 from vanidl.merge.clocks.worker_order import FEWEST_WAITS, NEVER, WORKER_ORDER, Calls, deal_batches
-from vanidl.merge.processes import ProcessTable
 from vanidl.model import intervals
 from vanidl.model.intervals import Intervals
-from vanidl.model.trace import READ, ClockReason, Process, SpanKind
+from vanidl.model.trace import READ, ClockReason, SpanKind
 from vanidl.model.warnings import Notice
-from vanidl.readers.records import FetchTable, TracerLog
+from vanidl.readers.records import FetchTable
 
 WITHIN_FETCHES = "reads within fetches"
 
@@ -60,38 +59,6 @@ def choose_log_clocks(
             if found.high_ns - found.low_ns < known[number].high_ns - known[number].low_ns:
                 known[number] = found
     return known
-
-
-def lay_on_one_clock(
-    logs: Sequence[TracerLog], processes: ProcessTable, clocks: Mapping[int, LogClock]
-) -> tuple[list[TracerLog], tuple[Process, ...]]:
-    """Logs and processes with the starts that their clocks give; ends were exact as logged."""
-    offsets = {
-        i: clocks[n].offset_ns
-        for (i, _), n in processes.of_log.items()
-        if n in clocks and not logs[i].beside
-    }
-    moved = [
-        replace(log, start_ns=log.start_ns + offsets[i]) if offsets.get(i) else log
-        for i, log in enumerate(logs)
-    ]
-    rows = [
-        _adopt_clock(process, clocks[number]) if number in clocks else process
-        for number, process in enumerate(processes.rows)
-    ]
-    return moved, tuple(rows)
-
-
-def _adopt_clock(process: Process, clock: LogClock) -> Process:
-    start = process.start_ns
-    return process.changed(
-        start_ns=None if start is None else start + clock.offset_ns,
-        clock_offset_ns=clock.offset_ns,
-        clock_uncertainty_ns=clock.uncertainty_ns,
-        clock_low_ns=clock.low_ns,
-        clock_high_ns=clock.high_ns,
-        clock_evidence=clock.evidence,
-    )
 
 
 def warn_of_coarse_logs(

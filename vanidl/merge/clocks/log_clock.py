@@ -1,4 +1,4 @@
-"""How late the start of each log was taken, by what the log itself holds.
+"""How late the start of each log was taken, by what the log itself holds, and logs laid by that.
 
 A process that was forked under Darshan counts its times from the fork, and the log's start is
 taken later, after memory was cleared: its times as logged are late by a constant of that log.
@@ -9,6 +9,7 @@ ends after the log does.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from itertools import chain
 from typing import Any
@@ -18,7 +19,8 @@ from numpy.typing import NDArray
 
 from vanidl.dataclass import dataclass
 from vanidl.formatting.units import range_words
-from vanidl.model.trace import ClockReason
+from vanidl.merge.processes import ProcessTable
+from vanidl.model.trace import ClockReason, Process
 from vanidl.parallel.threads import batches
 from vanidl.readers.records import CounterFile, TracerLog
 
@@ -146,3 +148,35 @@ def _reduce_each(
         values = prepared(np.concatenate(list(chain.from_iterable(columns))))
         found[held] = reduction.reduceat(values, (np.cumsum(lengths) - lengths)[held])
     return found
+
+
+def lay_on_one_clock(
+    logs: Sequence[TracerLog], processes: ProcessTable, clocks: Mapping[int, LogClock]
+) -> tuple[list[TracerLog], tuple[Process, ...]]:
+    """Logs and processes with the starts that their clocks give; ends were exact as logged."""
+    offsets = {
+        i: clocks[n].offset_ns
+        for (i, _), n in processes.of_log.items()
+        if n in clocks and not logs[i].beside
+    }
+    moved = [
+        replace(log, start_ns=log.start_ns + offsets[i]) if offsets.get(i) else log
+        for i, log in enumerate(logs)
+    ]
+    rows = [
+        _adopt_clock(process, clocks[number]) if number in clocks else process
+        for number, process in enumerate(processes.rows)
+    ]
+    return moved, tuple(rows)
+
+
+def _adopt_clock(process: Process, clock: LogClock) -> Process:
+    start = process.start_ns
+    return process.changed(
+        start_ns=None if start is None else start + clock.offset_ns,
+        clock_offset_ns=clock.offset_ns,
+        clock_uncertainty_ns=clock.uncertainty_ns,
+        clock_low_ns=clock.low_ns,
+        clock_high_ns=clock.high_ns,
+        clock_evidence=clock.evidence,
+    )
