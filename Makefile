@@ -53,7 +53,7 @@ fuzz: $(VENV)/installed-test  ## 3,000 damaged logs, 5,000 hostile commands, law
 	$(BIN)/python -m tests.fuzz
 	$(BIN)/python -m tests.fuzz.commands
 	$(BIN)/python -m pytest -q --hypothesis-profile=explore tests/analyses tests/merge tests/readers \
-	  tests/model tests/advice/test_predict.py tests/breakdown tests/anonymize tests/compare/test_power.py
+	  tests/model tests/advice/test_what_if.py tests/breakdown tests/anonymize tests/compare/test_power.py
 	@if $(BIN)/python -c "import atheris" 2>/dev/null; then \
 	  $(BIN)/python -m tests.fuzz.guided -max_total_time=120; fi
 

@@ -11,8 +11,8 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, overload
 
-from vanidl.advice.actions import decide_verdict, diagnose
-from vanidl.advice.levers import can_replay, limit_prediction, limit_predictions
+from vanidl.advice.changes import can_replay, limit_prediction, limit_predictions
+from vanidl.advice.diagnoses import decide_verdict, diagnose
 from vanidl.advice.registry import find
 from vanidl.analyses import Results, analyse
 from vanidl.breakdown import Breakdown, attribute_time, open_gains
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     import pandas
     import pyarrow
 
+    from vanidl.advice.changes import Change, Predicted, WhatIf
     from vanidl.advice.finding import Diagnosis, Finding
-    from vanidl.advice.levers import Change, Predicted, WhatIf
     from vanidl.analyses.access import Access
     from vanidl.analyses.balance import Balance
     from vanidl.analyses.batches import Fetching
@@ -219,7 +219,7 @@ class Run:
         """
         if not can_replay(self.trace, self.results, self.breakdown):
             return None
-        from vanidl.advice.predict import what_if
+        from vanidl.advice.what_if import what_if
 
         return limit_predictions(what_if(self.trace, self.results, self.breakdown), self.ceiling)
 
@@ -245,7 +245,7 @@ class Run:
         Raises:
             UsageError: steps, input waits or single reads were not recorded.
         """
-        from vanidl.advice.predict import predict
+        from vanidl.advice.what_if import predict
 
         return limit_prediction(
             predict(self.trace, self.results, self.breakdown, change), self.ceiling

@@ -22,8 +22,8 @@ import tempfile
 from pathlib import Path
 
 from vanidl import open_run
-from vanidl.advice.levers import Change
-from vanidl.advice.predict import predict_range
+from vanidl.advice.changes import Change
+from vanidl.advice.what_if import predict_range
 
 BIN = Path(sys.executable).parent
 PROGRAMS = Path(__file__).parents[1] / "programs"

@@ -29,7 +29,7 @@ from pathlib import Path
 
 from benchmarks.programs.loaders_of_threads import PACKAGES, is_installed
 from vanidl import Run, open_run
-from vanidl.advice.levers import Change
+from vanidl.advice.changes import Change
 from vanidl.record import record
 from vanidl_loaders.data.samples import SampleSet, open_samples
 from vanidl_loaders.decoders.folders import ENCODED, encode_folder

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from vanidl.advice.actions import AS_MUCH, BY_CODE, FAILED
+from vanidl.advice.diagnoses import AS_MUCH, BY_CODE, FAILED
 from vanidl.advice.facts import ANY, IMBALANCE, INPUT, Claim, Facts
 from vanidl.advice.finding import PREDICTED
 from vanidl.advice.registry import apply, find_least_share, list_rules

@@ -8,7 +8,7 @@ import pytest
 
 from tests.advice.labeled import RECIPES, made
 from tests.advice.labeled_actions import CODES, LABELS, RECORDED
-from vanidl.advice.actions import CAUSES
+from vanidl.advice.diagnoses import CAUSES
 from vanidl.advice.finding import Diagnosis
 
 TESTS = Path(__file__).parents[1]

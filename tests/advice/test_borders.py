@@ -14,8 +14,8 @@ from tests.makers.training_jobs import Recipe, trace_of
 from vanidl.advice.facts import Facts
 from vanidl.advice.finding import Finding
 from vanidl.advice.input_waits import _is_too_short_for_workers
-from vanidl.advice.reads import fit_request_cost
 from vanidl.advice.registry import find, list_rules
+from vanidl.advice.request_costs import fit_request_cost
 from vanidl.advice.requests import _measure_chunk_misfit
 from vanidl.analyses import analyse
 from vanidl.breakdown.account import STEP, WAIT

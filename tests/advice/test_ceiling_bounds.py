@@ -9,7 +9,7 @@ import pytest
 from tests.advice.labeled import made
 from tests.makers.results import EXAMPLES
 from tests.readers.test_run_folder import CEILING
-from vanidl.advice.levers import Change
+from vanidl.advice.changes import Change
 from vanidl.anonymize.pseudonyms import Pseudonyms
 from vanidl.anonymize.trace import anonymous
 from vanidl.model.run_facts import Ceiling

@@ -15,9 +15,9 @@ from tests.advice import labeled
 from tests.advice.labeled import LABELS, RECIPES, RECORDED, held_back
 from tests.makers.training_jobs import trace_of
 from vanidl.advice import job_counters, training_loop
+from vanidl.advice.changes import HANDING_OVER_S, STARTING_S
 from vanidl.advice.facts import Facts
 from vanidl.advice.finding import SEVERITIES
-from vanidl.advice.levers import HANDING_OVER_S, STARTING_S
 from vanidl.advice.registry import apply, find, list_rules
 from vanidl.analyses import Results, analyse
 from vanidl.breakdown import Breakdown

@@ -9,9 +9,9 @@ from types import SimpleNamespace
 import pytest
 
 from tests.advice.labeled import RECIPES, made
+from vanidl.advice.changes import EVERY_WORKER
 from vanidl.advice.facts import Facts
 from vanidl.advice.frameworks import PYTORCH
-from vanidl.advice.levers import EVERY_WORKER
 from vanidl.advice.proof import format_ab_line
 from vanidl.model.trace import ITERABLE, MAP
 from vanidl.run import Run

@@ -11,11 +11,11 @@ import pytest
 from tests.advice import labeled
 from tests.makers.results import EXAMPLES
 from vanidl.advice import training_loop
+from vanidl.advice.actions import Context, suggest_remedies
 from vanidl.advice.capacity import CoreLoad
+from vanidl.advice.changes import HANDING_OVER_S
 from vanidl.advice.facts import Facts, Seen
-from vanidl.advice.levers import HANDING_OVER_S
 from vanidl.advice.registry import list_rules
-from vanidl.advice.remedies import Context, suggest_remedies
 from vanidl.advice.training_loop import (
     CALLS_SHARE,
     COPIES_SHARE,

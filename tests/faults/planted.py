@@ -301,9 +301,9 @@ FINDINGS = (
     Fault("vanidl/advice/facts.py", "end * (1 - claim.stays)", "end * claim.stays"),
     Fault("vanidl/advice/checkpoints.py", "(high[-1] if threads.waits else 0.0)", "0.0"),
     Fault("vanidl/advice/checkpoints.py", "threads.idle_s if threads.waits else high_s", "high_s"),
-    Fault("vanidl/advice/predict.py", "max(best_s, floor_s)", "min(best_s, floor_s)"),
+    Fault("vanidl/advice/what_if.py", "max(best_s, floor_s)", "min(best_s, floor_s)"),
     Fault(
-        "vanidl/advice/predict.py",
+        "vanidl/advice/what_if.py",
         "bound_step_s(threads, alone_s) + stalls_s",
         "bound_step_s(threads, alone_s)",
     ),

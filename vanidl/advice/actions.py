@@ -1,347 +1,744 @@
-"""The findings of a run folded into causes, ranked by what their changes would save.
-
-One cause is one diagnosis. Each finding belongs to exactly one, so that none is lost.
-"""
+"""What to do about a cause: the title of the action, in one line, and the code for it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+import shlex
+from collections.abc import Callable, Mapping
+from dataclasses import field, replace
+from pathlib import PurePosixPath
 
-import numpy as np
-
-from vanidl.advice.caching import compute_spared_share
-from vanidl.advice.facts import ANY, BOUND_SHARE, Claim, Facts
-from vanidl.advice.finding import AT_BEST, LOW, PREDICTED, SEVERITIES, Diagnosis, Finding, SlowStep
-from vanidl.advice.levers import Predicted, WhatIf, compute_least_ratio
-from vanidl.advice.patches import patch_program
-from vanidl.advice.proof import format_ab_line
-from vanidl.advice.remedies import Context, suggest_remedies
-from vanidl.analyses import Results
-from vanidl.breakdown import Breakdown
-from vanidl.breakdown.account import EPOCH_END, MEAN, STEP
-from vanidl.breakdown.causes import BLOCKED, COMPUTE, STORAGE
+from vanidl.advice import frameworks as in_words
+from vanidl.advice.changes import EVERY_WORKER, FEW_WORKERS, Predicted, make_loader_call
+from vanidl.advice.facts import MUCH_PICKLED, Facts
+from vanidl.advice.finding import Finding, Remedy
+from vanidl.advice.frameworks import AHEAD, KEEP, PYTORCH, TENSORFLOW
+from vanidl.advice.opens import PACK
+from vanidl.advice.patches import (
+    KEEP_FILES,
+    KEEP_OPEN,
+    LOADER,
+    PREPARE,
+    SAVE_BEHIND,
+    SAVE_SELDOM,
+    SEND_BEHIND,
+    SYNC_SELDOM,
+)
+from vanidl.advice.proof import UNKNOWN, get_own_command
+from vanidl.advice.recording_gaps import OF_NO_KIND
 from vanidl.dataclass import dataclass
-from vanidl.formatting.units import percent
-from vanidl.model.trace import Trace
-from vanidl.model.warnings import LOWER_BOUNDS, serious_codes
+from vanidl.formatting.units import nbytes, number, plural
+from vanidl.wording.account import NETWORK
 
-FAILED = "failed"
-"""The code of what comes before every gain: that the program did not end well."""
-HIDING = ("workers", "ahead")
-"""Levers that hide fetches whole."""
-WORST = 3
-AS_MUCH = 0.1
-"""Of what is gained at most: so much less is as much."""
-
-
-def diagnose(
-    trace: Trace,
-    results: Results,
-    findings: tuple[Finding, ...],
-    what_if: WhatIf | None,
-    account: Breakdown | None = None,
-) -> tuple[Diagnosis, ...]:
-    """The diagnoses of a run, what saves most first."""
-    worst = find_slowest_steps(trace, results)
-    facts = Facts(trace, results, account)
-    made = [
-        _make_diagnosis(code, rows, facts, what_if)
-        for code, rows in group_by_cause(findings).items()
-    ]
-    return _sort_diagnoses([replace(d, show=worst) if d.step_s is not None else d for d in made])
-
-
-def _make_diagnosis(
-    code: str, findings: tuple[Finding, ...], facts: Facts, what_if: WhatIf | None
-) -> Diagnosis:
-    cause = BY_CODE.get(code)
-    limits = cause is not None and cause.limits
-    # A lock that all share has more workers wait longer.
-    locked = any(f.cause == f"{BLOCKED}.lock" for f in findings)
-    best = None if locked else _find_best_change(cause, what_if, facts)
-    said = suggest_remedies(code, Context(facts, findings, best))
-    plain = Diagnosis(
-        code,
-        min((f.severity for f in findings), key=SEVERITIES.index),
-        said.title,
-        findings,
-        remedies=said.remedies,
-        proof="" if limits else format_ab_line(facts.trace, best, said.remedies),
-        patch=patch_program(facts.trace, said.edit, said.arguments) if said.edit else "",
-    )
-    return _add_gain(plain, cause, best, facts)
-
-
-def _add_gain(
-    plain: Diagnosis, cause: Cause | None, best: Predicted | None, facts: Facts
-) -> Diagnosis:
-    """With the range of the gain, the step time after it, and its share of the observed time."""
-    trace, steps = facts.trace, facts.results.steps
-    bounds = [(f.gain_s, f) for f in plain.findings if f.gain_s is not None]
-    if not bounds:
-        return plain
-    # The change takes away what the finding with the most to gain names; a replay knows more.
-    (low_s, high_s), main = max(bounds, key=lambda each: (each[0][1], each[0][0]))
-    # Ends of epochs lie outside of all input waits: a change of both gains both.
-    ends = [gain_s for gain_s, finding in bounds if finding.cause == EPOCH_END]
-    others = [gain_s for gain_s, finding in bounds if finding.cause != EPOCH_END]
-    if ends and others:
-        low_s = max(low for low, _ in others) + max(low for low, _ in ends)
-        high_s = max(high for _, high in others) + max(high for _, high in ends)
-    mean_s = facts.account.length_ns(STEP) / 1e9
-    basis = AT_BEST
-    # Of ranks that were recorded in part all steps of the run count: waits are summed over them.
-    numbers = np.unique(steps.table.step) if steps is not None else ()
-    count = max(steps.per_rank_max, len(numbers)) if steps is not None else 0
-    if best is not None and best.ratio > 0 and count:
-        now_s = mean_s or best.step_s / best.ratio
-        predicted_s = now_s * (1 - best.ratio) * count
-        least_s = now_s * (1 - best.ratio_at_least) * count
-        # Who reads ahead hides all of a fetch, also what is not its cause: no more than all waits.
-        # What takes a part of it away gains no more for sure than that part is.
-        hides = best.lever in HIDING
-        again = main.evidence.get("reread_factor")
-        if best.lever == "kept" and isinstance(again, float):
-            # The replay reads the first pass as it was, where a copy reads faster.
-            passes = max(facts.fetched_epochs or facts.epochs, 1)
-            share = compute_spared_share(facts, again, passes)
-            predicted_s += share * (facts.without_s(STORAGE) or 0.0)
-        if hides and main.cause.partition(".")[0] != STORAGE:
-            high_s = max((facts.bound(Claim(ANY)) or (0.0, 0.0))[1], high_s)
-        basis, high_s = PREDICTED, min(high_s, predicted_s)
-        low_s = min(max(least_s, 0.0) if hides else low_s, high_s)
-    most_s = (1 - compute_least_ratio(trace.ceiling)) * mean_s * count
-    if cause is not None and cause.of_steps and trace.ceiling is not None and count:
-        high_s = min(high_s, most_s)
-    low_s = min(low_s, high_s)
-    valued = replace(
-        plain,
-        cause=main.cause,
-        keeps=main.keeps,
-        gain_s=(low_s, high_s),
-        saved_share=min(high_s / facts.base_s, 1.0) if facts.base_s > 0 else None,
-    )
-    if cause is None or not cause.of_steps or not count or mean_s <= 0:
-        return valued
-    # What a step is known to have computed no change of its input takes away.
-    computed_s = facts.account.cell(f"{MEAN}/{STEP}/{COMPUTE}").low_ns / 1e9
-    saved_s = min(high_s / count, max(mean_s - computed_s, 0.0))
-    change = best.name if best is not None and basis == PREDICTED else ""
-    return replace(
-        valued, now_s=mean_s, step_s=mean_s - saved_s, basis=basis, change=change,
-        saved_share=saved_s / mean_s,
-    )  # fmt: skip
-
-
-def _find_best_change(
-    cause: Cause | None, what_if: WhatIf | None, facts: Facts
-) -> Predicted | None:
-    """The change of the cause with the shortest step; None where none was replayed.
-
-    Of those that gain as much, within a tenth, the least. Workers that compute are no more than
-    there are cores.
-    """
-    if cause is None or what_if is None:
-        return None
-    rows = [row for row in what_if.rows if row.lever in cause.levers and row.lever]
-    if cause.computes and (most := facts.computing_workers) is not None:
-        rows = [row for row in rows if row.lever != "workers" or (row.amount or 0) <= most]
-    shortest_s = min((row.middle_step_s for row in rows), default=0.0)
-    enough_s = shortest_s + AS_MUCH * max(what_if.step_s - shortest_s, 0.0)
-    enough = [row for row in rows if row.middle_step_s <= enough_s]
-    return min(enough, key=lambda row: row.amount or 0.0, default=None)
-
-
-def _sort_diagnoses(found: list[Diagnosis]) -> tuple[Diagnosis, ...]:
-    """What failed first, then by the most that is gained; what only limits the numbers last.
-
-    Of changes that may gain as much, within a tenth, those come first that take away a part of a
-    cause by name, where others hide all of it.
-    """
-
-    def rank(d: Diagnosis) -> tuple[float, ...]:
-        limits = d.code in BY_CODE and BY_CODE[d.code].limits
-        low_s, high_s = d.gain_s or (0.0, 0.0)
-        group = 0 if d.code == FAILED else 3 if limits else 1 if d.gain_s is not None else 2
-        severity = float(SEVERITIES.index(d.severity))
-        return (float(group), -high_s, -low_s, severity, float(rank_effort(d.code)))
-
-    ordered = sorted(found, key=rank)
-    gaining = [d for d in ordered if rank(d)[0] == 1]
-    equals: list[list[Diagnosis]] = []
-    for diagnosis in gaining:
-        if equals and _get_largest_gain_s(diagnosis) >= (1 - AS_MUCH) * _get_largest_gain_s(
-            equals[-1][0]
-        ):
-            equals[-1].append(diagnosis)
-        else:
-            equals.append([diagnosis])
-    for group in equals:
-        group.sort(key=lambda d: (not _is_removing_work(d), *rank(d)))
-    first = [d for d in ordered if rank(d)[0] < 1]
-    last = [d for d in ordered if rank(d)[0] > 1]
-    return (*first, *(d for group in equals for d in group), *last)
-
-
-def _is_removing_work(diagnosis: Diagnosis) -> bool:
-    """Whether it takes away a part of a cause by name, or work as such."""
-    cause = BY_CODE.get(diagnosis.code)
-    return "." in diagnosis.cause or (cause is not None and cause.removes)
-
-
-def _get_largest_gain_s(diagnosis: Diagnosis) -> float:
-    return diagnosis.gain_s[1] if diagnosis.gain_s is not None else 0.0
-
-
-def find_slowest_steps(trace: Trace, results: Results) -> tuple[SlowStep, ...]:
-    """The steps that waited longest for input, or took longest where waits are not known."""
-    steps = results.steps
-    if steps is None or steps.table.undated_s is not None or not len(steps.table.step):
-        return ()
-    table = steps.table
-    waits = table.input_wait_s
-    known = not np.isnan(waits).any()
-    order = np.argsort(-(waits if known else table.duration_s), kind="stable")[:WORST]
-    return tuple(
-        SlowStep(
-            int(table.step[row]),
-            trace.processes[trace.ranks[int(table.rank[row])]].label,
-            int(table.rank[row]),
-            float(table.start_s[row]),
-            float(table.end_s[row]),
-            float(waits[row]) if known else None,
-        )
-        for row in order.tolist()
-    )
+_READ_BUFFER = "8 << 20"
 
 
 @dataclass(frozen=True, slots=True)
-class Cause:
-    """One thing to change: codes of findings, what of the what-if shows its effect."""
+class Context:
+    """What a remedy may depend on: the run, the best change, and the findings of the cause."""
 
-    code: str
-    findings: tuple[str, ...]
-    levers: tuple[str, ...] = ()  # fields of whatif.Change
-    of_steps: bool = True  # whether the change makes steps shorter, not only the run
-    limits: bool = False  # it limits what the numbers say instead of costing time
-    removes: bool = False  # it takes work away that others only hide, or divide
-    computes: bool = False  # its workers compute: more of them than cores only share these
+    run: Facts
+    findings: tuple[Finding, ...]
+    best: Predicted | None
 
+    @property
+    def workers(self) -> int:
+        """DataLoader workers per rank that the best change has, else two."""
+        lever = self.best.lever if self.best else ""
+        return int(self.best.amount or 2) if self.best and lever == "workers" else 2
 
-CAUSES: tuple[Cause, ...] = (
-    Cause(FAILED, ("program_failed",), of_steps=False),
-    Cause("warm_start", ("slow_first_step", "input_bound_workers", "epoch_ends")),
-    Cause(
-        "read_ahead", ("input_bound_io", "input_bound", "io_not_overlapped"), ("workers", "ahead")
-    ),
-    Cause("unblock", ("input_bound_blocked",), ("workers",)),
-    Cause("more_cores", ("input_bound_cores",)),
-    Cause("decode", ("input_bound_decoding",), ("workers",), computes=True),
-    Cause("storage_limit", ("storage_saturated", "storage_crowded")),
-    Cause("hand_over", ("input_bound_delivery",)),
-    Cause("loop_work", ("loop_work",)),
-    Cause("services", ("loop_blocked",)),
-    Cause("background_work", ("loop_locked",)),
-    Cause("syncs", ("loop_syncs",)),
-    Cause("device_copies", ("device_copies",)),
-    Cause("logging", ("loop_writes",)),
-    Cause("validation", ("long_validation",), of_steps=False),
-    Cause("keep_data", ("reread_each_epoch", "shared_shuffle"), ("kept", "exchanged")),
-    Cause("windows", ("buffer_fills",), removes=True),
-    Cause("scan_once", ("read_twice_at_start",), of_steps=False),
-    Cause("rare_stalls", ("slow_tail", "slow_operations")),
-    Cause(
-        "larger_requests",
-        ("small_reads", "random_reads", "tfrecord_default_buffer", "hdf5_chunk_misfit",
-         "misaligned", "object_requests_small"),
-    ),
-    Cause("chunks", ("chunks_read_again",), removes=True),
-    Cause(
-        "fewer_files",
-        ("waits_for_metadata", "tiny_files", "open_per_sample", "metadata_share",
-         "file_read_again", "empty_reads", "object_asked_first", "reopened"),
-        removes=True,
-    ),
-    Cause(
-        "divide_reading",
-        ("rank_imbalance", "one_reader", "ranks_read_the_same", "worker_imbalance",
-         "waits_for_other_ranks", "uneven_input"),
-        ("divided",),
-    ),
-    Cause(
-        "job_requests",
-        ("job_small_reads", "job_small_writes", "job_random_reads"),
-        of_steps=False,
-    ),
-    Cause("job_alignment", ("job_misaligned",), of_steps=False),
-    Cause("job_metadata", ("job_metadata",), of_steps=False),
-    Cause("print_less", ("standard_streams",), of_steps=False),
-    Cause("collective_io", ("job_independent", "job_sieving"), of_steps=False),
-    Cause("read_once", ("job_redundant",), of_steps=False),
-    Cause("hide_io", ("job_blocking",), of_steps=False),
-    Cause("stragglers", ("job_stragglers", "job_one_rank"), of_steps=False),
-    Cause("stripes", ("job_stripes",), of_steps=False),
-    Cause("checkpoints", ("checkpoint_stall", "small_writes", "mostly_writes"), of_steps=False),
-    Cause("buffered_io", ("stdio_share",), of_steps=False),
-    Cause("imports", ("import_noise",), of_steps=False),
-    Cause("storage_benchmark", ("benchmark_wait", "benchmark_rules"), of_steps=False),
-    Cause(
-        "record_more",
-        ("trace_truncated", "clock_unverified", "reads_not_seen", "unclassified_io",
-         "cores_taken"),
-        of_steps=False,
-        limits=True,
-    ),
-)  # fmt: skip
-"""In order of effort."""
+    @property
+    def splits_first(self) -> bool:
+        """Whether more workers as such would yield every sample once more: of a stream."""
+        one = self.best is not None and self.best.lever == "workers" and self.workers == 1
+        return self.run.trace.streams and PYTORCH in self.run.frameworks and not one
 
-BY_CODE = {cause.code: cause for cause in CAUSES}
-_OF_FINDING = {code: cause.code for cause in CAUSES for code in cause.findings}
-_WAITS = ("read_ahead", "decode")
+    @property
+    def codes(self) -> set[str]:
+        """Codes of the findings."""
+        return {finding.code for finding in self.findings}
+
+    @property
+    def ranks(self) -> int:
+        """How many ranks the run has."""
+        return max(len(self.run.trace.ranks), 1)
 
 
-def group_by_cause(findings: Sequence[Finding]) -> Mapping[str, tuple[Finding, ...]]:
-    """Every finding under its cause, exactly once; one of no cause is its own."""
-    present = {finding.code for finding in findings}
-    found: dict[str, list[Finding]] = {}
-    for finding in findings:
-        found.setdefault(_find_cause(finding.code, present), []).append(finding)
-    return {code: tuple(rows) for code, rows in found.items()}
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """The line, and what to copy."""
+
+    title: str
+    remedies: tuple[Remedy, ...] = ()
+    arguments: Mapping[str, str] = field(default_factory=dict)
+    """Of the run's own DataLoader, as source text, what a patch gives it; of `call` settings."""
+    call: str = ""
+    """Of the program's own calls, which a patch changes: a kind of `patches`."""
+
+    @property
+    def edit(self) -> str:
+        """What a patch changes of the program, "" for nothing."""
+        return self.call or (LOADER if self.arguments else "")
 
 
-def _find_cause(code: str, present: set[str]) -> str:
-    """The cause of a finding: what follows from another finding belongs to the cause of that."""
-    waits = [_OF_FINDING[c] for c in present if _OF_FINDING.get(c) in _WAITS and "bound" in c]
-    if code in ("io_not_overlapped", "waits_for_other_ranks") and waits:
-        return min(waits, key=_WAITS.index)
-    return _OF_FINDING.get(code, code)
+def suggest_remedies(code: str, context: Context) -> Advice:
+    """What to do about a cause; of one that is not known, what its finding says."""
+    known = _ADVICE.get(code)
+    return known(context) if known else Advice(context.findings[0].advice)
 
 
-def rank_effort(code: str) -> int:
-    """Position among changes of equal effect."""
-    codes = list(BY_CODE)
-    return codes.index(code) if code in BY_CODE else len(codes)
+_THAT_SPLIT = " that split the dataset between them"
+_SPLIT = """\
+def __iter__(self):  # of the dataset
+    info = torch.utils.data.get_worker_info()  # None in the training process
+    first, step = (info.id, info.num_workers) if info else (0, 1)
+    # Before samples are decoded or shuffled: workers shuffle each in their own way.
+    for row in itertools.islice(self.rows(), first, None, step):
+        yield decode(row)
+
+"""
 
 
-_UNSURE = frozenset({"training_unsure", "loops_in_threads"})  # what trains is not known, or in part
-NOTHING_TO_FIX = "nothing to fix"
-LITTLE_TO_GAIN = "only small gains are left"
+def _make_torch_prefetch(context: Context, **arguments: str) -> Remedy:
+    """A DataLoader with more workers; of a stream, with the code that splits it between them."""
+    remedy = _make_torch_remedy(**arguments)
+    if context.run.trace.streams:
+        return replace(remedy, code=_SPLIT + remedy.code, explanation=EVERY_WORKER)
+    if context.run.trace.indexes:
+        return remedy
+    more = "An IterableDataset has to split its samples by get_worker_info() first."
+    return replace(remedy, explanation=f"{remedy.explanation} {more}")
 
 
-def decide_verdict(results: Results, account: Breakdown, diagnoses: Sequence[Diagnosis]) -> str:
-    """The sentence; "" where something is to be fixed, or not enough was recorded to say so.
+def _make_torch_remedy(**arguments: str) -> Remedy:
+    lines = [f"    {name}={value}," for name, value in arguments.items()]
+    code = "\n".join(["loader = DataLoader(", "    dataset,", "    batch_size=batch_size,",
+                      *lines, ")"])  # fmt: skip
+    return Remedy("PyTorch", code, "Worker processes load batches while the step computes.")
 
-    It needs input waits that were recorded, are under a tenth of the time, no I/O missing, and that
-    it is known what trains.
-    """
-    overlap = account.overlap
-    share = overlap.input_wait_share if overlap is not None else None
-    if share is None or share >= BOUND_SHARE:
-        return ""
-    if (LOWER_BOUNDS | _UNSURE) & serious_codes(results.coverage.warnings):
-        return ""
-    if any(d.severity != LOW for d in diagnoses):
-        return ""
-    left = LITTLE_TO_GAIN if diagnoses else NOTHING_TO_FIX
-    return f"Input keeps up (waits of {percent(share)}): {left}."
+
+def _make_loader_remedy(name: str, options: str, context: Context) -> Remedy:
+    hosts = len(context.run.trace.hosts)
+    call = make_loader_call(name, options, ranks=context.ranks, hosts=hosts)
+    return Remedy(f"{name} loader of vanidl_loaders", call.command, call.explanation)
+
+
+def _get_worker_arguments(context: Context, ahead: str = "2") -> Mapping[str, str]:
+    """Arguments of the run's loader with more workers, where its loop and dataset take them."""
+    if context.run.written_in or context.splits_first or context.best is None:
+        return {}
+    if context.best.lever == "ahead":
+        return {"prefetch_factor": ahead}
+    if context.best.lever != "workers":
+        return {}
+    keeps = {"persistent_workers": "True"} if context.run.fetched_epochs > 1 else {}
+    return {"num_workers": str(context.workers), **keeps}
+
+
+def _make_scheduled_remedy(context: Context) -> Remedy:
+    return _make_loader_remedy("scheduled", " --buffer-fraction 0.5", context)
+
+
+def _suggest_warm_start(context: Context) -> Advice:
+    remedy = _make_torch_remedy(
+        num_workers="num_workers", persistent_workers="True", prefetch_factor="4"
+    )
+    explained = Remedy(
+        remedy.title,
+        remedy.code,
+        "Workers stay over epochs, and begin the next epoch's batches sooner."
+        + (f" As many as now: {EVERY_WORKER}" if context.run.trace.streams else ""),
+    )
+    tensorflow = Remedy(
+        "TensorFlow",
+        "dataset = dataset.repeat(epochs).prefetch(tf.data.AUTOTUNE)",
+        "One pipeline over all epochs: its buffers do not run empty in between.",
+    )
+    # An iterator is created for each batch: use one for all.
+    if "epoch_ends" in context.codes and context.run.leaves_passes:
+        one = Remedy(
+            "Python",
+            "batches = iter(loader)  # before the loop\n"
+            "try:\n"
+            "    batch = next(batches)\n"
+            "except StopIteration:\n"
+            "    batches = iter(loader)\n"
+            "    batch = next(batches)",
+            "Workers start once a pass, not once a batch.",
+        )
+        title = "Take all batches of one iterator: workers are started anew for each"
+        return Advice(title, (one, *_select_remedies(context, explained, tensorflow, KEEP)))
+    # The data set itself is pickled to each worker: a path to it is enough.
+    if "input_bound_workers" in context.codes and context.run.pickled_nbytes >= MUCH_PICKLED:
+        mapped = Remedy(
+            "PyTorch",
+            "def __getitem__(self, i):  # of the data set, which holds a path instead of a list\n"
+            "    if self.index is None:\n"
+            '        self.index = np.load(self.path, mmap_mode="r")\n'
+            "    return self.read(self.index[i])",
+            "What a worker is started with is then some KiB.",
+        )
+        title = "Keep the list of samples out of the data set: it is pickled to each worker"
+        return Advice(title, (mapped,))
+    if "input_bound_workers" in context.codes and not context.run.starts_workers_anew:
+        return Advice("Start workers faster, and before the training begins")
+    # Workers that each epoch starts anew stay; else only first batches can come sooner.
+    if context.run.starts_workers_anew:
+        kept = {"persistent_workers": "True"} if not context.run.written_in else {}
+        both = _select_remedies(context, explained, tensorflow, KEEP)
+        return Advice("Keep the workers over epochs", both, kept)
+    title = "Read the first batches of an epoch before it begins"
+    return Advice(title, _select_remedies(context, tensorflow=tensorflow, change=KEEP))
+
+
+def _select_remedies(
+    context: Context,
+    torch: Remedy | None = None,
+    tensorflow: Remedy | None = None,
+    change: str = "",
+) -> tuple[Remedy, ...]:
+    """The remedies of the frameworks of the run, in the words of the one it is written in."""
+    framework = context.run.written_in
+    if framework and change:
+        code, explanation = in_words.get_code(framework, change, context.workers)
+        return (Remedy(framework, code, explanation),) if code else ()
+    if framework in in_words.WITHOUT_TORCH:
+        return ()
+    both = {PYTORCH: torch, TENSORFLOW: tensorflow}
+    return tuple(found for name in context.run.frameworks if (found := both[name]) is not None)
+
+
+def _suggest_read_ahead(context: Context) -> Advice:
+    if theirs := in_words.get_title(context.run.written_in, AHEAD):
+        title = theirs + (_THAT_SPLIT if context.splits_first else "")
+    elif context.run.frameworks == (TENSORFLOW,):
+        title = "Read ahead with tf.data: parallel reads and a prefetch"
+    elif context.best is not None and context.best.lever == "ahead":
+        title = "Read twice as many batches ahead"
+    elif context.best is not None:
+        of_each = " per rank" if context.ranks > 1 else ""
+        worker = "DataLoader worker" if PYTORCH in context.run.frameworks else "worker"
+        title = f"Read ahead with {plural(context.workers, worker)}{of_each}"
+        if context.splits_first:
+            title += _THAT_SPLIT
+    elif context.splits_first:
+        title = f"Read ahead with DataLoader workers{_THAT_SPLIT}"
+    elif PYTORCH in context.run.frameworks:
+        title = "Read ahead with DataLoader workers"
+    else:
+        title = "Read ahead while the step computes"
+    ahead = "4" if context.best and context.best.lever == "ahead" else "2"
+    torch = _make_torch_prefetch(
+        context,
+        num_workers=str(context.workers),
+        prefetch_factor=ahead,
+        persistent_workers="True",
+    )
+    tensorflow = Remedy(
+        "TensorFlow",
+        "dataset = tf.data.TFRecordDataset(files, num_parallel_reads=tf.data.AUTOTUNE)\n"
+        "dataset = dataset.map(parse, num_parallel_calls=tf.data.AUTOTUNE)\n"
+        "dataset = dataset.batch(batch_size).prefetch(tf.data.AUTOTUNE)",
+        "Threads read and parse while the step computes.",
+    )
+    both = _select_remedies(context, torch, tensorflow, AHEAD)
+    return Advice(
+        title, (*both, _make_scheduled_remedy(context)), _get_worker_arguments(context, ahead)
+    )
+
+
+def _suggest_decoding(context: Context) -> Advice:
+    workers = context.best is not None and context.best.lever == "workers"
+    count = plural(context.workers, "worker") if workers else "more workers"
+    torch = _make_torch_prefetch(
+        context,
+        num_workers=str(context.workers) if workers else "num_workers",
+        prefetch_factor="2",
+        persistent_workers="True",
+    )
+    tensorflow = Remedy(
+        "TensorFlow",
+        "dataset = dataset.map(decode, num_parallel_calls=tf.data.AUTOTUNE)"
+        ".prefetch(tf.data.AUTOTUNE)",
+        "Decodes samples side by side, ahead of the step.",
+    )
+    decoded = _make_loader_remedy("decoded", " --encoded ENCODED --decode-on auto", context)
+    title = f"Decode in {count}, or on the GPU"
+    if context.splits_first:
+        title = f"Decode in {count}{_THAT_SPLIT}, or on the GPU"
+    both = _select_remedies(context, torch, tensorflow, AHEAD)
+    most = context.run.computing_workers
+    if not workers and most is not None and context.run.workers_of_rank >= most:
+        return Advice(
+            f"Decode less, or on the GPU: {plural(most, 'worker')} use all cores", (decoded,)
+        )
+    return Advice(title, (*both, decoded), _get_worker_arguments(context))
+
+
+def _suggest_keeping_data(context: Context) -> Advice:
+    data = context.run.results.dataset
+    what = f" ({nbytes(data.unique_bytes)})" if data and data.unique_bytes else ""
+    copy = Remedy(
+        "Copy to memory before training",
+        "cp -r DATA /dev/shm/data",
+        "Every later read comes from memory; nothing in the training changes but the path.",
+    )
+    cache = Remedy(
+        "TensorFlow",
+        "dataset = dataset.cache()  # after the reads, before shuffle and batch",
+        "The first epoch fills the cache, later ones read from it.",
+    )
+    partial_local = _make_loader_remedy("pls", " --exchange-fraction 0.1", context)
+    shared = (partial_local,) if "shared_shuffle" in context.codes and context.ranks > 1 else ()
+    tensorflow = _select_remedies(context, tensorflow=cache)
+    if context.best is not None and context.best.lever == "exchanged":
+        title = "Let each rank keep its part of the data and exchange a tenth of it"
+        return Advice(title, (*shared, copy, *tensorflow, _make_scheduled_remedy(context)))
+    title = f"Keep the data{what} in memory after the first read"
+    both = (copy, *tensorflow, *shared, _make_scheduled_remedy(context))
+    return Advice(title, both, call=KEEP_FILES)
+
+
+def _suggest_larger_requests(context: Context) -> Advice:
+    tensorflow = Remedy(
+        "TensorFlow",
+        f"dataset = tf.data.TFRecordDataset(files, buffer_size={_READ_BUFFER})",
+        "Reads 8 MiB per request instead of 256 KiB.",
+    )
+    if context.codes == {"tfrecord_default_buffer"}:
+        return Advice("Read TFRecord files in requests of 8 MiB", (tensorflow,))
+    buffer = (tensorflow,) if "tfrecord_default_buffer" in context.codes else ()
+    repack = Remedy(
+        "HDF5",
+        "h5repack -l DATASET:CHUNK=1x128x128 data.h5 repacked.h5  # one sample per chunk",
+        "A sample is then one request.",
+    )
+    chunks = (repack,) if "hdf5_chunk_misfit" in context.codes else ()
+    return Advice(
+        "Read more per request: whole samples, neighbours together",
+        (*buffer, *chunks, _make_scheduled_remedy(context)),
+    )
+
+
+def _suggest_windows(_context: Context) -> Advice:
+    growing = Remedy(
+        "Python",
+        "for row in rows:  # gives out a sample from the first on\n"
+        "    held.append(row)\n"
+        "    if len(held) >= size or random.random() < len(held) / size:\n"
+        "        k = random.randrange(len(held))\n"
+        "        held[k], held[-1] = held[-1], held[k]\n"
+        "        yield held.pop()",
+        "The buffer fills while training goes on; the first samples are shuffled less.",
+    )
+    return Advice("Make the shuffle buffer smaller, or fill it a little at a time", (growing,))
+
+
+def _suggest_single_scan(_context: Context) -> Advice:
+    shapes = Remedy(
+        "HDF5",
+        "need = dataset.size * dataset.dtype.itemsize  # of an h5py data set, without reading it",
+        "Shape and type stand in the header.",
+    )
+    return Advice("Read the data once before training, not once to measure them", (shapes,))
+
+
+def _suggest_chunks(_context: Context) -> Advice:
+    repack = Remedy(
+        "HDF5",
+        "h5repack -l DATASET:CHUNK=1x128x128 data.h5 repacked.h5  # one sample per chunk",
+        "A sample is then one request, and nothing else is unpacked for it.",
+    )
+    return Advice("Rewrite the data in chunks of one sample", (repack,))
+
+
+def _suggest_fewer_files(context: Context) -> Advice:
+    once = Remedy(
+        "Open each file once per worker",
+        "def __getitem__(self, i):\n"
+        "    if self.file is None:  # in the worker, at the first sample\n"
+        '        self.file = h5py.File(self.path, "r")\n'
+        "    return self.file[NAME][i]",
+        "The file stays open between samples.",
+    )
+    pack = _make_loader_remedy("webdataset", "", context)
+    remember = Remedy(
+        "Read small files once",
+        "@functools.cache\ndef metadata(path):\n    return json.loads(Path(path).read_text())",
+        "What does not change is kept in memory after the first read.",
+    )
+    if context.codes <= {"file_read_again", "empty_reads"}:
+        return Advice("Read small files once and keep what they hold", (remember,))
+    if "tiny_files" in context.codes or any(f.advice == PACK for f in context.findings):
+        return Advice("Pack the samples into larger files", (pack,))
+    kept = KEEP_OPEN if "reopened" in context.codes else ""
+    return Advice("Open files once and keep them open", (once, pack), call=kept)
+
+
+def _suggest_divided_reading(context: Context) -> Advice:
+    sampler = Remedy(
+        "PyTorch",
+        "sampler = DistributedSampler(dataset, num_replicas=world_size, rank=rank)\n"
+        "loader = DataLoader(dataset, batch_size=batch_size, sampler=sampler)",
+        "Every rank reads an equal part of the samples, and no other.",
+    )
+    tensorflow = Remedy(
+        "TensorFlow", "dataset = dataset.shard(world_size, rank)", "Each rank reads its shard."
+    )
+    both = _select_remedies(context, sampler, tensorflow)
+    if "ranks_read_the_same" in context.codes:
+        spatial = _make_loader_remedy("spatial", "", context)
+        return Advice("Let each rank read only its part of the data", (*both, spatial))
+    if context.codes == {"worker_imbalance"}:
+        return Advice("Give all workers batches of equal size")
+    if "one_reader" in context.codes:
+        return Advice("Let every rank read its own part of the data", both)
+    if context.codes == {"waits_for_other_ranks"}:
+        return Advice("Give every rank input at the same rate", both)
+    if not context.run.trains:
+        return Advice("Divide the I/O evenly over the ranks")
+    return Advice("Divide the reading evenly over the ranks", both)
+
+
+def _suggest_unblocking(context: Context) -> Advice:
+    title = "Find what fetches wait for: a lock, a service, a timer, a child process"
+    if context.best is None:
+        return Advice(title)
+    # A worker that waits uses no core, so several can wait at once.
+    torch = _make_torch_prefetch(
+        context, num_workers=str(context.workers), persistent_workers="True"
+    )
+    asked = f"Ask ahead with {plural(context.workers, 'worker')}"
+    if context.splits_first:
+        asked += _THAT_SPLIT
+    both = _select_remedies(context, torch, change=AHEAD)
+    title = f"{asked}, and find what fetches wait for"
+    return Advice(title, both, _get_worker_arguments(context))
+
+
+def _suggest_more_cores(context: Context) -> Advice:
+    fewer = Remedy(
+        "Shell", "OMP_NUM_THREADS=1 python train.py", "Libraries start no threads of their own."
+    )
+    cores, workers = context.run.trace.cores, context.run.workers_of_rank
+    title = "Give the job more cores, or start fewer workers and threads"
+    if not cores or context.ranks * workers <= cores or context.run.written_in:
+        return Advice(title, (fewer,))
+    # The cores left beside the training process of each rank, at least one worker.
+    few = max(int(cores // context.ranks) - 1, 1)
+    of = plural(round(cores), "core")
+    title = f"Start {plural(few, 'worker')} instead of {workers}: there are {of}, or ask for more"
+    return Advice(title, (fewer,), {"num_workers": str(few)} if few < workers else {})
+
+
+def _suggest_queue(context: Context) -> Advice:
+    queue = Remedy(
+        "PyTorch",
+        "loader = DataLoader(dataset, batch_size=batch_size, num_workers=num_workers,\n"
+        "                    prefetch_factor=8)",
+        "A longer queue of batches evens out what is rare.",
+    )
+    title = "Find what delays single reads, and read further ahead"
+    further = {"prefetch_factor": "8"} if context.run.has_workers else {}
+    return Advice(
+        title, _select_remedies(context, queue), {} if context.run.written_in else further
+    )
+
+
+def _suggest_async_checkpoints(context: Context) -> Advice:
+    save = Remedy(
+        "PyTorch",
+        "future = torch.distributed.checkpoint.async_save(state, checkpoint_id=path)",
+        "Copies the state to host memory, and writes it while training goes on.",
+    )
+    stalls = [f.evidence.get("every_s") for f in context.findings if f.code == "checkpoint_stall"]
+    if stalls and stalls[0]:
+        every_s = f"{stalls[0]:g}"
+        title = f"Save every {every_s} s at most: a save takes longer than the steps between two"
+        return Advice(title, _select_remedies(context, save), {"every_s": every_s}, SAVE_SELDOM)
+    if stalls:
+        both = _select_remedies(context, save)
+        return Advice("Write checkpoints in the background", both, call=SAVE_BEHIND)
+    if "small_writes" in context.codes:
+        return Advice("Write checkpoints in blocks of a few MiB")
+    return Advice("Check what the job writes, then write less of it or less often")
+
+
+def _suggest_buffered_io(_context: Context) -> Advice:
+    larger = Remedy(
+        "Python",
+        "with open(path, mode, buffering=4 << 20) as file:\n    ...",
+        "4 MiB per call to the file system.",
+    )
+    return Advice("Read and write large files past C's small buffers", (larger,))
+
+
+def _suggest_printing_less(_context: Context) -> Advice:
+    bar = Remedy(
+        "Python",
+        "for batch in tqdm(loader, mininterval=10, disable=rank != 0):\n    ...",
+        "One rank prints, at most every ten seconds. Keras: model.fit(..., verbose=2).",
+    )
+    return Advice("Print less often, and from one rank", (bar,))
+
+
+def _suggest_fewer_imports(_context: Context) -> Advice:
+    packed = Remedy(
+        "Shell",
+        "conda-pack -o environment.tar.gz && tar xzf environment.tar.gz -C /tmp/environment",
+        "Imports then come from the local disk.",
+    )
+    return Advice("Import from a local or packed environment", (packed,))
+
+
+def _suggest_for_storage_benchmark(context: Context) -> Advice:
+    if "benchmark_wait" in context.codes:
+        return Advice("Shorten what the accelerators of the benchmark wait for")
+    return Advice("Measure again, within the rules of the benchmark")
+
+
+def _make_glob_of_unknown(context: Context) -> str:
+    """A glob that matches the file of unknown use that moved most, by its suffix or its name."""
+    rows = [row for row in context.run.results.files.rows if row.kind == OF_NO_KIND]
+    if not rows:
+        return "GLOB"
+    most = PurePosixPath(max(rows, key=lambda row: row.bytes_read + row.bytes_written).path)
+    return f"*{most.suffix or most.name}"
+
+
+def _suggest_recording(context: Context) -> Advice:
+    own = get_own_command(context.run.trace)
+    line = own.below_secrets(f"vanidl record -o RUN -- {own.text}")
+    again = Remedy("Record again", line, "It sets the tracer's limits.")
+    if context.codes == {"unclassified_io"}:
+        kind = Remedy(
+            "Name them",
+            f"vanidl report RUN --kind {shlex.quote(f'{_make_glob_of_unknown(context)}=dataset')}",
+            "Findings about reads and checkpoints look at files of those kinds.",
+        )
+        return Advice("Say what the files of unknown use are", (kind,))
+    steps = context.run.results.steps
+    if context.codes == {"cores_taken"}:
+        return Advice("Record again while nothing else runs on the node")
+    if context.codes == {"clock_unverified"}:
+        if steps is None and not context.run.trace.profiles:
+            return Advice("Set the clocks of all hosts, and record again")
+        if steps is not None and steps.clock.workers_least:
+            exact = own.below_secrets(f"vanidl record --tracer dftracer -o RUN -- {own.text}")
+            other = Remedy("Record again", exact, "Its times do not depend on a worker's start.")
+            return Advice("Record with workers that start once, or with DFTracer", (other,))
+        both = replace(again, explanation="Profiler and I/O are then of one run, on one clock.")
+        return Advice("Record profiler and I/O in one run", (both,))
+    if context.run.by_calls and own.text != UNKNOWN:
+        # The tracer that it was recorded with: the same command would lose the same.
+        return Advice("Let every process end by itself, and keep all that the recorder wrote")
+    return Advice("Record what the log lacks", (again,))
+
+
+def _suggest_after_failure(context: Context) -> Advice:
+    return Advice(context.findings[0].title)
+
+
+def _suggest_smaller_batches(_context: Context) -> Advice:
+    smaller = Remedy(
+        "PyTorch",
+        "sample = torch.from_numpy(pixels)  # uint8, in the data set\n"
+        "images = images.to(device).float() / 255  # in the training loop",
+        "A quarter of the bytes of float32 go from the workers to the training process.",
+    )
+    return Advice("Hand over less from the workers: smaller types, only what is used", (smaller,))
+
+
+def _suggest_for_storage_limit(context: Context) -> Advice:
+    copy = Remedy(
+        "Shell",
+        "cp -r DATA /dev/shm/data  # or a local disk; what does not fit, as smaller types",
+        "Later reads do not come from the storage that readers wait for.",
+    )
+    if "storage_saturated" not in context.codes:
+        many = number(context.run.readers_at_once)
+        return Advice(f"Read fewer bytes, or from memory: {many} readers wait at once", (copy,))
+    return Advice("Read fewer bytes: the storage is at its limit", (copy,))
+
+
+def _suggest_job_requests(_context: Context) -> Advice:
+    hints = Remedy(
+        "MPI-IO",
+        "export ROMIO_HINTS=$PWD/hints\n"
+        "printf '%s\\n' 'romio_cb_write enable' 'romio_cb_read enable' > hints",
+        "Collective calls then make requests of cb_buffer_size, 16 MiB.",
+    )
+    return Advice("Make fewer and larger requests", (hints,))
+
+
+def _suggest_job_alignment(_context: Context) -> Advice:
+    return Advice("Align requests to the file system's unit")
+
+
+def _suggest_job_metadata(_context: Context) -> Advice:
+    return Advice("Open fewer files, and each of them once")
+
+
+def _suggest_collective_io(context: Context) -> Advice:
+    if "job_sieving" not in context.codes:
+        return Advice("Use collective MPI-IO calls")
+    hints = Remedy(
+        "MPI-IO",
+        "export ROMIO_HINTS=$PWD/hints\nprintf '%s\\n' 'romio_ds_write disable' > hints",
+        "Pieces are written as they are, without reading what lies between.",
+    )
+    return Advice("Write collectively, or without data sieving", (hints,))
+
+
+def _suggest_reading_once(_context: Context) -> Advice:
+    return Advice("Read once what several ranks need, and broadcast it")
+
+
+def _suggest_hiding_io(_context: Context) -> Advice:
+    return Advice("Start MPI-IO early and wait for it late")
+
+
+def _suggest_for_stragglers(_context: Context) -> Advice:
+    return Advice("Give ranks equal parts of the shared files")
+
+
+def _suggest_more_stripes(_context: Context) -> Advice:
+    stripe = Remedy("Shell", "lfs setstripe -c 8 -S 4M FOLDER", "New files there have 8 stripes.")
+    return Advice("Spread shared files over more Lustre targets", (stripe,))
+
+
+def _suggest_for_loop_work(context: Context) -> Advice:
+    part = context.findings[0].evidence.get("part")
+    if part == "prepare":
+        move = Remedy(
+            "PyTorch",
+            "loader = DataLoader(dataset, batch_size=batch_size, num_workers=2,\n"
+            "                    collate_fn=prepare)  # what the loop did to each batch",
+            "Workers prepare batches while the step computes.",
+        )
+        # Where there are none, as many as have cores of their own, two at most.
+        few = str(min(context.run.computing_workers or 1, FEW_WORKERS))
+        kept = {"persistent_workers": "True"} if context.run.fetched_epochs > 1 else {}
+        title = "Prepare batches in the workers, not in the training loop"
+        return Advice(title, (move,), {"num_workers": few, **kept}, PREPARE)
+    rarely = Remedy(
+        "Python",
+        "if step % 50 == 0:  # and once at the end\n    report(metrics)",
+        "What is shown every so many steps is computed as often.",
+    )
+    return Advice("Do less between steps: metrics and the like every so many", (rarely,))
+
+
+def _suggest_for_services(context: Context) -> Advice:
+    if context.findings[0].evidence.get("sends_objects"):
+        upload = Remedy(
+            "Python",
+            "uploads = concurrent.futures.ThreadPoolExecutor(1)\n"
+            "sent = uploads.submit(upload, path)  # in the training loop, where it uploaded\n"
+            "uploads.shutdown()  # at the end: waits for the last one",
+            "The loop goes on while the file is sent.",
+        )
+        return Advice("Upload in the background, not in the training loop", (upload,))
+    queue = Remedy(
+        "Python",
+        "def send():\n"
+        "    while (row := rows.get()) is not None:\n"
+        "        session.post(url, json=row)\n\n"
+        "rows = queue.Queue()\n"
+        "threading.Thread(target=send, daemon=True).start()\n"
+        "rows.put(row)  # in the training loop, where it waited for the answer",
+        "The loop goes on; a thread waits.",
+    )
+    asks = context.findings[0].cause == NETWORK
+    title = "Let a thread wait for what the training loop waits for"
+    return Advice(title, (queue,), call=SEND_BEHIND if asks else "")
+
+
+def _suggest_for_background_work(context: Context) -> Advice:
+    if context.run.account.waits_known:
+        return Advice("Move background work out of the training process")
+    own = get_own_command(context.run.trace)
+    line = own.below_secrets(f"vanidl record --wait queue:Queue.get -o RUN -- {own.text}")
+    batches = "If the loop takes its batches there: these waits are of input then."
+    return Advice(
+        "Move background work out of the training process, or name the queue that gives batches",
+        (Remedy("Record again", line, batches),),
+    )
+
+
+def _suggest_fewer_syncs(_context: Context) -> Advice:
+    return Advice("Sync files once, not with each step", call=SYNC_SELDOM)
+
+
+def _suggest_hiding_copies(context: Context) -> Advice:
+    pinned = Remedy(
+        "PyTorch",
+        "loader = DataLoader(..., pin_memory=True)\n"
+        "for batch, target in loader:\n"
+        "    batch = batch.to(device, non_blocking=True)\n"
+        "    target = target.to(device, non_blocking=True)",
+        "The copy runs beside kernels that are under way; the host goes on at once.",
+    )
+    pinning = {} if context.run.written_in else {"pin_memory": "True"}
+    return Advice("Copy batches from pinned memory, beside the kernels", (pinned,), pinning)
+
+
+def _suggest_less_logging(_context: Context) -> Advice:
+    buffered = Remedy(
+        "Python",
+        "handler = logging.handlers.MemoryHandler(10_000, target=file_handler)",
+        "Lines are written many at a time.",
+    )
+    return Advice("Log less often, and through a buffer", (buffered,))
+
+
+def _suggest_for_validation(context: Context) -> Advice:
+    if "starting_s" in context.findings[0].evidence:
+        kept = Remedy(
+            "PyTorch",
+            "validation = DataLoader(held, batch_size=batch_size, num_workers=2,\n"
+            "                        persistent_workers=True)  # once, before the training loop",
+            "Its workers stay from one validation to the next.",
+        )
+        return Advice("Keep the loader and the workers of the validation", (kept,))
+    return Advice("Validate less often, on less, or with workers that are kept")
+
+
+_ADVICE: dict[str, Callable[[Context], Advice]] = {
+    "failed": _suggest_after_failure,
+    "storage_limit": _suggest_for_storage_limit,
+    "job_requests": _suggest_job_requests,
+    "job_alignment": _suggest_job_alignment,
+    "job_metadata": _suggest_job_metadata,
+    "collective_io": _suggest_collective_io,
+    "read_once": _suggest_reading_once,
+    "hide_io": _suggest_hiding_io,
+    "stragglers": _suggest_for_stragglers,
+    "stripes": _suggest_more_stripes,
+    "hand_over": _suggest_smaller_batches,
+    "loop_work": _suggest_for_loop_work,
+    "services": _suggest_for_services,
+    "background_work": _suggest_for_background_work,
+    "syncs": _suggest_fewer_syncs,
+    "device_copies": _suggest_hiding_copies,
+    "logging": _suggest_less_logging,
+    "validation": _suggest_for_validation,
+    "warm_start": _suggest_warm_start,
+    "read_ahead": _suggest_read_ahead,
+    "decode": _suggest_decoding,
+    "unblock": _suggest_unblocking,
+    "more_cores": _suggest_more_cores,
+    "keep_data": _suggest_keeping_data,
+    "larger_requests": _suggest_larger_requests,
+    "chunks": _suggest_chunks,
+    "windows": _suggest_windows,
+    "scan_once": _suggest_single_scan,
+    "fewer_files": _suggest_fewer_files,
+    "divide_reading": _suggest_divided_reading,
+    "rare_stalls": _suggest_queue,
+    "checkpoints": _suggest_async_checkpoints,
+    "buffered_io": _suggest_buffered_io,
+    "print_less": _suggest_printing_less,
+    "imports": _suggest_fewer_imports,
+    "storage_benchmark": _suggest_for_storage_benchmark,
+    "record_more": _suggest_recording,
+}

@@ -8,7 +8,7 @@ from vanidl.advice import own_loaders
 from vanidl.advice.facts import Claim, Facts
 from vanidl.advice.finding import Rule, RuleResult, Value
 from vanidl.advice.frameworks import SHARDS, TENSORFLOW, join_phrases
-from vanidl.advice.reads import fit_request_cost
+from vanidl.advice.request_costs import fit_request_cost
 from vanidl.analyses.dataset import Dataset, read_by_all
 from vanidl.breakdown.causes import STORAGE
 from vanidl.formatting.units import nbytes, percent, times

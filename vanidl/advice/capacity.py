@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.advice.reads import FEWEST_READS
+from vanidl.advice.request_costs import FEWEST_READS
 from vanidl.analyses.profiled_steps import group_rank_spans
 from vanidl.analyses.reducing import batch_small_parts, join_columns
 from vanidl.dataclass import dataclass

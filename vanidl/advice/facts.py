@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 
 from vanidl.advice import frameworks as in_words
 from vanidl.advice.capacity import Throughput, fit_throughput
+from vanidl.advice.changes import EVERY_WORKER, HANDING_OVER_S
 from vanidl.advice.frameworks import PYTORCH, find_named_frameworks, infer_frameworks
-from vanidl.advice.levers import EVERY_WORKER, HANDING_OVER_S
-from vanidl.advice.reads import fit_request_cost
+from vanidl.advice.request_costs import fit_request_cost
 from vanidl.analyses import Results
 from vanidl.analyses.files import GroupRow
 from vanidl.analyses.summary import has_separate_objects

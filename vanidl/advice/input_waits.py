@@ -6,6 +6,7 @@ from collections.abc import Mapping, Set
 from dataclasses import replace
 
 from vanidl.advice import own_loaders
+from vanidl.advice.changes import HANDING_OVER_S
 from vanidl.advice.facts import (
     ANY,
     BOUND_SHARE,
@@ -18,7 +19,6 @@ from vanidl.advice.facts import (
 )
 from vanidl.advice.finding import Rule, RuleResult, Value
 from vanidl.advice.frameworks import BACKGROUND, PREFETCH, join_phrases
-from vanidl.advice.levers import HANDING_OVER_S
 from vanidl.breakdown.account import MEAN, WAIT
 from vanidl.breakdown.causes import (
     DELIVERY,

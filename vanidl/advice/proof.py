@@ -7,8 +7,8 @@ import shlex
 from collections.abc import Sequence
 from pathlib import PurePosixPath
 
+from vanidl.advice.changes import Predicted
 from vanidl.advice.finding import Remedy
-from vanidl.advice.levers import Predicted
 from vanidl.dataclass import dataclass
 from vanidl.formatting.from_logs import CUT_MARK
 from vanidl.formatting.secret_hints import MASK, MASKED_WORD

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from vanidl.advice.changes import HANDING_OVER_S, STARTING_S
 from vanidl.advice.facts import ANY, Claim, Facts, look
 from vanidl.advice.finding import Rule, RuleResult
-from vanidl.advice.levers import HANDING_OVER_S, STARTING_S
 from vanidl.analyses.profiled_steps import StepTable
 from vanidl.breakdown.causes import WORKERS
 from vanidl.breakdown.step_records import find_first_steps

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from vanidl.advice.capacity import measure_core_load
+from vanidl.advice.changes import FEW_WORKERS, HANDING_OVER_S, STARTING_S
 from vanidl.advice.facts import ANY, LOOP, Claim, Facts
 from vanidl.advice.finding import Rule, RuleResult
-from vanidl.advice.levers import FEW_WORKERS, HANDING_OVER_S, STARTING_S
 from vanidl.breakdown.account import EPOCH_END, MEAN, PHASE, STEP_PART, WAIT
 from vanidl.breakdown.causes import BLOCKED, COPY, STORAGE, SYNC, WORKERS, WRITE
 from vanidl.breakdown.costs import PARTS_BESIDE_THE_MODEL

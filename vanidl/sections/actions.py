@@ -7,8 +7,8 @@ import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
+from vanidl.advice.changes import LoaderCall, Predicted, WhatIf, describe_limited
 from vanidl.advice.finding import LOW, PREDICTED, Diagnosis, Finding, Remedy, SlowStep, Value
-from vanidl.advice.levers import LoaderCall, Predicted, WhatIf, describe_limited
 from vanidl.dataclass import dataclass
 from vanidl.formatting.names import elided
 from vanidl.formatting.terminal import WIDTH, aligned_table, paragraph

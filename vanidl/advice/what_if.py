@@ -1,4 +1,4 @@
-"""What a run's step time would be under changed input: any change, and a table of usual ones.
+"""The What-if: a run's step time under changed input, of any change and a table of usual ones.
 
 What loading and training on each batch took is read off a profiled run. Where fetches were recorded
 they are run again as they were. Else what is known is laid out as a run without workers, which is
@@ -15,8 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vanidl.advice.capacity import CoreLoad, Throughput, fit_throughput, measure_core_load
-from vanidl.advice.facts import Facts
-from vanidl.advice.levers import (
+from vanidl.advice.changes import (
     EVERY_WORKER,
     HANDING_OVER_S,
     NO_GAIN,
@@ -27,7 +26,8 @@ from vanidl.advice.levers import (
     call_of_change,
     can_replay,
 )
-from vanidl.advice.reads import Reads, collect_reads
+from vanidl.advice.facts import Facts
+from vanidl.advice.request_costs import Reads, collect_reads
 from vanidl.analyses import Results
 from vanidl.analyses.dataloader_batches import PREFETCH_FACTOR
 from vanidl.analyses.dataset import read_by_all

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.advice.test_capacity import trace_of_reads
-from vanidl.advice import reads
+from vanidl.advice import request_costs
 from vanidl.analyses import reducing
 from vanidl.model.trace import READ, WRITE
 
@@ -48,12 +48,14 @@ def cost_by_loops(trace) -> tuple[float, float] | None:
         small += [(median(few), len(few))] if few else []
         x += [size for size, _ in rows if size > 0]
         y += [s for size, s in rows if size > 0]
-    if len(x) < reads.FEWEST_READS or np.var(x) <= 0.01 * np.mean(np.square(x, dtype=float)):
+    if len(x) < request_costs.FEWEST_READS or np.var(x) <= 0.01 * np.mean(
+        np.square(x, dtype=float)
+    ):
         return None
     slope = max(np.polyfit(x, y, 1)[0], 0.0)
     latency = np.mean(y) - slope * np.mean(x)
     total = sum(count for _, count in small)
-    if total >= reads.FEWEST_READS:
+    if total >= request_costs.FEWEST_READS:
         seen = 0
         for value, count in sorted(small):
             seen += count
@@ -79,7 +81,7 @@ def test_request_cost_is_that_of_plain_loops_however_reads_are_divided(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(reducing, "_TOGETHER_ROWS", at_once)
         patch.setattr(reducing, "SMALL_ROWS", small_rows)
-        found = reads.fit_request_cost(trace)
+        found = request_costs.fit_request_cost(trace)
     expected = cost_by_loops(trace)
     assert (found is None) == (expected is None)
     if found is not None and expected is not None:
@@ -90,11 +92,11 @@ def test_request_cost_is_that_of_plain_loops_however_reads_are_divided(
 def test_of_many_operations_parts_far_from_each_other_are_looked_at(monkeypatch):
     """Of six parts of 100 reads the first, third and fifth hold 300."""
     trace = parts_of(2, [100] * 6, 500, 0.3)
-    monkeypatch.setattr(reads, "_ENOUGH", 300)
-    some = reads.fit_request_cost(replace(trace, io=trace.io[::2]))
-    assert reads.fit_request_cost(trace) == some is not None
-    monkeypatch.setattr(reads, "_ENOUGH", 301)
-    assert reads.fit_request_cost(trace) != some
+    monkeypatch.setattr(request_costs, "_ENOUGH", 300)
+    some = request_costs.fit_request_cost(replace(trace, io=trace.io[::2]))
+    assert request_costs.fit_request_cost(trace) == some is not None
+    monkeypatch.setattr(request_costs, "_ENOUGH", 301)
+    assert request_costs.fit_request_cost(trace) != some
 
 
 @pytest.mark.parametrize(("count", "is_fitted"), [(99, False), (100, True)])
@@ -103,5 +105,5 @@ def test_nothing_is_fitted_to_fewer_than_100_reads(count, is_fitted):
     (part,) = trace.io
     nbytes = np.maximum(part.nbytes, 1)
     reads_only = replace(part, op=np.full(count, READ, part.op.dtype), nbytes=nbytes)
-    found = reads.fit_request_cost(replace(trace, io=(reads_only,)))
+    found = request_costs.fit_request_cost(replace(trace, io=(reads_only,)))
     assert (found is not None) is is_fitted

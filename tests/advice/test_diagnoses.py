@@ -16,9 +16,9 @@ import pytest
 
 from tests.advice.labeled import RECIPES, made
 from tests.makers.results import EXAMPLES
-from vanidl.advice.actions import CAUSES, group_by_cause
+from vanidl.advice.changes import Predicted
+from vanidl.advice.diagnoses import CAUSES, group_by_cause
 from vanidl.advice.finding import Finding, Remedy
-from vanidl.advice.levers import Predicted
 from vanidl.advice.proof import UNKNOWN, _copy_program, format_ab_line, get_own_command
 from vanidl.advice.registry import list_rules
 from vanidl.commands.parser import parser

@@ -1,4 +1,4 @@
-"""Reads of the dataset: their time, and what a request costs."""
+"""What a request costs, apart from its bytes, and the time of the reads of the dataset."""
 
 from __future__ import annotations
 

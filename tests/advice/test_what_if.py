@@ -19,9 +19,10 @@ from tests.makers.examples import OFTEN
 from tests.makers.runs import analysed
 from tests.makers.training_jobs import Recipe, trace_of
 from vanidl.advice.capacity import CoreLoad, Throughput
+from vanidl.advice.changes import NO_GAIN, STARTING_S, Change, make_loader_call
 from vanidl.advice.facts import Facts, Seen
-from vanidl.advice.levers import NO_GAIN, STARTING_S, Change, make_loader_call
-from vanidl.advice.predict import (
+from vanidl.advice.request_costs import collect_reads
+from vanidl.advice.what_if import (
     Batches,
     _bracket_step_s,
     _Limits,
@@ -30,7 +31,6 @@ from vanidl.advice.predict import (
     extract_batches,
     step_lengths,
 )
-from vanidl.advice.reads import collect_reads
 from vanidl.analyses import analyse
 from vanidl.breakdown import attribute_time
 from vanidl.breakdown.rerun import Fetched
