@@ -39,7 +39,7 @@ from vanidl.record import record
 
 LATENCY_MS, METADATA_MS, SECONDS = 25, 8, 6.0
 CLOSE = 0.03  # of the waits
-SHORT_CALLS = 3000
+SHORT_CALLS = 300
 LEFT_OUT = ("stdio: getline, fgets, getc", "sendfile, copy_file_range", "readinto with O_DIRECT")
 STATS = "4 stats"
 CONTROLS = {
@@ -82,11 +82,12 @@ def account():
     in_calls = int(1e9 * resource.getrusage(resource.RUSAGE_THREAD).ru_stime)
     return time.thread_time_ns() - in_calls, of_all + time.process_time_ns()
 act()
-fd = os.open({said!r}, os.O_RDWR | os.O_CREAT)
-os.write(fd, b" ")
-started = time.monotonic_ns()
-for _ in range({calls}): os.pread(fd, 1, 0)
-short_calls = started, time.monotonic_ns()
+short_calls, _ = [], open({said!r}, "w").close()
+for _ in range({calls}):
+    time.sleep(0.002)
+    started = time.monotonic_ns()
+    os.stat({said!r})
+    short_calls.append((started, time.monotonic_ns()))
 waits = []
 while sum(end - begin for begin, end, *_ in waits) < {seconds} * 1e9:
     if {cold}: forget()
@@ -127,11 +128,12 @@ class Told:
     """What a program says of itself.
 
     A row of `waits` is begin and end, the most and the least of storage by its own count, then
-    begin and end on CLOCK_MONOTONIC: ns. `short_calls` is when it made SHORT_CALLS calls in a row.
+    begin and end on CLOCK_MONOTONIC: ns. `short_calls` are begin and end of calls that wait for
+    nothing, each after a nap: caches are then as cold as after a wait.
     """
 
     process: int
-    short_calls: tuple[int, int]
+    short_calls: np.ndarray
     waits: np.ndarray
 
     @property
@@ -153,7 +155,7 @@ def run(folder: Path, script: str, work: Path, tracer: str) -> tuple[vanidl.Run,
     if done.exit_status:
         raise SystemExit(f"{program} failed under {tracer}")
     process, short_calls, waits = json.loads((folder / "said").read_text())
-    return vanidl.open_run(done.folder), Told(process, tuple(short_calls), np.array(waits))
+    return vanidl.open_run(done.folder), Told(process, np.array(short_calls), np.array(waits))
 
 
 def served_within(log: Path, waits: np.ndarray) -> float:
@@ -201,12 +203,13 @@ def try_way(name: str, tracer: str) -> tuple[float, float, float, float, float, 
 def bound_by_kernel(log: Path, told: Told) -> tuple[float, float]:
     """Seconds of the waits in calls on files by the kernel's log, at least and at most.
 
-    What a call takes outside of the kernel, its tracer's part with it, is what each of many short
-    calls took by the program's clock beyond what the kernel saw.
+    What a call takes outside of the kernel, its tracer's part with it, is what short calls
+    took by the program's clock beyond what the kernel saw.
     """
     threads = read_threads(log, told.process)
-    seen_s = bound_storage(threads, told.process, np.array([told.short_calls]), 0)[0]
-    call_ns = (told.short_calls[1] - told.short_calls[0] - 1e9 * seen_s) / SHORT_CALLS
+    seen_s = bound_storage(threads, told.process, told.short_calls, 0)[0]
+    took_ns = float((told.short_calls[:, 1] - told.short_calls[:, 0]).sum())
+    call_ns = (took_ns - 1e9 * seen_s) / SHORT_CALLS
     return bound_storage(threads, told.process, told.waits[:, 4:], call_ns)
 
 

@@ -22,6 +22,11 @@ from vanidl.sections.step_bar import Bar, BarPart
 LINES, WIDTH = 25, 80
 _SENTENCES = 7  # lines of verdict, headline and what stands beside it
 _ACTIONS = 3
+_MORE = (
+    "Tables and evidence: vanidl summary --full {0}; page: vanidl report {0}",
+    "More: vanidl summary --full {0}; vanidl report {0}",
+    "More: vanidl summary --full {0}",
+)
 _SHORTEST_NAME = 8
 _BLOCKS = "█▓▒░▚▞▌▄"
 _ASCII = "#%+-=.:o"
@@ -170,6 +175,8 @@ def _end(run: Run, screen: Overview, width: int) -> Iterator[Line]:
     about = f"{trust}; {', '.join(screen.facts[-2:])}."
     room = max(2 * width - 12 - len(about), _SHORTEST_NAME)
     yield from _wrapped(f"{elided(screen.name, limit=room)}: {about}", width)
-    more = "Tables and evidence: vanidl summary --full {0}; page: vanidl report {0}"
-    line = more.format(shlex.quote(printable(run.path or "RUN")))
-    yield (Piece(line if len(line) <= width else more.format("RUN")[:width], "bright_black"),)
+    # The path as given, to be copied; of a long one what is most asked for.
+    given = shlex.quote(printable(run.path or "RUN"))
+    lines = [more.format(given) for more in _MORE]
+    line = next((line for line in lines if len(line) <= width), _MORE[0].format("RUN")[:width])
+    yield (Piece(line, "bright_black"),)
