@@ -11,12 +11,12 @@ import gc
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+import vanidl
 from vanidl.commands import READING, console, find_command
-from vanidl.commands.installation import mixed_up
-from vanidl.commands.parser import parser
-from vanidl.commands.sizes import size_of
+from vanidl.commands.arguments import parser, size_of
 from vanidl.encoding.budget import VARIABLE as MAX_MEMORY
 from vanidl.errors import SeveralJobsError, VanidlError
 from vanidl.parallel.children import (
@@ -130,3 +130,26 @@ def _fail(error: VanidlError, names: Pseudonyms | None = None) -> int:
         message, table = names.text(message), names.text(table)
     console.tell(f"vanidl: {message}\n{table}")
     return error.exit_status
+
+
+# Another project: PyPI's `vanidl` (0.0.8, 2021) installs modules of its own into the same folder
+# `vanidl`. Installed after this package it replaces `__init__.py` by an empty file, and uninstalled
+# later it takes `__init__.py` away.
+
+_ITS_MODULE = "configuraton.py"  # sic: a name that only that package has
+_MEND = "pip uninstall vanidl, then pip install --force-reinstall --no-deps vanidl-io"
+
+
+def mixed_up(folder: Path = Path(__file__).parent) -> str:
+    """One line on what is wrong and how to mend it; "" where the folder is this package's own."""
+    if (folder / _ITS_MODULE).exists():
+        return (
+            "expected vanidl-io alone, found the package vanidl 0.0.8 of PyPI, another project, in "
+            f"the same folder: {_MEND}."
+        )
+    if not hasattr(vanidl, "__version__"):
+        return (
+            "expected vanidl-io whole, found its __init__.py removed or replaced, as by "
+            f"uninstalling the package vanidl of PyPI: {_MEND}."
+        )
+    return ""

@@ -26,7 +26,7 @@ from pathlib import Path
 import vanidl
 
 SHORT_TEXT = {
-    ("anonymize/words.py", '"((?:'): "vanidl's own source",
+    ("anonymize/pseudonyms.py", '"((?:'): "vanidl's own source",
     ("formatting/secret_shapes.py", "(?:^|"): "300 characters before a value",
 }
 """By file and the beginning of the expression: the text that it is searched for in."""

@@ -21,7 +21,7 @@ from vanidl.advice.diagnoses import CAUSES, group_by_cause
 from vanidl.advice.finding import Finding, Remedy
 from vanidl.advice.proof import UNKNOWN, _copy_program, format_ab_line, get_own_command
 from vanidl.advice.registry import list_rules
-from vanidl.commands.parser import parser
+from vanidl.commands.arguments import parser
 from vanidl.compare.ab import Plan, order, run_pairs
 from vanidl.formatting.from_logs import MOST_COMMAND_CHARACTERS, clean_command
 from vanidl.model.run_facts import Ending

@@ -12,7 +12,7 @@ from tests import DATA
 from tests.makers.darshan_logs import Log, log_bytes, random_records
 from tests.makers.xplane_files import Event as ProfileEvent
 from tests.makers.xplane_files import xspace
-from vanidl.check import text as check_text
+from vanidl.check import check as check_text
 from vanidl.check.check import check
 from vanidl.cli import main
 from vanidl.readers.verdict import STATES, Verdict

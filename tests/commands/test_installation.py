@@ -11,20 +11,20 @@ from pathlib import Path
 import pytest
 
 import vanidl
+from vanidl import cli
 from vanidl.cli import main
-from vanidl.commands import installation
 
 PACKAGE = Path(vanidl.__file__).parent
 MODULES_OF_0_0_8 = ("analyzer", "configuraton", "constants", "error_code")
 
 
 def test_alone_nothing_is_said() -> None:
-    assert installation.mixed_up() == ""
+    assert cli.mixed_up() == ""
 
 
 def test_beside_the_other_package_one_line_says_what_to_do(tmp_path: Path) -> None:
     (tmp_path / "configuraton.py").touch()
-    note = installation.mixed_up(tmp_path)
+    note = cli.mixed_up(tmp_path)
     assert "another project" in note
     assert "pip uninstall vanidl" in note
 

@@ -8,7 +8,7 @@ import sys
 from importlib.util import find_spec
 
 from tests import DATA
-from vanidl.check.text import MOST_A_STATE
+from vanidl.check.check import MOST_A_STATE
 from vanidl.commands import COMMANDS, arguments, schema
 from vanidl.commands.arguments import SHELLS
 from vanidl.compare import comparison

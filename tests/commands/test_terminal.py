@@ -19,10 +19,10 @@ from tests.makers.results import EXAMPLES
 from vanidl.cli import main
 from vanidl.commands import COMMANDS, GROUPS
 from vanidl.commands import EXAMPLES as LINES_TO_COPY
-from vanidl.commands.arguments import SHELLS
-from vanidl.commands.colour import shows_blocks, wants_colour
+from vanidl.commands.arguments import SHELLS, parser
 from vanidl.commands.completion import options_of
-from vanidl.commands.parser import parser
+from vanidl.commands.console import wants_colour
+from vanidl.commands.summary import shows_blocks
 from vanidl.report.brief import LINES, WIDTH, brief, plain
 from vanidl.report.overview import make_overview
 from vanidl.run import Run

@@ -116,7 +116,7 @@ def test_a_terminal_gets_a_screen(
     monkeypatch.setenv("NO_COLOR", no_color)
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setattr(watch, "is_terminal", lambda _: True)
-    monkeypatch.setattr("vanidl.commands.colour.is_terminal", lambda _: True)
+    monkeypatch.setattr("vanidl.commands.console.is_terminal", lambda _: True)
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
     assert main(["watch", str(recording.folder)]) == 0
     out = capsys.readouterr().out

@@ -13,8 +13,8 @@ from vanidl.compare import ab
 from vanidl.compare.ab import Plan, order, run_pairs
 from vanidl.compare.runs import DROPPED, WARM, load
 from vanidl.errors import UsageError, VanidlError
-from vanidl.files.names import AB_FILE
 from vanidl.model.run_facts import Ending
+from vanidl.readers.run_folder import AB_FILE
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from vanidl.compare.runs import (
     save,
 )
 from vanidl.errors import InputError
-from vanidl.files.names import AB_FILE
+from vanidl.readers.run_folder import AB_FILE
 
 RUNS = tuple(
     RecordedRun(side, pair, f"{side}-{pair}", 2.0 + (side == "b") + pair / 100, 0, "darshan")

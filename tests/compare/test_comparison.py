@@ -24,7 +24,7 @@ from vanidl.compare.comparison import (
 from vanidl.compare.metrics import RESULT, stdio_share
 from vanidl.compare.page import make_tiles
 from vanidl.compare.statistics import ALPHA
-from vanidl.compare.wording import write_headline
+from vanidl.compare.text import write_headline
 from vanidl.formatting.units import relative
 from vanidl.model.warnings import Notice
 

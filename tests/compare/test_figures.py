@@ -17,8 +17,7 @@ from vanidl.compare.figures.operations import draw_access, draw_sizes
 from vanidl.compare.figures.registry import FIGURES
 from vanidl.compare.figures.steps import draw_overlap, draw_steps
 from vanidl.compare.figures.timeline import draw_timeline
-from vanidl.compare.text import render_text
-from vanidl.compare.wording import describe_from_nothing
+from vanidl.compare.text import describe_from_nothing, render_text
 
 
 @cache

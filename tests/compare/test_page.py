@@ -15,8 +15,7 @@ from vanidl.compare import Comparison, Sample, Side, compare
 from vanidl.compare.figures.registry import FIGURES
 from vanidl.compare.json import make_object
 from vanidl.compare.page import _merge_warnings, render_comparison, write_comparison
-from vanidl.compare.text import render_text
-from vanidl.compare.wording import write_headline
+from vanidl.compare.text import render_text, write_headline
 from vanidl.model.warnings import Notice
 from vanidl.report import page as page_module
 

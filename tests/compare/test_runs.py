@@ -4,7 +4,7 @@ import pytest
 
 import vanidl
 from tests import DATA
-from vanidl.files.names import AB_FILE
+from vanidl.readers.run_folder import AB_FILE
 
 PAIR = [DATA / "torch_pfs_workers0", DATA / "torch_pfs_workers4"]
 

@@ -16,19 +16,17 @@ from tests.makers.records import JOB_START_NS, Io, Span, darshan_log, profile
 from vanidl.analyses import analyse
 from vanidl.cli import main
 from vanidl.export import dlio
-from vanidl.export.dlio.entries import (
+from vanidl.export.dlio.training import (
     ASSUMED,
     GIVEN,
     MEASURED,
     UNKNOWN,
     Entry,
-    mark_unknown,
-    render_entries,
-)
-from vanidl.export.dlio.training import (
     compute_gamma_quantiles,
     compute_normal_quantiles,
     fit_distribution,
+    mark_unknown,
+    render_entries,
 )
 from vanidl.export.registry import export
 from vanidl.merge.jobs import Group

@@ -15,7 +15,8 @@ import pytest
 import vanidl
 from tests import DATA
 from vanidl.errors import UsageError
-from vanidl.interactive import card, plots, progress
+from vanidl.interactive import run
+from vanidl.interactive.run import MOST_ACTIONS
 from vanidl.report.overview import make_overview
 
 RUNS = ("torch_pfs_workers0", "ddp_two_hosts", "torch_late_workers")
@@ -37,7 +38,7 @@ def test_the_card_is_whole_and_inert(opened: Opened, name: str) -> None:
     tree = ElementTree.fromstring(text)
     assert not {"script", "style", "link", "img"} & {element.tag for element in tree.iter()}
     assert run.answer.title in "".join(tree.itertext())
-    shown = [a.title for a in make_overview(run).actions[: card.MOST_ACTIONS]]
+    shown = [a.title for a in make_overview(run).actions[:MOST_ACTIONS]]
     assert [b.text for b in tree.iter("b") if b.text in shown] == shown
 
 
@@ -90,7 +91,7 @@ def test_the_timeline_holds_every_byte(opened: Opened) -> None:
 def test_an_unknown_figure_names_the_known(opened: Opened) -> None:
     with pytest.raises(UsageError, match="timeline"):
         opened(DATA / "torch_pfs_workers0").figure("nothing")
-    assert "nothing" not in plots.names(opened(DATA / "torch_pfs_workers0"))
+    assert "nothing" not in run.list_figures(opened(DATA / "torch_pfs_workers0"))
 
 
 def test_the_page_is_in_the_cell(opened: Opened) -> None:
@@ -112,14 +113,14 @@ def test_another_filter_gives_a_run_of_the_same_kind(opened: Opened) -> None:
 def test_a_bar_is_for_notebooks_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     def own(*_: object) -> None: ...
 
-    monkeypatch.delitem(progress.sys.modules, "ipykernel", raising=False)  # of another test
-    with progress.bar_in_notebooks(None) as shown:
+    monkeypatch.delitem(run.sys.modules, "ipykernel", raising=False)  # of another test
+    with run.bar_in_notebooks(None) as shown:
         assert shown is None
     pytest.importorskip("tqdm")
-    monkeypatch.setitem(progress.sys.modules, "ipykernel", progress)
-    with progress.bar_in_notebooks(own) as shown:
+    monkeypatch.setitem(run.sys.modules, "ipykernel", run)
+    with run.bar_in_notebooks(own) as shown:
         assert shown is own
-    with progress.bar_in_notebooks(None) as shown:
+    with run.bar_in_notebooks(None) as shown:
         assert shown is not None
         shown("logs", 1, 3)
 

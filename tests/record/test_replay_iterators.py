@@ -11,7 +11,7 @@ import pytest
 import vanidl
 from tests.record import counted_loop
 from vanidl.ceiling import measure
-from vanidl.commands.sizes import size_of
+from vanidl.commands.arguments import size_of
 from vanidl.errors import UsageError
 from vanidl.readers.steps.journal import REPLAY, WAIT, read_journal
 from vanidl.record import record

@@ -30,7 +30,7 @@ from vanidl.compare import compare
 from vanidl.compare.json import make_object
 from vanidl.compare.sides import Side, sample_of
 from vanidl.formatting.units import change, percent, seconds
-from vanidl.interactive.card import card
+from vanidl.interactive.run import card
 from vanidl.mcp.answers import Answers
 from vanidl.paper import registry
 from vanidl.report.html import render_html

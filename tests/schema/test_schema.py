@@ -17,8 +17,7 @@ from tests.makers import dlio_results
 from tests.makers.results import EXAMPLES
 from vanidl.advice.job_counters import _PART
 from vanidl.advice.training_loop import _PARTS, _WAITS_FOR
-from vanidl.check.check import check
-from vanidl.check.text import check_object
+from vanidl.check.check import check, check_object
 from vanidl.cli import main
 from vanidl.commands import demo, schema
 from vanidl.compare import compare

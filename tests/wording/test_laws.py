@@ -16,7 +16,7 @@ from tests.makers.comparisons import EXAMPLE_COMPARISONS
 from tests.makers.results import EXAMPLES, Example
 from vanidl.advice.registry import find
 from vanidl.compare.figures.registry import FIGURES
-from vanidl.compare.wording import write_headline as compared
+from vanidl.compare.text import write_headline as compared
 from vanidl.report.brief import brief, plain
 from vanidl.report.overview import make_overview
 from vanidl.sections.registry import figures

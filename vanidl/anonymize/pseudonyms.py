@@ -1,18 +1,26 @@
 """Names that say nothing about whose they are: the same one for the same thing, all along.
 
-Paths by their components (`paths`), free text by its tokens (`text`). Hosts, users, commands
+Paths by their components, free text by its tokens (`text`). Hosts, users, commands
 and devices become numbers, unknown words in a text letters, so that it has its own numbers only.
 """
 
 from __future__ import annotations
 
+import builtins
+import os
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache, lru_cache
+from importlib import resources
+from signal import Signals
+from typing import TYPE_CHECKING
 
-from vanidl.anonymize.paths import PathNames, has_ending
-from vanidl.anonymize.words import is_public, public_words
 from vanidl.dataclass import dataclass
+from vanidl.model.file_kinds import is_named_checkpoint
+
+if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
 
 # Free text for the public: token by token, and only what is known to be public stays.
 #
@@ -229,3 +237,215 @@ def _letters(number: int) -> str:
         number, digit = divmod(number - 1, 26)
         out = chr(ord("a") + digit) + out
     return out
+
+
+# Pseudonyms of paths, component by component: a tree, so time and memory follow their length. A
+# path keeps its depth, the kind of its file and endings that are those of a format; what is in
+# /proc, /sys, /dev and /etc keeps that folder, an object its scheme (`s3://dir1/data2.npy`).
+
+_KEPT_BELOW_ROOT = frozenset(("proc", "sys", "dev", "etc"))
+_KEPT = frozenset(("", ".", ".."))
+_SCHEMES = frozenset(("s3:", "gs:", "http:", "https:", "memory:"))
+_STREAM = re.compile(r"<STD(IN|OUT|ERR)>")
+ENDINGS = frozenset(
+    (
+        "arrow", "avro", "bin", "bmp", "bp", "bz2", "c", "ckpt", "conf", "cfg", "cpp", "cpython",
+        "csv", "cu", "darshan", "darshan_partial", "dat", "data", "db", "exr", "feather", "flac",
+        "gif", "gz", "h", "h5", "hdf", "hdf5", "he5", "html", "idx", "index", "ini", "ipynb",
+        "jpeg", "jpg", "json", "jsonl", "keras", "lmdb", "lock", "log", "lz4", "mdb", "mds", "meta",
+        "mp3", "mp4", "msgpack", "nc", "nc4", "netcdf", "nii", "npy", "npz", "onnx", "parquet",
+        "part", "pb", "pfw", "pickle", "pkl", "png", "pt", "pth", "pyc", "pyo", "py", "rec",
+        "safetensors", "sh", "shard", "so", "sqlite", "tar", "tfevents", "tfrecord", "tfrecords",
+        "tgz", "tif", "tiff", "tmp", "toml", "trace", "tsv", "txt", "wav", "webp", "xml", "xplane",
+        "xz", "yaml", "yml", "zarr", "zip", "zst",
+    )
+)  # fmt: skip
+"""Endings that name a format. Any other may be part of a name."""
+
+_MOST_ENDINGS = 4
+_LONGEST_COMPONENT = 1024  # characters of a component with blanks that is looked for in a text
+_MOST_BORDERS = 6
+_BORDER = re.compile(r"(?=[\s:;,()'\"]|\.?$|\.\s)")
+
+
+class _Folder:
+    """A folder's own pseudonym, and what lies in it."""
+
+    __slots__ = ("files", "folders", "given")
+
+    def __init__(self, given: str) -> None:
+        self.given = given
+        self.folders: dict[str, _Folder] = {}
+        self.files: dict[str, str] = {}
+
+
+class PathNames:
+    """Pseudonyms of the paths asked for; `numbered` gives a word its next number."""
+
+    def __init__(self, numbered: Callable[[str], str]) -> None:
+        self._numbered = numbered
+        self._root = _Folder("")
+
+    def file(self, path: str, kind: str) -> str:
+        """The pseudonym of a file; `kind` is a word for what it is, unless it is known."""
+        if _STREAM.fullmatch(path) or not path:
+            return path
+        *folders, name = path.split("/")
+        if name in _KEPT:
+            return self.folder(path)
+        folder, given = self._descended(folders)
+        if name not in folder.files:
+            folder.files[name] = f"{self._numbered(_word(name, kind))}{_endings(name)}"
+        return "/".join([*given, folder.files[name]])
+
+    def folder(self, path: str) -> str:
+        """The pseudonym of a folder."""
+        return "/".join(self._descended(path.split("/"))[1])
+
+    def known_at(self, text: str, at: int) -> tuple[int, str] | None:
+        """(its end, its pseudonym) of the longest known path that begins there in a text.
+
+        Components may hold blanks. A path ends where a component does.
+        """
+        folder, given = self._root, list[str]()
+        while True:
+            slash = text.find("/", at, at + _LONGEST_COMPONENT)
+            inner = folder.folders.get(text[at:slash]) if slash >= 0 else None
+            if inner is None:
+                end = slash if slash >= 0 else min(at + _LONGEST_COMPONENT, len(text))
+                return _last_component(folder, text, (at, end), given)
+            folder, at = inner, slash + 1
+            given.append(inner.given)
+
+    def _descended(self, parts: Sequence[str]) -> tuple[_Folder, list[str]]:
+        folder, given = self._root, list[str]()
+        for depth, part in enumerate(parts):
+            inner = folder.folders.get(part)
+            if inner is None:
+                below_root = depth == 1 and not parts[0]
+                kept = part in _KEPT or (below_root and part in _KEPT_BELOW_ROOT)
+                kept = kept or (depth == 0 and part in _SCHEMES)
+                inner = folder.folders[part] = _Folder(part if kept else self._numbered("dir"))
+            given.append(inner.given)
+            folder = inner
+        return folder, given
+
+
+def _last_component(
+    folder: _Folder, text: str, where: tuple[int, int], before: Sequence[str]
+) -> tuple[int, str] | None:
+    """(its end, the whole pseudonym) of the longest name in a folder that begins there."""
+    found, (at, end) = None, where
+    for i, border in enumerate(_BORDER.finditer(text, at, end)):
+        name = text[at : border.start()]
+        inner = folder.folders.get(name)
+        given = folder.files.get(name) or (inner.given if inner and name else None)
+        if given:
+            found = (border.start(), "/".join([*before, given]))
+        if i == _MOST_BORDERS:
+            break
+    return found
+
+
+def has_ending(name: str) -> bool:
+    """Whether the name ends like a file of a known format."""
+    return bool(_endings(name))
+
+
+def _word(name: str, kind: str) -> str:
+    """What the file is, in the words that other parts of vanidl look for in a name."""
+    if "tfrecord" in name.lower():
+        return f"{kind}-tfrecord"
+    if kind == "checkpoint" and not is_named_checkpoint(name):
+        return "written"
+    return kind
+
+
+def _endings(name: str) -> str:
+    kept: list[str] = []
+    for part in name.rsplit(".", _MOST_ENDINGS)[:0:-1]:
+        if part.lower() not in ENDINGS:
+            break
+        kept.insert(0, f".{part.lower()}")
+    return "".join(kept)
+
+
+# Words that say nothing about whose a run is: any other word in a text is a name. These are the
+# words of vanidl's own messages, those of the system's error messages, and those that profilers and
+# their libraries give operations and devices. A word that is missing here costs readability, never
+# a name: what is not known to be public is replaced.
+
+_QUOTED = re.compile(r'"((?:[^"\\\n]|\\.)*)"')
+_WORD = re.compile(r"[^\W\d_]{3,}")
+_FILE_WORD = re.compile(r"\b[a-z_]+\.[a-z_]+\b")  # run.json, np.load
+_PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+(?:[dD](?![a-z]))?")
+_LEAST = 3  # letters; shorter ones stand below, as a random name is soon made of such pieces
+_MOST_DIGITS = 9
+_LONGEST_WORD = 64
+_SYSTEM_ERRORS = range(1, 134)
+_SHORT = """
+    a an as at be by do e g go i if in is it n no o of on op or r s so to up us w we x y z
+    b kb mb gb tb kib mib gib tib pib eib ms ns µs min h c dl
+    1d 2d 3d io id ok py pt h5 hdf5 gz so mm bn cu utf8 utf float16 float32 float64 int8 int16
+    int32 int64 uint8 bfloat16 f16 f32 f64 nn nt tn tt ll ul np sha256 c10 c10d crc32 crc32c
+    p50 p90 p99
+"""
+_JOINTS = frozenset(("op", "to", "no", "of", "by", "in", "v"))  # AssignVariableOp, GatherV2
+_LIBRARIES = """
+    invalid incorrect unexpected truncated corrupt corrupted unsupported unknown mismatch header
+    stream stored checksum block lengths distance code literal character line column char input
+    object expecting value delimiter property name enclosed quotes trailing data surrogates escape
+    stdin stdout stderr codec decode position continuation start null magic footer thrift schema
+    unable open file signature superblock addr eof base address found missing required beyond
+"""
+
+
+@cache
+def public_words() -> frozenset[str]:
+    """All of them, in small letters; read once, from the package itself."""
+    root = resources.files("vanidl")
+    texts = [os.strerror(number) for number in _SYSTEM_ERRORS]
+    texts += [_LIBRARIES, " ".join(dir(builtins)), " ".join(each.name for each in Signals)]
+    texts.append((root / "anonymize" / "profiler_words.txt").read_text("utf-8"))
+    found = set(_SHORT.split())
+    for source in _sources(root):
+        for quoted in _QUOTED.findall(source):
+            texts.append(quoted)
+            found.update(_FILE_WORD.findall(quoted))
+    for text in texts:
+        found.update(_WORD.findall(text.lower()))
+        found.update(word.lower() for part in _WORD.findall(text) for word in _PARTS.findall(part)
+                     if len(word) >= _LEAST)  # fmt: skip
+    return frozenset(found)
+
+
+def _sources(folder: Traversable) -> Iterator[str]:
+    for entry in folder.iterdir():
+        if entry.is_dir():
+            yield from _sources(entry)
+        elif entry.name.endswith(".py"):
+            yield entry.read_text("utf-8")
+
+
+def is_public(word: str) -> bool:
+    """Whether a word, or all words that it is made of (`Conv2dBackward`), are public."""
+    return len(word) <= _LONGEST_WORD and _is_public(word)
+
+
+@lru_cache(maxsize=65_536)
+def _is_public(word: str) -> bool:
+    words = public_words()
+    if word.lower() in words or _is_short_number(word):
+        return True
+    parts = _PARTS.findall(word)
+    letters = [part.lower() for part in parts if part.isalpha()]
+    return (
+        "".join(parts) == word
+        and all(len(part) <= _LEAST for part in parts if not part.isalpha())
+        and any(len(part) >= _LEAST for part in letters)
+        and all(part in (words if len(part) >= _LEAST else _JOINTS) for part in letters)
+    )
+
+
+def _is_short_number(word: str) -> bool:
+    return word.isascii() and word.isdigit() and len(word) <= _MOST_DIGITS

@@ -36,8 +36,10 @@ def anonymous(trace: Trace, names: Pseudonyms) -> Trace:
 
     Numbers, kinds of files, endings, and the depth and order of paths stay.
     """
+    # Hosts first, and sorted: numbers do not depend on who is named where.
     for host in sorted({p.host for p in trace.processes}):
         names.host(host)
+    # Files before anything that may name one.
     files = _files(trace.files, names)
     processes = tuple(_process(p, names) for p in trace.processes)
     job = trace.job
@@ -79,6 +81,7 @@ def _files(files: Files, names: Pseudonyms) -> Files:
     keys = [make_natural_key(path) for path in files.path]
     order = sorted(range(len(keys)), key=keys.__getitem__)
     place = [0] * len(keys)
+    # In natural order, so that numbers of pseudonyms keep the order of the names.
     for i, code in enumerate(order):
         place[code] = i
         names.path(files.path[code], files.kind[code])

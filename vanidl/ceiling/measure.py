@@ -49,10 +49,12 @@ def steps_of(journal: Journal) -> RankSteps:
     spans = build_profile(journal)
     mine = spans.kind == SpanKind.STEP
     start, end = spans.start_ns[mine], spans.end_ns[mine]
+    # Batches that came from memory, and how long copying them took, by step.
     events = journal.events
     handed = events.pick(events.kind == REPLAY)
     of_step = _step_of(handed.begin, start, end)
     copying = np.bincount(of_step + 1, handed.end - handed.begin, len(start) + 1)[1:]
+    # A step is free where each batch that it asked for came from memory.
     asked_for = events.pick(events.kind == WAIT)
     waits = _step_of(asked_for.begin, start, end)
     many = np.bincount(of_step + 1, minlength=len(start) + 1)[1:]
@@ -218,6 +220,7 @@ def _by_rank(journals: list[Journal], folder: Path) -> dict[int, RankSteps]:
     for journal in journals:
         steps = steps_of(journal)
         rank = steps.rank
+        # Of several processes of a rank (a validation beside the training) the one with most steps.
         if len(steps.length_s) > len(found[rank].length_s if rank in found else ()):
             found[rank] = steps
     if not found:
@@ -238,11 +241,13 @@ def _compared(
             f"expected the same ranks in both runs, found {sorted(taken)} and, with batches from "
             f"memory, {sorted(free)}: run both on as many processes"
         )
+    # Steps are compared up to where the runs part: behind that they did other work.
     fewest = _fewest(taken, free)
     pairs = [(taken[rank], free[rank]) for rank in ranks]
     alike = min(_alike(*pair, fewest) for pair in pairs)
     parted = [pair for pair in pairs if _alike(*pair, fewest) == alike < fewest]
     where = tuple(_parting(*pair, alike) for pair in parted[:1])
+    # And only those that count on every rank: ranks wait for each other.
     usable = np.stack([_usable(*pair, alike) for pair in pairs])
     steps = np.flatnonzero(usable.all(axis=0))
     if len(steps) < FEWEST:
@@ -294,6 +299,7 @@ def _too_few(found: int, parted: Sequence[str], remarks: Sequence[str]) -> str:
 
 def _ceiling(compared: _Compared, memory: Kept) -> Ceiling:
     taken, free, copying = compared.taken, compared.free, compared.copying
+    # Copying from memory is the measurement's own: the upper bound is without it.
     cost, low, _ = cost_of(taken.mean(axis=0), free.mean(axis=0))
     _, _, high = cost_of(taken.mean(axis=0), (free - copying).mean(axis=0))
     return Ceiling(

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import json
+import textwrap
+from collections import Counter
 from collections.abc import Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any, Literal
 
 from vanidl.errors import InputError
+from vanidl.formatting.names import printable
+from vanidl.formatting.units import percent, plural
 from vanidl.readers import discover, registry
 from vanidl.readers.discover import explain_foreign
 from vanidl.readers.format import FileKind, Format, Opening, Progress
-from vanidl.readers.verdict import FOREIGN, UNREADABLE, Verdict, report_empty
+from vanidl.readers.verdict import FOREIGN, STATES, UNREADABLE, Verdict, report_empty
+from vanidl.schema import Kind, fields_of
 
 _Entry = tuple[FileKind | None, Path]
 
@@ -93,3 +101,141 @@ def _of_no_kind(path: Path) -> Verdict:
     else:
         why = _told_apart(path) or why
     return Verdict(str(path), kind, state, read=False, missing=(why,))
+
+
+# Verdicts on logs as one table, or as JSON.
+
+SCHEMA = "vanidl/check/1"
+WIDTH = 98
+MOST_A_STATE = 100  # files of a state that are listed, unless all are asked for
+MOST_SENTENCES = 20  # about one file
+_HEAD = ("state", "version", "traced", "kind", "file")
+
+
+def check_text(verdicts: Sequence[Verdict], *, every: bool = False) -> str:
+    """One line a file with what it lacks below it, and how many there are of each state.
+
+    Of thousands of files the first of each state, unless `every` one is asked for.
+    """
+    listed = list(verdicts) if every else _first(verdicts)
+    rows = [_row(verdict) for verdict in listed]
+    widths = [max(len(row[i]) for row in [_HEAD, *rows]) for i in range(len(_HEAD) - 1)]
+    lines = [_line(_HEAD, widths)]
+    for verdict, row in zip(listed, rows, strict=True):
+        lines.append(_line(row, widths))
+        lines += [_indented(printable(sentence)) for sentence in verdict.missing]
+    more = ", ".join(f"{n:,} {state}" for state, n in _left_out(verdicts, listed).items())
+    lines += ["", f"and {more} more: --all lists them"] * bool(more)
+    return "\n".join([*lines, "", *_totals(verdicts)]) + "\n"
+
+
+def check_object(verdicts: Sequence[Verdict], *, every: bool = False) -> dict[str, Any]:
+    """The same for programs: files, their states and what they lack; unknown is null."""
+    listed = list(verdicts) if every else _first(verdicts)
+    return {
+        "schema": SCHEMA,
+        "files": len(verdicts),
+        "states": _counts(verdicts),
+        "checked": [_entry(verdict) for verdict in listed],
+        "left_out": _left_out(verdicts, listed),
+    }
+
+
+def check_json(verdicts: Sequence[Verdict], *, every: bool = False) -> str:
+    """`check_object` as text."""
+    return json.dumps(check_object(verdicts, every=every), indent=2, allow_nan=False) + "\n"
+
+
+def _first(verdicts: Sequence[Verdict]) -> list[Verdict]:
+    """Of each state the first, of each the first sentences."""
+    seen: Counter[str] = Counter()
+    found = []
+    for verdict in verdicts:
+        seen[verdict.state] += 1
+        if seen[verdict.state] <= MOST_A_STATE:
+            found.append(_shortened(verdict))
+    return found
+
+
+def _shortened(verdict: Verdict) -> Verdict:
+    more = len(verdict.missing) - MOST_SENTENCES
+    if more <= 0:
+        return verdict
+    return replace(verdict, missing=(*verdict.missing[:MOST_SENTENCES], f"and {more:,} more"))
+
+
+def _left_out(verdicts: Sequence[Verdict], listed: Sequence[Verdict]) -> dict[str, int]:
+    """How many files of each state are not listed."""
+    shown = _counts(listed)
+    left = {state: n - shown.get(state, 0) for state, n in _counts(verdicts).items()}
+    return {state: n for state, n in left.items() if n}
+
+
+def _row(verdict: Verdict) -> tuple[str, ...]:
+    kind = verdict.kind or "unknown kind"
+    return (
+        verdict.state,
+        printable(verdict.version) or "-",
+        _traced(verdict),
+        kind,
+        printable(verdict.path),
+    )
+
+
+def _traced(verdict: Verdict) -> str:
+    """The traced share of each layer with a trace; a dash where the share is not known."""
+    known = [c for c in verdict.layers if c.traced_fraction is not None]
+    if known:
+        return ", ".join(f"{percent(c.traced_fraction)} {c.layer}" for c in known)
+    counted = any(c.counted_ops for c in verdict.layers)
+    return "no trace" if counted and all(c.traced_ops is None for c in verdict.layers) else "-"
+
+
+def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
+    padded = [cell.ljust(width) for cell, width in zip(cells, widths, strict=False)]
+    return "  ".join([*padded, cells[-1]])
+
+
+def _indented(sentence: str) -> str:
+    return textwrap.fill(sentence, WIDTH, initial_indent="    - ", subsequent_indent="      ")
+
+
+def _counts(verdicts: Sequence[Verdict]) -> dict[str, int]:
+    found = Counter(verdict.state for verdict in verdicts)
+    return {state: found[state] for state in STATES if found[state]}
+
+
+def _totals(verdicts: Sequence[Verdict]) -> list[str]:
+    counts = _counts(verdicts)
+    total = ", ".join(f"{number:,} {state}" for state, number in counts.items())
+    meanings = [f"  {state}: {STATES[state]}" for state in counts if state != "whole"]
+    return [f"{plural(len(verdicts), 'file')}: {total}", *meanings]
+
+
+def _entry(verdict: Verdict) -> dict[str, Any]:
+    layers = {
+        c.layer: {
+            "counted_ops": c.counted_ops,
+            "traced_ops": c.traced_ops,
+            "traced_fraction": c.traced_fraction,
+        }
+        for c in verdict.layers
+    }
+    return asdict(verdict) | {
+        "kind": verdict.kind or None,
+        "version": verdict.version or None,
+        "layers": layers,
+    }
+
+
+_COUNTS = {"counted_ops": int | None, "traced_ops": int | None, "traced_fraction": float | None}
+KIND: Kind = {
+    "schema": Literal[SCHEMA],
+    "files": int,
+    "states": {str: int},
+    "checked": [
+        fields_of(Verdict) | {"kind": str | None, "version": str | None, "layers": {str: _COUNTS}}
+    ],
+    "left_out": {str: int},
+}
+"""What `check_object` gives."""

@@ -11,8 +11,7 @@ from pathlib import Path
 
 from vanidl.commands.ceiling import replay_of
 from vanidl.commands.compare import public_sides, show
-from vanidl.commands.inputs import open_path
-from vanidl.commands.outputs import refuse_input
+from vanidl.commands.inputs import open_path, refuse_input
 from vanidl.compare import compare
 from vanidl.compare.ab import Plan, Recorded, run_pairs
 from vanidl.compare.runs import open_recorded

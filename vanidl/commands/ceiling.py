@@ -9,8 +9,7 @@ from pathlib import Path
 
 from vanidl.ceiling import measure
 from vanidl.commands import console
-from vanidl.commands.arguments import PLACEHOLDER
-from vanidl.commands.sizes import size_of
+from vanidl.commands.arguments import PLACEHOLDER, size_of
 from vanidl.readers.run_folder import NO_TRACER, write_ceiling
 from vanidl.record import Recorded, record
 from vanidl.record.steps import Replay

@@ -5,8 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from vanidl.check.check import check
-from vanidl.check.text import check_json, check_text
+from vanidl.check.check import check, check_json, check_text
 from vanidl.commands.inputs import progress_line
 from vanidl.errors import InputError
 

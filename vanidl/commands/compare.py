@@ -8,15 +8,13 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from vanidl.commands.inputs import open_path
-from vanidl.commands.outputs import refuse_input
+from vanidl.commands.inputs import open_path, refuse_input
 from vanidl.compare import Comparison, compare
 from vanidl.compare.json import render_json
 from vanidl.compare.page import write_comparison
 from vanidl.compare.runs import open_sides
 from vanidl.compare.sides import Side, anonymous_side
-from vanidl.compare.text import render_text
-from vanidl.compare.wording import write_headline
+from vanidl.compare.text import render_text, write_headline
 
 FAILED = 3
 """Exit status where --fail-on found what it looks for."""

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping
 
 from vanidl.commands import COMMANDS
-from vanidl.commands.parser import command_parser
+from vanidl.commands.arguments import command_parser
 from vanidl.dataclass import dataclass
 
 

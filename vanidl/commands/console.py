@@ -46,6 +46,17 @@ def bare(stream: TextIO) -> TextIO:
     return stream.unescaped if isinstance(stream, EscapedStream) else stream
 
 
+def is_terminal(stream: TextIO) -> bool:
+    """Whether a person looks at it."""
+    return stream.isatty()
+
+
+def wants_colour(stream: TextIO) -> bool:
+    """A terminal that knows colours, and nobody who asked for none (https://no-color.org)."""
+    plain_terminal = os.environ.get("TERM", "") in ("", "dumb")
+    return is_terminal(stream) and not plain_terminal and not os.environ.get("NO_COLOR")
+
+
 def tell(message: str) -> None:
     """Says it on standard error; one that is closed changes nothing else."""
     try:

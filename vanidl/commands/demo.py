@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from vanidl.commands.outputs import refuse_input
+from vanidl.commands.inputs import refuse_input
 from vanidl.report.html import write_html
 from vanidl.run import open_run
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from vanidl.commands.inputs import open_from
-from vanidl.commands.outputs import refuse_input
+from vanidl.commands.inputs import open_from, refuse_input
 from vanidl.export.registry import export
 from vanidl.model.run_facts import describe_ending
 

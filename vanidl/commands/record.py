@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from datetime import datetime
 
 from vanidl.commands import console
-from vanidl.commands.sizes import size_of
+from vanidl.commands.arguments import size_of
 from vanidl.model.run_facts import describe_ending
 from vanidl.readers.run_folder import MISSING, UNFINISHED
 from vanidl.record import Recorded, record
@@ -68,6 +68,8 @@ def _watched(command: Sequence[str]) -> Iterator[None]:
         finished = True
     finally:
         try:
+            # A watcher sees the end of the run by itself; one of a run that failed to start is
+            # ended.
             watcher.wait(_WATCHER_S if finished else 0)
         except subprocess.TimeoutExpired:
             watcher.terminate()

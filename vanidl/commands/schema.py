@@ -8,7 +8,7 @@ import sys
 from typing import Any, Literal
 
 from vanidl import __version__
-from vanidl.check import text as check
+from vanidl.check import check as check
 from vanidl.compare import json as compare
 from vanidl.compare import runs
 from vanidl.dataclass import dataclass

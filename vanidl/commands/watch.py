@@ -14,7 +14,7 @@ from pathlib import Path
 
 from vanidl.commands import console
 from vanidl.commands.arguments import LINE_S, LOOK_S
-from vanidl.commands.colour import is_terminal, wants_colour
+from vanidl.commands.console import is_terminal, wants_colour
 from vanidl.errors import InputError
 from vanidl.files.atomic import write_whole
 from vanidl.formatting.names import elided
@@ -122,6 +122,7 @@ def _follow(
             console.tell(f"vanidl: waiting for a recording in {elided(str(watched.folder))}\n")
             told = True
         elapsed_s = time.monotonic() - begun
+        # Shown when it is time, or at once where the state is another one.
         if elapsed_s >= due_s or state.condition.state is not shown:
             shown, due_s = state.condition.state, elapsed_s + 0.9 * every_s
             if target is not None:

@@ -24,10 +24,10 @@ from vanidl.compare.runs import (
 )
 from vanidl.dataclass import dataclass
 from vanidl.errors import UsageError, VanidlError
-from vanidl.files.names import AB_FILE
 from vanidl.formatting.secret_hints import MASKED_WORD
 from vanidl.formatting.secrets import masked
 from vanidl.model.run_facts import Ending
+from vanidl.readers.run_folder import AB_FILE
 
 PLACEHOLDER = "{run}"
 """In a command: the folder of the run. The recorder sets VANIDL_RUN to the same."""
@@ -100,6 +100,7 @@ def run_pairs(
     _check(plan)
     runs: list[RecordedRun] = []
     turns = order(plan.pairs, ceiling=plan.ceiling)
+    # ABBA: a drift of the machine becomes spread, not a difference.
     for done, (side, pair) in enumerate(turns):
         if progress is not None:
             progress(f"{_SHOWN[side]}, {_named(pair)}", done, len(turns))
@@ -108,6 +109,7 @@ def run_pairs(
         use = from_memory if side == CEILING and from_memory is not None else recorder
         made, last_error = _run(words[side], side, pair, plan, use)
         runs.append(made)
+        # Saved before anything can fail: what was recorded survives.
         save(_experiment(plan, runs), plan.folder)
         if runs[-1].exit_status != 0:
             raise VanidlError(_failed(runs, plan, len(turns), last_error))

@@ -214,6 +214,7 @@ def _find_doubts(a: Side, b: Side) -> dict[str, str]:
     """What makes sides unlike each other: kind of evidence -> sentence."""
     samples = (*a.samples, *b.samples)
     doubts = {}
+    # Sums over steps need as many steps on both sides.
     steps = {n for n in map(steps_a_rank, samples) if n is not None}
     if len(steps) > 1:
         low, high = min(steps), max(steps)
@@ -221,6 +222,7 @@ def _find_doubts(a: Side, b: Side) -> dict[str, str]:
             f"The runs hold {low:g} to {high:g} profiled steps per rank, so sums over steps are "
             "not compared; the same per step is."
         )
+    # Hidden and exposed mean something only against the same kind of compute.
     bases = {kind for kind in map(basis, samples) if kind is not None}
     if len(bases) > 1:
         names = [name_compute(basis) for basis in sorted(bases)]

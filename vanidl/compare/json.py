@@ -8,7 +8,7 @@ from typing import Any, Literal
 from vanidl.compare import Change, Comparison, Pairing, Sample, Side
 from vanidl.compare.comparison import MIN_CHANGE, compare_cells
 from vanidl.compare.statistics import ALPHA
-from vanidl.compare.wording import write_headline
+from vanidl.compare.text import write_headline
 from vanidl.formatting.units import iso_time
 from vanidl.model.run_facts import Ceiling
 from vanidl.model.warnings import Notice

@@ -19,7 +19,7 @@ from vanidl.compare.comparison import (
 )
 from vanidl.compare.figures.registry import FIGURES
 from vanidl.compare.statistics import ALPHA
-from vanidl.compare.wording import (
+from vanidl.compare.text import (
     count_runs,
     format_interval,
     format_values,

@@ -20,14 +20,14 @@ from vanidl.compare import statistics
 from vanidl.compare.comparison import Change, Comparison, Pairing, compare
 from vanidl.compare.json import make_object, render_json
 from vanidl.compare.sides import LETTERS, Opener, Sample, Side, distinct_names, sample_of, side_of
-from vanidl.compare.wording import write_headline
+from vanidl.compare.text import write_headline
 from vanidl.dataclass import dataclass
 from vanidl.encoding.budget import read_whole
 from vanidl.errors import InputError, UsageError
 from vanidl.files.atomic import write_whole
 from vanidl.files.checked_json import checked_fields
-from vanidl.files.names import AB_FILE
 from vanidl.model.run_facts import Ceiling
+from vanidl.readers.run_folder import AB_FILE
 from vanidl.run import Run, open_run
 from vanidl.schema import means
 
@@ -111,6 +111,7 @@ def open_recorded(
             f"found {len(experiment.runs)} runs in all. Record again with vanidl ab."
         )
     sides, notes = [], list[tuple[str, str]]()
+    # Sides hold the same pairs in the same order: they are compared pair by pair.
     for side, letter, command in (("a", "A", experiment.a), ("b", "B", experiment.b)):
         runs = sorted((r for r in whole if r.side == side), key=lambda r: r.pair)
         samples = tuple(_open_sample(run, folder, opener) for run in runs)
@@ -213,6 +214,8 @@ def combine_ceilings(each: Sequence[Ceiling]) -> Ceiling:
     step_s, free_s = (
         _average_logarithms([getattr(c, name) for c in each]) for name in ("step_s", "free_s")
     )
+    # Copying batches from memory is the measurement's own cost: without it a step could be shorter
+    # by as much, hence the upper bound.
     low = _find_bounds(each, [c.free_s for c in each])[0]
     high = _find_bounds(each, [max(c.free_s - c.copying_s, nextafter(0, 1)) for c in each])[1]
     cost = 1 - free_s / step_s

@@ -57,6 +57,7 @@ def facts(path: Path) -> FileFacts:
         file.visititems(lambda _, item: _collect(item, found, h5py.Dataset))
         arrays = tuple(_array(dataset) for dataset in found)
         sizes = [_chunk_sizes(dataset) for dataset in found]
+    # Samples lie along the first axis: the length that most stored bytes share.
     size = path.stat().st_size
     samples = _samples(arrays)
     blocks = [

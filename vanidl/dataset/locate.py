@@ -42,10 +42,12 @@ def read_user_data(trace: Trace, options: DataOptions) -> tuple[UserData, tuple[
     stated = UserData(options.record_bytes, options.samples_per_step)
     if not options.folders and not options.inspect:
         return stated, ()
+    # Files of the local folder and paths in the logs meet by the longest end that they share.
     found = [path for folder in options.folders for path in _listed(Path(folder))]
     here = _places(trace, found)
     sizes = {job: path.stat().st_size for job, path in here.items()}
     facts, notices = _facts(trace, here) if options.inspect else ({}, ())
+    # What lies there and was not read, where the user named the whole dataset.
     opened = set(here.values())
     on_disk = (
         tuple(sorted(clean_path(str(p)) for p in found if p not in opened))

@@ -147,6 +147,8 @@ class _Scanner:
         self._fill(3)
         self._drop(3 if self.text.startswith(b"\xef\xbb\xbf") else 0)
         self._fill_to_text()
+        # Behind a byte order mark there is an object or an array; anything else is not read as
+        # JSON.
         opening = bytes(self.text[:1])
         if opening not in (b"{", b"["):
             what = "text that is neither a JSON object nor an array"
@@ -164,6 +166,7 @@ class _Scanner:
         self._drop(int(closed))
         while not closed:
             key = self._key()
+            # Objects within are read like this one, arrays block by block, all else as one value.
             if key in self.enter and self.depth < _DEEPEST and self._begins_objects():
                 yield from self._objects()
                 closed = self._after_array()
@@ -240,6 +243,8 @@ class _Scanner:
         window = min(_FIRST_WINDOW, self.block_bytes)
         while not closed:
             self._fill(window)
+            # The separators seen so far tell a likely border; a search for a true one is left for
+            # the rest.
             block = self._guessed_block(window) or self._exact_block(window)
             if block is None:
                 window = self._longer(window)
@@ -249,6 +254,7 @@ class _Scanner:
             first = False
             self._parse(len(values) + broken)
             self._drop(size + 1)
+            # Windows grow: the first elements come early, later ones in large pieces.
             window = min(window * 4, self.block_bytes)
 
     def _guessed_block(self, window: int) -> _Block | None:
@@ -272,6 +278,8 @@ class _Scanner:
         if found.commas.size:
             self._learn_separator(int(found.commas[0]))
         text = bytes(self.text[:size])
+        # Damaged elements cost themselves: the block is parsed one by one where it does not parse
+        # whole.
         values = self._strict(text)
         if values is not None:
             return size, closed, values, 0
@@ -394,6 +402,7 @@ def _find_quotes(text: NDArray[np.uint8], *, escaped: bool) -> tuple[NDArray[np.
         text = text.copy()
         text[0] = ord("x")
     quote = text == ord('"')
+    # A quote is escaped behind an odd number of backslashes: runs of them, and their lengths.
     slashes = np.flatnonzero(text == ord("\\"))
     follows = False
     if slashes.size:

@@ -61,6 +61,8 @@ def fields(data: memoryview, budget: Budget | None = None) -> Fields:
         if not left:
             raise NotProtobuf(f"its fields take more than {budget.memory_limit}")
         left -= 1
+        # A key has the field's number above three bits of wire type (protobuf's guide to its
+        # encoding).
         key, at = varint_at(data, at)
         number, wire = key >> 3, key & 7
         value: Value
@@ -171,6 +173,7 @@ def decode_rounds(text: NDArray[np.uint8], start: Int64Array, end: Int64Array) -
     message = np.flatnonzero(at < end)
     while message.size >= _FEW:
         here, stop = at[message], end[message]
+        # One field of each message at a time: rounds of arrays, as messages of a kind are alike.
         key, here = _decode_varints(text, here)
         wire = key & 7
         if not _KNOWN[wire].all():
@@ -179,6 +182,7 @@ def decode_rounds(text: NDArray[np.uint8], start: Int64Array, end: Int64Array) -
         if ((here > stop) | (nbytes < 0)).any():
             raise NotProtobuf("a field that ends behind its message")
         yield Round(message, key >> 3, wire == _VARINT, value, nbytes)
+        # The messages that go on; of few the rest is decoded one by one.
         at[message] = here
         message = message[here < stop]
     if message.size:

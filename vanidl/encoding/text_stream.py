@@ -62,6 +62,7 @@ class TextStream:
             for chunk in chunks:
                 yield from inflater.feed(chunk)
             yield from inflater.rest()
+        # What came before the damage is of use: it was handed on, and the damage is said.
         except (zlib.error, gzip_codec.error) as error:
             self.damage = f"the gzip data is damaged ({error})"
             return

@@ -271,6 +271,7 @@ class Flows:
     def text(self, tracks: Tracks) -> Iterator[str]:
         """Two events an arrow, of those whose reads were met."""
         for number, (worker, tid, read_ns, trainer, taken_ns) in enumerate(self._found, 1):
+            # A read that ended behind the fetch brought something else.
             if read_ns <= taken_ns:
                 step = tracks.number(Track(trainer, STEPS, "steps"))
                 yield _ARROW % (
@@ -474,6 +475,7 @@ def write(run: Run, path: Path) -> list[tuple[str, str]]:
             "--to chrome: no single operation was traced and no step profiled: there is nothing "
             "to put on a timeline."
         )
+    # One object, written as it comes: the events of a large run are never all in memory.
     with atomic.streamed_file(path) as file:
         head = json.dumps(_describe_export(trace, events.zero_ns), separators=(",", ":"))
         file.write(f'{{"displayTimeUnit":"ms","otherData":{head},"traceEvents":[\n'.encode())

@@ -40,6 +40,7 @@ def write(run: Run, folder: Path) -> list[tuple[str, str]]:
             "record them with vanidl record."
         )
     written = []
+    # A folder for each rank, which TensorBoard shows as a run.
     for process, rows in steps.dropna(subset=["end_s"]).groupby("process", sort=False):
         name = _make_folder_name(str(process))
         writer = board.writer(str(folder / name))

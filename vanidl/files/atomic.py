@@ -91,6 +91,7 @@ def streamed_file(target: Path) -> Iterator[IO[bytes]]:
             with _special(target) as file:
                 yield file
             return
+        # In a folder beside the target, on the same file system: renaming is one step.
         with _beside(target) as made:
             part = made / "file"
             with part.open("wb") as raw:

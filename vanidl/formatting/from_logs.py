@@ -95,6 +95,7 @@ def clean_path(path: str) -> str:
 
 def clean_paths(paths: Sequence[str]) -> tuple[str, ...]:
     """`clean_path` of each; of different ones different: `token=***/a` and `token=***2/a`."""
+    # Nearly all paths need nothing: one look at all of them.
     if all(path.isprintable() for path in paths) and not _any_suspicious(paths):
         return tuple(paths)
     given: dict[str, str] = {}
@@ -104,6 +105,7 @@ def clean_paths(paths: Sequence[str]) -> tuple[str, ...]:
             continue
         clean, number = clean_path(path), 1
         shown = clean
+        # Two paths that look alike once they are clean get numbers: they are two files.
         while shown in taken:
             number += 1
             mark = f"{MASK}{number}"

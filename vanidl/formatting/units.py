@@ -129,6 +129,7 @@ def percent(share: float | None) -> str:
     if share is None or math.isnan(share):
         return UNKNOWN
     value = share * 100
+    # Only what is exactly none or all is said to be.
     if value in (0, 100):
         return f"{value:.0f} %"
     if 0 < value < 0.1:
@@ -137,6 +138,7 @@ def percent(share: float | None) -> str:
         return "> 99.9 %"
     if value > 100:
         return f"{_three_digits(value)} %"
+    # One decimal where it matters: of small shares, and just below all.
     finer = not _whole(value) and (value < 9.95 or 99 < value < 100)
     return f"{value:.1f} %" if finer else f"{value:.0f} %"
 

@@ -164,6 +164,7 @@ def _typed(run: Analysed, name: FrameName, columns: Columns) -> pandas.DataFrame
     cells = dict.fromkeys(columns.keys() - TABLES[name].keys(), float) if name == WINDOWS else {}
     kinds = TABLES[name] | {column: cells[column] for column in columns if column in cells}
     series: dict[str, Any] = {}
+    # Instants follow from seconds since the start; other columns that were not made are unknown.
     for column, kind in kinds.items():
         form = dtype_of(column, kind)
         values = columns.get(column)

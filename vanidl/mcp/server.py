@@ -63,6 +63,7 @@ class _CheckedTool(Tool):
             ToolError: an argument is unknown (it would change nothing), missing or of another type.
         """
         taken = self.parameters["properties"]
+        # An argument that nobody knows would be ignored, and the answer taken for another's.
         for name in arguments.keys() - taken.keys():
             near = get_close_matches(name[:_LONGEST], taken, n=1, cutoff=0.0)
             hint = f"; nearest: {near[0]}" if near else ""

@@ -52,6 +52,7 @@ def draw_access(figure: FigureBase, run: Run) -> None:
             **Series(name, colour, _ACCESS_HATCH[attribute]).fill,
         )
         left = [a + b for a, b in zip(left, share, strict=True)]
+    # The first side on top, as it is read.
     axes.set_yticks(range(len(sides)), [f"{side}\n{counts.ops:,}" for side, counts in sides])
     axes.set_ylim(len(sides) - 0.5, -0.5)
     axes.set_xlim(0, 100)
@@ -282,6 +283,7 @@ def _draw_rates(axes: Axes, job: JobTimeline) -> None:
     edges, sums = fold_bins(job.edges_s, amounts, BINS)
     speed = compute_rates(edges, sums)
     divisor, unit = byte_scale(float(speed.max(initial=0.0)))
+    # Reads above the axis, writes below: no series hides the other in black and white.
     for series, values, sign in ((READS, speed[0], 1), (WRITES, speed[1], -1)):
         if values.any():
             style = {**series.fill, "linewidth": 0.25}

@@ -65,6 +65,7 @@ class Children:
         Raises:
             Stopped: The work was given up.
         """
+        # Started under the lock, so that whoever stops the work finds every child.
         with self._lock:
             if self._stopped:
                 raise Stopped
@@ -183,6 +184,7 @@ def run_supervised(work: Callable[[], int], remote: Mapping[str, str] | None = N
     Raises:
         VanidlError: The child crashed, or waits for storage that does not answer.
     """
+    # Blocked before the fork: a signal that comes now is waited for, not lost.
     blocked = (*_ENDING, signal.SIGCHLD)
     before = signal.pthread_sigmask(signal.SIG_BLOCK, blocked)
     parent = os.getpid()
@@ -191,6 +193,7 @@ def run_supervised(work: Callable[[], int], remote: Mapping[str, str] | None = N
         _tie_to_parent(parent)
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
         return work()
+    # The parent asks storage itself while it waits, so that it can leave a child that hangs.
     storage = _Storage(child, remote) if remote else None
     try:
         status = _wait_for(child, blocked, storage)
@@ -200,6 +203,7 @@ def run_supervised(work: Callable[[], int], remote: Mapping[str, str] | None = N
                 os.kill(pid, signal.SIGKILL)
         raise
     signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    # As the child ended so does this process: by its status, or by the same signal.
     if not os.WIFSIGNALED(status):
         return os.WEXITSTATUS(status)
     number = os.WTERMSIG(status)
@@ -259,6 +263,7 @@ class _Storage:
                 self._questions[path] = Question([path])
 
         # It may answer that, and not what the child asks.
+        # Only a child that computes nothing and waits in the kernel counts as waiting for storage.
         processes = descendants(self._child)
         ticks = processor_ticks(processes)
         if ticks != self._ticks or not waits_for_storage(processes):

@@ -122,6 +122,7 @@ def _run_until_death(
     running: deque[tuple[list[Item], Future[list[Result]]]] = deque()
     try:
         while True:
+            # A few batches ahead for each worker; results come in the order of the batches.
             room = max(0, _AHEAD * worker_count(executor) - len(running))
             for items in islice(batches, room):
                 running.append((items, _submit(work, items, executor)))
@@ -130,6 +131,8 @@ def _run_until_death(
             yield running[0][0], running[0][1].result()
             running.popleft()
     except list_deaths():
+        # A worker died: what was done is kept, the rest is done again elsewhere, and more
+        # carefully.
         for items, future in running:
             if future.done() and not future.cancelled() and future.exception() is None:
                 yield items, future.result()
@@ -492,6 +495,7 @@ def dask_executor(options: ExecutorOptions) -> Iterator[Executor]:
     with ExitStack() as stack:
         try:
             stack.enter_context(_dask().config.set(_SETTINGS))
+            # A cluster of our own, which speaks to this process alone.
             if options.dask is None:
                 cluster = distributed.LocalCluster(
                     n_workers=options.workers,

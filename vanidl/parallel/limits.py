@@ -71,6 +71,7 @@ def _set_system_alarm(seconds: float) -> Iterator[None]:
     if not hasattr(signal, "setitimer") or signal.getsignal(signal.SIGALRM) != signal.SIG_DFL:
         yield
         return
+    # The nearest of all deadlines sets the timer, before the work and behind it.
     deadline = time.monotonic() + seconds
     with _changing:
         _deadlines.append(deadline)
@@ -97,6 +98,7 @@ def _limit_memory(nbytes: int) -> Iterator[None]:
     except (ImportError, OSError):
         yield
         return
+    # What is used plus what is allowed, but never more than was allowed before.
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
     wanted = min(limit for limit in (used + nbytes, soft, hard) if limit >= 0)
     resource.setrlimit(resource.RLIMIT_AS, (wanted, hard))

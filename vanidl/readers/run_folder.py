@@ -238,6 +238,8 @@ def _to_columns(rows: list[list[int]], width: int) -> tuple[Int64Array, ...]:
 
 RUN_SCHEMA = "vanidl-run/1"
 RECORD_NAME = "run.json"
+AB_FILE = "ab.json"
+"""The runs of `vanidl ab`, in the folder that holds them."""
 
 NO_TRACER = "none"
 RECORDED = "recorded"

@@ -99,6 +99,7 @@ def _bar(bar: Bar, width: int, signs: str) -> Iterator[Line]:
     yield (Piece(f"{bar.title} ", "bold"), Piece(f"({bar.note})"))
     shown = _largest(bar.parts, len(signs))
     parts = list(zip(shown, signs, strict=False))
+    # Ends are rounded, not lengths: so the bar is as wide as the screen whatever the shares are.
     ends = [round(width * sum(p.share for p in shown[: i + 1]) / 100) for i in range(len(parts))]
     begins = [0, *ends[:-1]]
     yield tuple(
@@ -106,6 +107,7 @@ def _bar(bar: Bar, width: int, signs: str) -> Iterator[Line]:
         for (part, sign), begin, end in zip(parts, begins, ends, strict=True)
         if end > begin
     )
+    # What each sign is, as many to a line as fit.
     row: list[Piece] = []
     for part, sign in parts:
         entry = f" {part.name} {part.amount} ({part.percent})"

@@ -182,6 +182,7 @@ class Page:
 def render_page(page: Page) -> str:
     """The whole page as text; names from the logs can neither break out nor run."""
     scripts = [_asset(name) for name in scripts_of(page.figures)]
+    # Figures with something to show, by section; what is missing is listed once, below.
     shown = [f for f in page.figures if f.spec or f.table or f.viewer or not f.empty_reason]
     sections = [(name, list(group)) for name, group in groupby(shown, lambda f: f.section)]
     return (

@@ -92,6 +92,7 @@ def schema_of(kind: Kind, path: str = "") -> Schema:
 def _annotated(kind: Kind, path: str) -> Schema:
     origin: Any = get_origin(kind)
     arguments = get_args(kind)
+    # From plain types to those made of others; what has no form in JSON is an error of ours.
     if kind is Any:
         return {}
     if kind in _PLAIN:

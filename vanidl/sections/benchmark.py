@@ -62,6 +62,7 @@ def draw_benchmark(run: Run) -> Figure:
     if not rows:
         reason = f"No rank left what it measured of its steps. {rules}"
         return _compose_benchmark("", reason=reason)
+    # Of many ranks and epochs some, evenly spread; the bars are of the first epochs.
     picked = [rows[i] for i in pick_spread(len(rows), TABLE_LIMIT)]
     table = Table(
         _BENCHMARK_COLUMNS,

@@ -80,6 +80,7 @@ def draw_dataset(run: Run) -> Figure:
         return Figure("dataset", "Dataset", "Dataset files", "", empty_reason=NO_DATASET)
     rows = tuple(_list_data_file(f) for f in data.files[:MOST_DATA_FILES])
     table = Table(_DATASET_COLUMNS, rows, n_of_m(len(rows), len(data.files), "files"))
+    # What of the dataset the numbers are, and what could not be seen of it.
     kind = run.trace.files.data_kind
     taken = "" if kind == DATASET else f"These are files of kind {kind}, the most that was read."
     unique = "" if data.unique_bytes is None else _UNIQUE
@@ -87,6 +88,7 @@ def draw_dataset(run: Run) -> Figure:
     caption = " ".join(filter(None, [taken, unique, visit, *_summarize_dataset(data)]))
     caption += table.not_recorded(but=("size on disk",))  # for which the highest byte stands in
     table = table.without_empty_columns()
+    # Which bytes were read needs operations with offsets: the table stands without bars.
     if data.unique_bytes is None:
         reason = "Which bytes were read is not recorded: it needs single operations with offsets."
         return Figure("dataset", "Dataset", "Dataset files", caption, None, table, reason)

@@ -55,6 +55,7 @@ def draw_files(run: Run) -> Figure:
     if not files:
         reason = "No file was read or written through this layer."
         return Figure("files", "Files", "Files", "", empty_reason=reason)
+    # Opens and empty reads are known where operations are; they stay empty else.
     opens, found = _count_opens(run), run.results.latencies
     empty = found.empty_reads if found is not None else {}
     rows = tuple(
@@ -62,6 +63,7 @@ def draw_files(run: Run) -> Figure:
         for file in _sort_by_time(run)[:MOST_FILES]
     )
     table = _drop_uninformative(run, rows, n_of_m(len(rows), len(files), "files"))
+    # What the columns cannot say: paths that are cut, counters in place of operations.
     cut = describe_traced(run.coverage, run.summary.layer)
     note = ""
     if any(len(file.path) > PATH_LIMIT for file in files):

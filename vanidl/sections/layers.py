@@ -50,6 +50,7 @@ _COSTS = (
 
 def draw_layers(run: Run) -> Figure:
     """Counters of every layer in the log, one row a layer, and the time of each in a bar."""
+    # A column only where some layer took time for it.
     removes = any(layer.remove_s for layer in run.summary.layers)
     rows = tuple(
         (
@@ -71,6 +72,7 @@ def draw_layers(run: Run) -> Figure:
     table = Table(columns, rows) if rows else None
     objects = any(layer.layer == OBJECT for layer in run.summary.layers)
     caption = (_WITH_OBJECTS if objects else _LAYERS_CAPTION) if rows else ""
+    # Bars where the time of any layer is known.
     costs = _list_costs(run)
     if not costs:
         return Figure("layers", _SECTION, "Layers by counters", caption, None, table, reason)
@@ -226,6 +228,7 @@ def _write_layers(run: Run) -> str | None:
     table = aligned_table("Layers by counters, mean over ranks", [head, *costs])
     if table is None:
         return None
+    # The name of a layer stands on its first line only.
     rows = [(use.layer, line) for use in run.results.layers for line in _describe_use(use)]
     first = [
         ("" if i and rows[i - 1][0] == layer else layer, line)

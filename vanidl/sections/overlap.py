@@ -66,6 +66,7 @@ def draw_overlap(run: Run) -> Figure:
         return _leave_empty(_explain_missing(run.trace), None)
     rows = pick_ranks(overlap, MOST_BARS)
     table = _tabulate_overlap(overlap, rows)
+    # Waits without operations: the table holds, the split by I/O does not.
     if all(row.io_s is None for row in rows):
         return _leave_empty(
             "The profiler saw the steps, but no single operation was traced. "
@@ -74,6 +75,7 @@ def draw_overlap(run: Run) -> Figure:
         )
     cut = n_of_m(len(rows) - 1, len(overlap.per_rank), "ranks")
     note = f" Shown: {cut}, those with the longest input wait." if table.cut else ""
+    # Bars of the mean and of the ranks that waited longest.
     values, labels = read_values(rows), [plotted(row.label) for row in rows]
     parts = choose_parts(values)
     words = _OVERLAP_CAPTION + explain_parts(parts) + explain_waits(parts, values)

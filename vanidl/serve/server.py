@@ -107,11 +107,14 @@ def keep(folder: Path, key: str, page: bytes, write: Callable[[Path], None]) -> 
     """
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        # Under a name of its own until all of it is there: another command may look at the same
+        # time.
         made = Path(tempfile.mkdtemp(prefix="new-", dir=folder))
         try:
             write(made)
             (made / _PAGE).write_bytes(page)
             (made / _DIGEST).write_text(hashlib.sha256(page).hexdigest(), encoding="ascii")
+            # Names of files and commands are in it: for this user alone.
             for path in made.iterdir():
                 path.chmod(0o600)
             shutil.rmtree(folder / key, ignore_errors=True)
@@ -329,6 +332,8 @@ def open_server(page: bytes, store: Store, port: int = 0) -> Iterator[tuple[_Ser
             "leave it out"
         ) from error
     try:
+        # The address has a secret, and only these two hosts are answered: another page of the
+        # browser can neither guess it nor reach it under a name of its own (DNS rebinding).
         number, token = server.server_address[1], secrets.token_urlsafe(_TOKEN_BYTES)
         hosts = frozenset(f"{name}:{number}" for name in (ADDRESS, "localhost"))
         server.site = Site(page, store, token, hosts)

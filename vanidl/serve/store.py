@@ -76,12 +76,14 @@ def write_store(run: Run, folder: Path) -> None:
             for block in blocks(trace, lanes)
             if len(block)
         ]
+        # What became of each rank's time, once: slices refer to it.
         fates = {
             position: columns.add("fate_start", found.start)
             for position, found in run.breakdown.fates.items()
         }
         for found in run.breakdown.fates.values():
             columns.add("fate", found.fate)
+    # The file of the rest comes last: a folder without it is not whole.
     meta = {
         "version": VERSION,
         "since_ns": trace.job.start_ns,
@@ -100,9 +102,11 @@ def write_store(run: Run, folder: Path) -> None:
 
 def _write_block(block: Block, columns: Writer, fates: RankFates) -> Segment:
     places = {name: columns.add(name, getattr(block, name)) for name in COLUMNS}
+    # The latest end so far, every few rows: where a search for what still goes on may stop.
     latest = np.maximum.accumulate(block.end)
     ends = np.minimum(np.arange(REACH_ROWS, len(block) + REACH_ROWS, REACH_ROWS), len(block)) - 1
     reach, _ = columns.add("reach", latest[ends])
+    # Busy time by row and fate, with its running sum: a window is two look-ups.
     busy = []
     for row in np.unique(block.row).tolist():
         of_row = block.row == row
@@ -124,6 +128,7 @@ def open_store(folder: Path) -> Store:
         InputError: there are none, or they are not whole.
     """
     try:
+        # Nothing is believed: numbers are checked here, places against the columns.
         meta = json.loads(read_whole(folder / _META))
         if meta["version"] != VERSION:
             raise InputError("it is of another version")
@@ -177,6 +182,7 @@ def _parse_segment(
         )
         for r, f, a, b in busy
     )
+    # All that a segment points to lies inside its columns.
     rows = len(columns["start"])
     held = -(-(last - first) // REACH_ROWS)
     if not (

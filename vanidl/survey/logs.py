@@ -194,6 +194,7 @@ class KnownLogs:
 
         wanted = pyarrow.array(keys, "string")
         lines = self._table.filter(compute.is_in(self._table.column("job"), wanted))
+        # Lines of one job together, a batch of lines at a time: only few logs are objects at once.
         codes = _encode_texts(lines.column("job"))
         order = np.argsort(codes, kind="stable")
         held: list[TracerLog] = []
@@ -332,6 +333,7 @@ def gather_results(
         folders.setdefault(_get_parent(path), []).append(path)
     if not folders:
         return [], logs
+    # A log belongs to the nearest folder above it that has a result.
     holder = cache(partial(_find_holder, folders=folders.keys()))
     rest: list[str] = []
     for path in logs:

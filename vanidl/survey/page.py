@@ -54,6 +54,7 @@ def write_survey_page(
 
 def page(jobs: Fleet, folder: str, reports: Mapping[int, str] | None = None) -> Page:
     """The page of all jobs."""
+    # What could not be read is counted in tables and warnings, and in no figure.
     read = jobs.only(~jobs.known("problem"))
     warnings = tuple(_list_problems(jobs) + _list_common_warnings(read))
     return Page(

@@ -120,6 +120,7 @@ def group_logs(logs: Sequence[TracerLog], root: str, listing: Listing) -> list[J
         )
     )
     lifetimes_ns = np.array([clip_lifetime(log) for log in logs], np.int64).T
+    # Only logs that may be one job are compared with each other (`link_logs`).
     related: dict[int, list[TracerLog]] = {}
     for log, number in zip(logs, link_logs(runs, users, lifetimes_ns).tolist(), strict=True):
         related.setdefault(number, []).append(log)

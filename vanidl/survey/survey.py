@@ -257,6 +257,7 @@ def _read_plainly(
         job = build_unread_job(path, str(root), listing)
         unread.append((job, build_unread_row(job, why)))
 
+    # Heads of all logs first: which logs are one job is known before any is read whole.
     logs = list(_identify(listing.paths, work, add_unread))
     jobs = [*plain.group_logs(logs, str(root), listing), *results]
     read = [

@@ -36,6 +36,7 @@ def draw_input_by_day(jobs: Fleet) -> Figure:
     dated, names, day = _split_by_day(known)
     if not names:
         return Figure("input-trend", SECTION, title, "", empty_reason="No job counted its reads.")
+    # The last days, where there are more than a table holds.
     sums = np.bincount(day, hours.input(dated)).tolist()
     lines = tuple(zip(names, sums, np.bincount(day).tolist(), strict=True))[-MOST_DAYS:]
     columns = (Column("day"), Column(f"input ({hours.noun} h)", "number"), Column("jobs", "count"))

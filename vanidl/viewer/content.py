@@ -221,6 +221,7 @@ class _Chosen:
         place = {window: i for i, window in enumerate(self._wanted)}
         for window in wanted:
             count = self._counts[place[window]]
+            # A window is taken whole or not at all; what an earlier one holds is not held twice.
             if count <= left:
                 left -= count
                 taken = np.array(windows, np.int64).reshape(-1, 2)
@@ -308,6 +309,7 @@ def _windows(trace: Trace, run: Run, most: int) -> list[tuple[int, int]]:
     """Times of which every slice should be held, the most wanted first."""
     since, io = trace.job.start_ns, run.timeline
     found = []
+    # Around the steps that waited longest.
     for step in find_worst_steps(run.steps, _MOST_WINDOWS):
         margin = _MARGIN * (step.end_s - step.start_s)
         times = (step.start_s - margin, step.end_s + margin)
@@ -315,6 +317,7 @@ def _windows(trace: Trace, run: Run, most: int) -> list[tuple[int, int]]:
         found.append((low, high))
     if found or io is None or io.job.reads is None or io.job.writes is None:
         return found
+    # Without steps the busiest pieces of the timeline, as far as they fit.
     counts = io.job.reads + io.job.writes
     edges = since + np.round(io.job.edges_s * 1e9).astype(np.int64)
     bounds = list(pairwise(edges.tolist()))
@@ -342,6 +345,7 @@ def find_worst_steps(steps: Steps | None, most: int = MOST) -> tuple[WorstStep, 
         return ()
     table = steps.table
     waits = table.input_wait_s
+    # Of a step the rank that waited longest stands for all.
     badness = table.duration_s if np.isnan(waits).any() else waits
     order = np.lexsort((table.start_s, table.rank, -table.duration_s, -badness))
     _, first = np.unique(table.step[order], return_index=True)

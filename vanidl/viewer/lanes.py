@@ -239,11 +239,13 @@ def io_processes(trace: Trace) -> set[int]:
 
 def blocks(trace: Trace, lanes: Lanes) -> Iterator[Block]:
     """All slices of the lanes: spans first, then the operations part by part."""
+    # Spans of a rank's family of processes: what its workers did belongs to its lanes.
     of_kind = cache(lambda kind: np.isin(trace.spans.kind, SPAN_LANES[kind][1]))
     families = trace.family[trace.spans.process]
     for (rank, kind), lane in lanes.of_spans.items():
         mine = trace.spans.pick(of_kind(kind) & (families == rank))
         yield _of_spans(mine, kind, lane)
+    # Operations of a process that go on at once lie in rows beneath each other.
     rows: dict[int, FlatLanes] = {}
     for part in trace.io:
         if part.process not in lanes.of_process or not len(part):
@@ -267,6 +269,7 @@ def _of_spans(mine: Spans, kind: str, lane: int) -> Block:
     if kind == "operators":
         mine = mine.pick(_outermost(mine))
     row = np.minimum(FlatLanes().place(mine.start, mine.end), MOST_ROWS - 1)
+    # The number of a step or an epoch is of use; of anything else the name is.
     numbered = np.isin(mine.kind, (SpanKind.STEP, SpanKind.EPOCH, SpanKind.EVALUATION))
     return Block(
         lane,
@@ -296,9 +299,11 @@ def _outermost(spans: Spans) -> Int64Array:
 
 def cut(block: Block, fates: RankFates) -> Pieces:
     """The slices of a block in pieces of one fate each."""
+    # The cells of fate from the begin of each slice to its last nanosecond.
     first = fates.at(block.start)
     last = np.maximum(fates.at(block.end - 1), first)
     count = last - first + 1
+    # A piece for each slice and cell, which ends with whichever of the two ends first.
     owner = np.repeat(np.arange(len(block)), count)
     begin = np.cumsum(count) - count
     cell = np.arange(len(owner)) - begin[owner] + first[owner]

@@ -108,11 +108,13 @@ def slices(held: Sequence[Block], known: Labels, *, fast: bool = False) -> Spec:
     """Pieces and what they belong to, track by track, and the names in them."""
     tracks, pieces, entries = [], [], []
     for (lane, row), block in _group_by_track(held).items():
+        # A slice is drawn in pieces of one fate each; its name and place stand once, in `entries`.
         found = cut(block, fates_of(known.lanes, lane, known.fates))
         code = found.fate + np.where(found.first, 0, CONTINUED).astype(np.uint8)
         pieces.append((found.start - known.since_ns, found.end - found.start, code))
         entries.append(block)
         tracks.append([lane, row, len(found), len(block)])
+    # Columns by themselves, times as differences: they compress best so.
     joined = [_join_columns(column) for column in zip(*pieces, strict=True)] or [
         _join_columns(())
     ] * 3

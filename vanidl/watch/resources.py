@@ -139,6 +139,8 @@ class LiveMemory:
         offset, lines = self._lines.get(path, (0, []))
         with suppress(OSError), path.open("rb") as file:
             file.seek(offset)
+            # Whole lines that are new; a line that is still being written is read with the next
+            # look.
             whole, end, _ = file.read(_MOST_NBYTES).rpartition(b"\n")
             lines = [*lines, *whole.splitlines()]
             self._lines[path] = offset + len(whole) + len(end), lines
@@ -151,9 +153,11 @@ class LiveMemory:
             return None
         slope = estimate_trend(at_s, nbytes)
         limit = host.limit if host.limit > 0 else None
+        # What is left is of the limit, or of the host where that has less.
         left = None if limit is None else limit - float(nbytes[-1])
         if left is not None and host.limit_of != "control group" and host.available[-1] >= 0:
             left = min(left, float(host.available[-1]))
+        # Straight on: memory that grew so far grows as fast until there is none.
         out = max(left, 0.0) / slope if slope is not None and left is not None else None
         return MemoryState(host.host, int(nbytes[-1]), limit, out)
 

@@ -112,15 +112,18 @@ def judge_condition(activities: Sequence[Activity]) -> Condition:
     Args:
         activities: of the processes that train and have not ended.
     """
+    # A save or a validation holds the others up: it goes first.
     training = [one for one in activities if one.steps]
     for state in (State.SAVING, State.VALIDATING):
         busy = [one for one in activities if one.within is state]
         if busy:
             return Condition(state, why=_name_troubles(busy))
+    # One process that goes on is enough for the run to go on.
     if training and all(one.has_stalled for one in training):
         return Condition(
             State.STALLED, min(one.silent_s for one in training), _explain_stall(training)
         )
+    # Waits that are long enough for a word; the longest speaks.
     held_up = [one for one in training or activities if one.is_held_up]
     if held_up:
         worst = max(held_up, key=lambda one: one.within_s)
@@ -167,6 +170,7 @@ def judge_activity(
         now_ns: of the monotonic clock.
         news_ns: when its journal last grew, by that clock.
     """
+    # The page of memory says what goes on now; without it the journal's last entry has to do.
     doing = (life.doing if life else None) or _NOTHING
     last = (life.last if life else None) or _NOTHING
     if last.code == 0:
@@ -175,6 +179,7 @@ def judge_activity(
     within, since_ns = (
         (None, now_ns) if life and life.is_gone else _find_current_call(journal, doing, last)
     )
+    # A stall is judged by the process's own steps: the median, and the 99th percentile.
     usual, longest = (journal.totals.step_quantile_ns(share) for share in (0.5, 0.99))
     return Activity(
         label=label,

@@ -58,6 +58,7 @@ def line(state: RunState, elapsed_s: float, width: int = WIDTH) -> str:
     """The same in one line: what fits into so many columns."""
     slowest, worker = state.slowest_rank, state.slowest_worker
     calls = next((read for read in state.reads if read.per_s is not None), None)
+    # The most important first: the line is cut from its end.
     parts = [
         f"{_clock(elapsed_s)}  {says(state)}",
         steps_per_second(_now_rate(state)),

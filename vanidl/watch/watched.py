@@ -107,6 +107,7 @@ class _File:
             self.problem = elided(str(error))
             return 0
         self.news_ns = at_ns if rows or not self.news_ns else self.news_ns
+        # A file that has stood still for long is looked at less often, unless its process trains.
         self._idle = 0 if rows else min(self._idle + 1, _MOST_IDLE)
         trains = self.journal is not None and self.journal.totals.steps > 0
         self._wait = self._idle - 1 if self._idle > 4 and not trains else 0
@@ -157,10 +158,13 @@ class WatchedRun:
             monotonic_ns: of the clock of that name; without, `now_ns` is one that does not jump.
         """
         ended, at_ns = self.has_ended, now_ns if monotonic_ns is None else monotonic_ns
+        # The recorder counts its own looks: one that changed was alive since the last look,
+        # whatever the clocks of the two hosts say.
         self._recorder = read_recorder(self.folder) or self._recorder
         if self._recorder is not None and self._recorder.looks != self._said[0]:
             self._said = self._recorder.looks, at_ns
         self._find()
+        # So many rows a look: a journal that is far behind does not hold up the screen.
         left = _ROWS_A_LOOK
         for file in self._files.values():
             if left > 0 or ended:

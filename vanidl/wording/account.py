@@ -99,6 +99,7 @@ def divide_waits(account: Breakdown, who: str = MEAN) -> tuple[WaitPart, ...]:
         # Of most nothing may be known: then they are in what stays open.
         if cell.low_ns or (code == STORAGE and cell.high_ns):
             parts.append(WaitPart(code, cell, key))
+    # What stays open: at least what the named cannot be, at most what unnamed causes could be.
     named = {part.code.partition(".")[0] for part in parts}
     rest = [account.cell(f"{who}/{WAIT}/{code}") for code in _OTHERS if code not in named]
     least = max(length_ns - sum(part.cell.high_ns for part in parts), 0)
@@ -133,6 +134,7 @@ def describe_waits(account: Breakdown, *, whole: bool) -> str:
         whole: whether all I/O was recorded; what is missing of it looks like work of the loader.
     """
     length_ns = account.length_ns(WAIT)
+    # Of a wide range only its lower end is worth saying.
     storage = account.cell(f"{MEAN}/{WAIT}/{STORAGE}")
     busy_ns = sum(account.cell(f"{MEAN}/{WAIT}/{code}").low_ns for code in (COMPUTE, COPY))
     if storage.high_ns - storage.low_ns > WIDE * (length_ns - busy_ns):
@@ -140,6 +142,7 @@ def describe_waits(account: Breakdown, *, whole: bool) -> str:
         least = f", at least {least}" if storage.low_ns else ""
         return f"how much of that was storage is not known{least}"
     said = []
+    # The three longest, without those that could not be much.
     for part in sorted(divide_waits(account), key=lambda part: -part.cell.middle_ns):
         if part.cell.high_ns < _WORTH * length_ns:
             continue
@@ -383,6 +386,7 @@ def describe_storage(trace: Trace, account: Breakdown) -> str:
     if account.hosts_apart:
         run = f"{seconds(run_ns / 1e9)} of a host (hosts do not overlap in time)"
     share = cell.high_ns / run_ns
+    # Nothing is known that would not be true of any run.
     if not cell.low_ns and share >= 1:
         return ""
     if not cell.high_ns:
@@ -391,6 +395,7 @@ def describe_storage(trace: Trace, account: Breakdown) -> str:
         part = percent(share)
         most = f"less than {part[2:]}" if part.startswith("< ") else f"at most {part}"
         return f"I/O can cost {mark_cell(key, most)} of the {run}: look elsewhere"
+    # The sharpest form that is true: one number, an end of the range, or both.
     low = percent(cell.low_ns / run_ns)
     per_rank = " per rank on average" if len(account.ranks) > 1 else ""
     if cell.high_ns - cell.low_ns <= _ALIKE * cell.high_ns:

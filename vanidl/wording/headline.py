@@ -178,6 +178,7 @@ def _describe_cached(trace: Trace) -> str:
         )
     if not any(each.from_device for each in epochs):
         return ""
+    # Some epochs came from memory, others from a device: only the latter show the storage.
     numbers = [each.epoch + 1 for each in cached]
     in_turn = numbers == list(range(numbers[0], numbers[-1] + 1)) and len(numbers) > 1
     which = f"{numbers[0]} to {numbers[-1]}" if in_turn else ", ".join(map(str, numbers))
@@ -244,6 +245,7 @@ def _describe_waits_of_steps(
     mean = overlap.mean
     who = "Inference" if trace.purpose == INFERENCE else "Training"
     average = _say_average(trace, overlap)
+    # Without waits: the I/O of the steps, or what is known to be hidden.
     if not account.waits_known and overlap.basis is None and mean.io_s is not None:
         return _describe_io_in_steps(mean, average)
     if not account.waits_known:
@@ -251,6 +253,7 @@ def _describe_waits_of_steps(
     wait_ns, steps_ns = account.length_ns(WAIT), account.steps_ns
     if not wait_ns:
         return f"{who} did not wait for input; {_describe_hidden(overlap)}."
+    # With them: how long, which share of the steps, and what they were.
     key = f"{MEAN}/{WAIT}/"
     waited = mark_cell(key, seconds(wait_ns / 1e9))
     share = mark_cell(key, percent(wait_ns / steps_ns))
@@ -450,6 +453,7 @@ def _describe_without_overlap(trace: Trace, results: Results, account: Breakdown
     summary = results.summary
     hidden = "whether it was hidden is not known"
     unknown = f"{hidden}: {_explain_no_overlap(trace)}"
+    # From what was recorded most closely to what was not read at all.
     counted = summary.source == "counters" and summary.ops
     has_bytes = bool(summary.storage_bytes_read or summary.storage_bytes_written)
     has_io = bool(summary.ops) or (has_bytes and not _name_unread(trace, results))

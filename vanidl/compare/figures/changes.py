@@ -16,7 +16,7 @@ from vanidl.compare.comparison import (
 )
 from vanidl.compare.figures import colour, named
 from vanidl.compare.metrics import steps_a_rank
-from vanidl.compare.wording import (
+from vanidl.compare.text import (
     CONFIDENCE,
     describe_from_nothing,
     format_interval,
@@ -161,6 +161,7 @@ def _left_out(comparison: Comparison, names: list[str]) -> list[str]:
 def _points(pairing: Pairing, rows: list[Change], names: list[str], place: tuple[int, int]) -> Spec:
     """The points of one pairing, the place[0]-th of place[1] drawn side by side."""
     index, pairings = place
+    # Points of several pairings lie side by side within half a row.
     step = 0.5 * ((index + 0.5) / pairings - 0.5)
     return {
         "type": "scatter",
@@ -232,6 +233,7 @@ def _drawn_values(change: Change) -> list[float]:
 
 
 def _layout(drawn: list[list[Change]], names: list[str]) -> Spec:
+    # At least 0.8 to 1.25 times: a change of nothing shall not fill the axis.
     reach = [v for rows in drawn for c in rows for v in _drawn_values(c)]
     low, high = math.log10(min(*reach, 0.8)), math.log10(max(*reach, 1.25))
     margin = 0.04 * (high - low)

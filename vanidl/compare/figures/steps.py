@@ -56,6 +56,7 @@ def draw_overlap(comparison: Comparison) -> Figure:
     if not drawn:
         reason = "No side has both profiled steps and I/O operations traced one by one."
         return _record_overlap("", table=table, reason=reason)
+    # Sides without recorded operations are named: an empty bar would read as no I/O.
     missing = [row.side.letter for row in rows if row not in drawn]
     note = f" Not recorded: {', '.join(missing)}." if missing else ""
     values = _values(drawn)
@@ -156,6 +157,7 @@ def _spec(comparison: Comparison, known: Known, edges: NDArray[np.float64]) -> S
         tallest = max(tallest, *bars["y"])
         data.append(bars)
         layout["shapes"].append(_mean_line(float(values.mean()), row))
+    # One scale for all sides, or the bars would not compare.
     for row in range(rows):
         layout[_axis(row).replace("y", "yaxis")] = palette.axis(
             domain=[1 - (row + 0.88) / rows, 1 - row / rows],
@@ -180,6 +182,7 @@ def _axis(row: int) -> str:
 def _bars(
     comparison: Comparison, side: Side, values: NDArray[np.float64], edges: NDArray[np.float64]
 ) -> Spec:
+    # The last bin has all that is longer.
     counts, _ = np.histogram(np.minimum(values, edges[-1]), edges)
     shares = counts / len(values)
     spans = [

@@ -61,6 +61,7 @@ def _dated(results: Results) -> StepTable | None:
 
 def _spec(drawn: list[tuple[Side, Sample]]) -> tuple[Spec, str]:
     ends = [_end_s(sample) for _, sample in drawn]
+    # One axis of time and of speed for all sides.
     rate = max(_fastest(sample) for _, sample in drawn)
     divisor, unit = byte_scale(rate)
     rows = len(drawn)
@@ -78,6 +79,7 @@ def _spec(drawn: list[tuple[Side, Sample]]) -> tuple[Spec, str]:
             nticks=4,
             fixedrange=True,
         )
+        # Below the speeds of each side a narrow row for its steps.
         layout[_name(2 * row + 1)] = palette.axis(
             domain=[top - 0.82 * height, top - 0.7 * height],
             range=[0.5, -0.5],

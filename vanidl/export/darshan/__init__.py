@@ -62,11 +62,13 @@ def write(run: Run, path: Path) -> Written:
             f"--to darshan: expected operations or counters of {', '.join(_VERSIONS)}, found "
             f"{', '.join(sorted(recorded)) or 'none'}; Darshan has no place for these."
         )
+    # Layers one by one into regions put aside; the header comes first in the file, so last here.
     with atomic.streamed_file(path) as target, LogFile() as log:
         chosen = {layer: select(trace, replace(run.selection, layer=layer)) for layer in layers}
         writer = _Writer(log, trace, chosen)
         written = [line for layer in layers for line in writer.layer(layer)]
         log.write(target, _describe_job(writer), writer.names(), _list_partial_modules(trace, log))
+    # What Darshan has no place for is named, not dropped in silence.
     others = sorted(recorded - {*layers})
     others += ["single operations of STDIO"] if STDIO in trace.layers_traced else []
     others += ["threads"] if any((part.thread >= 0).any() for part in trace.io[:1]) else []
@@ -185,6 +187,7 @@ class _Records:
         count from `since_zero_s`, those of the log from its start.
         """
         self._done.add(process)
+        # Files that the tracer counted, then those that only operations know.
         rows = np.empty(0, np.intp) if self._kept is None else self._kept.rows(process)
         files = np.empty(0, np.int64)
         if self._kept is not None:
@@ -192,6 +195,8 @@ class _Records:
         if found is not None:
             known = np.concatenate([files, self._shared])
             files = np.concatenate([files, found.codes[~np.isin(found.codes, known)]])
+        # -1 until something is known, by which Darshan means not monitored; 0 of what is never
+        # counted.
         names = NAMES[self.layer]
         counters = np.full((len(names.plain), len(files)), -1, np.int64)
         seconds = np.zeros((len(names.plain_times), len(files)))
@@ -201,7 +206,10 @@ class _Records:
         if found is not None:
             self._fill(found, files, counters, seconds)
         if self._kept is not None:
+            # A counter that the tracer kept goes over one computed from operations.
             self._keep(rows, counters, seconds, since_zero_s)
+        # A record as Darshan lays it out: id, rank, counters, then times as float64 in the same
+        # words.
         words = np.empty((len(files), 2 + len(counters) + len(seconds)), "<i8")
         words[:, 0] = self._ids[files].view(np.int64)
         words[:, 1] = process
@@ -282,6 +290,8 @@ _OF_MPIIO = {"INDEP_READS": "READS", "INDEP_WRITES": "WRITES"}
 def _describe_job(writer: _Writer) -> JobText:
     trace, job = writer.trace, writer.trace.job
     pids = [process.pid for process in trace.processes if process.pid is not None]
+    # Mount points by length, longest first, as Darshan's runtime writes them: the first match
+    # counts.
     named = zip(trace.files.mount, trace.files.file_system, strict=True)
     mounts = {(point, kind) for point, kind in named if point and "://" not in point}
     return JobText(

@@ -88,6 +88,7 @@ class FileCounters:
         self._count("RW_SWITCHES", slot[switches])
         self._last_op[slot[first]] = op[np.append(first[1:], len(op)) - 1]
         self._unplaced[slot[part.offset[order] < 0]] = True
+        # Sizes, strides and times are counted of reads and of writes.
         for kind in (READ, WRITE):
             rows = order[op == kind]
             if len(rows):
@@ -218,6 +219,7 @@ def _find_most_frequent(pairs: Int64Array) -> tuple[Int64Array, Int64Array, Int6
     Of values that are equally frequent the larger ones come first; 0 never counts.
     """
     slot, value, count = pairs[:, pairs[1] != 0]
+    # Each value of a file once, with how often it was counted in all parts.
     order = np.lexsort((value, slot))
     slot, value, count = slot[order], value[order], count[order]
     first = np.flatnonzero(
@@ -226,6 +228,7 @@ def _find_most_frequent(pairs: Int64Array) -> tuple[Int64Array, Int64Array, Int6
     if not len(first):
         return slot, value, count, count
     slot, value, count = slot[first], value[first], np.add.reduceat(count, first)
+    # The most frequent of each file first, and four of them, as a record has room for.
     order = np.lexsort((-value, -count, slot))
     slot, value, count = slot[order], value[order], count[order]
     begins = _find_first_of_each(slot)

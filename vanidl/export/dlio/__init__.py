@@ -21,13 +21,18 @@ from vanidl.export.dlio.dataset import (
     gather_data_facts,
     identify_framework,
 )
-from vanidl.export.dlio.entries import ASSUMED, GIVEN, MEASURED, UNKNOWN, Entry, render_entries
 from vanidl.export.dlio.training import (
+    ASSUMED,
+    GIVEN,
+    MEASURED,
+    UNKNOWN,
+    Entry,
     Fetched,
     count_epochs,
     describe_checkpoints,
     describe_computation,
     find_loader,
+    render_entries,
 )
 from vanidl.files.atomic import write_whole
 from vanidl.formatting.units import plural
@@ -57,6 +62,7 @@ def build_workload(run: Run) -> tuple[Entry, ...]:
 def _list_entries(run: Run, loader: Fetched | None, facts: DataFacts) -> tuple[Entry, ...]:
     platform, data_loader = identify_framework(run, loader)
     saves = list(describe_checkpoints(run))
+    # In the order of DLIO's own workload files.
     rows = [
         Entry("model", "name", "recorded", ASSUMED, "a name, nothing more"),
         *(entry for entry in saves if entry.section == "model"),

@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from vanidl.analyses.datafiles import NO_RANK, DataFile
 from vanidl.analyses.dataloader_batches import PREFETCH_FACTOR
 from vanidl.dataclass import dataclass
-from vanidl.export.dlio.entries import ASSUMED, GIVEN, MEASURED, Entry, mark_unknown
-from vanidl.export.dlio.training import Fetched
+from vanidl.export.dlio.training import ASSUMED, GIVEN, MEASURED, Entry, Fetched, mark_unknown
 from vanidl.formatting.units import nbytes, percent, plural
 from vanidl.run import Run
 
@@ -103,6 +102,7 @@ def _count_samples(
     run: Run, files: tuple[DataFile, ...], form: str | None, fetched: Fetched | None
 ) -> tuple[int | None, str, str]:
     """Samples in a file, where that is from, and how."""
+    # Stated by the user, or read in the files themselves.
     counted = [f.samples for f in files]
     known = [n for n in counted if n]
     source = run.dataset.samples.source if run.dataset is not None else None
@@ -111,6 +111,7 @@ def _count_samples(
         spread = "" if min(known) == max(known) else f", of {min(known):,} to {max(known):,}"
         evidence = run.dataset.samples.evidence if run.dataset is not None else ""
         return round(float(np.median(known))), word, f"median{spread}: {evidence}"
+    # Else the fetches of an epoch, where they spread evenly over the files.
     if files and fetched is not None and fetched.samples_per_epoch:
         each, rest = divmod(fetched.samples_per_epoch, len(files))
         if each and not rest:
@@ -119,6 +120,7 @@ def _count_samples(
     if files and len(known) == len(files) and run.dataset is not None:
         note = f"inferred: {run.dataset.samples.evidence}"
         return round(float(np.median(known))), MEASURED, note
+    # Nothing tells, but an image file holds one.
     if form in IMAGES:
         return 1, ASSUMED, "an image is one sample"
     return None, "", "samples in a file: --record-size or --inspect would tell"
@@ -226,6 +228,7 @@ _TENSORFLOW = ("tensorflow", "keras", "tf.data", "xplane", "xprof")
 def identify_framework(run: Run, fetched: Fetched | None) -> tuple[Entry, Entry]:
     """The framework, and its loader in DLIO."""
     sources = {profile.source for profile in run.trace.profiles}
+    # The surest evidence first: its own fetches, its profiler, words in a profile's name.
     if fetched is not None and fetched.name.startswith("DataLoader"):
         found, source, note = "pytorch", MEASURED, "fetches of its DataLoader were recorded"
     elif any(name.startswith("pytorch") for name in sources):
@@ -316,6 +319,7 @@ def _describe_decoding(run: Run, fetched: Fetched | None, facts: DataFacts) -> I
     each = _compute_decoding_s(run, fetched)
     if each is None:
         return
+    # DLIO's reader decodes, too: only what the program's loader takes beyond that is slept.
     rate = _IMAGE_S_PER_BYTE if facts.format in IMAGES else _RAW_S_PER_BYTE
     own = _OPENING_S + rate * (facts.record_nbytes or 0.0)
     more = each - own

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping
 from statistics import NormalDist
 
 import numpy as np
@@ -10,7 +12,6 @@ from numpy.typing import NDArray
 
 from vanidl.breakdown.phases import Phase
 from vanidl.dataclass import dataclass
-from vanidl.export.dlio.entries import ASSUMED, MEASURED, Entry, Scalar, mark_unknown
 from vanidl.formatting.units import percent, plural
 from vanidl.model.fetches import Fetches
 from vanidl.model.trace import Trace
@@ -51,6 +52,7 @@ def find_loader(trace: Trace) -> Fetched | None:
 def _summarize_loader(fetches: Fetches, name: str, others: tuple[str, ...]) -> Fetched:
     sizes, counts = np.unique(fetches.samples[fetches.samples >= 0], return_counts=True)
     size = int(sizes[np.argmax(counts)]) if len(sizes) else 0
+    # Samples of an epoch are known where all epochs had as many.
     numbers = np.unique(fetches.epoch)
     in_epoch = {int(fetches.samples[fetches.epoch == e].sum()) for e in numbers.tolist()}
     return Fetched(
@@ -214,15 +216,18 @@ def _list_candidates(values: Floats) -> list[Drawn]:
     def drawn(parameters: dict[str, Scalar], quantiles: Floats) -> Drawn:
         return Drawn(parameters, float(np.abs(ordered - quantiles).mean()))
 
+    # A normal distribution is offered where it would hardly ever be below zero.
     found = []
     if mean >= _SPREAD * spread:
         normal: dict[str, Scalar] = {"type": "normal", "mean": mean, "stdev": spread}
         found.append(drawn(normal, compute_normal_quantiles(mean, spread, share)))
+    # A uniform one has the deviation (max - min) / sqrt(12).
     half = spread * 3**0.5
     if mean >= half:
         uniform: dict[str, Scalar] = {"type": "uniform", "min": mean - half, "max": mean + half}
         found.append(drawn(uniform, mean + half * (2 * share - 1)))
     if spread:
+        # Of a gamma distribution the mean is shape * scale, the variance shape * scale^2.
         shape, scale = (mean / spread) ** 2, spread**2 / mean
         gamma: dict[str, Scalar] = {"type": "gamma", "shape": shape, "scale": scale}
         found.append(drawn(gamma, scale * compute_gamma_quantiles(shape, share)))
@@ -271,3 +276,78 @@ def _has_saves(start: Floats, end: Floats, saves: tuple[Phase, ...]) -> NDArray[
     for save in saves:
         hit |= (start < save.end_s) & (end > save.start_s)
     return hit
+
+
+# What a workload file is made of: keys with values, and where each value is from.
+
+MEASURED, GIVEN, ASSUMED, UNKNOWN = "measured", "given", "assumed", "not known"
+"""Computed from the run; stated by the user; a default, named; to be set before DLIO runs."""
+
+Scalar = bool | int | float | str
+Value = Scalar | tuple[int, ...] | Mapping[str, Scalar]
+
+_WIDTH = 96
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One key of one section (""; the file itself), and why it has this value."""
+
+    section: str
+    key: str
+    value: Value
+    source: str  # MEASURED, GIVEN, ASSUMED or UNKNOWN
+    note: str
+
+
+def mark_unknown(section: str, key: str, note: str) -> Entry:
+    """A number that the user must set: DLIO stops and names the variable until it is there.
+
+    A key that is left out, or `???`, would silently become DLIO's own default.
+    """
+    variable = f"DLIO_{key.upper()}"
+    value = f"${{oc.decode:${{oc.env:{variable}}}}}"
+    return Entry(section, key, value, UNKNOWN, f"{note}; set it here or as {variable}")
+
+
+def render_entries(header: Iterable[str], entries: Iterable[Entry], footer: Iterable[str]) -> str:
+    """The file: comments, sections in the order of their first key, comments."""
+    sections: dict[str, list[Entry]] = {}
+    for entry in entries:
+        sections.setdefault(entry.section, []).append(entry)
+    lines = [line for text in header for line in _format_comment(text, "")]
+    for section, members in sections.items():
+        lines.append("")
+        indent = "  " if section else ""
+        lines += [f"{section}:"] if section else []
+        for entry in members:
+            lines += _format_comment(f"{entry.source}: {entry.note}", indent)
+            lines.append(f"{indent}{entry.key}: {_format_literal(entry.value)}")
+    lines += ["", *(line for text in footer for line in _format_comment(text, ""))]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _format_comment(text: str, indent: str) -> list[str]:
+    """Comment lines; what is indented, as a command, stays as it is."""
+    safe = "".join(c if c.isprintable() else "?" for c in text)
+    if not safe.strip():
+        return [f"{indent}#"]
+    if safe.startswith(" "):
+        return [f"{indent}# {safe}"]
+    return [f"{indent}# {line}" for line in textwrap.wrap(safe, _WIDTH - len(indent))]
+
+
+def _format_literal(value: Value) -> str:
+    """YAML that every reader takes for the same: no exponents, words always quoted."""
+    if isinstance(value, bool):
+        return str(value)
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, float):
+        whole, part = f"{value:.9f}".split(".")
+        return f"{whole}.{part.rstrip('0') or '0'}"
+    if isinstance(value, str):
+        return json.dumps(value)
+    if isinstance(value, tuple):
+        return f"[{', '.join(map(str, value))}]"
+    return f"{{{', '.join(f'{key}: {_format_literal(each)}' for key, each in value.items())}}}"

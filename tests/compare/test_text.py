@@ -8,7 +8,7 @@ import pytest
 
 from tests.makers.results import EXAMPLES
 from vanidl.compare import Sample, Side, compare
-from vanidl.compare.wording import list_differences
+from vanidl.compare.text import list_differences
 
 
 def side(letter: str, *commands: str, ranks: int = 1) -> Side:
