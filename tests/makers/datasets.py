@@ -12,9 +12,9 @@ from vanidl.analyses.datafiles import (
     ReadGrid,
     SampleBin,
     SamplesPerFile,
-    TransferMode,
 )
 from vanidl.analyses.dataset import Dataset, VisitOrder
+from vanidl.analyses.sizes import TransferMode
 from vanidl.breakdown.phases import Phase, Phases
 
 BINS = 64

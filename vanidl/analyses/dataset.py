@@ -24,11 +24,11 @@ from vanidl.analyses.datafiles import (
     RankShare,
     ReadGrid,
     SamplesPerFile,
-    TransferMode,
 )
 from vanidl.analyses.files import reduce_equal_files
 from vanidl.analyses.operations import add_sparse
 from vanidl.analyses.reducing import ByFile, Rows
+from vanidl.analyses.sizes import TransferMode, find_transfer_modes
 from vanidl.analyses.sorting import sort_rows, sum_by_group, sum_by_key
 from vanidl.dataclass import dataclass
 from vanidl.model import intervals
@@ -593,7 +593,7 @@ def finish(uses: Uses, trace: Trace, layer: str, unique: Future[UniqueByFile]) -
         order,
         within.read if within else None,
         datafiles.count_samples_per_file(files, record),
-        datafiles.find_transfer_modes(uses.sizes, tuple(f.path for f in files), trace.user_data),
+        find_transfer_modes(uses.sizes, tuple(f.path for f in files), trace.user_data),
         datafiles.find_never_read(trace),
         _read_grid(uses, files, trace) if traced else None,
         found,

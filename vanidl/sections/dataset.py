@@ -15,9 +15,9 @@ from vanidl.analyses.datafiles import (
     RankShare,
     ReadGrid,
     SamplesPerFile,
-    TransferMode,
 )
 from vanidl.analyses.dataset import Dataset, VisitOrder
+from vanidl.analyses.sizes import TransferMode
 from vanidl.figures import palette
 from vanidl.figures.bars import Stack, byte_bars
 from vanidl.figures.downsample import fold_bins, n_of_m, pick_spread, round_values
