@@ -21,7 +21,7 @@ from vanidl.analyses import analyse
 from vanidl.breakdown.account import STEP, WAIT
 from vanidl.breakdown.attribution import attribute_time
 from vanidl.model.counter_tables import CounterTable
-from vanidl.model.file_facts import ArrayFacts
+from vanidl.model.run_facts import ArrayFacts
 from vanidl.model.trace import MPIIO
 
 SECOND = 1_000_000_000

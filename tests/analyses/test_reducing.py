@@ -30,10 +30,10 @@ from vanidl.analyses import (
     timeline,
 )
 from vanidl.analyses.reducing import batch_small_parts, collect_rows
-from vanidl.analyses.sorting import count_distinct, sort_rows
 from vanidl.merge.jobs import Group
 from vanidl.merge.pipeline import assemble
 from vanidl.model import intervals
+from vanidl.model.ordering import count_distinct, sort_rows
 from vanidl.model.selection import Selection, select
 from vanidl.model.trace import SpanKind
 from vanidl.report.summary import summary_object

@@ -18,7 +18,7 @@ import pytest
 from vanidl.dataset import inspect_file, sandbox
 from vanidl.dataset.sandbox import inspect_files
 from vanidl.errors import InputError
-from vanidl.model.file_facts import FileFacts
+from vanidl.model.run_facts import FileFacts
 
 # What the child of `sandbox` does, done in this process.
 

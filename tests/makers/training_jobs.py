@@ -13,9 +13,8 @@ import numpy as np
 from tests.makers.records import JOB_START_NS, Io, Span, darshan_log, profile
 from vanidl.merge.jobs import Group
 from vanidl.merge.pipeline import assemble
-from vanidl.model.file_facts import ArrayFacts, Block, FileFacts
 from vanidl.model.intervals import union
-from vanidl.model.run_facts import Benchmark, EpochTimes, UserData
+from vanidl.model.run_facts import ArrayFacts, Benchmark, Block, EpochTimes, FileFacts, UserData
 from vanidl.model.trace import OBJECT, SpanKind, Trace
 from vanidl.readers.records import (
     CounterFile,

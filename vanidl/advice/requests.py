@@ -11,9 +11,9 @@ from vanidl.breakdown.account import MEAN, WAIT
 from vanidl.breakdown.causes import INPUT_CPU, READ, STORAGE
 from vanidl.dataset.tfrecord import READ_BUFFER
 from vanidl.formatting.units import count, nbytes, number, percent, plural, seconds, times
-from vanidl.model.file_facts import ArrayFacts
 from vanidl.model.lines import FETCH as FETCH_LINES
 from vanidl.model.lines import FunctionLines
+from vanidl.model.run_facts import ArrayFacts
 from vanidl.model.trace import OBJECT
 
 _READS = f"{STORAGE}.{READ}"

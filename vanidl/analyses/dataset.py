@@ -29,11 +29,10 @@ from vanidl.analyses.files import reduce_equal_files
 from vanidl.analyses.operations import add_sparse
 from vanidl.analyses.reducing import ByFile, Rows
 from vanidl.analyses.sizes import TransferMode, find_transfer_modes
-from vanidl.analyses.sorting import sort_rows, sum_by_group, sum_by_key
 from vanidl.dataclass import dataclass
 from vanidl.model import intervals
 from vanidl.model.intervals import Intervals
-from vanidl.model.ordering import stable_order
+from vanidl.model.ordering import sort_rows, stable_order, sum_by_group, sum_by_key
 from vanidl.model.trace import READ, Files, Trace
 from vanidl.parallel.threads import batches, in_threads
 

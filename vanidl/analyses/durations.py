@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from vanidl.analyses.operations import add_sparse
 from vanidl.analyses.reducing import Rows
-from vanidl.analyses.sorting import count_distinct
 from vanidl.dataclass import dataclass
+from vanidl.model.ordering import count_distinct
 from vanidl.model.trace import READ, WRITE, Trace
 
 Int64Array = NDArray[np.int64]

@@ -11,13 +11,12 @@ from numpy.typing import NDArray
 
 from vanidl.analyses import timeline
 from vanidl.analyses.reducing import ByFile, Rows
-from vanidl.analyses.sorting import encode_densely, find_distinct
 from vanidl.dataclass import dataclass
 from vanidl.model import intervals
 from vanidl.model.counter_tables import CounterTable, Stripes
 from vanidl.model.counter_totals import COUNTED, count_by_record, prefix_of
 from vanidl.model.intervals import Intervals
-from vanidl.model.ordering import stable_order
+from vanidl.model.ordering import encode_densely, find_distinct, stable_order
 from vanidl.model.trace import READ, STORAGE_LAYERS, WRITE, Trace
 
 Int64Array = NDArray[np.int64]

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vanidl.analyses.reducing import Rows
-from vanidl.analyses.sorting import sum_by_group
 from vanidl.dataclass import dataclass
+from vanidl.model.ordering import sum_by_group
 from vanidl.model.trace import READ, WRITE, Trace
 
 Int64Array = NDArray[np.int64]

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from vanidl.analyses import timeline
 from vanidl.analyses.operations import Operations, add_sparse
 from vanidl.analyses.reducing import Rows
-from vanidl.analyses.sorting import find_distinct
 from vanidl.dataclass import dataclass
 from vanidl.model import intervals
 from vanidl.model.intervals import Intervals
+from vanidl.model.ordering import find_distinct
 from vanidl.model.trace import (
     FROM_COMPUTE,
     WRITE,

@@ -11,9 +11,8 @@ from vanidl.analyses.reducing import Rows
 from vanidl.dataclass import dataclass
 from vanidl.dataset.hdf5 import INDEX_NODES
 from vanidl.dataset.tfrecord import READ_BUFFER
-from vanidl.model.file_facts import Block
 from vanidl.model.ordering import stable_order
-from vanidl.model.run_facts import UserData
+from vanidl.model.run_facts import Block, UserData
 from vanidl.model.trace import Trace
 
 Int64Array = NDArray[np.int64]

@@ -14,9 +14,8 @@ import numpy as np
 
 from vanidl.analyses.dataset import make_natural_key
 from vanidl.anonymize.pseudonyms import Pseudonyms
-from vanidl.model.file_facts import FileFacts
 from vanidl.model.lines import FunctionLines, SampledPart
-from vanidl.model.run_facts import UserData
+from vanidl.model.run_facts import FileFacts, UserData
 from vanidl.model.selection import Selection, chosen_files
 from vanidl.model.states import SampledThread, States
 from vanidl.model.trace import Files, LogState, Process, Profile, Spans, Trace

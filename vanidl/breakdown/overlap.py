@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 
 from vanidl.analyses.operations import Operations
 from vanidl.analyses.profiled_steps import RankSpans, group_rank_spans
-from vanidl.analyses.sorting import find_distinct
 from vanidl.dataclass import dataclass
 from vanidl.model import intervals
 from vanidl.model.intervals import Intervals, intersect, subtract
+from vanidl.model.ordering import find_distinct
 from vanidl.model.trace import Process, Profile, SpanKind, Spans, Trace
 
 Int64Array = NDArray[np.int64]

@@ -20,12 +20,12 @@ from vanidl.analyses import Results
 from vanidl.analyses.operations import Operations
 from vanidl.analyses.profiled_steps import RankSpans, Steps
 from vanidl.analyses.reducing import batch_small_parts, join_columns
-from vanidl.analyses.sorting import sum_by_group
 from vanidl.breakdown import epochs
 from vanidl.breakdown.epochs import EpochStarts
 from vanidl.dataclass import dataclass
 from vanidl.model import intervals
 from vanidl.model.counter_totals import count_by_record
+from vanidl.model.ordering import sum_by_group
 from vanidl.model.trace import WRITE, Trace
 
 Int64Array = NDArray[np.int64]

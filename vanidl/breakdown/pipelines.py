@@ -13,7 +13,6 @@ from dataclasses import field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.analyses.sorting import find_distinct
 from vanidl.breakdown.causes import (
     BLOCKED,
     DELIVERY,
@@ -30,6 +29,7 @@ from vanidl.dataclass import dataclass
 from vanidl.model import intervals
 from vanidl.model.fetches import Fetches
 from vanidl.model.intervals import Intervals
+from vanidl.model.ordering import find_distinct
 from vanidl.model.states import SampledThread
 from vanidl.model.trace import SpanKind, Spans, Trace
 

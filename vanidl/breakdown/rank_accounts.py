@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from vanidl.analyses import Results
 from vanidl.analyses.operations import Operations
 from vanidl.analyses.profiled_steps import RankSpans, gather_rank_spans
-from vanidl.analyses.sorting import find_distinct, sum_by_group
 from vanidl.breakdown import (
     assumptions,
     input_wait,
@@ -82,6 +81,7 @@ from vanidl.dataclass import dataclass
 from vanidl.model import intervals
 from vanidl.model.counter_totals import prefix_of
 from vanidl.model.intervals import Intervals
+from vanidl.model.ordering import find_distinct, sum_by_group
 from vanidl.model.states import SAMPLED
 from vanidl.model.trace import SpanKind, Spans, Trace
 

@@ -8,7 +8,6 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.analyses.sorting import find_distinct
 from vanidl.breakdown import input_wait, windows
 from vanidl.breakdown.assumptions import (
     ALL_TRACED_THERE,
@@ -43,6 +42,7 @@ from vanidl.breakdown.windows import PART_NAMES, PHASE_NAMES, Tiles
 from vanidl.dataclass import dataclass
 from vanidl.model import intervals
 from vanidl.model.intervals import EMPTY, Intervals
+from vanidl.model.ordering import find_distinct
 from vanidl.model.trace import SpanKind, Spans, Trace
 
 Int64Array = NDArray[np.int64]

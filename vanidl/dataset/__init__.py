@@ -11,7 +11,7 @@ from pathlib import Path
 
 from vanidl.dataset import hdf5, npy, parquet, tfrecord
 from vanidl.errors import InputError
-from vanidl.model.file_facts import ArrayFacts, Block, FileFacts
+from vanidl.model.run_facts import ArrayFacts, Block, FileFacts
 
 __all__ = ["FORMATS", "ArrayFacts", "Block", "FileFacts", "inspect_file"]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from vanidl.errors import UsageError
-from vanidl.model.file_facts import ArrayFacts, Block, FileFacts
+from vanidl.model.run_facts import ArrayFacts, Block, FileFacts
 
 MOST_DATASETS = 1000
 MOST_CHUNKS = 20_000

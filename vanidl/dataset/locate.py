@@ -11,8 +11,7 @@ from vanidl.dataclass import dataclass
 from vanidl.dataset.sandbox import inspect_files
 from vanidl.errors import InputError, UsageError
 from vanidl.formatting.from_logs import clean_path
-from vanidl.model.file_facts import FileFacts
-from vanidl.model.run_facts import UserData
+from vanidl.model.run_facts import FileFacts, UserData
 from vanidl.model.trace import Trace
 from vanidl.model.warnings import Notice
 

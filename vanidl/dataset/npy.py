@@ -12,7 +12,7 @@ from typing import IO
 from numpy.lib import format as npy_format
 
 from vanidl.errors import InputError
-from vanidl.model.file_facts import ArrayFacts, Block, FileFacts
+from vanidl.model.run_facts import ArrayFacts, Block, FileFacts
 
 
 def npy_facts(path: Path) -> FileFacts:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from vanidl.errors import InputError, UsageError
-from vanidl.model.file_facts import ArrayFacts, Block, FileFacts
+from vanidl.model.run_facts import ArrayFacts, Block, FileFacts
 
 MOST_COLUMN_CHUNKS = 20_000
 

@@ -20,7 +20,7 @@ from vanidl.dataset import inspect_file
 from vanidl.encoding.one_file import read_one
 from vanidl.errors import InputError, UsageError
 from vanidl.files.checked_json import checked_fields
-from vanidl.model.file_facts import ArrayFacts, Block, FileFacts
+from vanidl.model.run_facts import ArrayFacts, Block, FileFacts
 from vanidl.parallel import children
 
 MEMORY_BYTES = 4 << 30

@@ -13,7 +13,7 @@ from typing import BinaryIO
 
 from vanidl.encoding.crc32c import masked_crc
 from vanidl.errors import InputError
-from vanidl.model.file_facts import Block, FileFacts
+from vanidl.model.run_facts import Block, FileFacts
 
 MOST_RECORDS = 100_000
 READ_BUFFER = 256 * 1024

@@ -1,8 +1,8 @@
 """What is known of a run beside what was traced, each from a file or a word of its own.
 
 How its command ended, what it takes with batches from memory (`vanidl ceiling`), its memory as a
-recorder looked at it from outside, results of a benchmark of storage, what the user states of its
-data.
+recorder looked at it from outside, results of a benchmark of storage, what opened data files say of
+themselves, what the user states of its data.
 """
 
 from __future__ import annotations
@@ -17,10 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vanidl.dataclass import dataclass
-from vanidl.formatting.from_logs import clean_text, set_clean
+from vanidl.formatting.from_logs import clean_text, clean_texts, set_clean
 from vanidl.formatting.names import elided
 from vanidl.formatting.units import plural
-from vanidl.model.file_facts import FileFacts
 from vanidl.schema import means
 
 Int64Array = NDArray[np.int64]
@@ -214,6 +213,53 @@ class Benchmark:
         """Texts as they may be shown."""
         for name in ("name", "workload", "framework"):
             set_clean(self, **{name: clean_text(getattr(self, name))})
+
+
+# What an opened data file says about itself.
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Pieces of one exact size that the file is made of, and what they are."""
+
+    nbytes: int
+    count: int
+    what: str  # "stored chunk of dataset /x"
+
+    def __post_init__(self) -> None:
+        """Its name as it may be shown."""
+        set_clean(self, what=clean_text(self.what))
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayFacts:
+    """One array, column or HDF5 dataset of a file."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    chunk: tuple[int, ...] | None = None  # None: stored in one piece
+    filters: tuple[str, ...] = ()
+    stored_bytes: int | None = None
+
+    def __post_init__(self) -> None:
+        """Texts as they may be shown."""
+        name, dtype = clean_text(self.name), clean_text(self.dtype)
+        set_clean(self, name=name, dtype=dtype, filters=clean_texts(self.filters))
+
+
+@dataclass(frozen=True, slots=True)
+class FileFacts:
+    """What an opened data file says about itself. None: the format does not say."""
+
+    path: str
+    format: str  # HDF5, TFRecord, NPY, NPZ, Parquet
+    size: int  # bytes on disk
+    samples: int | None  # None also where reading stopped at a bound
+    sample_bytes: float | None  # mean stored bytes of one sample
+    arrays: tuple[ArrayFacts, ...] = ()
+    blocks: tuple[Block, ...] = ()
+    complete: bool = True  # False: only the first part was looked at
 
 
 @dataclass(frozen=True, slots=True)
