@@ -155,8 +155,8 @@ MERGE = (
     Fault("vanidl/merge/operations.py", "    end += since\n", ""),
     Fault(
         "vanidl/merge/operations.py",
-        "log.nprocs <= 1 and len(table.op) <= most",
-        "len(table.op) <= most",
+        "log.nprocs <= 1 and len(of_log.op) <= most",
+        "len(of_log.op) <= most",
     ),
     Fault("vanidl/merge/processes.py", "around[0] if len(around) == 1", "around[0] if around"),
     Fault(

@@ -240,7 +240,7 @@ def test_a_copy_under_the_name_of_another_process_counts_once(capsys, tmp_path, 
     assert f"{copy} of {log}" in said[0]["message"]
 
 
-def test_only_files_of_one_size_and_beginning_are_read_whole(tmp_path, monkeypatch):
+def test_only_files_of_one_size_and_read_beginning_are_read_whole(tmp_path, monkeypatch):
     opened = []
     monkeypatch.setattr(copies, "_digest", lambda path: opened.append(path))
     for pid in range(40):
@@ -255,9 +255,9 @@ def test_only_files_of_one_size_and_beginning_are_read_whole(tmp_path, monkeypat
 
 
 def test_of_many_logs_only_those_of_one_process_are_opened_again(tmp_path, monkeypatch):
-    opened, look = [], copies._beginning
+    opened, look = [], copies._read_beginning
     monkeypatch.setattr(copies, "_MANY", 3)
-    monkeypatch.setattr(copies, "_beginning", lambda path: opened.append(path) or look(path))
+    monkeypatch.setattr(copies, "_read_beginning", lambda path: opened.append(path) or look(path))
     logs = [tmp_path / f"u_python_id7-{pid}_11-14-80000-{pid}_1.darshan" for pid in (41, 42, 43)]
     for late_s, path in enumerate(logs):
         path.write_bytes(log_bytes(darshan_log(late_s=late_s)))

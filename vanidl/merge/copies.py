@@ -16,6 +16,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
@@ -83,52 +84,48 @@ def drop_copied_logs(
             by_process.setdefault((_log_key(log), log.end_ns), []).append(log.path)
     alike = [list(map(Path, paths)) for paths in by_process.values() if len(paths) > 1]
     copies = {copy: of for some in alike for copy, of in _copies_among(some, found, ()).items()}
-    warn_of_versions = set(map(str, copies))
-    return [log for log in logs if log.path not in warn_of_versions], (
-        _tell_copies(copies),
-    ) if copies else ()
+    if not copies:
+        return list(logs), ()
+    dropped = set(map(str, copies))
+    return [log for log in logs if log.path not in dropped], (_tell_copies(copies),)
 
 
 def _copies_among(files: Sequence[Path], found: Found, before: Sequence[Path]) -> dict[Path, Path]:
-    """Copy -> what it is a copy of."""
+    """Copy -> what it is a copy of. Of a large job nearly all files are told apart unread."""
+    # Files of one size; of empty files, which many processes leave, those of one name.
+    by_size: dict[int | str, list[Path]] = {}
+    for path in files:
+        with suppress(OSError):  # gone since it was listed: reading will say so
+            by_size.setdefault(path.stat().st_size or path.name, []).append(path)
+    # That begin alike: thousands have one size, each with its own start.
+    by_start: dict[tuple[int | str, bytes], list[Path]] = {}
+    for size, of_one_size in by_size.items():
+        for path in of_one_size if len(of_one_size) > 1 else ():
+            start = _read_beginning(path)
+            if start is not None:
+                by_start.setdefault((size, start), []).append(path)
+    # That hold the same bytes. Kept is one of the files before, then one whose name tells the
+    # writer, one beside a run.json, one near the top.
     records = [path.absolute().parent for path in found.run_records]
-    return dict(
-        pair
-        for same_size in _of_one_size(files)
-        for alike in _of_one_beginning(same_size)
-        for pair in _copies(sorted(alike, key=lambda path: _order(path, records, before)), before)
-    )
+
+    def order(path: Path) -> tuple[bool, bool, bool, int, str]:
+        above = path.absolute().parents if records else ()
+        unrecorded = not any(folder in above for folder in records)
+        unnamed = identify_writer(path) is None
+        return path not in before, unnamed, unrecorded, len(path.parts), str(path)
+
+    copies: dict[Path, Path] = {}
+    for alike in by_start.values():
+        by_content: dict[bytes | None, list[Path]] = {}
+        for path in sorted(alike, key=order) if len(alike) > 1 else ():
+            by_content.setdefault(_digest(path), []).append(path)
+        for digest, (kept, *same) in by_content.items():
+            if digest is not None:
+                copies |= {copy: kept for copy in same if copy not in before}
+    return copies
 
 
-def _order(
-    path: Path, records: Sequence[Path], before: Sequence[Path]
-) -> tuple[bool, bool, bool, int, str]:
-    """What is kept of copies: a name that tells the writer, beside a run.json, near the top."""
-    above = path.absolute().parents if records else ()
-    unrecorded = not any(folder in above for folder in records)
-    parts = len(path.parts)
-    return path not in before, identify_writer(path) is None, unrecorded, parts, str(path)
-
-
-def _of_one_size(files: Sequence[Path]) -> list[list[Path]]:
-    """Files that can be copies of each other: all others are not opened."""
-    by_size: dict[object, list[Path]] = {}
-    for path in files:
-        by_size.setdefault(_size(path), []).append(path)
-    return [alike for alike in by_size.values() if len(alike) > 1]
-
-
-def _of_one_beginning(files: Sequence[Path]) -> Iterator[list[Path]]:
-    """Files that begin alike: of a large job thousands have one size, each with its own start."""
-    by_start: dict[bytes, list[Path]] = {}
-    for path in files:
-        start = _beginning(path)
-        if start is not None:
-            by_start.setdefault(start, []).append(path)
-    yield from (alike for alike in by_start.values() if len(alike) > 1)
-
-
-def _beginning(path: Path) -> bytes | None:
+def _read_beginning(path: Path) -> bytes | None:
     try:
         file = os.open(path, os.O_RDONLY)  # thousands: an object around each takes twice as long
         try:
@@ -137,24 +134,6 @@ def _beginning(path: Path) -> bytes | None:
             os.close(file)
     except OSError:  # gone, or not ours to read: reading will say so
         return None
-
-
-def _copies(alike: Sequence[Path], never: Sequence[Path]) -> Iterator[tuple[Path, Path]]:
-    """(copy, what it is a copy of), of files in the order in which they are kept."""
-    by_content: dict[bytes | None, list[Path]] = {}
-    for path in alike:
-        by_content.setdefault(_digest(path), []).append(path)
-    for digest, (kept, *same) in by_content.items():
-        if digest is not None:
-            yield from ((copy, kept) for copy in same if copy not in never)
-
-
-def _size(path: Path) -> object:
-    """Its size; of empty files, which many processes leave, only those of one name are alike."""
-    try:
-        return path.stat().st_size or path.name
-    except OSError:  # gone since it was listed: reading will say so
-        return path
 
 
 def _digest(path: Path) -> bytes | None:
@@ -278,9 +257,9 @@ def count_processes_once(logs: Sequence[TracerLog]) -> tuple[tuple[TracerLog, ..
     if not pairs:
         return tuple(logs), []
     used = _choose_tracer([logs[i] for pair in pairs for i in pair])
-    warn_of_versions = {i for pair in pairs for i in pair if logs[i].tracer != used}
-    kept = tuple(log for i, log in enumerate(logs) if i not in warn_of_versions)
-    return kept, [_tell_left_out([logs[i] for i in sorted(warn_of_versions)], used)]
+    left_out = {i for pair in pairs for i in pair if logs[i].tracer != used}
+    kept = tuple(log for i, log in enumerate(logs) if i not in left_out)
+    return kept, [_tell_left_out([logs[i] for i in sorted(left_out)], used)]
 
 
 def pair_tracers(logs: Sequence[TracerLog]) -> Iterator[tuple[int, int]]:
@@ -293,12 +272,10 @@ def pair_tracers(logs: Sequence[TracerLog]) -> Iterator[tuple[int, int]]:
             continue
         known = by_pid.setdefault(log.pid, {})
         others = (j for name, some in known.items() if name != log.tracer for j in some)
-        yield from ((j, i) for j in others if _is_same(logs[j], log))
+        for j in others:
+            if same_host(logs[j].host, log.host) and _at_one_time(logs[j], log):
+                yield j, i
         known.setdefault(log.tracer, []).append(i)
-
-
-def _is_same(a: TracerLog, b: TracerLog) -> bool:
-    return same_host(a.host, b.host) and _at_one_time(a, b)
 
 
 def _pair_ranks(logs: Sequence[TracerLog]) -> Iterator[tuple[int, int]]:
@@ -328,27 +305,27 @@ def _choose_tracer(logs: Sequence[TracerLog]) -> str:
     names = [known.name for known in registry.FORMATS if known.traces_io]
     names = [name for name in names if any(log.tracer == name for log in logs)]
     by_name = {name: [log for log in logs if log.tracer == name] for name in names}
-    whole = (name for name in names if all(map(_is_whole, by_name[name])))
-    traced = (name for name in names if any(map(_has_operations, by_name[name])))
-    return next(whole, next(traced, names[0]))
-
-
-def _is_whole(log: TracerLog) -> bool:
-    return _has_operations(log) and log.whole and not log.partial_layers
+    traced = [name for name in names if any(map(_has_operations, by_name[name]))]
+    whole = (
+        name
+        for name in traced
+        if all(_has_operations(g) and g.whole and not g.partial_layers for g in by_name[name])
+    )
+    return next(whole, (traced or names)[0])
 
 
 def _has_operations(log: TracerLog) -> bool:
     return any(len(table.op) for table in log.operations)
 
 
-def _tell_left_out(warn_of_versions: Sequence[TracerLog], used: str) -> Notice:
+def _tell_left_out(left_out: Sequence[TracerLog], used: str) -> Notice:
     titles = {known.name: known.title for known in registry.FORMATS}
-    others = " and ".join(sorted({titles[log.tracer] for log in warn_of_versions}))
-    paths = ", ".join(log.path for log in warn_of_versions[:_MOST_NAMES])
-    more = ", ..." if len(warn_of_versions) > _MOST_NAMES else ""
+    others = " and ".join(sorted({titles[log.tracer] for log in left_out}))
+    paths = ", ".join(log.path for log in left_out[:_MOST_NAMES])
+    more = ", ..." if len(left_out) > _MOST_NAMES else ""
     return Notice(
         "two_tracers",
-        f"{plural(len({log.path for log in warn_of_versions}), 'process log')} of {others} tell of "
+        f"{plural(len({log.path for log in left_out}), 'process log')} of {others} tell of "
         f"processes that {titles[used]} tell of, too, and are left out: each process counts once "
         f"({paths}{more}). Give their folder alone to see what they say.",
         "info",

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from vanidl.merge.files import FileCodes, path_of
 from vanidl.merge.processes import ProcessTable
 from vanidl.model.counter_tables import CounterTable, Heatmap, MpiTime, Stripes
-from vanidl.readers.records import Columns, CounterFile, CounterRecords, TracerLog
+from vanidl.readers.records import Columns, CounterFile, TracerLog
 
 Counters = Mapping[str, CounterFile]
 """Path of a log -> what Darshan summed up in it."""
@@ -28,48 +28,29 @@ def stack_counters(
     by_layer: dict[str, list[CounterTable]] = {}
     for i, log in enumerate(logs):
         for records in counters.get(log.path, NO_COUNTERS).layers:
-            table = _map_table(i, log, records, processes, code)
+            # The process of each record: of a log of one process, or by its rank.
+            ranks = records.rank.tolist() if log.nprocs > 1 else [0]
+            of_rank = {rank: processes.of_record(i, log, rank) for rank in set(ranks)}
+            process = np.array([of_rank[rank] for rank in ranks], np.int32)
+            if log.nprocs <= 1:
+                process = np.repeat(process, len(records.rank))
+            file = code.of_ids(log, records.file)
+            table = CounterTable(records.layer, process, file, records.counters, records.seconds)
             by_layer.setdefault(table.layer, []).append(table)
-    return {layer: _stack_layer(layer, by_layer[layer]) for layer in sorted(by_layer)}
-
-
-def _map_table(
-    i: int,
-    log: TracerLog,
-    records: CounterRecords,
-    processes: ProcessTable,
-    code: FileCodes,
-) -> CounterTable:
-    return CounterTable(
-        records.layer,
-        _map_processes(i, log, records.rank, processes),
-        code.of_ids(log, records.file),
-        records.counters,
-        records.seconds,
-    )
-
-
-def _map_processes(
-    i: int, log: TracerLog, ranks: NDArray[np.int64], processes: ProcessTable
-) -> NDArray[np.int32]:
-    """The process of each record of a log."""
-    if log.nprocs <= 1:
-        return np.full(len(ranks), processes.of_record(i, log, 0), np.int32)
-    each = ranks.tolist()
-    of_rank = {rank: processes.of_record(i, log, rank) for rank in set(each)}
-    return np.array([of_rank[rank] for rank in each], np.int32)
-
-
-def _stack_layer(layer: str, stack_counters: Sequence[CounterTable]) -> CounterTable:
-    """One table; a counter that some logs lack is -1 there, as Darshan writes "not monitored"."""
-    lengths = [len(t.file) for t in stack_counters]
-    return CounterTable(
-        layer,
-        np.concatenate([t.process for t in stack_counters]),
-        np.concatenate([t.file for t in stack_counters]),
-        _Stacked(_join_slices([t.counters for t in stack_counters], lengths), np.dtype(np.int64)),
-        _Stacked(_join_slices([t.seconds for t in stack_counters], lengths), np.dtype(np.float64)),
-    )
+    # One table; a counter that some logs lack is -1 there, as Darshan writes "not monitored".
+    stacked = {}
+    for layer, tables in sorted(by_layer.items()):
+        lengths = [len(table.file) for table in tables]
+        stacked[layer] = CounterTable(
+            layer,
+            np.concatenate([table.process for table in tables]),
+            np.concatenate([table.file for table in tables]),
+            _Stacked(_join_slices([each.counters for each in tables], lengths), np.dtype(np.int64)),
+            _Stacked(
+                _join_slices([each.seconds for each in tables], lengths), np.dtype(np.float64)
+            ),
+        )
+    return stacked
 
 
 _Table = Mapping[str, NDArray[Any]]
@@ -106,24 +87,20 @@ class _Stacked(_Table):
         return len(self._names)
 
 
-def _join_slices(stack_counters: Sequence[_Table], lengths: Sequence[int]) -> Iterator[_Piece]:
+def _join_slices(tables: Sequence[_Table], lengths: Sequence[int]) -> Iterator[_Piece]:
     """The tables, of those that follow each other in the same rows one of all."""
-    edges = [
-        i
-        for i in range(1, len(stack_counters))
-        if not _is_continued(*stack_counters[i - 1 : i + 1])
-    ]
-    for low, high in pairwise([0, *edges, len(stack_counters)]):
-        first, last = stack_counters[low], stack_counters[high - 1]
+
+    def is_continued(before: _Table, table: _Table) -> bool:
+        if not (isinstance(before, Columns) and isinstance(table, Columns)):
+            return False
+        return before.rows is table.rows and before.behind == table.first
+
+    edges = [i for i in range(1, len(tables)) if not is_continued(tables[i - 1], tables[i])]
+    for low, high in pairwise([0, *edges, len(tables)]):
+        first, last = tables[low], tables[high - 1]
         if isinstance(first, Columns) and isinstance(last, Columns):
             first = replace(first, behind=last.behind)
         yield first, sum(lengths[low:high])
-
-
-def _is_continued(before: _Table, table: _Table) -> bool:
-    if not (isinstance(before, Columns) and isinstance(table, Columns)):
-        return False
-    return before.rows is table.rows and before.behind == table.first
 
 
 def collect_stripes(

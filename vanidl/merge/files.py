@@ -92,6 +92,9 @@ def describe_files(
         kind_of(path, r, w, rules, outputs, s)
         for path, r, w, s in zip(paths, read.tolist(), written.tolist(), saved, strict=True)
     ]
+    by_kind: dict[str, int] = {}
+    for kind, nbytes in zip(kinds, read.tolist(), strict=True):
+        by_kind[kind] = by_kind.get(kind, 0) + nbytes
     mounts = sorted({m for log in logs for m in log.mounts}, key=lambda m: (-len(m[0]), m))
     found = [_find_mount(path, mounts) for path in paths]
     return Files(
@@ -99,7 +102,7 @@ def describe_files(
         kind=tuple(kinds),
         mount=tuple(clean_path(point) for point, _ in found),
         file_system=tuple(clean_text(kind) for _, kind in found),
-        data_kind=data_kind(_sum_by_kind(kinds, read)),
+        data_kind=data_kind(by_kind),
         true_path=tuple(paths),
     )
 
@@ -121,13 +124,6 @@ def _find_saved(
         return False
 
     return [is_saved(path) for path in clean_paths(paths)]
-
-
-def _sum_by_kind(kinds: Sequence[str], nbytes: Int64Array) -> dict[str, int]:
-    found: dict[str, int] = {}
-    for kind, n in zip(kinds, nbytes.tolist(), strict=True):
-        found[kind] = found.get(kind, 0) + n
-    return found
 
 
 def _sum_traffic(

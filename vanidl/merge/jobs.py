@@ -233,17 +233,14 @@ def _same_job(a: ProfileTrace, b: ProfileTrace) -> bool:
         return True
     if a.recording and b.recording:
         return a.recording == b.recording
-    if _same_session(a, b) or _recorded_together(a, b):
+    # Marks of loops in one folder: `vanidl record` makes a new one for each run.
+    one_folder = Path(a.path).parent == Path(b.path).parent
+    if _same_session(a, b) or (a.marks_loop and b.marks_loop and one_folder):
         return True
     distributed = a.world_size == b.world_size and (a.world_size or 0) > 1
     if not distributed or not len(a.start_ns) or not len(b.start_ns):
         return False
     return bool(a.start_ns.min() < b.end_ns.max() and b.start_ns.min() < a.end_ns.max())
-
-
-def _recorded_together(a: ProfileTrace, b: ProfileTrace) -> bool:
-    """Marks of loops in one folder: `vanidl record` makes a new one for each run."""
-    return a.marks_loop and b.marks_loop and Path(a.path).parent == Path(b.path).parent
 
 
 def _same_session(a: ProfileTrace, b: ProfileTrace) -> bool:
@@ -321,10 +318,10 @@ def _pick_group(
     )
 
 
-def _start_ns(group_runs: Group) -> tuple[int, str]:
-    starts = [log.start_ns for log in group_runs.logs]
-    starts += [int(p.start_ns.min()) for p in group_runs.profiles if len(p.start_ns)]
-    paths = [log.path for log in group_runs.logs] + [p.path for p in group_runs.profiles]
+def _start_ns(group: Group) -> tuple[int, str]:
+    starts = [log.start_ns for log in group.logs]
+    starts += [int(p.start_ns.min()) for p in group.profiles if len(p.start_ns)]
+    paths = [log.path for log in group.logs] + [p.path for p in group.profiles]
     return min(starts, default=0), min(paths)
 
 
@@ -339,8 +336,8 @@ def _make_table(groups: Sequence[Group]) -> str:
     )
 
 
-def _paths(group_runs: Group) -> list[str]:
-    return [log.path for log in group_runs.logs] + [p.path for p in group_runs.profiles]
+def _paths(group: Group) -> list[str]:
+    return [log.path for log in group.logs] + [p.path for p in group.profiles]
 
 
 def _common_folder(paths: Sequence[str]) -> str:
@@ -351,16 +348,16 @@ def _common_folder(paths: Sequence[str]) -> str:
         return ""
 
 
-def _make_row(place: str, group_runs: Group, common: str) -> tuple[str, ...]:
-    start = datetime.fromtimestamp(_start_ns(group_runs)[0] / 1e9, tz=timezone.utc)
-    first = min(_paths(group_runs))
+def _make_row(place: str, group: Group, common: str) -> tuple[str, ...]:
+    start = datetime.fromtimestamp(_start_ns(group)[0] / 1e9, tz=timezone.utc)
+    first = min(_paths(group))
     where = os.path.relpath(first, common) if common else first
     return (
         place,
-        elided(", ".join(group_runs.job_ids), limit=24) or "-",
+        elided(", ".join(group.job_ids), limit=24) or "-",
         start.strftime("%Y-%m-%d %H:%M:%S"),
-        str(len(group_runs.logs)),
-        str(len(group_runs.profiles)),
+        str(len(group.logs)),
+        str(len(group.profiles)),
         elided(where, limit=40),
-        elided(group_runs.logs[0].command, limit=60) if group_runs.logs else "",
+        elided(group.logs[0].command, limit=60) if group.logs else "",
     )

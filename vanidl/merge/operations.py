@@ -26,6 +26,7 @@ _SMALL_ROWS = 4096
 Int64Array = NDArray[np.int64]
 Rows = Int64Array | slice
 Columns = dict[str, NDArray[Any]]
+_Table = tuple[int, TracerLog, OperationTable]  # of a log and its number
 
 
 def merge_operations(
@@ -49,25 +50,26 @@ def merge_operations(
     rows = sum(len(table.op) for log in logs for table in log.operations)
     store = Store.for_rows(rows, spilled=spilled)
     most = min(_SMALL_ROWS, max_rows)
+
+    def weigh(table: _Table) -> int:
+        """Its operations in a small log of one process; what is taken alone weighs too much."""
+        _, log, of_log = table
+        is_small = log.nprocs <= 1 and len(of_log.op) <= most
+        return len(of_log.op) if is_small else _TOGETHER_ROWS + 1
+
     tables = ((i, log, table) for i, log in enumerate(logs) for table in log.operations)
-    for some in batches(tables, lambda one: _weigh_table(*one[1:], most), _TOGETHER_ROWS):
+    for some in batches(tables, weigh, _TOGETHER_ROWS):
         if len(some) > 1:
             for part in _merge_small_parts(some, processes, code):
                 store.add(part)
             continue
         ((i, log, table),) = some
         for process, columns in _split_by_process(i, log, table, processes, code):
-            for piece in _slice_columns(columns, max_rows):
+            for low in range(0, len(columns["start"]), max_rows):
+                rows_of_part = slice(low, low + max_rows)
+                piece = {name: column[rows_of_part] for name, column in columns.items()}
                 store.add(pack_part(process, table.layer, piece))
     return store.finished()
-
-
-def _weigh_table(log: TracerLog, table: OperationTable, most: int) -> int:
-    """The operations of a small log of one process; what is to be taken alone weighs too much."""
-    return len(table.op) if log.nprocs <= 1 and len(table.op) <= most else _TOGETHER_ROWS + 1
-
-
-_Table = tuple[int, TracerLog, OperationTable]  # of a log and its number
 
 
 def _merge_small_parts(
@@ -239,9 +241,3 @@ def _code_threads(
     if training:
         codes = np.where(np.isin(numbers, list(training)), 0, np.arange(len(numbers)) + 1)[codes]
     return np.repeat(codes.astype(np.int32), np.diff(first, append=len(thread)))
-
-
-def _slice_columns(columns: Columns, max_rows: int) -> Iterator[Columns]:
-    for low in range(0, len(columns["start"]), max_rows):
-        rows = slice(low, low + max_rows)
-        yield {name: column[rows] for name, column in columns.items()}

@@ -88,17 +88,32 @@ def identify_processes(logs: Sequence[TracerLog], profiles: Sequence[ProfileTrac
             entry = Entry(Process(profile.host, profile.pid), None, 0, [], stray=stray)
             entries.append(entry)
         entry.profiles.append(k)
-        _adopt_identity(entry, profile)
+        known = entry.process
+        entry.process = replace(
+            known,
+            host=known.host or profile.host,
+            pid=known.pid if known.pid is not None else profile.pid,
+            rank=profile.rank if profile.rank is not None else known.rank,
+        )
+        entry.world_size = profile.world_size or entry.world_size
     table = _build_rows(entries, assign_roles(entries, logs))
     return replace(table, threads=find_training_threads(logs, profiles, table))
 
 
 def open_entries(logs: Sequence[TracerLog]) -> list[Entry]:
-    """The processes of the logs; a log that lies beside others' joins the one it is of."""
+    """The processes of the logs; a log that lies beside others' joins the one it is of, if any."""
     entries = [e for i, log in enumerate(logs) if not log.beside for e in _make_entries(i, log)]
     for i, log in enumerate(logs):
-        if log.beside:
-            _join_beside(i, log, entries, logs)
+        if not log.beside:
+            continue
+        entry = next((entry for entry in entries if _is_of(log, entry, logs)), None)
+        if entry is None:
+            entries.extend(_make_entries(i, log))
+            continue
+        entry.beside.append(i)
+        known = entry.process
+        rank = log.rank if known.rank is None else known.rank
+        entry.process = replace(known, host=known.host or log.host, pid=log.pid, rank=rank)
     return entries
 
 
@@ -117,23 +132,14 @@ def _make_entries(i: int, log: TracerLog) -> list[Entry]:
     )
     if log.nprocs <= 1:
         return [Entry(process, i, 0, [])]
-    hosts = _find_rank_hosts(log)
+    hosts = {record.rank: record.host for record in log.mpi}
+    for table in log.operations:
+        places = zip(table.record_rank, table.record_host, strict=True)
+        hosts |= {int(rank): host for rank, host in places if host}
     return [
         Entry(replace(process, host=hosts.get(r, ""), pid=None, rank=r), i, r, [])
         for r in range(log.nprocs)
     ]
-
-
-def _join_beside(i: int, log: TracerLog, entries: list[Entry], logs: Sequence[TracerLog]) -> None:
-    """Gives a log that lies beside others' to the process it is of; without one it has its own."""
-    entry = next((entry for entry in entries if _is_of(log, entry, logs)), None)
-    if entry is None:
-        entries.extend(_make_entries(i, log))
-        return
-    entry.beside.append(i)
-    known = entry.process
-    rank = log.rank if known.rank is None else known.rank
-    entry.process = replace(known, host=known.host or log.host, pid=log.pid, rank=rank)
 
 
 def _is_of(log: TracerLog, entry: Entry, logs: Sequence[TracerLog]) -> bool:
@@ -147,16 +153,6 @@ def _is_of(log: TracerLog, entry: Entry, logs: Sequence[TracerLog]) -> bool:
     if known.pid != log.pid or other.beside:
         return False
     return other.start_ns < log.end_ns + _CLOCK_NS and log.start_ns < other.end_ns + _CLOCK_NS
-
-
-def _find_rank_hosts(log: TracerLog) -> dict[int, str]:
-    hosts = {record.rank: record.host for record in log.mpi}
-    return hosts | {
-        int(rank): host
-        for table in log.operations
-        for rank, host in zip(table.record_rank, table.record_host, strict=True)
-        if host
-    }
 
 
 def _match_profile(
@@ -249,17 +245,6 @@ def can_train(process: Process) -> bool:
 @lru_cache(256)  # thousands of processes have few commands
 def _is_started_by_python(command: str) -> bool:
     return bool(HELPER.search(command) or LAUNCHER.search(command))
-
-
-def _adopt_identity(entry: Entry, profile: ProfileTrace) -> None:
-    known = entry.process
-    entry.process = replace(
-        known,
-        host=known.host or profile.host,
-        pid=known.pid if known.pid is not None else profile.pid,
-        rank=profile.rank if profile.rank is not None else known.rank,
-    )
-    entry.world_size = profile.world_size or entry.world_size
 
 
 # Roles.
@@ -416,19 +401,17 @@ def _find_above(
     forked = {a for i in profiled for a in _find_ancestors(i, parents)}
     launchers = {outer for outer, _ in find_launches(logs)}
     launched = {i for i, e in enumerate(entries) if e.log in launchers}
-    return forked | launched | {m for i in profiled for m in _find_spawner(i, entries, logs)}
-
-
-def _find_spawner(i: int, entries: Sequence[Entry], logs: Sequence[TracerLog]) -> list[int]:
-    """The only Python program around a spawned process that has a profile."""
-    if not HELPER.search(entries[i].process.command):
-        return []
-    mains = [
-        m
-        for m, e in enumerate(entries)
-        if not e.profiles and can_train(e.process) and _contains(e, entries[i], logs)
-    ]
-    return mains if len(mains) == 1 else []
+    # A spawned process that has a profile was started by the only Python program around it.
+    spawned = set[int]()
+    for i in profiled:
+        if HELPER.search(entries[i].process.command):
+            mains = [
+                m
+                for m, e in enumerate(entries)
+                if not e.profiles and can_train(e.process) and _contains(e, entries[i], logs)
+            ]
+            spawned |= set(mains) if len(mains) == 1 else set()
+    return forked | launched | spawned
 
 
 def _is_program(i: int, entries: Sequence[Entry], logs: Sequence[TracerLog]) -> bool:
@@ -464,32 +447,31 @@ def _find_ancestors(i: int, parents: Sequence[int | None]) -> list[int]:
 # The table.
 
 
-def _sort_key(process: Process, role: Role) -> tuple[bool, int, str, int, str]:
-    rank = role.rank if role.rank is not None else 1 << 40
-    return (role.name != "trainer", rank, role.host, process.pid or 0, process.log)
-
-
 def _build_rows(entries: Sequence[Entry], roles: Sequence[Role]) -> ProcessTable:
-    order = sorted(range(len(entries)), key=lambda i: _sort_key(entries[i].process, roles[i]))
-    place = {old: new for new, old in enumerate(order)}
+    # Ranks first, then by host and process.
+    def order(i: int) -> tuple[bool, int, str, int, str]:
+        process, role = entries[i].process, roles[i]
+        rank = role.rank if role.rank is not None else 1 << 40
+        return role.name != "trainer", rank, role.host, process.pid or 0, process.log
+
+    in_order = sorted(range(len(entries)), key=order)
+    place = {old: new for new, old in enumerate(in_order)}
     processes = []
-    for old in order:
+    for old in in_order:
         name, trainer, host, rank = roles[old]
         trainer = None if trainer is None else place[trainer]
         known = entries[old].process
         processes.append(known.changed(role=name, trainer=trainer, host=host, rank=rank))
+    # Where the rows of each file belong.
+    of_log = {(e.log, e.log_rank): place[i] for i, e in enumerate(entries) if e.log is not None}
+    of_log |= {(log, 0): place[i] for i, e in enumerate(entries) for log in e.beside}
     by_profile = {k: place[i] for i, e in enumerate(entries) for k in e.profiles}
     return ProcessTable(
         rows=tuple(processes),
-        of_log=_rows_of_logs(entries, place),
+        of_log=of_log,
         of_profile=tuple(by_profile[k] for k in sorted(by_profile)),
         notices=warn_of_unassigned(processes),
     )
-
-
-def _rows_of_logs(entries: Sequence[Entry], place: Mapping[int, int]) -> dict[tuple[int, int], int]:
-    own = {(e.log, e.log_rank): place[i] for i, e in enumerate(entries) if e.log is not None}
-    return own | {(log, 0): place[i] for i, e in enumerate(entries) for log in e.beside}
 
 
 def find_training_threads(

@@ -253,18 +253,14 @@ def keep_unplaced_steps(
     profiles: Sequence[ProfileTrace], processes: ProcessTable, clocks: Sequence[Clock]
 ) -> list[UndatedSteps]:
     """The steps of profiles that are not aligned: how long they took is known all the same."""
-    unplaced = (
-        _measure_steps(p, processes.of_profile[k])
-        for k, p in enumerate(profiles)
-        if not clocks[k].aligned
-    )
-    return [steps for steps in unplaced if len(steps.step)]
-
-
-def _measure_steps(profile: ProfileTrace, process: int) -> UndatedSteps:
-    steps = profile.step >= 0
-    duration = profile.end_ns[steps] - profile.start_ns[steps]
-    return UndatedSteps(process, profile.source, profile.step[steps], duration)
+    unplaced = []
+    for k, profile in enumerate(profiles):
+        steps = profile.step >= 0
+        if not clocks[k].aligned and steps.any():
+            duration = profile.end_ns[steps] - profile.start_ns[steps]
+            process = processes.of_profile[k]
+            unplaced.append(UndatedSteps(process, profile.source, profile.step[steps], duration))
+    return unplaced
 
 
 def match_undated_steps(
@@ -374,14 +370,13 @@ def adopt_workers(logs: Sequence[TracerLog], profiles: Sequence[ProfileTrace]) -
     Tracers know the parent of a forked process only, not that of a spawned one.
     """
     tables = _fetch_tables(profiles)
-    return [_adopt_worker(log, tables) for log in logs]
-
-
-def _adopt_worker(log: TracerLog, tables: Sequence[FetchTable]) -> TracerLog:
-    if log.parent_pid is not None or log.pid is None or log.nprocs > 1:
-        return log
-    fits = [t.pid for t in tables if same_host(t.host, log.host) and _worked(log, t)]
-    return replace(log, parent_pid=fits[0]) if len(fits) == 1 else log
+    adopted = []
+    for log in logs:
+        fits = list[int | None]()
+        if log.parent_pid is None and log.pid is not None and log.nprocs <= 1:
+            fits = [t.pid for t in tables if same_host(t.host, log.host) and _worked(log, t)]
+        adopted.append(replace(log, parent_pid=fits[0]) if len(fits) == 1 else log)
+    return adopted
 
 
 def extend_lives(logs: Sequence[TracerLog], profiles: Sequence[ProfileTrace]) -> list[TracerLog]:
