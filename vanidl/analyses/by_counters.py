@@ -44,8 +44,18 @@ class CounterTime:
 
 def count_sizes(trace: Trace, layer: str) -> Sizes:
     """Darshan's ten size classes; how many bytes each class moved is not known."""
-    table = trace.counters.get(layer)
-    reads, writes = (_count_size_classes(table, op) for op in ("READ", "WRITE"))
+    table, prefix = trace.counters.get(layer), prefix_of(layer)
+
+    def count_classes(op: str) -> list[int] | None:
+        if table is None:
+            return None
+        for infix in _INFIXES:
+            values = [table.total(f"{prefix}_SIZE_{op}_{infix}{name}") for name in _CLASSES]
+            if any(value is not None for value in values):
+                return [value or 0 for value in values]
+        return None  # the layer does not count them
+
+    reads, writes = count_classes("READ"), count_classes("WRITE")
     if reads is None or writes is None:
         return Sizes(None, None, None, None, (), (), (), 0)
     bounds = pairwise([*DARSHAN_EDGES, None])
@@ -93,10 +103,17 @@ def count_load(trace: Trace, layer: str) -> Balance | None:
     sums = np.stack([np.bincount(position[own], c[own], ranks) for c in columns]).astype(np.int64)
     times = np.bincount(position[own], seconds[own], ranks)
     families = Counter(trace.family.tolist())
-    rows = tuple(_make_row(i, sums[:, i].tolist(), float(times[i]), trace, families[i])
-                 for i in range(ranks))  # fmt: skip
+    rows = []
+    for i, process in enumerate(trace.processes[rank] for rank in trace.ranks):
+        reads, writes, bytes_read, bytes_written = sums[:, i].tolist()
+        rows.append(
+            RankLoad(
+                process.label, process.rank, process.host, families[i], reads + writes,
+                bytes_read, bytes_written, None, float(times[i]),
+            )
+        )  # fmt: skip
     return Balance(
-        rows,
+        tuple(rows),
         None,
         spread([row.bytes_read + row.bytes_written for row in rows]),
         sum(row.ops == 0 for row in rows),
@@ -120,25 +137,19 @@ def sum_times(trace: Trace, layer: str, *, meta_is_credible: bool) -> CounterTim
         return None
     ranks = len(trace.ranks)
     mean = sum(known) / ranks if ranks else None
+    # The rank with most, where every record with time in it is of one rank.
+    position, seconds = _find_positions(table, trace), _record_seconds(table)
+    own = position >= 0
+    longest_s = None
+    if ranks and not seconds[~own].any():
+        longest_s = float(np.bincount(position[own], seconds[own], ranks).max())
     return CounterTime(
         read_s,
         write_s,
         meta_s if meta_is_credible else None,
         mean,
-        _find_longest_rank_s(table, trace),
+        longest_s,
     )
-
-
-def _count_size_classes(table: CounterTable | None, op: str) -> list[int] | None:
-    """Operations in each of the ten classes; None where the layer does not count them."""
-    if table is None:
-        return None
-    prefix = prefix_of(table.layer)
-    for infix in _INFIXES:
-        values = [table.total(f"{prefix}_SIZE_{op}_{infix}{name}") for name in _CLASSES]
-        if any(value is not None for value in values):
-            return [value or 0 for value in values]
-    return None
 
 
 def _make_access_counts(table: CounterTable, what: str) -> AccessCounts:
@@ -161,24 +172,6 @@ def _record_seconds(table: CounterTable) -> NDArray[np.float64]:
     for what in ("READ", "WRITE"):
         total += np.maximum(table.seconds.get(f"{prefix}_F_{what}_TIME", 0.0), 0.0)
     return total
-
-
-def _find_longest_rank_s(table: CounterTable, trace: Trace) -> float | None:
-    """The rank with most; None where any record with time in it is not of one rank."""
-    position, seconds = _find_positions(table, trace), _record_seconds(table)
-    own = position >= 0
-    if not trace.ranks or seconds[~own].any():
-        return None
-    return float(np.bincount(position[own], seconds[own], len(trace.ranks)).max())
-
-
-def _make_row(i: int, sums: list[int], seconds: float, trace: Trace, processes: int) -> RankLoad:
-    process = trace.processes[trace.ranks[i]]
-    reads, writes, bytes_read, bytes_written = sums
-    return RankLoad(
-        process.label, process.rank, process.host, processes, reads + writes,
-        bytes_read, bytes_written, None, seconds,
-    )  # fmt: skip
 
 
 Int64Array = NDArray[np.int64]

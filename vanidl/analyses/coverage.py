@@ -102,7 +102,11 @@ def _warn_of_stand_in(trace: Trace) -> Iterator[Notice]:
 
 
 def _make_layer_coverage(name: str, traced: Traced, trace: Trace) -> LayerCoverage:
-    total = _count_ops(trace, name)
+    table, total = trace.counters.get(name), None
+    if table is not None and trace.job.counts_apart:
+        counted = [count_total(table, what) for what in ("READS", "WRITES")]
+        known = [ops for ops in counted if ops is not None]
+        total = sum(known) if known else None
     has_trace = name in traced.layers or name in trace.layers_traced
     ops, end, _ = traced.layers.get(name, (0, None, 0))
     flagged = {layer for log in trace.logs for layer in log.partial_layers}
@@ -114,15 +118,6 @@ def _make_layer_coverage(name: str, traced: Traced, trace: Trace) -> LayerCovera
         name in flagged or tracer_limits.DXT_MODULE.get(name) in flagged,
         None if end is None else (end - trace.job.start_ns) / 1e9,
     )
-
-
-def _count_ops(trace: Trace, layer: str) -> int | None:
-    table = trace.counters.get(layer)
-    if table is None or not trace.job.counts_apart:
-        return None
-    values = [count_total(table, what) for what in ("READS", "WRITES")]
-    known = [v for v in values if v is not None]
-    return sum(known) if known else None
 
 
 def _is_truncated(cover: LayerCoverage) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
 
@@ -13,7 +12,7 @@ from vanidl.analyses import timeline
 from vanidl.analyses.reducing import ByFile, Rows
 from vanidl.dataclass import dataclass
 from vanidl.model import intervals
-from vanidl.model.counter_tables import CounterTable, Stripes
+from vanidl.model.counter_tables import Stripes
 from vanidl.model.counter_totals import COUNTED, count_by_record, prefix_of
 from vanidl.model.intervals import Intervals
 from vanidl.model.ordering import encode_densely, find_distinct, stable_order
@@ -142,28 +141,29 @@ def finish(sums: FileSums, trace: Trace, layer: str) -> FileTotals:
     The trace speaks for its layer, counters for the files it lacks, or has not all
     operations of.
     """
-    traced = np.zeros((len(trace.files), 4), np.int64)
-    traced[sums.file] = sums.sums[:, :4]
-    seen = np.zeros(len(trace.files), bool)
-    seen[sums.file] = True
-    counted = _collect_counts(trace, layer)
+    files = len(trace.files)
+    traced, seen = np.zeros((files, 4), np.int64), np.zeros(files, bool)
+    traced[sums.file], seen[sums.file] = sums.sums[:, :4], True
+    # What counters of each layer hold of each file, and which files they know.
+    counted: _ByLayer = {}
+    for name in STORAGE_LAYERS if layer in STORAGE_LAYERS else (layer,):
+        if (table := trace.counters.get(name)) is not None:
+            columns = [np.bincount(table.file, count_by_record(table, w), files) for w in COUNTED]
+            present = np.bincount(table.file, minlength=files) > 0
+            counted[name] = np.stack(columns, axis=1).astype(np.int64), present
+    # The trace instead, but for files of which it lacks operations.
     cut = np.zeros_like(seen)
     if len(sums.file):
         values, present = counted.get(layer, (np.zeros_like(traced), np.zeros_like(seen)))
         cut = seen & (values[:, :2].sum(axis=1) > traced[:, :2].sum(axis=1))
         whole = seen & ~cut
         counted[layer] = (np.where(whole[:, None], traced, values), seen | present)
-    rows = _add_stripes(_make_rows(counted, sums, trace), trace)
+    rows = _make_rows(counted, sums, trace)
     if cut.any():
         rows = _add_counter_time(rows, cut, trace, layer)
     on_layer = counted.get(layer, (traced, seen))
-    return FileTotals(
-        tuple(rows),
-        *(
-            _mark_truncated(_make_groups(on_layer, sums, trace, group), cut, trace, group)
-            for group in _GROUPS
-        ),
-    )
+    groups = (_make_groups(on_layer, sums, trace, group, cut) for group in _GROUPS)
+    return FileTotals(tuple(rows), *groups)
 
 
 def _add_counter_time(
@@ -182,25 +182,6 @@ def _add_counter_time(
         else row
         for row in rows
     ]
-
-
-def _mark_truncated(
-    rows: Sequence[GroupRow], cut: NDArray[np.bool_], trace: Trace, group: str
-) -> tuple[GroupRow, ...]:
-    values: tuple[str, ...] = getattr(trace.files, group)
-    names = {values[code] for code in np.flatnonzero(cut)}
-    rows = [replace(row, truncated=row.name in names) for row in rows]
-    return tuple(_add_mount_type(row, trace) if group == "mount" else row for row in rows)
-
-
-def _add_stripes(rows: list[FileRow], trace: Trace) -> list[FileRow]:
-    layouts: dict[str, tuple[Stripes, ...]] = {}
-    for part in trace.stripes:
-        path = trace.files.path[part.file]
-        layouts[path] = (*layouts.get(path, ()), part)
-    if not layouts:
-        return rows
-    return [replace(row, stripes=layouts.get(row.path, ())) for row in rows]
 
 
 def reduce_equal_files(
@@ -249,90 +230,70 @@ def _merge_busy(rows: Rows, codes: Int64Array, members: NDArray[np.bool_]) -> di
 
 
 _ByLayer = dict[str, tuple[Int64Array, NDArray[np.bool_]]]
-
-
-def _collect_counts(trace: Trace, layer: str) -> _ByLayer:
-    """Layer -> ((files, 4) reads, writes, bytes read, bytes written; which files it knows)."""
-    layers = STORAGE_LAYERS if layer in STORAGE_LAYERS else (layer,)
-    return {
-        name: _count_by_file(trace.counters[name], len(trace.files))
-        for name in layers
-        if name in trace.counters
-    }
-
-
-def _count_by_file(table: CounterTable, files: int) -> tuple[Int64Array, NDArray[np.bool_]]:
-    columns = [
-        np.bincount(table.file, count_by_record(table, what), minlength=files) for what in COUNTED
-    ]
-    present = np.bincount(table.file, minlength=files) > 0
-    return np.stack(columns, axis=1).astype(np.int64), present
+"""Layer -> ((files, 4) reads, writes, bytes read, bytes written; which files it knows)."""
 
 
 def _make_rows(counted: _ByLayer, sums: FileSums, trace: Trace) -> list[FileRow]:
-    totals = np.zeros((len(trace.files), 4), np.int64)
-    known = np.zeros(len(trace.files), bool)
+    """A row of every file that some layer knows, most bytes first."""
+    files, since_ns = trace.files, trace.job.start_ns
+    totals, known = np.zeros((len(files), 4), np.int64), np.zeros(len(files), bool)
     for values, present in counted.values():
         totals += values
         known |= present
-    at = {int(file): i for i, file in enumerate(sums.file)}
-    codes = [int(c) for c in np.flatnonzero(known)]
-    codes.sort(key=lambda c: (-int(totals[c, 2] + totals[c, 3]), trace.files.path[c]))
-    return [_make_row(c, totals[c], at.get(c), counted, (sums, trace)) for c in codes]
-
-
-def _make_row(
-    code: int, totals: Int64Array, i: int | None, counted: _ByLayer, seen: tuple[FileSums, Trace]
-) -> FileRow:
-    sums, trace = seen
-    files = trace.files
-    reads, writes, bytes_read, bytes_written = totals.tolist()
-    io_s, ranks, first_s, last_s = _extract_timing(i, sums, trace.job.start_ns)
-    layers = tuple(name for name, (_, present) in counted.items() if present[code])
-    return FileRow(
-        files.path[code], files.kind[code], files.mount[code], files.file_system[code],
-        reads, writes, bytes_read, bytes_written, io_s, ranks, first_s, last_s, layers,
-    )  # fmt: skip
-
-
-def _extract_timing(
-    i: int | None, sums: FileSums, since_ns: int
-) -> tuple[float | None, int | None, float | None, float | None]:
-    """(io_s, ranks, first_s, last_s) of row i of the sums; None four times without one."""
-    if i is None:
-        return None, None, None, None
-    file = int(sums.file[i])
-    low, high = np.searchsorted(sums.touched, [file * _POSITIONS + 1, (file + 1) * _POSITIONS])
-    first_s, last_s = ((int(t[i]) - since_ns) / 1e9 for t in (sums.first, sums.last))
-    return int(sums.sums[i, 4]) / 1e9, int(high - low), first_s, last_s
+    codes = np.flatnonzero(known).tolist()
+    codes.sort(key=lambda c: (-int(totals[c, 2] + totals[c, 3]), files.path[c]))
+    layouts: dict[int, tuple[Stripes, ...]] = {}
+    for part in trace.stripes:
+        layouts[part.file] = (*layouts.get(part.file, ()), part)
+    # Each with what only its single operations tell: time, ranks, the first and the last of them.
+    at = {file: i for i, file in enumerate(sums.file.tolist())}
+    rows = []
+    for code in codes:
+        io_s = ranks = first_s = last_s = None
+        if (i := at.get(code)) is not None:
+            ends = [code * _POSITIONS + 1, (code + 1) * _POSITIONS]
+            low, high = np.searchsorted(sums.touched, ends)
+            io_s, ranks = int(sums.sums[i, 4]) / 1e9, int(high - low)
+            first_s, last_s = ((int(t[i]) - since_ns) / 1e9 for t in (sums.first, sums.last))
+        layers = tuple(name for name, (_, present) in counted.items() if present[code])
+        reads, writes, bytes_read, bytes_written = totals[code].tolist()
+        row = FileRow(
+            files.path[code], files.kind[code], files.mount[code], files.file_system[code],
+            reads, writes, bytes_read, bytes_written, io_s, ranks, first_s, last_s, layers,
+        )  # fmt: skip
+        rows.append(replace(row, stripes=layouts[code]) if code in layouts else row)
+    return rows
 
 
 def _make_groups(
-    on_layer: tuple[Int64Array, NDArray[np.bool_]], sums: FileSums, trace: Trace, group: str
+    on_layer: tuple[Int64Array, NDArray[np.bool_]],
+    sums: FileSums,
+    trace: Trace,
+    group: str,
+    cut: NDArray[np.bool_],
 ) -> tuple[GroupRow, ...]:
+    """Totals of the files of each kind, mount point or file system, most bytes first."""
+    # How long ranks were busy with each, together.
+    busy_ns: dict[str, int] = {}
+    for (of_group, name, position), busy in sums.busy.items():
+        if of_group == group and position >= 0:
+            busy_ns[name] = busy_ns.get(name, 0) + sums.length_ns[id(busy)]
     values, present = on_layer
-    names = np.array(getattr(trace.files, group), dtype=object)[present]
-    rows, busy_s = [], _mean_busy_s(sums, group, len(trace.ranks))
+    every = np.array(getattr(trace.files, group), dtype=object)
+    truncated, names = set(every[cut].tolist()), every[present]
+    systems = dict(zip(reversed(trace.files.mount), reversed(trace.files.file_system), strict=True))
+    rows = []
     for name in sorted(set(names.tolist())):
         mine = values[present][names == name]
-        busy = busy_s.get(name, 0.0) if len(sums.file) else None
-        rows.append(GroupRow(name, len(mine), int(mine[:, 2].sum()), int(mine[:, 3].sum()), busy))
+        mean_s = busy_ns.get(name, 0) / max(len(trace.ranks), 1) / 1e9 if len(sums.file) else None
+        rows.append(
+            GroupRow(
+                name, len(mine), int(mine[:, 2].sum()), int(mine[:, 3].sum()), mean_s,
+                truncated=name in truncated,
+                file_system=systems.get(name) or None if group == "mount" else None,
+            )
+        )  # fmt: skip
     return tuple(sorted(rows, key=lambda r: (-(r.bytes_read + r.bytes_written), r.name)))
-
-
-def _add_mount_type(row: GroupRow, trace: Trace) -> GroupRow:
-    """A mount point's row with the type of its file system."""
-    kinds = zip(trace.files.mount, trace.files.file_system, strict=True)
-    return replace(row, file_system=next((k for m, k in kinds if m == row.name), "") or None)
-
-
-def _mean_busy_s(sums: FileSums, group: str, ranks: int) -> dict[str, float]:
-    """By name, of those that a rank was busy with: their time over all ranks."""
-    total_ns: dict[str, int] = {}
-    for (g, name, position), busy in sums.busy.items():
-        if g == group and position >= 0:
-            total_ns[name] = total_ns.get(name, 0) + sums.length_ns[id(busy)]
-    return {name: nanoseconds / max(ranks, 1) / 1e9 for name, nanoseconds in total_ns.items()}
 
 
 # Bytes over time of the busiest files; which they are is known only once all are added up.

@@ -88,18 +88,35 @@ def finish(reduced: Operations, trace: Trace, layer: str) -> Summary:
     layers = tuple(_make_layer_totals(table, trace) for table in trace.counters.values())
     totals = next((t for t in layers if t.layer == layer), None)
     traced = bool(reduced.totals) or (layer in trace.layers_traced and totals is None)
-    total = reduced.total
-    time = _compute_busy_time(reduced, total, trace) if traced else None
-    source = "trace" if traced else "counters" if totals else ""
-    values = _summarize_trace(total) if traced else _summarize_counters(totals)
-    aggregate = None
-    if time and time.any_rank_s > 0:
-        aggregate = (total.bytes_read + total.bytes_written) / time.any_rank_s
+    counts: LayerTotals | Totals | None = totals
+    time = aggregate = None
+    if traced:
+        counts = total = reduced.total
+        time = _compute_busy_time(reduced, total, trace)
+        if time.any_rank_s > 0:
+            aggregate = (total.bytes_read + total.bytes_written) / time.any_rank_s
+    reads, writes = (counts.reads, counts.writes) if counts is not None else (None, None)
+    # Time in metadata calls beyond all that the processes have is none.
+    limit_s = trace.job.run_time_s * max(len(trace.processes), 1)
+    meta_s = totals.meta_s if totals is not None else None
     return Summary(
-        layer, source, *values, time, aggregate, operations.compute_median_speed(reduced),
-        _sum_storage(layers, "bytes_read"), _sum_storage(layers, "bytes_written"), layers,
-        _get_counter_time(trace, layer, totals),
-    )  # fmt: skip
+        layer=layer,
+        source="trace" if traced else "counters" if totals else "",
+        ops=None if reads is None or writes is None else reads + writes,
+        reads=reads,
+        writes=writes,
+        bytes_read=None if counts is None else counts.bytes_read,
+        bytes_written=None if counts is None else counts.bytes_written,
+        time=time,
+        aggregate_bytes_per_s=aggregate,
+        per_op_median_bytes_per_s=operations.compute_median_speed(reduced),
+        storage_bytes_read=_sum_storage(layers, "bytes_read"),
+        storage_bytes_written=_sum_storage(layers, "bytes_written"),
+        layers=layers,
+        counter_s=by_counters.sum_times(
+            trace, layer, meta_is_credible=meta_s is None or meta_s <= limit_s
+        ),
+    )
 
 
 def _compute_busy_time(reduced: Operations, total: Totals, trace: Trace) -> BusyTime:
@@ -116,47 +133,24 @@ def _compute_busy_time(reduced: Operations, total: Totals, trace: Trace) -> Busy
     )
 
 
-def _get_counter_time(trace: Trace, layer: str, totals: LayerTotals | None) -> CounterTime | None:
-    limit = trace.job.run_time_s * max(len(trace.processes), 1)
-    meta_s = totals.meta_s if totals else None
-    return by_counters.sum_times(trace, layer, meta_is_credible=meta_s is None or meta_s <= limit)
-
-
-_Values = tuple[int | None, int | None, int | None, int | None, int | None]
-
-
-def _summarize_trace(total: Totals) -> _Values:
-    ops = total.reads + total.writes
-    return ops, total.reads, total.writes, total.bytes_read, total.bytes_written
-
-
-def _summarize_counters(totals: LayerTotals | None) -> _Values:
-    if totals is None:
-        return None, None, None, None, None
-    reads, writes = totals.reads, totals.writes
-    ops = None if reads is None or writes is None else reads + writes
-    return ops, reads, writes, totals.bytes_read, totals.bytes_written
-
-
 def _sum_storage(layers: tuple[LayerTotals, ...], name: str) -> int | None:
     known = [getattr(t, name) for t in layers if t.layer in STORAGE_LAYERS]
     values = [v for v in known if v is not None]
     return sum(values) if values else None
 
 
-def _get_counts(table: CounterTable) -> tuple[int | None, int | None, int | None, int | None]:
-    reads, writes, bytes_read, bytes_written = (count_total(table, what) for what in COUNTED)
-    return reads, writes, bytes_read, bytes_written
-
-
 def _make_layer_totals(table: CounterTable, trace: Trace) -> LayerTotals:
     prefix = prefix_of(table.layer)
     files = np.unique(table.file).tolist()
     all_known = FILES_NOT_RECORDED not in (trace.files.path[code] for code in files)
+    reads, writes, bytes_read, bytes_written = (count_total(table, what) for what in COUNTED)
     return LayerTotals(
         table.layer,
         len(files) if all_known else None,
-        *_get_counts(table),
+        reads,
+        writes,
+        bytes_read,
+        bytes_written,
         table.total_s(f"{prefix}_F_READ_TIME"),
         table.total_s(f"{prefix}_F_WRITE_TIME"),
         table.total_s(f"{prefix}_F_META_TIME"),
