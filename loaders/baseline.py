@@ -93,6 +93,7 @@ class BaselineLoader(EpochLoader):
         try:
             yield from batches
         except RuntimeError as error:
+            # The DataLoader says only in words that a worker was silent.
             if "timed out after" not in str(error):
                 raise
             raise StalledError(

@@ -344,6 +344,7 @@ class RowReads:
             source.most_gap = overlapping.most_gap_rows(of_name[name].nbytes)
 
     def _measured(self, source: ContiguousRows, row_nbytes: int) -> StorageSpeed:
+        # Rows that nobody wants are read, and dropped.
         nothing, nowhere = np.empty(0, np.int64), dict[str, NDArray[Any]]()
 
         def read(start: int, stop: int) -> ReadTotals:

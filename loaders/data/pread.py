@@ -133,6 +133,7 @@ def written_whole(path: Path) -> Iterator[Path]:
 
     Left by an exception, also by that of a signal, nothing of it stays.
     """
+    # Beside the target, on the same file system: to rename it is one step.
     part = path.with_name(f".part-{os.getpid()}-{path.name}")
     try:
         yield part

@@ -92,6 +92,7 @@ class SampleSet:
         """
         if not 0 <= sample < self.samples:
             raise IndexError(f"expected a sample in 0..{self.samples - 1}, found {sample}")
+        # One file of all, a thousand files a folder, or a folder for each class.
         if self.layout == "rows":
             return self.folder / f"{self.workload}.h5"
         if self.layout == "files":

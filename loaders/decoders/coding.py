@@ -76,8 +76,10 @@ def codec_for(array: NDArray[Any], name: str = "") -> Codec:
     last, of a map. Lossless for all else, with its axes as they are.
     """
     kind = array.dtype
+    # Counts of four redshifts a voxel (the paper, V.B).
     if kind.kind in "iu" and kind.itemsize > 1 and array.shape[-1:] == (REDSHIFTS_MOST,):
         return CosmoFlow()
+    # Maps of 16 channels (the paper, V.A); by name, as what rounds must not be taken by chance.
     if name == DEEPCAM_NAME and kind.kind == "f" and kind.itemsize >= 4 and array.ndim == 3:
         for axis, place in (("last", -1), ("first", 0)):
             if array.shape[place] == DEEPCAM_CHANNELS:
@@ -198,7 +200,9 @@ def decode_batch(
         spec = require_alike(name, of_name, len(samples))
         target = _resolve_target(spec, len(samples), place, out[name] if out else None)
         if place.type == "cuda":
-            _decode_on_gpu(of_name, target)
+            from . import kernels  # Triton, which is not needed otherwise
+
+            kernels.decode(of_name, target)
         else:
             _decode_on_cpu(of_name, target, threads)
         decoded[name] = target
@@ -211,6 +215,7 @@ def require_alike(name: str, encoded: Sequence[Encoded], samples: int) -> Spec:
     Raises:
         InputError: It is not in all samples, or not alike in them.
     """
+    # A channel that needs units of its own makes one sample float32: the batch then is, too.
     alike = {(each.codec, each.decoded) for each in encoded}
     wide = {spec for codec, spec in alike if codec == DeepCam.NAME and spec.dtype == "<f4"}
     spec = next(iter(wide), encoded[0].decoded)
@@ -244,6 +249,7 @@ def _resolve_target(
     kind = torch.from_numpy(np.empty(0, spec.dtype)).dtype
     if out is None:
         return torch.empty(shape, dtype=kind, device=device)
+    # The caller's memory has to be what would have been made here.
     found = (tuple(out.shape), out.dtype, out.device.type, out.is_contiguous())
     if found != (shape, kind, device.type, True):
         raise UsageError(
@@ -264,12 +270,6 @@ def _decode_on_cpu(samples: Sequence[Encoded], out: torch.Tensor, threads: int |
             CODECS[encoded.codec].decode(encoded, narrow, threads=threads)
             target[...] = narrow
             target[np.isnan(target)] = np.nan
-
-
-def _decode_on_gpu(samples: Sequence[Encoded], out: torch.Tensor) -> None:
-    from . import kernels
-
-    kernels.decode(samples, out)
 
 
 # How far a decoded array is from what was encoded, channel by channel. What was finite and is not

@@ -75,6 +75,7 @@ def read_sample(path: str | Path, raw: Spec | None = None) -> Arrays:
         InputError: No sample or several; and see `read_samples`.
     """
     samples = read_samples(path, raw)
+    # The second is asked for, too: a file of several would lose all but one.
     only, another = next(samples, None), next(samples, None)
     if only is None or another is not None:
         raise InputError(
@@ -156,6 +157,7 @@ def _write_h5(path: Path, arrays: Arrays) -> None:
 def _read_tfrecord(path: Path, raw: Spec | None) -> Iterator[Arrays]:
     for record in read_records(path):
         features = parse_example(record)
+        # Shape and type that were written beside an array are no arrays themselves.
         notes = {f"{name}/{note}" for name in features for note in ("shape", "dtype")}
         yield {
             name: _restore_array(path, name, features, raw)
@@ -244,6 +246,7 @@ def parse_example(data: bytes) -> dict[str, Feature]:
         InputError: No Example.
     """
     parsed = {}
+    # The map's entries: key (1) and value (2), either of which may be left out when it is empty.
     for features in _select_fields(data, 1):
         for entry in _select_fields(features, 1):
             (name, *_), (feature, *_) = (
@@ -373,6 +376,7 @@ def read_records(path: str | Path) -> Iterator[bytes]:
     path = Path(path)
     with _open_records(path, "rb") as file:
         while head := _read_bytes(path, file, _LENGTH.size + _CRC.size, may_end=True):
+            # The length is checked before it is believed.
             length = head[: _LENGTH.size]
             _check_crc(path, length, head[_LENGTH.size :])
             record = _read_bytes(path, file, _LENGTH.unpack(length)[0])

@@ -144,6 +144,8 @@ class Layout:
             raise describe_damage(
                 f"a key for each of {voxels} voxels", len(encoded.sections["keys"])
             )
+        # Tiles have the length that this decoder cuts by, or keys would be looked up in other
+        # tables.
         tiles = -(-voxels // TILE)
         tables = encoded.section("tables", "<i8", ndim=2)
         if encoded.parameters.get("tile") != TILE or tables.shape[1:] != (3,):
@@ -300,6 +302,7 @@ def _gather(
         key_at, base, count, width = tiles[row]
         begin = (first + row) * TILE
         end = min(begin + TILE, voxels)
+        # Every tile has a table of its own or shares one with its neighbours.
         table = entries[base : base + count]
         if width == 2:
             good &= _look_up(wide[key_at // 2 : key_at // 2 + end - begin], table, planes, begin)

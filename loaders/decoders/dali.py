@@ -49,6 +49,7 @@ def build_pipeline(
         batch_size=batch, num_threads=threads, device_id=device_id, prefetch_queue_depth=1
     )
     samples = source(paths, names, batch=batch, device=device, threads=threads)
+    # Outputs come from outside the pipeline, on the device where they were decoded.
     with built:
         outputs = functions.external_source(
             source=samples, num_outputs=len(names), device=device, batch=True

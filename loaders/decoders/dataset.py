@@ -133,6 +133,7 @@ class DecodedLoader(EpochLoader):
                 f"python -m vanidl_loaders encode {samples.folder} {folder}"
             )
         super().__init__(settings, Counts(), settings.steps(samples), settings.identity(samples))
+        # Two buffers a worker: one is read into while the other is copied from.
         on_gpu = transfer is not None and transfer.device.type == "cuda"
         self._ring = Ring(max(2, 2 * settings.workers), pin_memory=on_gpu)
         self._verdict: Verdict | None = None
@@ -183,6 +184,7 @@ class DecodedLoader(EpochLoader):
         buffer = self._ring.take()
         try:
             samples, nbytes = read_containers(self._paths(ids), buffer, open_sample)
+            # With workers batches are decoded side by side; without them one by all cores.
             threads = 1 if self._settings.workers else None
             batch = decode_batch(samples, device="cpu", threads=threads)
         finally:

@@ -259,6 +259,7 @@ def _find_finite_range(plane: NDArray[Any]) -> tuple[float, float]:
         return 0.0, 0.0
     with np.errstate(invalid="ignore"):
         low, high = float(plane.min()), float(plane.max())
+    # Minimum and maximum tell whether anything is not finite: a copy is made only then.
     if math.isfinite(low) and math.isfinite(high):
         return low, high
     finite = plane[np.isfinite(plane)]
@@ -440,6 +441,7 @@ class LineSections:
             self._find_wanted(lines, wanted)
             for lines in (self.const_lines, self.raw_lines, self.delta_lines)
         )
+        # Segments of the lines that are kept, and where those of each begin now.
         counts = np.diff(self.firsts.astype(np.int64))[delta[1]]
         chosen = [np.arange(self.firsts[i], self.firsts[i + 1]) for i in delta[1]]
         return replace(
@@ -572,5 +574,6 @@ def decode_lines(encoded: Encoded, lines: NDArray[np.intp] | list[int]) -> NDArr
     if held.units is None:
         return halves
     out = np.empty(halves.shape, np.float32)
+    # Lines of a channel lie together: the line's number gives its channel.
     held.units.restore(halves, wanted // (whole.lines // len(held.units.factors)), out)
     return out

@@ -322,10 +322,12 @@ def to_half(values: Floats, out: Bits) -> None:
     lifted = (np.abs(values) + np.float32(0.5)).view(np.uint32)
     for at in range(len(values)):
         word = words[at]
+        # Rounded to nearest even: half of the last place less one, plus the last place itself.
         size = word & np.uint32(0x7FFFFFFF)
         odd = (size >> np.uint32(13)) & np.uint32(1)
         normal = (size + np.uint32(0xC8000FFF) + odd) >> np.uint32(13)
         small = lifted[at] - np.uint32(0x3F000000)
+        # Below 2^-14 subnormal, from 65,520 infinite, above infinity no number.
         half = normal if size >= np.uint32(0x38800000) else small
         half = np.uint32(0x7C00) if size >= np.uint32(0x477FF000) else half
         half = np.uint32(0x7E00) if size > np.uint32(0x7F800000) else half

@@ -144,6 +144,7 @@ def _map_in_threads(
     with ThreadPoolExecutor(threads) as pool:
         running: set[Future[tuple[int, int]]] = set()
         while True:
+            # One more than there are threads, so that none waits for this loop.
             running |= {pool.submit(call) for call in islice(waiting, threads + 1 - len(running))}
             if not running:
                 return

@@ -36,7 +36,10 @@ class Lossless:
             raise UsageError(f"expected numbers or booleans, found {array.dtype}: convert them")
         little = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
         bits = little.view(f"u{little.dtype.itemsize}").reshape(-1)
+        # Bits, not numbers: -0.0 and every NaN come back as they were.
         values, keys = np.unique(bits, return_inverse=True)
+        # Keys of the fewest bits that name all values; with more than 256 values keys are not worth
+        # it.
         width = next((width for width in KEY_BITS if len(values) <= 1 << width), None)
         spec = Spec(array.shape, little.dtype.str)
         if width is None:

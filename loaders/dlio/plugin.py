@@ -78,6 +78,7 @@ class PluginDataLoader(BaseDataLoader):
         """The batches of the next epoch, each inside DLIO's span of a wait."""
         self.read()
         loader = cast(Loader, self._loader)
+        # DLIO asks for an iterator each epoch, and does not say which epoch it is.
         loader.set_epoch(self._epochs_begun)
         self._epochs_begun += 1
         batches = iter(loader)

@@ -76,6 +76,7 @@ def parse_fault(text: str) -> Fault:
     """
     found = _WORD.fullmatch(text)
     operations = (*OPERATIONS, ANY)
+    # An error is named as errno has it; one that this system does not know is none.
     error = getattr(errno, found["error"], 0) if found and found["error"] else 0
     rate = float(found["rate"] or 1) if found else 0.0
     if (
@@ -103,6 +104,7 @@ def plant(operations: Any, faults: Sequence[str], spared: str = "") -> None:  # 
         UsageError: A fault is written otherwise.
     """
     for number, fault in enumerate(map(parse_fault, faults)):
+        # Each fault has chances of its own: the same operations fail in every run.
         befalls = _Chances(fault, seed=number)
         for name in fault.methods:
             if hasattr(operations, name):
@@ -137,6 +139,7 @@ def _make_failing(
             return original(*arguments)
         if fault.error:
             raise OSError(fault.error, os.strerror(fault.error))
+        # An operation that hangs goes through in the end: its server came back.
         if fault.hang_s is not None:
             threading.Event().wait(min(fault.hang_s, threading.TIMEOUT_MAX))
             return original(*arguments)

@@ -67,6 +67,8 @@ class Links:
         Its latency is that of a read unless another is given.
         """
         cost = self._cost
+        # A request waits for its latency, then for its turn on its client's link and on the
+        # server's.
         ready = arrival_s + (cost.latency_s if latency_s is None else latency_s)
         of_client = max(ready, self._clients.get(client, -math.inf))
         of_client += nbytes / cost.client_bytes_per_s
@@ -81,6 +83,7 @@ def expected_s(cost: Cost, *, requests: int, nbytes: int, clients: int = 1) -> f
     A client's cycle is latency and transfer over the slower link; all together cannot be faster
     than the server's link: max(requests x cycle, latency + all bytes / total bandwidth).
     """
+    # The client's own cycle, or the server's link where all clients keep it busy.
     slower = min(cost.client_bytes_per_s, cost.total_bytes_per_s)
     alone = requests * (cost.latency_s + nbytes / slower)
     return max(alone, cost.latency_s + clients * requests * nbytes / cost.total_bytes_per_s)

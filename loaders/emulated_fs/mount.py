@@ -83,10 +83,12 @@ class EmulatedStorage:
         """
         check_available()
         self._check()
+        # In a session of its own: Ctrl-C reaches the program, and the mount outlives it.
         self._server = subprocess.Popen(
             self._command(), stdin=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
         )
         try:
+            # What FUSE itself takes is measured on the mount, and taken off every request.
             self._wait_until_mounted(self._server)
             self._calibrate(self._server)
         except BaseException:
@@ -108,6 +110,7 @@ class EmulatedStorage:
         server, self._server = self._server, None
         if server is None:
             return
+        # Unmounting ends the server, unless an operation hangs in it.
         unmount(self.target)
         try:
             server.communicate(timeout=_HUNG_FOR_S if self._faults else _ENDED_WITHIN_S)

@@ -257,6 +257,7 @@ def _make_pair(_sample: int, picture: Item, label: int) -> tuple[Item, int]:
 @contextmanager
 def _seed_drawing(*key: int) -> Iterator[None]:
     """Within it, random numbers follow from the key alone; behind it they go on as before."""
+    # One seed for each of the three generators that transforms draw from.
     words = np.random.SeedSequence([each % (1 << 64) for each in key]).generate_state(3)
     held = random.getstate(), np.random.get_state(), torch.get_rng_state()
     try:
@@ -273,6 +274,7 @@ def _seed_drawing(*key: int) -> Iterator[None]:
 def _open_source(base: Base, fingerprint: str | None) -> Source:
     if isinstance(base, SampleSet):
         return open_source(base)
+    # A source of the user's own, a SampleSet, or any map-style data set.
     if all(hasattr(base, name) for name in ("read", "decode", "identity")):
         source: Source = base
         return source

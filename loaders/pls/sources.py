@@ -261,6 +261,8 @@ class Items:
         """
         for sample in ids:
             item = self._dataset[sample]
+            # The first samples are read twice: a random data set would exchange what nobody sees
+            # again.
             if self._unsure:
                 self._require_same(sample, item)
                 self._unsure -= 1

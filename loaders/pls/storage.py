@@ -198,8 +198,10 @@ class FolderStore:
         Raises:
             InputError: It cannot be written.
         """
+        version = read_version(message)
+        trailer = _TRAILER.pack(version, _compute_crc(content(message), version))
         try:
-            _write(self._path(sample_of(message)), content(message), _read_trailer(message))
+            _write(self._path(sample_of(message)), content(message), trailer)
         except OSError as error:
             raise InputError(
                 f"expected room for {message.nbytes} bytes in {self._folder}, found: {error}; "
@@ -313,11 +315,6 @@ class Measured:
 def _compute_crc(values: Bytes, version: int) -> int:
     crc = google_crc32c.value(values.tobytes())  # it takes bytes only
     return int(google_crc32c.extend(crc, version.to_bytes(8, "little", signed=True)))
-
-
-def _read_trailer(message: Bytes) -> bytes:
-    version = read_version(message)
-    return _TRAILER.pack(version, _compute_crc(content(message), version))
 
 
 def _read_kept(path: Path, sample: int) -> Bytes:

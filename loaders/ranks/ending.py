@@ -82,6 +82,7 @@ def _end_mpi(status: int, within_s: float) -> None:
     if MPI.Is_finalized() or MPI.COMM_WORLD.Get_size() == 1:
         return
     sys.stderr.flush()
+    # All come here where all fail for the same reason; who does not come is aborted.
     arrived, end = MPI.COMM_WORLD.Ibarrier(), time.monotonic() + within_s
     while not arrived.Test():
         if time.monotonic() > end:
@@ -110,6 +111,7 @@ def _wait_for_others(environment: Mapping[str, str], within_s: float) -> None:
 
     address, port = environment["MASTER_ADDR"], int(environment["MASTER_PORT"])
     ranks, limit = int(environment["WORLD_SIZE"]), timedelta(seconds=within_s)
+    # A counter in torchrun's own store: its agent is there as long as any rank is.
     store = TCPStore(address, port, is_master=False, timeout=limit)
     arrived, end = store.add("vanidl_loaders/ended", 1), time.monotonic() + within_s
     while arrived < ranks and time.monotonic() < end:

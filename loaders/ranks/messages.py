@@ -304,6 +304,7 @@ def open_transport(world: World, backend: str = "auto") -> Transport:
         raise MissingError(
             "expected a CUDA device for nccl, found none: use --exchange-backend gloo"
         )
+    # A second thread sends: MPI has to have been started for that.
     if backend == "mpi" or (backend == "auto" and world.source == "mpi"):
         _require_threads()
         return MPITransport(world)
@@ -475,7 +476,12 @@ def _choose_device(world: World) -> torch.device:
 
 def _find_address(world: World) -> str:
     if world.source == "mpi":
-        own = _free_address() if world.rank == 0 else None
+        # Nobody gave an address to ranks of mpiexec: rank 0 offers one through MPI.
+        own = None
+        if world.rank == 0:
+            with socket.socket() as probe:
+                probe.bind(("", 0))  # a port that is free now
+                own = f"{socket.gethostname()}:{probe.getsockname()[1]}"
         return f"tcp://{get_communicator().bcast(own, root=0)}"
     if "MASTER_ADDR" not in os.environ:
         raise UsageError(
@@ -483,10 +489,3 @@ def _find_address(world: World) -> str:
             "torchrun or mpiexec, or set MASTER_ADDR and MASTER_PORT"
         )
     return "env://"
-
-
-def _free_address() -> str:
-    """This host's name and a port that is free now."""
-    with socket.socket() as probe:
-        probe.bind(("", 0))
-        return f"{socket.gethostname()}:{probe.getsockname()[1]}"

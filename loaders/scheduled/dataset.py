@@ -136,6 +136,7 @@ class ScheduledBatchSampler(Sampler[list[int]]):
         steps = rank_steps(self._plan, self._rank, epoch=epoch, start=start)
         for number, step in enumerate(steps, start):
             if not self._told:
+                # Without a loader that says what it handed out, what was drawn has to do.
                 self._position.step = number + 1
             yield StepIds(step.ids.tolist(), epoch, number, step.weight, turn)
         if not self._told:
@@ -470,6 +471,7 @@ def buffered_loader(
     """
     plan, rank = make_plan(settings), World.detect().rank if rank is None else rank
     chosen = dict(options or {})
+    # A worker that ends with its epoch would take the buffer along.
     if chosen.get("num_workers"):
         chosen.setdefault("persistent_workers", True)
     return BufferedLoader(

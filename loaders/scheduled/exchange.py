@@ -125,9 +125,11 @@ def measure_speeds(transport: Transport, samples: SampleSet, node_ranks: int) ->
     """
     own, read, done = transport.world.rank, np.inf, ReadTotals()
     with Attempt() as reading:
+        # One rank of each node reads: all of a node have the same storage.
         if own % node_ranks == 0:
             read, done = _time_storage(samples, len(samples) // transport.world.ranks)
     reading.agree(transport)
+    # The slowest network against the fastest storage: exchanging must not lose anywhere.
     every = transport.gather((_time_network(transport, samples.sample_nbytes, node_ranks), read))
     network, storage = zip(*every, strict=True)
     return Speeds(max(network), min(storage), done)
@@ -299,8 +301,10 @@ class Exchange:
         Raises:
             InputError: The node is gone or silent, cannot read a sample, or sent another.
         """
+        # One request at a time on a connection; threads take their turns.
         with self._locks[node]:
             come = self._request(epoch, node, ids, target)
+        # The node said goodbye: what it did not send is read here.
         left = ids[come:]
         if not len(left):
             return ReadTotals()
@@ -462,6 +466,7 @@ class Serving:
         lock = self._peers[peer] = threading.Lock()
         try:
             while True:
+                # One thread for each rank that asks; answers go out in order.
                 request = peer.recv_bytes()
                 with lock:
                     if self._ended:
@@ -474,6 +479,7 @@ class Serving:
         epoch, number = REQUEST.unpack_from(request)
         ids = np.frombuffer(request, np.int64, number, REQUEST.size)
         place = self._place[ids]
+        # From the buffer what is filled, and read what is not, all of it at once.
         held = (place >= 0) & (self._memory.filled[np.maximum(place, 0)] != 0)
         try:
             beside = self._read(ids[~held], epoch)

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from ..errors import LoadersError
 from ..ranks.messages import Attempt, Transport
-from .plan import Int64Array, Plan, PlanSettings
+from .plan import Int64Array, Plan
 from .steps import RankStep
 
 SLOTS = 2
@@ -135,16 +135,17 @@ def share_plan(transport: Transport, node_ranks: int, make: Callable[[], Plan]) 
         if isinstance(each, Exception):
             raise each
     settings, order = said[leader]
-    arrays = _view_arrays(settings, share_memory(transport, node_ranks, 8 * settings.samples))
+    # Two arrays of 32-bit numbers, by sample: its owner, and its place in the node's buffer.
+    memory = share_memory(transport, node_ranks, 8 * settings.samples)
+    owner, place = np.frombuffer(memory, np.int32).reshape(2, settings.samples)
     if own is not None:
-        arrays[0][:] = own
-        arrays[1][:] = places(Plan(settings, order, own), settings.node(rank))
+        owner[:] = own
+        place[:] = places(Plan(settings, order, own), settings.node(rank))
     transport.gather(None)  # nobody reads it sooner
-    for array in arrays:
-        array.flags.writeable = False
-    plan = Plan(settings, order, arrays[0])
+    owner.flags.writeable = place.flags.writeable = False
+    plan = Plan(settings, order, owner)
     files = [share_file(transport, node_ranks, 0) for _ in range(SLOTS)]
-    return NodePlan(plan, arrays[1], NodeSteps(plan, settings.node(rank), files))
+    return NodePlan(plan, place, NodeSteps(plan, settings.node(rank), files))
 
 
 def _make_or_catch(make: Callable[[], Plan]) -> Plan | Exception:
@@ -152,10 +153,6 @@ def _make_or_catch(make: Callable[[], Plan]) -> Plan | Exception:
         return make()
     except (LoadersError, OSError) as error:
         return error
-
-
-def _view_arrays(settings: PlanSettings, memory: mmap.mmap) -> list[NDArray[np.int32]]:
-    return list(np.frombuffer(memory, np.int32).reshape(2, settings.samples))
 
 
 class NodeSteps:
@@ -196,6 +193,7 @@ class NodeSteps:
         steps = list(self._plan.steps(epoch, range(self._node, self._node + 1)))
         samples = [step.samples for step in steps]
         bounds = [step.bounds for step in steps]
+        # An id that is to be read is complemented: it fits beside the others.
         ids = [np.where(step.load, ~step.ids, step.ids) for step in steps]
         sources = [step.source for step in steps if step.source is not None]
         parts = [np.array(samples, np.int64), *bounds, *ids, *sources]
@@ -204,6 +202,7 @@ class NodeSteps:
         words = _read_words(file)
         np.concatenate(parts, out=words[2:])
         words[:2] = 0, len(steps)
+        # Last: a rank that dies before leaves no epoch that looks whole.
         words[0] = epoch + 1
 
     def _kept(self, words: Int64Array, rank: int) -> list[RankStep]:

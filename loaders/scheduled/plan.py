@@ -411,6 +411,7 @@ def load_plan(path: Path) -> Plan:
                 raise InputError(
                     f"{path}: expected a plan of format {_FORMAT}, found {int(data['format'])}"
                 )
+            # Settings lie beside the arrays, so that a plan says itself what it is for.
             names = [n for n in data.files if n.startswith("settings_")]
             settings = {n.removeprefix("settings_"): data[n].item() for n in names}
             plan = Plan(PlanSettings(**settings), data["order"], data["owner"])
@@ -429,6 +430,7 @@ def _require_whole(plan: Plan, path: Path) -> None:
             f"{path}: expected for each of {settings.samples} samples a node below "
             f"{settings.nodes} or {FREE}, found others; plan again"
         )
+    # Within the buffers, and every epoch once: else ranks would overrun memory or miss samples.
     held = np.bincount(owner[owner != FREE], minlength=settings.nodes)
     if (held > [settings.capacity(node) for node in range(settings.nodes)]).any():
         raise InputError(f"{path}: expected nodes within their buffers, found {held.max()} held")
@@ -525,7 +527,8 @@ def share_misses(held: Int64Array, misses: int, load_s: float, compute_s: float)
         return count
     # All whole misses below the level at once; what is left, at most one a rank, by cost.
     if slope > 0:
-        count = _count_below(base, slope, _find_level(base, slope, misses))
+        below = (_find_level(base, slope, misses) - base) / slope
+        count = np.maximum(np.floor(below), 0).astype(np.int64)
     left = misses - int(count.sum())
     while left > 0:
         order = np.lexsort((np.arange(len(held)), held + count, base + slope * (count + 1)))
@@ -554,11 +557,6 @@ def divide_within_nodes(
     read, more = np.divmod(loads[:, None], ranks)
     of_rank = read + ((local - first) % ranks < more)
     return (size - of_rank).reshape(-1), of_rank.reshape(-1)
-
-
-def _count_below(base: NDArray[np.float64], slope: float, level: float) -> Int64Array:
-    """Misses that each rank can take without exceeding the level."""
-    return np.maximum(np.floor((level - base) / slope), 0).astype(np.int64)
 
 
 def _find_level(base: NDArray[np.float64], slope: float, misses: int) -> float:

@@ -137,6 +137,7 @@ class Stage:
         reading: deque[Window] = deque()
         try:
             following = self._take(walk)
+            # The next window is submitted before this one is used: it is read meanwhile.
             while following.steps or reading:
                 following = self._submit_what_fits(epoch, walk, following, reading)
                 self._finish(reading[0])
@@ -277,6 +278,7 @@ class Stage:
         if len(staged) <= room:
             return None
         (step,) = steps
+        # What is used again comes first: it must not lose its place to what is used once.
         if again:
             staged.sort(key=lambda sample: walk.uses(sample) < 2)
         samples = step.ids.tolist()
@@ -362,6 +364,7 @@ class Stage:
         batch["sample"] = torch.from_numpy(step.ids.copy())
         batch[WEIGHT] = torch.from_numpy(np.array(step.weight))
         walk.use()
+        # Staging holds what is still to come; its last use makes room.
         for sample in step.ids.tolist() if len(self.staging) else ():
             if not walk.is_to_come(sample):
                 self.staging.discard(sample)
@@ -384,6 +387,7 @@ class Stage:
         for window in reading:
             whole = window.reads.abandon()
             self._counts.read(window.reads.totals())
+            # Only what was read whole may stay in the buffer, which others may share.
             if whole:
                 self.buffer.settle(window.pinned)
             else:

@@ -65,7 +65,7 @@ class SlabDataset(Dataset[torch.Tensor]):
         if not files:
             raise InputError("expected at least one file, found none: name some")
         self._files, self._key, self._connected = list(files), key, transport is not None
-        self._transport = transport or _alone(division, part)
+        self._transport = transport or Alone(World(part or 0, division.parts, 0, 1, "arguments"))
         if (transport is None) == (part is None):
             raise UsageError("expected a transport or a part, found both or neither: give one")
         _check_read_mode(read_mode, self._transport)
@@ -125,10 +125,6 @@ class SlabDataset(Dataset[torch.Tensor]):
                 "expected num_workers=0 with a transport, found another process: see above"
             )
         return self.__dict__
-
-
-def _alone(division: Division, part: int | None) -> Alone:
-    return Alone(World(part or 0, division.parts, 0, 1, "arguments"))
 
 
 def _check_read_mode(read_mode: str, transport: Transport) -> None:

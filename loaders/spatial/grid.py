@@ -49,6 +49,11 @@ def shift_into(box: Box, outer: Box) -> Box:
     return tuple((a - low, b - low) for (a, b), (low, _) in zip(box, outer, strict=True))
 
 
+def shift_out_of(box: Box, outer: Box) -> Box:
+    """A box that is counted from the corner of `outer`, counted as that is: undoes `shift_into`."""
+    return tuple((a + low, b + low) for (a, b), (low, _) in zip(box, outer, strict=True))
+
+
 def intersect(one: Box, other: Box) -> Box | None:
     """What two boxes share; None where that is empty."""
     shared = tuple((max(a, c), min(b, d)) for (a, b), (c, d) in zip(one, other, strict=True))
@@ -281,6 +286,7 @@ def _divide_axis(n: int, low: int, high: int, edges: str) -> _Axis:
 def _combine_pieces(axes: list[tuple[tuple[int, int], ...]]) -> list[Piece]:
     placed = []
     for sources in axes:
+        # Ranges of an axis are read one behind the other.
         ends = np.cumsum([0, *(b - a for a, b in sources)]).tolist()
         placed.append(list(zip(sources, pairwise(ends), strict=True)))
     return [

@@ -44,6 +44,7 @@ from .grid import (
     run_length,
     run_starts,
     shift_into,
+    shift_out_of,
 )
 
 if TYPE_CHECKING:
@@ -104,6 +105,7 @@ class Contiguous:
         moved = ReadTotals()
         for piece in pieces:
             target = out[index_slices(piece.target)]
+            # Straight to its place where that is in one piece.
             direct = target.flags.c_contiguous
             buffer = target if direct else np.empty(count_extent(piece.source), self.dtype)
             moved += fill(self, piece.source, buffer.reshape(-1).view(np.uint8))
@@ -152,7 +154,7 @@ class Chunked:
                 box = tuple((a, a + n) for a, n in zip(corner, sides, strict=True))
                 shared = [(intersect(p.source, box), p) for p in pieces]
                 cut = [
-                    Piece(shift_into(each, box), _place_box(shift_into(each, p.source), p.target))
+                    Piece(shift_into(each, box), shift_out_of(shift_into(each, p.source), p.target))
                     for each, p in shared
                     if each is not None
                 ]
@@ -200,11 +202,6 @@ class ByLibrary:
                 out[index_slices(piece.target)] = dataset[index_slices(piece.source)]
         elements = sum(math.prod(count_extent(piece.source)) for piece in pieces)
         return ReadTotals(elements * self.dtype.itemsize, len(pieces))
-
-
-def _place_box(inner: Box, outer: Box) -> Box:
-    """A box inside another, counted from where the other is."""
-    return tuple((a + low, b + low) for (a, b), (low, _) in zip(inner, outer, strict=True))
 
 
 Corner = tuple[int, ...]
@@ -268,6 +265,7 @@ class ChunkCode:
 
 def _apply_filters(dataset: h5py.Dataset, content: NDArray[np.uint8]) -> NDArray[Any]:
     """The chunk that the bytes are, by the dataset's filters."""
+    # Written as they are and read back decoded: HDF5's own filters do it, in memory.
     dataset.id.write_direct_chunk((0,) * dataset.ndim, content.data)
     try:
         decoded: NDArray[Any] = dataset[()]
@@ -377,6 +375,7 @@ def describe(source: Place | RawFile) -> Layout:
 
 def _describe_dataset(path: Path, name: str) -> Layout:
     with open_dataset(path, name) as dataset:
+        # A type that NumPy has as it is stored; any other is converted by the library.
         plain = h5py.h5t.py_create(dataset.dtype, logical=True).equal(dataset.id.get_type())
         if plain and dataset.chunks is not None:
             return Chunked(path, name, dataset.shape, dataset.dtype, ChunkCode.of(dataset))

@@ -161,7 +161,8 @@ class SpatialLoader(EpochLoader):
         transport: Transport | None = None,
     ) -> None:
         self.sharing = Sharing(settings.world, spatial.division.parts)
-        identity = settings.identity(samples) | _format_values(asdict(spatial.division))
+        identity = settings.identity(samples)
+        identity |= {name: str(value) for name, value in asdict(spatial.division).items()}
         of_groups = self.sharing.of_groups(settings)
         super().__init__(of_groups, Counts(), of_groups.steps(samples), identity)
         self._samples = samples
@@ -347,10 +348,6 @@ def _drop_repeats(step: _Step) -> Batch:
             for name, values in step.rows[sample].items():
                 step.batch[name][place] = torch.from_numpy(values)
     return step.batch
-
-
-def _format_values(values: dict[str, Any]) -> dict[str, str]:
-    return {name: str(value) for name, value in values.items()}
 
 
 def divide_arrays(

@@ -45,6 +45,7 @@ from .grid import (
     run_length,
     run_starts,
     shift_into,
+    shift_out_of,
     split_range_into_boxes,
     whole,
 )
@@ -483,10 +484,7 @@ def _plan_joint(
                     common = intersect(held, piece.source)
                     if common is None:
                         continue
-                    low = shift_into(common, piece.source)
-                    target = tuple(
-                        (a + t, b + t) for (a, b), (t, _) in zip(low, piece.target, strict=True)
-                    )
+                    target = shift_out_of(shift_into(common, piece.source), piece.target)
                     cut = shift_into(common, held)
                     transfers.append(Transfer(sender, receiver, begin, held, cut, target))
     return Joint(tuple(shares), tuple(transfers))

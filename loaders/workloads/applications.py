@@ -83,6 +83,7 @@ def _read_imagenet(folder: Path, epoch: int, worker: int, workers: int) -> Itera
     left = np.random.default_rng(epoch).permutation(len(paths)).tolist()
     opened = [_read_records(paths[i]) for i in left[:INTERLEAVED]]
     del left[:INTERLEAVED]
+    # Round robin: a record of each open file in turn; a file that ends makes room for another.
     while opened:
         records = opened.pop(0)
         record = next(records, None)
@@ -152,6 +153,7 @@ def _read_ffn(folder: Path, epoch: int, worker: int, workers: int) -> Iterator[F
         blocks = len(raw) // 32
         order = np.random.default_rng(epoch).permutation(blocks)[: blocks // 3]
         for i in order[worker::workers]:
+            # A look-up in a small file before each read, as the application makes it.
             with (folder / f"coordinates-{i:05d}.json").open("rb", buffering=0) as known:
                 block = json.loads(known.readall())["block"]
             yield raw[block * 32 : (block + 1) * 32].astype(np.float32)
@@ -203,6 +205,7 @@ def _read_records(path: Path) -> Iterator[bytes]:
     held = bytearray()
     with path.open("rb", buffering=0) as file:
         while True:
+            # Length (8 bytes), its CRC (4), the record, its CRC (4).
             nbytes = 16 + int.from_bytes(held[:8], "little") if len(held) >= 8 else 8
             if len(held) >= nbytes > 8:
                 yield bytes(held[12 : nbytes - 4])

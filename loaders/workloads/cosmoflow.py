@@ -70,9 +70,11 @@ def sample(samples: SampleSet, sample: int) -> Arrays:
     parameters = np.random.default_rng((samples.seed, sample)).uniform(-1, 1, PARAMETERS)
     counts = np.empty((len(GROWTH), size, size, size), "<i2")
     side = min(size, BLOCK)
+    # Block by block, each with random numbers of its own: memory stays small at any size.
     for number, corner in enumerate(product(range(0, size, side), repeat=3)):
         random = np.random.default_rng((samples.seed, sample, number))
         window = tuple(slice(start, start + side) for start in corner)
+        # The first parameter widens the distribution a little, so that there is something to learn.
         counts[(slice(None), *window)] = _block(random, side, SIGMA * (1 + 0.05 * parameters[0]))
     return {"counts": counts, "parameters": parameters.astype("<f4")}
 
@@ -80,6 +82,7 @@ def sample(samples: SampleSet, sample: int) -> Arrays:
 def _block(random: np.random.Generator, side: int, sigma: float) -> NDArray[np.int16]:
     """Counts (4, side, side, side): densities with a shared shape, rounded with one dice."""
     shape = (side,) * 3
+    # One shape for all redshifts, which grows: counts of a voxel hang together (the paper, V.B).
     shared = sum((make_smooth_noise(random, shape, scale) for scale in SCALES), np.zeros(shape))
     shared /= shared.std() or 1.0
     rounding = random.random(shape)

@@ -70,10 +70,12 @@ def sample(samples: SampleSet, sample: int) -> Arrays:
     mask = _events(random, shape, RADIUS * unit)
     data = np.empty((CHANNELS, *shape), "<f4")
     for channel in range(CHANNELS):
+        # Smooth along x more than along y, with abrupt events (the paper, V.A).
         field = make_smooth_noise(random, shape, (SCALES[0] * unit, SCALES[1] * unit))
         if channel in RAIN:
             field = np.maximum(field - DRY, 0.0)
         jump = mask * STRENGTH * random.choice((-1.0, 1.0))
+        # Channels differ by orders of magnitude, as pressures and humidities do.
         data[channel] = 10.0 ** random.uniform(-2, 3) * (field + jump)
     return {"climate/data": data, "climate/labels_0": mask.astype("|i1")}
 

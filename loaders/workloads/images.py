@@ -47,6 +47,7 @@ def sample(samples: SampleSet, sample: int) -> Arrays:
     label, size = sample % CLASSES, samples.size
     angle = np.pi * label / CLASSES
     y, x = np.mgrid[:size, :size] / size
+    # The class is the direction of the stripes and their hue.
     wave = np.sin(16 * np.pi * (x * np.cos(angle) + y * np.sin(angle)) + random.uniform(0, 6.28))
     hue = 2 * np.pi * (label / CLASSES + np.arange(3) / 3)
     image = 128 + 40 * wave[..., None] * np.ones(3) + 40 * np.cos(hue)

@@ -58,6 +58,7 @@ def make(
     size = module.SIZE if size is None else size
     made = module.describe(Path(folder), samples=samples, seed=seed, size=size)
     made.folder.mkdir(parents=True, exist_ok=True)
+    # What lies there already decides whether this goes on with it, or refuses.
     _claim_folder(made)
     write = {"rows": _write_rows, "files": _write_files, "images": _write_files}[made.layout]
     write(made, lambda sample: module.sample(made, sample), progress or _show_nothing)
@@ -128,6 +129,7 @@ def _write_files(made: SampleSet, sample: Callable[[int], Arrays], progress: Pro
     write = _write_image if made.layout == "images" else _write_file
     for i in range(len(made)):
         path = made.path(i)
+        # A file that is there is whole: it was renamed last.
         if not path.exists():
             path.parent.mkdir(parents=True, exist_ok=True)
             with written_whole(path) as part:
@@ -171,6 +173,7 @@ def make_smooth_noise(
     for axis, (points, length) in enumerate(zip(shape, scales, strict=True)):
         last = axis == len(shape) - 1
         frequency = np.fft.rfftfreq(points) if last else np.fft.fftfreq(points)
+        # White noise through a Gaussian filter: the Fourier transform of one is another.
         gain = np.exp(-2 * (np.pi * length * frequency) ** 2)
         spectrum *= gain.reshape([-1 if i == axis else 1 for i in range(len(shape))])
     field: NDArray[np.float64] = np.fft.irfftn(spectrum, shape, axes=range(len(shape)))

@@ -354,8 +354,8 @@ COMPARE = (
     ),
     Fault(
         "vanidl/compare/comparison.py",
-        "_count_fewest(change) < MIN_RUNS",
-        "_count_fewest(change) <= MIN_RUNS",
+        "fewest < MIN_RUNS",
+        "fewest <= MIN_RUNS",
     ),
     Fault("vanidl/compare/comparison.py", "p > ALPHA or", "p >= ALPHA or"),
     Fault("vanidl/compare/comparison.py", "< MIN_CHANGE * max(", "< MIN_CHANGE * min("),

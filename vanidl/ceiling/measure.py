@@ -242,7 +242,7 @@ def _compared(
             f"memory, {sorted(free)}: run both on as many processes"
         )
     # Steps are compared up to where the runs part: behind that they did other work.
-    fewest = _fewest(taken, free)
+    fewest = min(len(steps.length_s) for steps in (*taken.values(), *free.values()))
     pairs = [(taken[rank], free[rank]) for rank in ranks]
     alike = min(_alike(*pair, fewest) for pair in pairs)
     parted = [pair for pair in pairs if _alike(*pair, fewest) == alike < fewest]
@@ -258,10 +258,6 @@ def _compared(
         np.stack([free[rank].copying_s[steps] for rank in ranks]),
         (*where, *memory.remarks),
     )
-
-
-def _fewest(taken: Mapping[int, RankSteps], free: Mapping[int, RankSteps]) -> int:
-    return min(len(steps.length_s) for steps in (*taken.values(), *free.values()))
 
 
 def _usable(taken: RankSteps, free: RankSteps, count: int) -> NDArray[np.bool_]:

@@ -347,14 +347,10 @@ def _is_constant(change: Change) -> bool:
     return len({*change.values_a, *change.values_b}) == 1
 
 
-def _count_fewest(change: Change) -> int:
-    """Recorded runs of the side that has fewer."""
-    return min(len(_keep_recorded(change.values_a)), len(_keep_recorded(change.values_b)))
-
-
 def _give_verdict(change: Change, p: float | None) -> Change:
     """The change with its verdict; `p` is the corrected one, None where nothing was tested."""
-    if change.p is not None and _count_fewest(change) < MIN_RUNS:
+    fewest = min(len(_keep_recorded(change.values_a)), len(_keep_recorded(change.values_b)))
+    if change.p is not None and fewest < MIN_RUNS:
         return replace(change, p_corrected=p, verdict=TOO_FEW)
     if p is None or p > ALPHA or change.a is None or change.b is None:
         return replace(change, p_corrected=p)

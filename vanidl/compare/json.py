@@ -45,12 +45,10 @@ def _side_object(side: Side) -> Object:
         "letter": side.letter,
         "name": side.name,
         "runs": [_sample_object(sample) for sample in side.samples],
-        "ceiling": _ceiling_object(side.ceiling),
+        "ceiling": None
+        if side.ceiling is None
+        else values_of(side.ceiling) | {"remarks": list(side.ceiling.remarks)},
     }
-
-
-def _ceiling_object(found: Ceiling | None) -> Object | None:
-    return None if found is None else values_of(found) | {"remarks": list(found.remarks)}
 
 
 def _sample_object(sample: Sample) -> Object:

@@ -203,7 +203,8 @@ def format_signed(value: float, unit: str) -> str:
 
 def format_values(change: Change) -> str:
     """`15.86 s -> 781 ms`, with an arrow."""
-    return f"{shown(change.a, change.metric.unit)} \N{RIGHTWARDS ARROW} {_b(change)}"
+    a, b = (shown(value, change.metric.unit) for value in (change.a, change.b))
+    return f"{a} \N{RIGHTWARDS ARROW} {b}"
 
 
 def count_runs(pairing: Pairing) -> str:
@@ -214,10 +215,6 @@ def count_runs(pairing: Pairing) -> str:
     if a == b:
         return "one run each" if a == 1 else f"{count(a)} runs each"
     return f"{count(a)} and {plural(b, 'run')}"
-
-
-def _b(change: Change) -> str:
-    return shown(change.b, change.metric.unit)
 
 
 def _answer_question(pairing: Pairing, primary: str) -> str:

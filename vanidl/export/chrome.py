@@ -57,6 +57,7 @@ class NestedLanes:
         for lane, around in enumerate(self._open):
             while around and around[-1] <= start:
                 around.pop()
+            # Into the first lane that is free, or whose innermost span holds this one.
             if not around or end <= around[-1]:
                 around.append(end)
                 return lane
@@ -83,6 +84,7 @@ class _ManyLanes:
             while around and around[-1] <= start:
                 around.pop()
             self._set(lane, around[-1] if around else _FOREVER)
+        # The same, for many lanes: the tree finds the first one without looking at each.
         lane = self._first(end)
         self._open[lane].append(end)
         heappush(self._ends, (end, lane))
@@ -210,6 +212,7 @@ def encode_bandwidth(trace: Trace, timeline: Timeline | None, zero_ns: int) -> I
     shift_us = (trace.job.start_ns - zero_ns) / 1000
     job = timeline.job
     yield from _encode_rates(0, job.edges_s, (job.bytes_read, job.bytes_written), shift_us)
+    # Ranks that share a row have no curve of their own.
     if timeline.ranks != len(timeline.row_labels) - ("no rank" in timeline.row_labels):
         return
     for row, process in enumerate(trace.ranks):
@@ -384,6 +387,7 @@ class Operations:
     def _numbers(self, part: Part) -> Int64Array:
         numbers = np.empty(len(part), np.int64)
         for thread in np.unique(part.thread).tolist():
+            # A track for each thread that did the operations; those that overlap have lanes.
             mine = part.thread == thread
             key = (part.process, part.layer, thread)
             lanes = self._lanes.setdefault(key, FlatLanes())
@@ -437,6 +441,8 @@ def _encode_track(
     lanes = NestedLanes()
     for low in range(0, len(mine), BLOCK_ROWS):
         block = mine.pick(np.arange(low, min(low + BLOCK_ROWS, len(mine))))
+        # Spans of a track that overlap without nesting go to further lanes: the format knows none
+        # other.
         numbers = _assign_lane_numbers(tracks, track, lanes.place(block.start, block.end))
         rows = Rows(block.start - zero_ns, block.end - block.start, numbers)
         head = f'{{"ph":"X","pid":{get_process_number(track.process)},"tid":%d,"cat":"%s","name":%s'

@@ -304,6 +304,7 @@ class _Tables:
         if tiles is None:
             return {"step": np.full(len(at), -1), "epoch": self._epoch_of_run(at)}
         tile = _tile_at(tiles, at)
+        # The tile of the rank's time in which the instant lies; outside of steps the epoch alone.
         row = np.where(tile >= 0, tiles.step[np.maximum(tile, 0)], -1)
         known = np.maximum(row, 0)
         epoch = self._epoch_of(tiles, at)
@@ -354,6 +355,7 @@ class _Tables:
         amounts = {name: v for name in AMOUNTS if (v := getattr(line, name)) is not None}
         row, at = np.nonzero(np.any([values != 0 for values in amounts.values()], axis=0))
         labels = np.array([storable(label) for label in line.row_labels], object)
+        # A row of its own for each rank, or groups of ranks: these have no rank to name.
         each = line.ranks == len(labels) - ("no rank" in line.row_labels)
         position = np.where(row < line.ranks, row, -1) if each else np.full(len(row), -1)
         bounds = {"start_s": line.edges_s[:-1][at], "end_s": line.edges_s[1:][at]}
@@ -449,6 +451,7 @@ class _Tables:
         columns = _rows(found)
         if not columns:
             return {}
+        # Step and epoch of each by its own rank's clock.
         labels = columns.pop("label")
         position = {self.trace.processes[i].label: k for k, i in enumerate(self.trace.ranks)}
         at = self.since_ns + np.rint(np.array(columns["start_s"]) * 1e9).astype(np.int64)

@@ -136,14 +136,12 @@ def _write_benchmark(run: Run) -> str | None:
         head = ("epoch", "ranks", "utilization", "compute", *CAUSES)
         table = aligned_table("Benchmark", [head, *_rows(result)]) if result.epochs else None
         words = "".join(
-            f"  {line}\n" for s in list_benchmark_sentences(result) for line in _wrapped(s)
+            f"  {line}\n"
+            for s in list_benchmark_sentences(result)
+            for line in paragraph(s).splitlines()
         )
         blocks.append((table or "Benchmark\n") + words + _cache(result))
     return "\n".join(blocks)
-
-
-def _wrapped(sentence: str) -> list[str]:
-    return paragraph(sentence).splitlines()
 
 
 def _rows(result: BenchmarkResult) -> Iterator[Row]:

@@ -220,7 +220,10 @@ def _write_layers(run: Run) -> str | None:
     costs = [
         (
             use.layer,
-            *map(_seconds, (use.read_s, use.write_s, use.meta_s, use.wait_s)),
+            *(
+                "-" if spent is None else seconds(spent)
+                for spent in (use.read_s, use.write_s, use.meta_s, use.wait_s)
+            ),
             "-" if use.bytes_per_s is None else bandwidth(use.bytes_per_s),
         )
         for use in run.results.layers
@@ -235,10 +238,6 @@ def _write_layers(run: Run) -> str | None:
         for i, (layer, line) in enumerate(rows)
     ]
     return "\n".join(filter(None, (table, named_values("Use of layers", first))))
-
-
-def _seconds(value: float | None) -> str:
-    return "-" if value is None else seconds(value)
 
 
 def _describe_use(use: LayerUse) -> Iterator[str]:

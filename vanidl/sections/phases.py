@@ -112,7 +112,11 @@ def _plot_phases(phases: Phases) -> Spec:
         lanes.append(("epochs", phases.epochs[:BANDS]))
     if phases.checkpoints:
         lanes.append(("checkpoints", phases.checkpoints[:BANDS]))
-    data = [_band(phase, 0, _COLOURS[phase.name], _SHAPES[phase.name]) for phase in phases.stages]
+    data = [
+        _bars(phase.name, [phase], 0, palette.fill(_COLOURS[phase.name], _SHAPES[phase.name]))
+        | {"name": phase.name}
+        for phase in phases.stages
+    ]
     for lane, (name, rows) in enumerate(lanes):
         if lane:
             data += [_lane(name, rows, lane)]
@@ -128,10 +132,6 @@ def _plot_phases(phases: Phases) -> Spec:
         fixedrange=True,
     )
     return {"data": data, "layout": layout}
-
-
-def _band(phase: Phase, lane: int, colour: str, shape: str) -> Spec:
-    return _bars(phase.name, [phase], lane, palette.fill(colour, shape)) | {"name": phase.name}
 
 
 def _lane(name: str, rows: Sequence[Phase], lane: int) -> Spec:

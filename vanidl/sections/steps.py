@@ -168,7 +168,9 @@ def _plot_lanes(trace: Trace, table: StepTable, shown: ShownSteps) -> Spec:
         data += _plot_lane(table, shown.rows[table.rank[shown.rows] == rank], lane)
     lanes = len(shown.ranks)
     longest = float(table.duration_s[shown.rows].max())
-    layout = _lay_out_time(130 + 84 * lanes if lanes > 1 else 300, barmode="overlay")
+    height = 130 + 84 * lanes if lanes > 1 else 300
+    axis = palette.time_axis(showgrid=False)
+    layout = palette.time_layout(height, xaxis=axis, barmode="overlay")
     if lanes > 1:
         layout["legend"] = {**layout["legend"], "y": 1 + 18 / (84 * lanes)}
     layout["annotations"] = []
@@ -279,10 +281,6 @@ def _write_hover(table: StepTable, rows: np.ndarray) -> list[str]:
         f"step {int(k)}: {seconds(float(s))}, waited {seconds(float(w))}"
         for k, s, w in zip(table.step[rows], length, table.input_wait_s[rows], strict=True)
     ]
-
-
-def _lay_out_time(height: int, **more: object) -> Spec:
-    return palette.time_layout(height, xaxis=palette.time_axis(showgrid=False), **more)
 
 
 def tabulate_steps(trace: Trace, table: StepTable, shown: ShownSteps) -> Table:

@@ -404,7 +404,7 @@ class Site:
 
 
 def _parse_window(query: Mapping[str, list[str]], store: Store) -> Window:
-    low, high, width = (_parse_number(query, name) for name in ("t0", "t1", "width"))
+    low, high, width = (_parse_whole(query.get(name, [""])[0]) for name in ("t0", "t1", "width"))
     lanes = [_parse_whole(text) for text in query.get("lanes", [""])[0].split(".")]
     if not low < high:
         raise ValueError("expected t0 below t1")
@@ -413,10 +413,6 @@ def _parse_window(query: Mapping[str, list[str]], store: Store) -> Window:
     if len(lanes) > MOST_LANES or any(n >= len(store.labels.lanes.lanes) or n < 0 for n in lanes):
         raise ValueError(f"expected at most {MOST_LANES} lanes of the run")
     return Window(low, high, min(width, high - low), tuple(lanes))
-
-
-def _parse_number(query: Mapping[str, list[str]], name: str) -> int:
-    return _parse_whole(query.get(name, [""])[0])
 
 
 def _parse_whole(text: str) -> int:

@@ -131,6 +131,7 @@ class _Gathered:
         edges = equal_edges(low, high, _bin_count(len(lanes.lanes)))
         wanted = _windows(trace, run, room.slices)
         chosen = _Chosen(BusyBins(edges, {}), wanted, room.slices)
+        # Once over all slices: bins are filled and windows cut out as they pass by.
         for block in blocks(trace, lanes):
             fates = fates_of(lanes, block.lane, run.breakdown.fates)
             chosen.add(block, fates, whole=block.lane in whole)
@@ -197,11 +198,14 @@ class _Chosen:
 
         Windows of which more was found already than fits are left out.
         """
+        # Slices are sorted by start: none that begins earlier than the longest lasts can reach a
+        # window.
         longest = (block.end - block.start).max(initial=0)
         first = np.searchsorted(block.start, self._low - longest)
         counts = np.searchsorted(block.start, self._high) - first
         near = np.flatnonzero((counts > 0) & (np.array(self._counts) <= self._most))
         for some in batches(near.tolist(), lambda i: int(counts[i]), _TOGETHER_ROWS):
+            # The rows of several windows in one array, one window after another.
             begin = np.cumsum(counts[some]) - counts[some]
             rows = np.repeat(first[some] - begin, counts[some])
             rows += np.arange(len(rows))
@@ -239,6 +243,7 @@ class _Chosen:
         start = np.concatenate([self._inside[i].start[low:high] for i, low, high in parts])
         end = np.concatenate([self._inside[i].end[low:high] for i, low, high in parts])
         outside = np.ones(len(start), bool)
+        # Only windows that these slices could touch.
         near = (start.min() < windows[:, 1]) & (end.max() > windows[:, 0])
         for low, high in windows[near]:
             outside &= ~((start < high) & (end > low))
@@ -285,6 +290,7 @@ def _whole(trace: Trace, lanes: Lanes, operations: int, most: int) -> frozenset[
     order = sorted(lanes.of_spans.items(), key=lambda item: (item[0][1] not in _FIRST, item[1]))
     counts = _span_counts(trace, lanes)
     for _, lane in order:
+        # Where all operations fit, a lane of spans may take what is left, else half of it.
         if counts[lane] <= left * (1 if operations <= left else 0.5):
             found.add(lane)
             left -= counts[lane]

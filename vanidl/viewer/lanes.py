@@ -111,6 +111,7 @@ def _io_lanes(trace: Trace, rank: int, processes: Sequence[int]) -> list[Lane]:
     found = [Lane("reads and writes", IO, rank, (own,))] if own in processes else []
     if len(found) == len(processes):
         return found
+    # Workers that did not live at the same time share a lane.
     others = sorted((p for p in processes if p != own), key=lambda p: _life(trace.processes[p]))
     lives = np.array([_life(trace.processes[p]) for p in others], np.int64).reshape(-1, 2)
     slots = FlatLanes().place(lives[:, 0], lives[:, 1]).tolist()
@@ -150,6 +151,8 @@ class FlatLanes:
         lane = np.zeros(len(start), np.int64)
         if not len(start):
             return lane
+        # Most operations overlap none: these are in the first lane, and only the others need the
+        # heap.
         before = np.maximum.accumulate(np.concatenate([[self._latest], end]))
         free = start >= before[:-1]
         alone = free & np.append(free[1:], True)
@@ -162,6 +165,7 @@ class FlatLanes:
     def _taken(self, start: list[int], end: list[int]) -> list[int]:
         found = []
         for begin, finish in zip(start, end, strict=True):
+            # Lanes whose operation is over are free again; the lowest free one is taken.
             while self._busy and self._busy[0][0] <= begin:
                 heappush(self._free, heappop(self._busy)[1])
             if not self._free:

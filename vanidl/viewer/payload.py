@@ -66,7 +66,10 @@ def payload(content: Content, io: JobTimeline | None) -> Spec:
             {"label": elided(lane.label, limit=60), "kind": lane.kind, "rank": lane.rank}
             for lane in lanes.lanes
         ],
-        "ranks": {str(r): _label_rank(trace, r) for r in {lane.rank for lane in lanes.lanes}},
+        "ranks": {
+            str(r): elided(trace.processes[trace.ranks[r]].label, limit=60) if r >= 0 else "no rank"
+            for r in {lane.rank for lane in lanes.lanes}
+        },
         "processes": _label_processes(trace, content.held),
         "total": content.total_count,
         "held": content.held_count,
@@ -156,6 +159,7 @@ def _join_columns(columns: Sequence[NDArray[np.integer]]) -> Int64Array:
 def _collect_names(entries: Sequence[Block], known: Labels) -> tuple[list[str], Int64Array]:
     """The names that are used most, and of each entry the number of its name, -1 for none."""
     files = len(known.paths)
+    # Files and spans have numbers of their own: spans come behind all files.
     keys = [b.name.astype(np.int64) + np.where(b.process >= 0, 0, files) for b in entries]
     used, place, counts = np.unique(_join_columns(keys), return_inverse=True, return_counts=True)
     kept = np.sort(np.argsort(-counts, kind="stable")[:MOST_NAMES])
@@ -166,10 +170,6 @@ def _collect_names(entries: Sequence[Block], known: Labels) -> tuple[list[str], 
         for i in used[kept].tolist()
     ]
     return names, number[place.ravel()]
-
-
-def _label_rank(trace: Trace, rank: int) -> str:
-    return elided(trace.processes[trace.ranks[rank]].label, limit=60) if rank >= 0 else "no rank"
 
 
 def _label_processes(trace: Trace, held: Sequence[Block]) -> Spec:
@@ -293,6 +293,8 @@ def pack_columns(
     about, blob = [], []
     for name, values in columns.items():
         whole = np.ascontiguousarray(values, np.int64)
+        # As few bytes as the largest number needs, byte by byte: the high ones are mostly equal,
+        # which deflates well.
         stored = np.diff(whole, prepend=np.int64(0)) if name in deltas else whole
         signed = bool(len(stored)) and bool((stored < 0).any())
         bits = _zigzag(stored) if signed else stored.view(np.uint64)

@@ -87,7 +87,8 @@ def line(state: RunState, elapsed_s: float, width: int = WIDTH) -> str:
 def final(state: RunState) -> list[str]:
     """What there is to say once the run has ended: as `vanidl summary` has it."""
     rate = f", {steps_per_second(state.steps_per_s)}" if state.steps_per_s else ""
-    steps, verdict = f"{_capital(describe_steps(state))}{rate}.", give_verdict(state)
+    said, verdict = describe_steps(state), give_verdict(state)
+    steps = f"{said[:1].upper()}{said[1:]}{rate}."
     found = [describe_wait(state), join(steps, " ", verdict) if verdict else steps]
     if not state.is_exact:
         found.append("These are approximate: more calls lay within one another than is held.")
@@ -210,7 +211,3 @@ def _now_share(state: RunState) -> float | None:
 def _clock(elapsed_s: float) -> str:
     minutes, rest = divmod(int(elapsed_s), 60)
     return f"{minutes // 60:02}:{minutes % 60:02}:{rest:02}"
-
-
-def _capital(words: str) -> str:
-    return words[:1].upper() + words[1:]

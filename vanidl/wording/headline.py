@@ -392,13 +392,9 @@ def _describe_ranks(overlap: Overlap, account: Breakdown) -> str:
     return f"{sentence}; {loss}." if loss else f"{sentence}."
 
 
-def _wait(row: RankOverlap) -> float:
-    return row.input_wait_s or 0.0
-
-
 def _describe_communication(overlap: Overlap) -> str:
     """Ranks with little wait of their own that wait in communication instead."""
-    longest = max((_wait(row) for row in overlap.per_rank), default=0.0)
+    longest = max((row.input_wait_s or 0.0 for row in overlap.per_rank), default=0.0)
     waiting = [row for row in overlap.per_rank if _waits_for_others(row, longest)]
     if not waiting:
         return ""

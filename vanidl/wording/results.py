@@ -256,7 +256,11 @@ def describe_placement(placement: Placement | None) -> str:
     """How much I/O the steps may have hidden, over all their places; "" without placement."""
     if placement is None:
         return ""
-    over = f", summed over {count(len(placement.per_rank))} ranks" if _has_ranks(placement) else ""
+    over = (
+        f", summed over {count(len(placement.per_rank))} ranks"
+        if len(placement.per_rank) > 1
+        else ""
+    )
     low, high, io_s = (
         seconds(value)
         for value in (placement.hidden_low_s, placement.hidden_high_s, placement.io_s)
@@ -265,7 +269,3 @@ def describe_placement(placement: Placement | None) -> str:
         f"Placed between bursts of reads, the steps hid {low} to {high} of {io_s} of reads{over}: "
         f"{_VERDICT.get(placement.verdict, _NOT_KNOWN)}."
     )
-
-
-def _has_ranks(placement: Placement) -> bool:
-    return len(placement.per_rank) > 1

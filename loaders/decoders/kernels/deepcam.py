@@ -190,6 +190,7 @@ def _words(
     if WHOLE:
         inside = good & (group * 16 < left)
         return tl.load(codes + word, mask=inside, other=0).to(tl.uint32, bitcast=True)
+    # A width that is no multiple of 16: byte by byte, as words would not be aligned.
     found = tl.zeros_like(word + good.to(tl.int32)).to(tl.uint32)
     for byte in tl.static_range(4):
         at = word * 4 + byte

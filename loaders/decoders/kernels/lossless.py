@@ -40,6 +40,7 @@ def reference(staged: Staged, out: torch.Tensor) -> None:
             target.copy_(staged.buffer[keys_at:][: len(target)])
             continue
         count = out[number].numel()
+        # Several keys of `width` bits in each byte, the first in the lowest bits.
         shifts = torch.arange(0, 8, width, dtype=torch.uint8, device=out.device)
         packed = staged.buffer[keys_at:][: -(-count * width // 8)]
         keys = (packed[:, None] >> shifts & ((1 << width) - 1)).view(-1)[:count].long()

@@ -50,13 +50,11 @@ def draw_runs(comparison: Comparison) -> Figure:
         Column("traced with"),
     )
     table = Table(columns, tuple(rows[:LIMIT]), n_of_m(min(len(rows), LIMIT), len(rows), "runs"))
-    caption = " ".join(f"{_capitalize(name)}: {elided(v)}." for name, v in comparison.conditions)
+    caption = " ".join(
+        f"{name[:1].upper()}{name[1:]}: {elided(v)}." for name, v in comparison.conditions
+    )
     shown = table.without_empty_columns()  # pairs and wall times are known to vanidl ab alone
     return Figure("runs", "Runs", "What was compared", caption, None, shown)
-
-
-def _capitalize(text: str) -> str:
-    return text[:1].upper() + text[1:]
 
 
 def _run_row(side: Side, sample: Sample) -> tuple[Cell, ...]:
@@ -125,7 +123,10 @@ _NARROW = 8.0  # from the lowest to the highest factor, below which ticks are ev
 
 def draw_changes(comparison: Comparison) -> Figure:
     """The ratio of every metric that both sides recorded above zero."""
-    drawn = [_drawn(pairing) for pairing in comparison.pairings]
+    drawn = [
+        [change for change in pairing.changes if change.ratio is not None and change.ratio > 0]
+        for pairing in comparison.pairings
+    ]
     names = list(dict.fromkeys(change.metric.title for rows in drawn for change in rows))
     if not names:
         reason = "No metric was recorded on both sides, so there is nothing to compare."
@@ -142,10 +143,6 @@ def draw_changes(comparison: Comparison) -> Figure:
 def _record(caption: str, *, spec: Spec | None = None, empty_reason: str = "") -> Figure:
     title = "Change of each metric"
     return Figure("changes", "What changed", title, caption, spec, None, empty_reason)
-
-
-def _drawn(pairing: Pairing) -> list[Change]:
-    return [change for change in pairing.changes if change.ratio is not None and change.ratio > 0]
 
 
 def _left_out(comparison: Comparison, names: list[str]) -> list[str]:
@@ -212,14 +209,10 @@ def _ticks(low: float, high: float) -> list[float]:
     """Factors to mark: 1, 2, 5, 10 ... over a wide range, even steps around 1 in a narrow one."""
     if high > _NARROW * low:
         ticks = [tick for tick in _TICKS if low <= tick <= high]
-        return ticks if len(ticks) <= _MOST_TICKS else [t for t in ticks if _mantissa(t) == "1"]
+        return ticks if len(ticks) <= _MOST_TICKS else [t for t in ticks if f"{t:.0e}"[0] == "1"]
     step = next(s for s in (0.02, 0.05, 0.1, 0.2, 0.5, 1.0) if (high - low) / s <= 8)
     below, above = math.floor((1 - low) / step), math.floor((high - 1) / step)
     return [1 + k * step for k in range(-below, above + 1)]
-
-
-def _mantissa(tick: float) -> str:
-    return f"{tick:.0e}"[0]
 
 
 def _label(tick: float) -> str:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -59,7 +57,10 @@ def draw_overlap(comparison: Comparison) -> Figure:
     # Sides without recorded operations are named: an empty bar would read as no I/O.
     missing = [row.side.letter for row in rows if row not in drawn]
     note = f" Not recorded: {', '.join(missing)}." if missing else ""
-    values = _values(drawn)
+
+    def values(name: str) -> list[float | None]:
+        return [row.seconds[name] for row in drawn]
+
     parts = choose_parts(values)
     words = f"{_OVERLAP_CAPTION} {explain_parts(parts)}{explain_waits(parts, values)}{note}"
     labels = [named(row.side, limit=22) for row in drawn]
@@ -87,10 +88,6 @@ def _average_runs(side: Side) -> dict[str, float | None]:
 def _average(rows: list[RankOverlap], name: str) -> float | None:
     values = [getattr(row, name) for row in rows]
     return sum(values) / len(values) if values and None not in values else None
-
-
-def _values(rows: list[Row]) -> Callable[[str], list[float | None]]:
-    return lambda name: [row.seconds[name] for row in rows]
 
 
 BINS = 80

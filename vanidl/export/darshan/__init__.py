@@ -122,6 +122,7 @@ class _Writer:
         host = printable(self._trace.processes[process].host).encode("utf-8", "backslashreplace")
         by = Recorder(process, host, self.zero_ns, self._ids)
         for part in parts:
+            # In pieces, which bounds the memory; each is a record of its own.
             for low in range(0, len(part), _MOST_ROWS):
                 piece = part.rows(slice(low, low + _MOST_ROWS))
                 self._log.add(module, version, encode(piece, by))
@@ -226,6 +227,7 @@ class _Records:
     ) -> None:
         """Writes what operations tell into the columns of their files."""
         names = NAMES[self.layer]
+        # Where each file that operations know stands among those of the process.
         codes, column = np.unique(files, return_index=True)
         mine = np.isin(found.codes, codes)
         column = column[np.searchsorted(codes, found.codes[mine])]

@@ -164,6 +164,7 @@ class FileCounters:
                 self._sums(f"{what}{i + 1}_COUNT")[slot[at]] = count[at]
         for name, times in self.seconds.items():
             self.seconds[name] = np.where(np.isinf(times), 0, times)
+        # Counters of places need offsets: -1 of files where one was not recorded.
         for name, values in self.counters.items():
             if name.startswith(_OF_PLACES):
                 values[self._unplaced] = -1
