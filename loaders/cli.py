@@ -22,8 +22,8 @@ from .loader.stalls import StalledError, allow_ending
 from .ranks.ending import end_ranks, end_with_launcher, find_launcher, keep_status
 from .ranks.world import abort_on_error
 
-INTERRUPTED = 130
-SIGNALLED = 128
+INTERRUPTED = 130  # 128 + SIGINT, as shells have it
+SIGNALLED = 128  # and the number of the signal: above any other status
 _said: list[str] = []
 _stalled: list[StalledError] = []
 

@@ -184,7 +184,7 @@ def hide_credentials(text: str) -> str:
     return text
 
 
-WIDTH = 24
+WIDTH = 24  # of the bar, characters
 
 
 @contextmanager

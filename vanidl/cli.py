@@ -31,7 +31,7 @@ from vanidl.parallel.storage import RemoteMounts
 if TYPE_CHECKING:
     from vanidl.anonymize.pseudonyms import Pseudonyms
 
-INTERRUPTED = 130
+INTERRUPTED = 130  # 128 + SIGINT, as shells have it
 _NO_MEMORY = (
     "expected memory for the result, found none left; give the command more (ulimit -v, the job's "
     "limit), or look at less: --from, --to, --only, or a part of the folder"

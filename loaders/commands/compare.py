@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 NAME = "compare"
 HELP = "run loaders for some epochs on your data: seconds, and bytes that the storage served"
 DEFAULT = "baseline,scheduled,pls"
-EPOCHS = 2
+EPOCHS = 2  # the first reads everything; what buffers are worth shows in the second
 SHORT_S = 1.0
 """Epochs below say little: starting a thread, or another process of the machine, counts as much."""
 _OTHER_BATCHES = ("pls", "streaming", "webdataset")

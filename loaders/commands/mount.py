@@ -15,7 +15,7 @@ from ..errors import UsageError
 
 NAME = "mount"
 HELP = "mount a folder as an emulated parallel file system"
-_MB = 1e6
+_MB = 1e6  # as storage is sold, unlike the MiB of memory
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

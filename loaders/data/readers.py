@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from ..errors import InputError
 from .samples import Field, Place, SampleSet
 
-MOST_OPEN_FILES = 16
+MOST_OPEN_FILES = 16  # of a process; the one that was used longest ago is closed
 
 Arrays = dict[str, NDArray[Any]]
 """The arrays of one sample, by name of the field; read-only by convention."""

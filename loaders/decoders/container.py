@@ -35,10 +35,10 @@ from numpy.typing import NDArray
 from ..errors import InputError
 
 MAGIC = b"VDL\x1a"
-VERSION = 1
-ALIGNMENT = 64
+VERSION = 1  # of the prefix and the description; codecs have formats of their own
+ALIGNMENT = 64  # a cache line: sections can be viewed as any type where they lie
 _PREFIX = struct.Struct("<4sHHIIQII")
-_DIMENSIONS_MOST = 16
+_DIMENSIONS_MOST = 16  # of an array; what a description claims is bounded
 _VALUES_MOST = 500_000
 """Values a byte of the container may decode to: a DeepCAM line of one value, as long as may be."""
 

@@ -26,10 +26,10 @@ from ..errors import InputError, UsageError
 from .container import Encoded, Spec, describe_damage
 from .staging import compile_function, spread
 
-TILE = 4096
-ENTRIES_MOST = 65_536
-REDSHIFTS_MOST = 4
-_SLOT_BITS = 18
+TILE = 4096  # voxels with keys into one table
+ENTRIES_MOST = 65_536  # of a table: what keys of two bytes can name (the paper, V.B)
+REDSHIFTS_MOST = 4  # 16 bits each in a word of 64
+_SLOT_BITS = 18  # of the hash table: four slots for each entry, so that chains stay short
 _SLOTS = 1 << _SLOT_BITS
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)  # 2^64 / golden ratio: Fibonacci hashing (Knuth 6.4)
 _SHIFT = np.uint64(64 - _SLOT_BITS)

@@ -58,7 +58,7 @@ Bits = NDArray[np.uint16]
 Numbers = NDArray[np.uint32]
 FORMAT = 2
 """Of the sections: 1 had no units, and took values that float16 does not hold for infinite."""
-INFINITE = 0x7C00
+INFINITE = 0x7C00  # float16 bits without the sign
 WIDTH_MOST = 500_000
 """Longest line: the sum over a line stays in 32 bits."""
 MODES = ("closed", "open")
@@ -74,7 +74,7 @@ FITTED_EXPONENT = 15
 """A channel with units of its own is brought to at most 2^15, so that values near its offset are
 normal numbers, too."""
 FACTOR_LEAST, FACTOR_MOST = 2.0**-100, 2.0**112
-VALUES_MOST = 2.0**127
+VALUES_MOST = 2.0**127  # twice as much overflows float32, in which units are applied
 
 
 @dataclass(frozen=True)

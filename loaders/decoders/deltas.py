@@ -13,23 +13,24 @@ from numpy.typing import NDArray
 
 from .staging import compile_function
 
-CONST, DELTA, RAW = 0, 1, 2
+CONST, DELTA, RAW = 0, 1, 2  # how a line is stored: one value, byte differences, float16
 HEAD = 0x80
 LARGEST = 31 << 7
 """Largest difference, in units."""
-SEGMENT_NBYTES = 8
+SEGMENT_NBYTES = 8  # its head, exponent and sum in one int64
 RUN = 8
 """Equal values in a row that begin a segment of their own: exact, whatever came before."""
 EXPONENT_LEAST = -26
 """Of a unit: 2^-26 is a quarter of float16's smallest step."""
 SUM_MOST = 1 << 22
 """A segment ends before its sum leaves the integers that float32 holds exactly (2^24)."""
-OVER_MOST = 0.03
+OVER_MOST = 0.03  # of a line's values may be more than a tenth off: the paper's figure (V.A)
 NEAR_ZERO = 8.5
 """Units by which a small difference is missed at most: half of the smallest, 17."""
 ROOM = 33 / 32 / LARGEST
 """Unit that the largest difference needs, relative to it, with room for the last error."""
 
+# The normal numbers of float16.
 _NORMAL_LEAST, _HALF_MOST = np.float32(2.0**-14), np.float32(65504.0)
 
 Floats = NDArray[np.float32]

@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 from ..errors import UsageError
 from .container import Encoded, Spec, describe_damage
 
-DISTINCT_MOST = 256
-KEY_BITS = (1, 2, 4, 8)
+KEY_BITS = (1, 2, 4, 8)  # divide a byte, so that no key crosses one
 
 
 @dataclass(frozen=True)

@@ -26,9 +26,9 @@ MOST_REQUEST_BYTES = (1 << 20) - 4096
 """The kernel sends up to 256 pages, and a buffer that is not aligned touches one page more."""
 PROBE, PROBE_S = ".loaders-probe", 0.002
 """A file that is there while the mount is being set up; a read of it takes `PROBE_S`."""
-_PROBES = 25
-_STARTED_WITHIN_S = 20.0
-_ENDED_WITHIN_S = 10.0
+_PROBES = 25  # reads that are timed; the first quartile counts
+_STARTED_WITHIN_S = 20.0  # the server imports libfuse first
+_ENDED_WITHIN_S = 10.0  # where no operation hangs on purpose
 _HUNG_FOR_S = 1.0  # where operations may be meant to hang
 
 

@@ -27,7 +27,7 @@ from .faults import OPERATIONS, plant
 from .model import Cost, Links
 from .mount import PROBE, PROBE_S, Request, RequestLog, unmount
 
-_PR_SET_TIMERSLACK = 29
+_PR_SET_TIMERSLACK = 29  # linux/prctl.h
 _ATTRIBUTES = {  # libfuse's name -> os.stat_result's
     "st_atime": "st_atime_ns",
     "st_ctime": "st_ctime_ns",

@@ -21,10 +21,10 @@ from ..errors import InputError, counted
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
-READ_TIMEOUT_S = 300.0
-ATTEMPTS = 3
-SAID_AFTER_S = 10.0
-_MARGIN_S = 5.0
+READ_TIMEOUT_S = 300.0  # a file system that fails over takes minutes
+ATTEMPTS = 3  # before storage is given up
+SAID_AFTER_S = 10.0  # a wait that a user would wonder about
+_MARGIN_S = 5.0  # for who waits to give up by itself
 _log = logging.getLogger("vanidl_loaders")
 
 

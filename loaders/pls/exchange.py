@@ -25,8 +25,8 @@ from .exchange_plan import Int64Array
 from .storage import HEADER_NBYTES, Measured, is_broken, new_message, sample_of, seal
 
 IN_FLIGHT_NBYTES = 256 << 20
-TIMEOUT_S = 300.0
-_JOIN_S = 1.0
+TIMEOUT_S = 300.0  # for one sample
+_JOIN_S = 1.0  # a thread that waits for a rank that is gone is left behind
 ANNOUNCED = -1
 """Tag of what no item is."""
 

@@ -332,7 +332,7 @@ def home_fraction(ranks: int, fraction: float, epochs: int) -> float:
 
 UInt64Array = NDArray[np.uint64]
 
-_ROUNDS = 8
+_ROUNDS = 8  # Luby and Rackoff need four; more cost little
 
 
 def permute_at(

@@ -26,7 +26,7 @@ from ..data.pread import read_into
 from ..errors import InputError
 from ..ranks.messages import Bytes
 
-HEADER_NBYTES = 24
+HEADER_NBYTES = 24  # id, version and checksum, 64 bits each
 _TRAILER = struct.Struct("<qI")
 UNVERSIONED = 0
 """Version of samples that nobody can look up again: equal to itself."""

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from .world import MPI_RANK
 
-_POLL_S = 1.0
-_TO_CLEAR_UP_S = 10.0
+_POLL_S = 1.0  # between two looks at the launcher
+_TO_CLEAR_UP_S = 10.0  # before a rank is killed
 
 
 def end_ranks(status: int, why: str, *, within_s: float = 2.0) -> None:

@@ -28,7 +28,7 @@ from .plan import Plan, PlanSettings
 
 Memory = dict[str, NDArray[Any]]
 """Of each field, an array of (samples, *shape)."""
-ALIGNED = 4096
+ALIGNED = 4096  # a page: fields begin on one of their own
 
 
 def require_memory(nbytes: int) -> None:

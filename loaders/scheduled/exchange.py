@@ -42,7 +42,7 @@ EXCHANGES = ("auto", "on", "off")
 """auto: where a sample comes from another node faster than from storage."""
 EXCHANGE_TIMEOUT_S = 60.0
 """Longest wait for another node, where no option says."""
-MOST_PROBE_NBYTES = 4 << 20
+MOST_PROBE_NBYTES = 4 << 20  # of a sample, to time the network by
 _PROBES, _PROBE_TIMEOUT_S = 3, 60.0
 REQUEST = struct.Struct("<qq")
 """The epoch, and how many ids follow it."""

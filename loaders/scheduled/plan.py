@@ -39,8 +39,8 @@ BALANCES = ("load", "batch", "time")
 EPOCH_ORDERS = ("shuffle", "greedy", "pso")
 """How the order of epochs is chosen, see `vanidl_loaders.scheduled.plan`."""
 
-FREE = -1
-_FORMAT = 1
+FREE = -1  # of a sample that no buffer holds
+_FORMAT = 1  # of a saved plan
 _AT_ONCE = 1 << 20
 """Samples whose owners are found in one go: their arrays are small beside the plan's."""
 

@@ -78,7 +78,7 @@ JOINT_MODES = ("collective", "scatter")
 """Ways that need ranks which can tell each other something."""
 LONG_RUN_NBYTES = 1 << 20
 """Runs at least that long are read one by one: a request's latency is small beside them."""
-MOST_LAYOUTS = 4096
+MOST_LAYOUTS = 4096  # headers that are kept; one is some hundred bytes
 
 
 @dataclass(frozen=True)
@@ -503,8 +503,8 @@ LEAST_NBYTES = round(_LEAST_ROWS * _ROW_NBYTES / MEASURED_SHARE)
 """Of a rank's first epoch: of less, the measurement would be more than its share."""
 MOST_BLOCK_NBYTES, _LATENCIES = 4 << 20, 4
 _MESSAGE_NBYTES = 256 << 10
-_COPIED_NBYTES = 4 << 20
-_MESSAGE_TIMEOUT_S = 300.0
+_COPIED_NBYTES = 4 << 20  # too large for the allocator to give the same memory again
+_MESSAGE_TIMEOUT_S = 300.0  # a rank may still be reading
 
 
 @dataclass(frozen=True)

@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 
 NAME = "cosmoflow"
 HELP = "int16 particle counts, 4 redshifts x 128^3 (--size 512: 4 x 512^3), a file per sample"
-SIZE = 128
-BLOCK = 128
+SIZE = 128  # the benchmark's decomposition of 512^3 (the paper, IV)
+BLOCK = 128  # is made at a time, whatever the size
 
 GROWTH = (0.55, 0.70, 0.85, 1.0)
 """Amplitude of the density's logarithm at the four redshifts, latest last."""
@@ -48,7 +48,7 @@ SIGMA = 2.35
 """Standard deviation of the density's logarithm today: sets the power law and the maximum."""
 NOISE = 0.19
 """Part of the density that is not shared between redshifts: sets the number of groups."""
-PARAMETERS = 4
+PARAMETERS = 4  # cosmological ones: the labels
 
 
 def describe(folder: Path, *, samples: int, seed: int, size: int) -> SampleSet:

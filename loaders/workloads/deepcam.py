@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
 NAME = "deepcam"
 HELP = "16 x 768 x 1152 float32 climate images with event masks, a file per sample"
-SIZE = 768
-CHANNELS = 16
+SIZE = 768  # along y; x is one and a half times as long: 768 x 1152
+CHANNELS = 16  # temperatures, winds, pressures, humidity (the paper, V.A)
 EVENTS = 3
 """Cyclones a sample."""
 SCALES = (24.0, 96.0)

@@ -25,7 +25,7 @@ from .registry import find_workload
 Progress = Callable[[int, int], None]
 """Told how many samples of how many are done."""
 
-MARK_EVERY = 32
+MARK_EVERY = 32  # rows: a killed run makes at most so many again
 _MARK = "made"
 
 

@@ -115,7 +115,7 @@ _FILE_SYSTEMS = """
 _KNOWN_FILE_SYSTEMS = frozenset(_FILE_SYSTEMS.split())
 _COMMAND_START = 60  # characters of a command that messages quote
 _MOST_ALIKE = 8  # commands with one start that are tried at a place of a text
-_LEAST_NAME = 3
+_LEAST_NAME = 3  # letters of a name that is looked for inside of texts
 
 
 class Pseudonyms:
@@ -262,7 +262,7 @@ ENDINGS = frozenset(
 )  # fmt: skip
 """Endings that name a format. Any other may be part of a name."""
 
-_MOST_ENDINGS = 4
+_MOST_ENDINGS = 4  # of a name: archive.tar.gz.part has three
 _LONGEST_COMPONENT = 1024  # characters of a component with blanks that is looked for in a text
 _MOST_BORDERS = 6
 _BORDER = re.compile(r"(?=[\s:;,()'\"]|\.?$|\.\s)")
@@ -382,7 +382,7 @@ _PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+(?:[dD](?![a-z]))?")
 _LEAST = 3  # letters; shorter ones stand below, as a random name is soon made of such pieces
 _MOST_DIGITS = 9
 _LONGEST_WORD = 64
-_SYSTEM_ERRORS = range(1, 134)
+_SYSTEM_ERRORS = range(1, 134)  # those of Linux
 _SHORT = """
     a an as at be by do e g go i if in is it n no o of on op or r s so to up us w we x y z
     b kb mb gb tb kib mib gib tib pib eib ms ns µs min h c dl

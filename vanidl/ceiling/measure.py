@@ -176,8 +176,8 @@ _SHORT = (
     "train for more steps, or less --warm-up, or say with --epoch-batches N how many batches a "
     "pass has over data that do not know it"
 )
-_BLOCKS = 20
-_LEVEL = 0.98
+_BLOCKS = 20  # of steps, whose means are compared: neighbouring steps are not independent
+_LEVEL = 0.98  # of the interval, as in comparisons
 
 FloatArray = NDArray[np.float64]
 

@@ -106,7 +106,7 @@ def _of_no_kind(path: Path) -> Verdict:
 # Verdicts on logs as one table, or as JSON.
 
 SCHEMA = "vanidl/check/1"
-WIDTH = 98
+WIDTH = 98  # columns of a line
 MOST_A_STATE = 100  # files of a state that are listed, unless all are asked for
 MOST_SENTENCES = 20  # about one file
 _HEAD = ("state", "version", "traced", "kind", "file")

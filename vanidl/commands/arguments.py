@@ -533,6 +533,7 @@ def _choices(known: Sequence[str]) -> str:
 # Amounts of data, as options name them.
 
 _SIZE = re.compile(r"(\d{1,15})\s*([KMGT](?:i?B)?|B)?", re.IGNORECASE)
+# Binary, however they are written.
 _UNITS = {"": 1, "B": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 

@@ -12,7 +12,7 @@ from vanidl.commands import console
 from vanidl.commands.inputs import open_from
 from vanidl.report.brief import WIDTH, Line, brief, plain
 
-_NARROWEST, _WIDEST = 60, 120
+_NARROWEST, _WIDEST = 60, 120  # columns: wider lines are hard to read
 
 
 def run(options: argparse.Namespace) -> int:

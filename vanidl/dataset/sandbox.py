@@ -23,9 +23,9 @@ from vanidl.files.checked_json import checked_fields
 from vanidl.model.run_facts import ArrayFacts, Block, FileFacts
 from vanidl.parallel import children
 
-MEMORY_BYTES = 4 << 30
-FILE_SECONDS = 20
-START_SECONDS = 60
+MEMORY_BYTES = 4 << 30  # of the child
+FILE_SECONDS = 20  # for one file
+START_SECONDS = 60  # for the child to import its libraries, from slow storage too
 MOST_ANSWER_BYTES = 16 << 20
 _CHILD = "from vanidl.dataset.sandbox import answer_paths; answer_paths({memory}, {seconds})"
 _LARGEST = 2**63

@@ -20,7 +20,7 @@ READ_BUFFER = 256 * 1024
 """Bytes that tf.data's TFRecordDataset asks for at a time unless buffer_size is set."""
 
 _FRAME = struct.Struct("<QI")
-_OVERHEAD = _FRAME.size + 4
+_OVERHEAD = _FRAME.size + 4  # length and its CRC, and the CRC of the record
 _MOST_SIZES = 16
 
 

@@ -20,7 +20,7 @@ except ImportError:  # no wheel for every platform; zlib is slower and says the 
 
 _FIRST_PIECE = 16 << 10
 _LARGEST_PIECE = 4 << 20
-_PROBE = 4 << 10
+_PROBE = 4 << 10  # bytes behind what looks like the begin of a stream, to see whether it is one
 _MOST_PART = 1 << 20  # inflated at a time
 _MOST_AT_ONCE = 4 << 20  # of a short region: real ones reach half of it
 _AHEAD_STREAM = 64 << 10  # from here on a second thread is worth it

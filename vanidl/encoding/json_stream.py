@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from vanidl.dataclass import dataclass
 from vanidl.encoding.budget import Budget
 
-_DEPTH = np.zeros(256, np.int8)
+_DEPTH = np.zeros(256, np.int8)  # how much deeper the text behind a byte is
 _DEPTH[list(b"{[")] = 1
 _DEPTH[list(b"}]")] = -1
 _STRUCTURAL = _DEPTH != 0
@@ -46,9 +46,9 @@ VALUE_BYTES = 70
 """Most values in one text that is parsed at once, and what each takes: more where the file is so
 large that half of what may be held of it holds them."""
 
-_FIRST_WINDOW = 4096
+_FIRST_WINDOW = 4096  # bytes; small, so that the first elements come early
 _LENIENT_VALUES = 4  # sound values that one takes the time of which is parsed by itself
-_MOST_LENIENT_BYTES = 2 * 1024 * 1024
+_MOST_LENIENT_BYTES = 2 * 1024 * 1024  # parsed element by element, which is slow
 _KEY = re.compile(rb'\s*("[^"\\]*(?:\\.[^"\\]*)*")\s*:\s*(?=\S)', re.DOTALL)
 _SEPARATOR = re.compile(rb"\s*\}\s*,\s*\{\s*")
 _SPACE = b" \t\r\n"

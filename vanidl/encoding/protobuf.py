@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from vanidl.dataclass import dataclass
 from vanidl.encoding.budget import OBJECT_BYTES, Budget
 
-_MOST_VARINT_BYTES = 10
-_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+_MOST_VARINT_BYTES = 10  # 64 bits, seven a byte
+_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5  # wire types; 3 and 4 are groups, long gone
 _FIXED = {_FIXED64: 8, _FIXED32: 4}
 
 Value: TypeAlias = "int | memoryview"

@@ -23,7 +23,7 @@ except ImportError:  # platforms without a wheel
     gzip_codec = zlib
 
 GZIP_MAGIC = b"\x1f\x8b"
-_GZIP_WINDOW = 31
+_GZIP_WINDOW = 31  # of zlib: 15 bits of window, and 16 for the header of gzip
 _READ_BYTES = 128 * 1024
 _FIRST_PIECE = 2048  # of a member
 _ZEROS = re.compile(rb"\0*")

@@ -37,7 +37,7 @@ Int64Array = NDArray[np.int64]
 # Tracks on which no two slices cross: viewers drop slices that overlap without nesting.
 
 
-_NEVER, _FOREVER = -(2**63), 2**63
+_NEVER, _FOREVER = -(2**63), 2**63  # before and behind any instant
 _FEW = 8  # lanes that are looked through in turn
 
 
@@ -307,7 +307,7 @@ def _select_within_steps(each: Deliveries, seen: Trace) -> Deliveries:
 #
 # Times are microseconds with three decimals, so that nanoseconds are exact.
 
-BLOCK_ROWS = 1 << 16
+BLOCK_ROWS = 1 << 16  # spans that become text at once
 
 _OPERATION = '%s,"ts":%d.%03d,"dur":%d.%03d,"args":{"file":%s,"offset":%s,"size":%d}}'
 _SPAN = '%s,"ts":%d.%03d,"dur":%d.%03d%s}'

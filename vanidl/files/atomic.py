@@ -22,7 +22,7 @@ try:
 except ImportError:  # platforms without a wheel
     gzip_writer = gzip.GzipFile
 
-_FAST = 1
+_FAST = 1  # level of gzip: exports are large, and read once
 _OWNER_ONLY = 0o600
 _AS_UMASK_SAYS = 0o666
 

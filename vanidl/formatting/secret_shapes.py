@@ -73,7 +73,7 @@ _IN_QUERY = re.compile(
 )
 _WITHIN = re.compile(rf"({_NAME}(?:=|%3D))(?!/|\*\*\*)({_QUOTED}|[^\s&\"']+)", re.IGNORECASE)
 _IN_PATH = re.compile(r"(?:^|[\s\"'(\[])(?:[/~]|\.{1,2}/|[a-z0-9]{1,10}://)\S*$", re.IGNORECASE)
-_FARTHEST_CHARACTERS = 300
+_FARTHEST_CHARACTERS = 300  # before a value, in which its name may stand
 _IN_COMPONENT = re.compile(rf"({_NAME}(?:=|%3D|:(?!\s)))(?!\*\*\*).+", re.IGNORECASE | re.DOTALL)
 
 _URL = re.compile(r"(?P<scheme>\b[a-z][a-z0-9+.\-]{0,20}:/{2,3})[^\s/?#\"']+@", re.IGNORECASE)

@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from typing import TextIO
 
-WIDTH = 98
+WIDTH = 98  # columns of text output
 
 Row = tuple[str, ...]
 

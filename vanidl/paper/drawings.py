@@ -255,7 +255,7 @@ def _list_quantities(run: Run) -> list[tuple[str, str, str]]:
 
 
 BINS = 256
-MAX_LANES = 8
+MAX_LANES = 8  # ranks whose steps are drawn
 
 
 def draw_timeline(figure: FigureBase, run: Run) -> None:

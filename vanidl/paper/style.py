@@ -20,7 +20,7 @@ from vanidl.formatting.names import elided
 WIDTHS_IN = {"1col": 3.5, "2col": 7.2}
 """Usual widths of one and of two columns of a paper, in inches."""
 
-DPI = 300
+DPI = 300  # of PNG: what journals ask for
 _FONT = "DejaVu Sans"  # comes with matplotlib: the same everywhere
 
 _RC: Any = {  # settings, which matplotlib types by their names

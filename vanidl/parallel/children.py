@@ -157,10 +157,10 @@ GIVEN_UP_S = 30.0
 
 
 _ASKED_S = 2.0  # after a question that was answered
-_LOOK_S = 0.2
+_LOOK_S = 0.2  # between two looks at storage
 _CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGILL, signal.SIGFPE)
 _ENDING = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
-_PR_SET_PDEATHSIG = 1
+_PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
 def address_space_is_limited() -> bool:

@@ -109,8 +109,8 @@ def _limit_memory(nbytes: int) -> Iterator[None]:
 
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD, _MOST_ARENAS = -1, -3, -8  # of glibc's mallopt
-_LARGEST_KEPT = 16 << 20
-_MOST_KEPT = 64 << 20
+_LARGEST_KEPT = 16 << 20  # larger arrays have pages of their own, which go back at once
+_MOST_KEPT = 64 << 20  # at the end of the heap
 
 
 def keep_freed_memory() -> None:

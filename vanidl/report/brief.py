@@ -19,7 +19,7 @@ from vanidl.run import Run
 from vanidl.sections.actions import Action
 from vanidl.sections.step_bar import Bar, BarPart
 
-LINES, WIDTH = 25, 80
+LINES, WIDTH = 25, 80  # a terminal as it opens
 _SENTENCES = 7  # lines of verdict, headline and what stands beside it
 _ACTIONS = 3
 _MORE = (

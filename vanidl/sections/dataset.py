@@ -563,7 +563,7 @@ DATA_SHARES = Section("data shares", (draw_shares,))
 
 # Which dataset file is read when.
 
-CELLS = 64_000
+CELLS = 64_000  # of a picture of visits: files times bins
 MOST_BINS = 512
 _VISITS_CAPTION = (
     "One row per file, by first visit from top to bottom, over seconds since the start of the job; "

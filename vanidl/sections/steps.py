@@ -93,7 +93,7 @@ def choose_waits(trace: Trace, ranks: NDArray[np.int32]) -> ShownWaits:
 
 TABLE_LIMIT = 100
 MAX_LANES = 8
-GRID_RANKS = 64
+GRID_RANKS = 64  # rows and columns of the grid that takes the place of lanes of many ranks
 GRID_STEPS = 256
 _BARS = "One bar per step over seconds since the start of the job, as wide as it lasted and as high"
 _WAITS = (

@@ -185,7 +185,7 @@ TIMELINE = Section(
 
 Int64Array = NDArray[np.int64]
 
-LINE_SPANS = 8
+LINE_SPANS = 8  # spans of time in the text, which has a line for them
 TABLE_FILES = 100
 TABLE_ROWS = 128
 _HEAT_CAPTION = (

@@ -42,7 +42,7 @@ MOST_RUNS = 8
 """Runs that are kept; the one that was opened longest ago goes first."""
 
 _PAGE, _DIGEST = "page.html", "page.sha256"
-_EDGE_NBYTES = 1 << 16
+_EDGE_NBYTES = 1 << 16  # of each end of a log: enough to tell two runs apart
 
 
 def default_folder() -> Path:
@@ -144,8 +144,8 @@ def _drop_old(folder: Path, key: str) -> None:
 
 Int64Array = NDArray[np.int64]
 
-MOST_SLICES = 20_000
-MOST_WIDTH = 16_384
+MOST_SLICES = 20_000  # in one answer: more than a screen can show apart
+MOST_WIDTH = 16_384  # pixels that are asked for
 MOST_LANES = 256
 _AT_ONCE = 1 << 22  # rows that are searched at a time
 
@@ -278,7 +278,7 @@ def _rows_of(store: Store, segment: Segment, code: int) -> Int64Array:
 
 
 ADDRESS = "127.0.0.1"
-_TOKEN_BYTES = 24
+_TOKEN_BYTES = 24  # 192 bits: nobody guesses it
 _IDLE_S = 60  # a connection without a request is closed then
 
 

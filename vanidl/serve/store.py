@@ -30,7 +30,7 @@ from vanidl.viewer.payload import Labels, label_process
 Int64Array = NDArray[np.int64]
 
 VERSION = 1  # of the folder; raised when anything in it changes its meaning
-REACH_ROWS = 4096
+REACH_ROWS = 4096  # slices that share one latest end
 _META = "store.json"
 
 

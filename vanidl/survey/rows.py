@@ -147,7 +147,7 @@ def _identify_log(path: str) -> tuple[str, TracerLog | None, str]:
 LIMITED = "Survey again with more for each job: --job-seconds, --job-memory."
 """How the problem of a job ends that was given up because of its limits."""
 
-_LARGEST = 2**63
+_LARGEST = 2**63  # behind what a column of int64 holds
 
 
 def read_rows(jobs: Sequence[Job], limits: Limits) -> list[Row]:

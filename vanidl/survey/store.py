@@ -34,7 +34,7 @@ MOST_ROWS = 4096
 _VERSION = 3  # of the rows; raised when a column comes or changes its meaning
 _HEAD = b"vanidl jobs %d\n" % _VERSION
 _KEY = "key"
-_SUM_NBYTES = 4
+_SUM_NBYTES = 4  # CRC-32C at the end of a file
 _ROW_GROUP = 4 * MOST_ROWS
 
 

@@ -62,7 +62,7 @@ from vanidl.survey.store import (
     write_jobs,
 )
 
-LOGS_A_BATCH = 32
+LOGS_A_BATCH = 32  # for one call of a worker: calls cost little beside so many
 MOST_LEVELS = 10
 """Repositories of results have them eight levels below."""
 LIMITS = Limits()

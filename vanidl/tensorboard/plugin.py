@@ -33,7 +33,7 @@ from vanidl.run import open_run
 
 _SCRIPT = re.compile(rb"<script>(.*?)</script>", re.DOTALL)
 _FRONT = Path(__file__).with_name("index.js")
-_PREPARING, _UNUSABLE = 202, 422
+_PREPARING, _UNUSABLE = 202, 422  # status of HTTP: accepted, and unprocessable
 FRESH_S = 1.0
 """How old a listing of the log folder may be, in seconds from its end."""
 MOST_KEPT = 16

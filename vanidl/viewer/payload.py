@@ -278,7 +278,7 @@ PALETTE: Spec = {
 
 Spec = dict[str, Any]
 
-_SMALL = 6
+_SMALL = 6  # level of zlib for a page that is kept
 _FAST = 1
 
 

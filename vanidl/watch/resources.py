@@ -98,7 +98,7 @@ class ProcessReads:
             self._counts[pid] = called, stored
 
 
-EVERY_S = 5.0
+EVERY_S = 5.0  # memory changes slowly beside steps
 _MOST_FILES = 64
 _MOST_NBYTES = 64 << 20
 

@@ -29,7 +29,7 @@ STALL_S = 15.0
 """A silence shorter than this is none, however short the steps are."""
 STALL_STEPS = 10
 """Nor is one shorter than so many of the longest usual steps (the 99th percentile)."""
-_WAIT_STEPS = 2
+_WAIT_STEPS = 2  # usual steps: a shorter wait is part of the loop
 _WAIT_S = 1.0  # a wait that is worth a word, where steps are shorter than half of it
 
 

@@ -30,7 +30,7 @@ from vanidl.wording.cells import cut, join, mark_cell, settle
 
 WIDTH = 80
 _MOST_RANKS = 8
-_SILENT_S = 5.0
+_SILENT_S = 5.0  # from then on the silence of a rank is shown
 _READS = {
     "calls": "by read() calls (/proc/PID/io)",
     "storage": "from storage (/proc/PID/io)",

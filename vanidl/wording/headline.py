@@ -55,7 +55,7 @@ from vanidl.wording.tracing import (
     name_tracer,
 )
 
-MOSTLY = 0.5
+MOSTLY = 0.5  # from half on
 _SURE = 1.01  # of the lower end: up to there it is said without the upper one
 NEARLY_ALL = 0.9  # of the steps: at this share the answer is of all of them
 START_UP, AFTER_STEPS = "start-up", "after the last step"

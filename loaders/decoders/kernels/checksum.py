@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 
 from ..staging import Column, Staged
 
-POLYNOMIAL = 0xEDB88320
-LANES = 512
-ROWS = 32
+POLYNOMIAL = 0xEDB88320  # of CRC-32 (IEEE 802.3), lowest power first
+LANES = 512  # of a program, each with every 512th word
+ROWS = 32  # words of a lane
 CHUNK_NBYTES = 4 * LANES * ROWS
 COLUMNS = 3
 OPTIONS = {"num_warps": 4}

@@ -14,7 +14,7 @@ from ..container import Encoded
 from ..cosmoflow import TILE, Layout
 from ..staging import Column, Staged
 
-BLOCK = 1024
+BLOCK = 1024  # voxels of a program; divides a tile
 WARPS = 4
 COLUMNS = 3
 

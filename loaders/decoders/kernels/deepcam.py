@@ -26,9 +26,9 @@ from ..staging import Column, Staged
 
 LINES = 64 if triton.knobs.runtime.interpret else 4
 """Of a program. In the interpreter an operation costs the same, however large its tensors are."""
-SPAN = 128
+SPAN = 128  # values of a line at a time
 OPTIONS = {"num_warps": 1, "enable_fp_fusion": False}
-COPY_LINES = 16
+COPY_LINES = 16  # of a program that only copies
 COPY_OPTIONS = {"num_warps": 4, "enable_fp_fusion": False}
 (DELTA_LINES, FIRSTS, CODES, SEGMENTS, RAW_LINES, RAW, CONST_LINES, CONST_VALUES) = range(8)
 (DELTAS, SEGMENT_COUNT, RAWS, CONSTS) = range(8, 12)

@@ -11,7 +11,7 @@ from ..container import Encoded
 from ..lossless import Lossless
 from ..staging import Column, Staged
 
-BLOCK = 1024
+BLOCK = 1024  # values of a program
 COLUMNS = 4
 OPTIONS = {"num_warps": 4}
 _KINDS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}

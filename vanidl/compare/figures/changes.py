@@ -32,7 +32,7 @@ from vanidl.wording.results import explain_ceiling
 
 # The runs that were compared, and those with batches from memory: what input costs each side.
 
-LIMIT = 500
+LIMIT = 500  # runs in a table
 
 
 def draw_runs(comparison: Comparison) -> Figure:
@@ -116,6 +116,7 @@ _BARS = (
     "grey has no good direction, or no verdict."
 )
 _SINGLE = "One run each gives no interval and no measure of how far the next run would be off."
+# 1, 2 and 5 of each power of ten.
 _TICKS = tuple(float(f"{m}e{e}") for e in range(-6, 10) for m in (1, 2, 5))
 _MOST_TICKS = 12  # whose labels stand level beside each other
 _NARROW = 8.0  # from the lowest to the highest factor, below which ticks are evenly apart

@@ -90,7 +90,7 @@ def _average(rows: list[RankOverlap], name: str) -> float | None:
     return sum(values) / len(values) if values and None not in values else None
 
 
-BINS = 80
+BINS = 80  # of a histogram
 REACH = 12  # times the largest median: longer steps are counted in the last bar
 _STEPS_CAPTION = (
     "Share of the steps of each side, all runs and ranks, by how long they took. The dashed line "

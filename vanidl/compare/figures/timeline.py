@@ -15,8 +15,8 @@ from vanidl.figures.downsample import compute_rates, fold_bins, n_of_m, round_va
 from vanidl.figures.figure import Figure, Spec
 from vanidl.formatting.units import byte_scale, seconds
 
-BINS = 1024
-MAX_STEPS = 2000
+BINS = 1024  # about one for each pixel
+MAX_STEPS = 2000  # boxes of a side
 HEIGHT = 150  # pixels of a side
 _CAPTION = (
     "Bytes per second of the whole job, reads and writes, over seconds since the start of each "

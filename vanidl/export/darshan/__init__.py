@@ -38,7 +38,7 @@ from vanidl.run import Run
 Int64Array = NDArray[np.int64]
 Written = list[tuple[str, str]]
 
-_VERSIONS = {POSIX: 4, MPIIO: 3, STDIO: 2}
+_VERSIONS = {POSIX: 4, MPIIO: 3, STDIO: 2}  # of the modules in a log of format 3.41
 _DXT = {POSIX: ("DXT_POSIX", 1), MPIIO: ("DXT_MPIIO", 2)}
 """Modules of single operations. The versions after these know threads, but PyDarshan 3.5.0 and all
 before it refuse them."""

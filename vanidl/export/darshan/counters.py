@@ -26,8 +26,8 @@ _LARGEST_OF_CLASS = np.array(
     [100, 1 << 10, 10 << 10, 100 << 10, 1 << 20, 4 << 20, 10 << 20, 100 << 20, 1 << 30]
 )
 _NEVER = np.iinfo(np.int64).min
-_NO_OP = 255
-_KEY_BITS = 62
+_NO_OP = 255  # before the first operation of a file
+_KEY_BITS = 62  # of file and value in one number
 
 
 @dataclass(frozen=True, slots=True)

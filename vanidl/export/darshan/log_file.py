@@ -33,7 +33,7 @@ from vanidl.readers.darshan.job import METADATA_BYTES
 
 _WORDS = 4  # of a segment: offset, length, start, end
 _HEAD_WORDS = 13  # id, rank, shared flag, 64 bytes of host, writes, reads
-_HOST = slice(3, 11)
+_HOST = slice(3, 11)  # of the head: 64 bytes of name
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,7 +68,7 @@ def _summarize_loader(fetches: Fetches, name: str, others: tuple[str, ...]) -> F
 
 
 _TRAIN, _SAVE, _MODEL = "train", "checkpoint", "model"
-_READ_ONCE = 1.2
+_READ_ONCE = 1.2  # of the different bytes: less is one pass, with a few read again
 _WRITES_NOT_SEEN = "writes_not_seen"  # a warning of the recording
 
 
@@ -286,7 +286,7 @@ MEASURED, GIVEN, ASSUMED, UNKNOWN = "measured", "given", "assumed", "not known"
 Scalar = bool | int | float | str
 Value = Scalar | tuple[int, ...] | Mapping[str, Scalar]
 
-_WIDTH = 96
+_WIDTH = 96  # columns of a comment
 
 
 @dataclass(frozen=True, slots=True)
