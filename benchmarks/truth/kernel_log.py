@@ -25,13 +25,15 @@ from vanidl.model.intervals import Intervals
 
 TRACING = Path("/sys/kernel/tracing")
 BUFFER_KIB = 65536  # for each core
-# Calls that read files or ask what they are, by number: arch/x86/entry/syscalls/syscall_64.tbl
-CALLS = {
-    "read": 0, "open": 2, "close": 3, "stat": 4, "fstat": 5, "lstat": 6, "lseek": 8, "pread64": 17,
-    "readv": 19, "access": 21, "getdents": 78, "readlink": 89, "getdents64": 217, "openat": 257,
-    "newfstatat": 262, "readlinkat": 267, "faccessat": 269, "preadv": 295, "preadv2": 327,
-    "statx": 332, "openat2": 437, "faccessat2": 439,
-}  # fmt: skip
+# Calls on files but for those that write, from and to which number of
+# arch/x86/entry/syscalls/syscall_64.tbl
+CALLS = (
+    (0, 0), (2, 6), (8, 8), (17, 17), (19, 19), (21, 21),  # read, open to lstat, lseek, pread
+    (72, 95), (132, 132), (137, 138), (187, 199),  # fcntl to umask, utime, statfs, readahead, xattr
+    (217, 217), (221, 221), (235, 235), (257, 269),  # getdents, fadvise, openat to faccessat
+    (277, 277), (280, 280), (285, 285), (295, 295), (316, 316),  # sync_file_range to renameat2
+    (327, 327), (332, 332), (437, 437), (439, 439),  # preadv2, statx, openat2, faccessat2
+)  # fmt: skip
 EVENTS = ("raw_syscalls/sys_enter", "raw_syscalls/sys_exit", "exceptions/page_fault_user",
           "sched/sched_switch", "sched/sched_wakeup", "sched/sched_process_fork")  # fmt: skip
 LINE = re.compile(r"-(\d+)\s+\[\d+\] \S+\s+(\d+)\.(\d{6}): (\w+): (.*)")
@@ -61,7 +63,7 @@ def log_kernel(log: Path) -> Iterator[None]:
     try:
         settings = {"trace_clock": "mono", "buffer_size_kb": BUFFER_KIB, "options/event-fork": 1}
         settings |= {"options/overwrite": 0, "set_event_pid": os.getpid()}
-        calls = " || ".join(f"id == {number}" for number in CALLS.values())
+        calls = " || ".join(f"(id >= {first} && id <= {last})" for first, last in CALLS)
         settings |= {f"events/{event}/filter": calls for event in EVENTS[:2]}
         settings |= {f"events/{event}/enable": 1 for event in EVENTS}
         for name, value in settings.items():

@@ -12,7 +12,7 @@ import pytest
 
 import vanidl
 from vanidl.model import states
-from vanidl.model.states import States
+from vanidl.model.states import FOUND_NS, States
 from vanidl.model.trace import SpanKind
 from vanidl.readers.states.log import read_states
 from vanidl.record import record
@@ -48,10 +48,20 @@ def run():
     while time.thread_time() < end:
         pass
 spend("run", run)
+begun = {}
+def nap():
+    begun[threading.get_native_id()] = time.time_ns()
+    time.sleep(0.02)
+def start_threads():
+    for _ in range(15):
+        thread = threading.Thread(target=nap)
+        thread.start()
+        thread.join()
+spend("threads", start_threads)
 # The other end of a named pipe opens late: a file call that sleeps.
 print("open", flush=True)
 spend("open", lambda: os.close(os.open(sys.argv[2], os.O_RDONLY)))
-json.dump([os.getpid(), said], open(sys.argv[1], "w"))
+json.dump([os.getpid(), said, begun], open(sys.argv[1], "w"))
 """
 KINDS = {
     "lock": states.LOCK, "sleep": states.SLEEP, "child": states.CHILD, "socket": states.NETWORK,
@@ -61,8 +71,10 @@ EDGE_NS = 40_000_000
 
 
 @pytest.fixture(scope="module")
-def recorded(tmp_path_factory: pytest.TempPathFactory) -> tuple[States, int, dict[str, list[int]]]:
-    """What was sampled, the program's process id, and when it says that it did what."""
+def recorded(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> tuple[States, int, dict[str, list[int]], dict[str, int]]:
+    """What was sampled, the program's process id, when it did what, and when threads began."""
     if not sampler.LIBRARY.is_file():
         pytest.skip("the sampler is not compiled: make, or pip install --editable .")
     folder = tmp_path_factory.mktemp("states")
@@ -79,13 +91,12 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> tuple[States, int, dic
     assert not log.losses
     if log.forbidden:
         pytest.skip("the system lets nobody look into other processes")
-    pid, said = json.loads(out.read_text())
-    return log.states, pid, said
+    return log.states, *json.loads(out.read_text())
 
 
 @pytest.mark.parametrize("name", KINDS)
 def test_samples_say_what_the_program_does(recorded, name: str) -> None:
-    found, pid, said = recorded
+    found, pid, said, _ = recorded
     main = next(t for t in found.of_process("", pid) if t.is_first)
     begin, end = said[name]
     samples = main.samples
@@ -102,7 +113,7 @@ def test_samples_say_what_the_program_does(recorded, name: str) -> None:
 
 
 def test_every_thread_and_process_is_there_with_its_parent(recorded) -> None:
-    found, pid, _ = recorded
+    found, pid, *_ = recorded
     mine = found.of_process("", pid)
     assert len(mine) >= 2  # timers are threads
     assert any(t.parent_pid == pid for t in found.threads)  # the child
@@ -111,8 +122,20 @@ def test_every_thread_and_process_is_there_with_its_parent(recorded) -> None:
         assert (np.diff(thread.samples.time) >= 0).all()
 
 
+def test_no_thread_had_run_for_longer_than_is_said_before_it_was_sampled(recorded) -> None:
+    """Each took the place of one that had just ended: their number is always two."""
+    found, pid, _, begun = recorded
+    mine = [t for t in found.of_process("", pid) if str(t.tid) in begun and len(t.samples)]
+    if len(mine) < 5:
+        pytest.skip("the machine was too busy to sample")
+    for thread in mine:
+        ran_ns = int(thread.samples.time[0]) - begun[str(thread.tid)]
+        assert ran_ns <= thread.found_ns
+    assert min(thread.found_ns for thread in mine) < FOUND_NS
+
+
 def test_distances_are_random_between_half_a_period_and_one_and_a_half(recorded) -> None:
-    found, pid, _ = recorded
+    found, pid, *_ = recorded
     main = next(t for t in found.of_process("", pid) if t.is_first)
     late = main.samples.late
     distance = np.diff(main.samples.time)[~late[1:] & ~late[:-1]] / 1000

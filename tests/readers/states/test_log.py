@@ -54,6 +54,16 @@ def test_the_thread_of_the_largest_number_has_its_samples(tmp_path: Path) -> Non
     assert [len(t.samples) for t in log.states.threads if t.tid == 60] == [1]
 
 
+@pytest.mark.parametrize(("flags", "found_ms"), [(0, 40), (1, 40), (2, 7), (30, 35), (255, 260)])
+def test_how_long_a_thread_had_run_before_it_was_found(
+    tmp_path: Path, flags: int, found_ms: int
+) -> None:
+    """Files of before say nothing of it; what is said ends with the list, samples come behind."""
+    more = states_files.row(states_files.THREAD, 60, 9, flags, 61, 42)
+    log = read(tmp_path, StatesFile(more=more).content())
+    assert [t.found_ns for t in log.states.threads if t.tid == 61] == [found_ms * 10**6]
+
+
 def test_a_file_that_is_cut_has_what_lies_before(tmp_path: Path) -> None:
     content = StatesFile().content()
     whole = [len(t.samples) for t in read(tmp_path, content).states.threads]

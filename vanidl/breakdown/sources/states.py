@@ -83,7 +83,6 @@ _IDLE = (states.SLEEP, states.CHILD)
 
 _SAME_NS = 1_500_000  # samples of two threads that lie closer were taken in one round
 _MOSTLY = 0.9
-_FOUND_NS = 40_000_000  # after it began, at most, the sampler knows a thread
 _LATE = -1  # the kind of samples that say nothing
 
 _PARTS = {
@@ -255,9 +254,9 @@ class _Look:
 
     def is_missing_one(self, times: Int64Array) -> NDArray[np.bool_]:
         """At which of some times a thread may have run that was sampled a moment later first."""
-        first = np.sort([int(thread.samples.time[0]) for thread in self.others])
-        place = np.searchsorted(first, times, side="right")
-        return np.searchsorted(first, times + _FOUND_NS, side="right") > place
+        first = np.array([int(thread.samples.time[0]) for thread in self.others], np.int64)
+        found = np.array([thread.found_ns for thread in self.others], np.int64)
+        return _is_inside(intervals.union(first - found, first), times)
 
     def in_storage_meanwhile(
         self, times: Int64Array

@@ -62,7 +62,8 @@ _Static_assert(sizeof(struct row) == 16, "a row is 16 bytes");
 #define PATH_NBYTES 512
 #define REBASE_US 3000000000u
 #define FLUSH_NS 500000000LL
-#define LIST_NS 20000000LL
+#define LIST_NS 20000000LL /* between looks for new threads; less where processes are few */
+#define MANY_PROCESSES 8
 #define FULL_RATE_NS 300000000000LL
 #define ACCOUNT_EVERY 16
 #define IDLE_AFTER 32 /* samples in a row of one lock: then only each such sample is taken */
@@ -80,7 +81,8 @@ struct thread {
 struct process {
     int pid, parent;
     nlink_t links; /* of its folder of threads: two more than it has threads */
-    int64_t listed_ns;
+    int64_t listed_ns, looked_ns, looked_before_ns; /* looks see the number of threads alone */
+    int lost_one; /* a thread has ended since the list was made: the number may hide another */
     int forbidden, io;
     uint64_t values[6];
 };
@@ -399,13 +401,15 @@ static void close_thread(struct sampler *s, int place)
 {
     struct thread *t = &s->threads[place];
     add(s, (struct row){.at_us = since_base(s, now_ns(CLOCK_REALTIME)), .thread = t->number, .kind = GONE});
+    s->processes[t->process].lost_one = 1;
     close(t->calls);
     if (t->delays >= 0)
         close(t->delays);
     s->threads[place] = s->threads[--s->thread_count];
 }
 
-static int open_thread(struct sampler *s, int process, int tid)
+/* `age_ms`: how long, at most, it had run before; 0 where nothing says. */
+static int open_thread(struct sampler *s, int process, int tid, uint8_t age_ms)
 {
     const struct process *p = &s->processes[process];
     char path[64];
@@ -424,7 +428,7 @@ static int open_thread(struct sampler *s, int process, int tid)
     s->next_number++;
     s->threads[s->thread_count++] = t;
     add(s, (struct row){.at_us = (uint32_t)p->pid, .thread = t.number, .kind = THREAD,
-                        .flags = (uint8_t)(tid == p->pid), .what = (uint32_t)tid,
+                        .flags = tid == p->pid ? 1 : age_ms, .what = (uint32_t)tid,
                         .delay_us = (uint32_t)p->parent});
     return 1;
 }
@@ -444,17 +448,25 @@ static void list_threads(struct sampler *s, int process, int64_t at_ns)
         *p = (struct process){.io = -1};
         return;
     }
-    if (found.st_nlink == p->links && at_ns - p->listed_ns < 16 * LIST_NS)
+    /* A thread that took the place of one which was seen to end came after the look before last. */
+    int64_t since_ns = p->looked_before_ns;
+    p->looked_before_ns = p->looked_ns;
+    p->looked_ns = at_ns;
+    int changed = found.st_nlink != p->links || p->lost_one;
+    if (!changed && at_ns - p->listed_ns < 16 * LIST_NS)
         return;
+    int64_t age_ms = changed && since_ns ? (at_ns - since_ns) / 1000000 + 1 : 0;
+    age_ms = age_ms > 255 || !age_ms ? 0 : age_ms < 2 ? 2 : age_ms;
     p->links = found.st_nlink;
     p->listed_ns = at_ns;
+    p->lost_one = 0;
     DIR *folder = opendir(path);
     struct dirent *entry;
     while (folder && (entry = readdir(folder))) {
         int tid = atoi(entry->d_name), known = tid <= 0;
         for (int i = 0; i < s->thread_count && !known; i++)
             known = s->threads[i].tid == tid && s->threads[i].pid == p->pid;
-        if (!known && open_thread(s, process, tid) < 0) {
+        if (!known && open_thread(s, process, tid, (uint8_t)age_ms) < 0) {
             p->forbidden = 1;
             add(s, (struct row){.at_us = (uint32_t)p->pid, .kind = LEFT_OUT, .flags = 1});
             break;
@@ -690,7 +702,7 @@ EXPORT void vs_run(void *sampler)
         if (late)
             target = now;
         take_added(s);
-        if (now - listed >= LIST_NS) {
+        if (now - listed >= LIST_NS / MANY_PROCESSES * s->process_count || now - listed >= LIST_NS) {
             listed = now;
             for (int i = s->process_count - 1; i >= 0; i--)
                 list_threads(s, i, now);
