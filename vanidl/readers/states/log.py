@@ -8,7 +8,7 @@ of 32 bits or one of 64. By kind:
   long the thread has waited for a core, in microseconds modulo 2^32.
 - TIME: nanoseconds since the epoch, in 64 bits.
 - THREAD: process id; that of the thread, and of the parent of its process. With flags above 1 the
-  milliseconds that it had run before it was found, at most.
+  milliseconds that it had run before its first sample, at most.
 - NAME: length of the text in the rows that follow, padded with blanks; its number. With flag 1 the
   host, and the period of sampling in microseconds in place of a number.
 - CPU: microseconds; ticks in user and in kernel mode. IO: microseconds; flags say what, 64 bits.
@@ -41,7 +41,6 @@ ROW = np.dtype(
 )  # fmt: skip
 _WHAT = "states of threads"
 _MOST_NAMES = 1 << 16
-_TO_SAMPLE_NS = 5_000_000  # from the list of threads to the samples of the same round, at most
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +182,7 @@ def _split_threads(
 
 def _read_age_ns(flags: int) -> int:
     """How long a thread had run before its first sample, at most, ns."""
-    return flags * 1_000_000 + _TO_SAMPLE_NS if flags > 1 else FOUND_NS
+    return flags * 1_000_000 if flags > 1 else FOUND_NS
 
 
 def _build_table(*columns: NDArray[np.generic]) -> NDArray[np.int64]:

@@ -73,6 +73,8 @@ struct thread {
     int pid, tid, process;
     int calls, delays; /* descriptors */
     uint16_t number;
+    int64_t since_ns; /* it began later than that; 0: nothing says */
+    int described;
     int alike; /* samples in a row on one lock */
     uint64_t last_what;
     unsigned turn;
@@ -408,8 +410,7 @@ static void close_thread(struct sampler *s, int place)
     s->threads[place] = s->threads[--s->thread_count];
 }
 
-/* `age_ms`: how long, at most, it had run before; 0 where nothing says. */
-static int open_thread(struct sampler *s, int process, int tid, uint8_t age_ms)
+static int open_thread(struct sampler *s, int process, int tid, int64_t since_ns)
 {
     const struct process *p = &s->processes[process];
     char path[64];
@@ -418,7 +419,8 @@ static int open_thread(struct sampler *s, int process, int tid, uint8_t age_ms)
             add(s, (struct row){.kind = LEFT_OUT});
         return 0;
     }
-    struct thread t = {.pid = p->pid, .tid = tid, .process = process, .number = (uint16_t)s->next_number};
+    struct thread t = {.pid = p->pid, .tid = tid, .process = process, .number = (uint16_t)s->next_number,
+                       .since_ns = since_ns};
     snprintf(path, sizeof path, "/proc/%d/task/%d/syscall", p->pid, tid);
     t.calls = open(path, O_RDONLY | O_CLOEXEC);
     if (t.calls < 0)
@@ -427,9 +429,6 @@ static int open_thread(struct sampler *s, int process, int tid, uint8_t age_ms)
     t.delays = open(path, O_RDONLY | O_CLOEXEC);
     s->next_number++;
     s->threads[s->thread_count++] = t;
-    add(s, (struct row){.at_us = (uint32_t)p->pid, .thread = t.number, .kind = THREAD,
-                        .flags = tid == p->pid ? 1 : age_ms, .what = (uint32_t)tid,
-                        .delay_us = (uint32_t)p->parent});
     return 1;
 }
 
@@ -455,8 +454,6 @@ static void list_threads(struct sampler *s, int process, int64_t at_ns)
     int changed = found.st_nlink != p->links || p->lost_one;
     if (!changed && at_ns - p->listed_ns < 16 * LIST_NS)
         return;
-    int64_t age_ms = changed && since_ns ? (at_ns - since_ns) / 1000000 + 1 : 0;
-    age_ms = age_ms > 255 || !age_ms ? 0 : age_ms < 2 ? 2 : age_ms;
     p->links = found.st_nlink;
     p->listed_ns = at_ns;
     p->lost_one = 0;
@@ -466,7 +463,7 @@ static void list_threads(struct sampler *s, int process, int64_t at_ns)
         int tid = atoi(entry->d_name), known = tid <= 0;
         for (int i = 0; i < s->thread_count && !known; i++)
             known = s->threads[i].tid == tid && s->threads[i].pid == p->pid;
-        if (!known && open_thread(s, process, tid, (uint8_t)age_ms) < 0) {
+        if (!known && open_thread(s, process, tid, changed ? since_ns : 0) < 0) {
             p->forbidden = 1;
             add(s, (struct row){.at_us = (uint32_t)p->pid, .kind = LEFT_OUT, .flags = 1});
             break;
@@ -537,6 +534,17 @@ static void account_io(struct sampler *s, struct process *p, uint16_t thread, in
 }
 
 /* One sample of one thread; 0 where it is gone. */
+/* Who a thread is, and for how long, at most, it has run without being known. */
+static void describe(struct sampler *s, struct thread *t)
+{
+    int64_t age_ms = t->since_ns ? (now_ns(CLOCK_MONOTONIC) - t->since_ns) / 1000000 + 1 : 0;
+    age_ms = age_ms > 255 || !age_ms ? 0 : age_ms < 2 ? 2 : age_ms;
+    add(s, (struct row){.at_us = (uint32_t)t->pid, .thread = t->number, .kind = THREAD,
+                        .flags = t->tid == t->pid ? 1 : (uint8_t)age_ms, .what = (uint32_t)t->tid,
+                        .delay_us = (uint32_t)s->processes[t->process].parent});
+    t->described = 1;
+}
+
 static int sample(struct sampler *s, struct thread *t, int late)
 {
     char text[256];
@@ -574,6 +582,8 @@ static int sample(struct sampler *s, struct thread *t, int late)
     }
     if (t->tid != t->pid && t->alike >= IDLE_AFTER)
         row.flags |= IDLE;
+    if (!t->described)
+        describe(s, t);
     add(s, row);
     return 1;
 }
