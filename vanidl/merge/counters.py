@@ -28,12 +28,13 @@ def stack_counters(
     by_layer: dict[str, list[CounterTable]] = {}
     for i, log in enumerate(logs):
         for records in counters.get(log.path, NO_COUNTERS).layers:
-            # The process of each record: of a log of one process, or by its rank.
-            ranks = records.rank.tolist() if log.nprocs > 1 else [0]
-            of_rank = {rank: processes.of_record(i, log, rank) for rank in set(ranks)}
-            process = np.array([of_rank[rank] for rank in ranks], np.int32)
+            # The process of each record: that of the log, or by its rank.
             if log.nprocs <= 1:
-                process = np.repeat(process, len(records.rank))
+                process = np.full(len(records.rank), processes.of_record(i, log, 0), np.int32)
+            else:
+                ranks = records.rank.tolist()
+                of_rank = {rank: processes.of_record(i, log, rank) for rank in set(ranks)}
+                process = np.array([of_rank[rank] for rank in ranks], np.int32)
             file = code.of_ids(log, records.file)
             table = CounterTable(records.layer, process, file, records.counters, records.seconds)
             by_layer.setdefault(table.layer, []).append(table)

@@ -6,13 +6,12 @@ with an end that formats share with others (`.json`). Nothing else is opened.
 
 from __future__ import annotations
 
-import errno
 import os
 import re
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import field, replace
+from dataclasses import field
 from itertools import islice
 from pathlib import Path
 
@@ -120,8 +119,11 @@ def find(root: str | Path, *, max_depth: int = MAX_DEPTH) -> Found:
     """
     path = Path(root)
     search = _search(path, max_depth)
-    return replace(
-        _build_found(path, {kind: _sort_paths(found) for kind, found in search.files.items()}),
+    files = {kind: _sort_paths(paths) for kind, paths in search.files.items()}
+    return Found(
+        path,
+        run_records=files.pop(_RUN_RECORDS, ()),
+        files=files,
         others=search.others,
         unreadable=_sort_paths(search.unreadable),
         too_deep=_sort_paths(search.too_deep),
@@ -139,15 +141,15 @@ def find_paths(root: str | Path, *, max_depth: int = MAX_DEPTH) -> Mapping[str, 
 def _search(path: Path, max_depth: int) -> _Search:
     try:
         return _search_folder(path, max_depth) if path.is_dir() else _take_single(path)
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise InputError(
+            f"{path}: expected a log or a folder of a run, found nothing there; check the path"
+        ) from error
     except OSError as error:
-        raise InputError(_explain_unreachable(path, error)) from error
-
-
-def _explain_unreachable(path: Path, error: OSError) -> str:
-    if error.errno in (errno.ENOENT, errno.ENOTDIR):
-        return f"{path}: expected a log or a folder of a run, found nothing there; check the path"
-    why = error.strerror or str(error)
-    return f"{path}: {list_expected()}; it cannot be read ({why}); check its permissions"
+        why = error.strerror or str(error)
+        raise InputError(
+            f"{path}: {list_expected()}; it cannot be read ({why}); check its permissions"
+        ) from error
 
 
 def _take_single(path: Path) -> _Search:
@@ -210,14 +212,17 @@ def _search_folder(root: Path, max_depth: int) -> _Search:
         search.linked_folders.sort(reverse=True)
         _walk(*search.linked_folders.pop(), search)
     _add_by_content(search)
-    _add_linked_files(search)
+    # Links to files last, of those that nothing else led to.
+    found = (path for paths in search.files.values() for path in paths)
+    known = {os.path.realpath(path) for path in found} if search.linked else set()
+    for kind, path in sorted(search.linked):
+        target = os.path.realpath(path)
+        if target not in known:
+            known.add(target)
+            search.files.setdefault(kind, []).append(path)
     if not search.files:
         raise InputError(_explain_nothing(root, search))
     return search
-
-
-def _build_found(root: Path, files: dict[str, tuple[Path, ...]]) -> Found:
-    return Found(root, run_records=files.pop(_RUN_RECORDS, ()), files=files)
 
 
 def _sort_paths(paths: list[str]) -> tuple[Path, ...]:
@@ -323,17 +328,6 @@ def _is_true(question: Callable[[], bool]) -> bool:
         return False
 
 
-def _add_linked_files(search: _Search) -> None:
-    if not search.linked:
-        return
-    known = {os.path.realpath(path) for paths in search.files.values() for path in paths}
-    for kind, path in sorted(search.linked):
-        target = os.path.realpath(path)
-        if target not in known:
-            known.add(target)
-            search.files.setdefault(kind, []).append(path)
-
-
 # Which folders below a folder are runs with I/O.
 
 _MOST_DEEP = 8
@@ -360,29 +354,19 @@ def find_runs(root: Path) -> dict[str, Path]:
     formats = (known for known in registry.FORMATS if known.traces_io)
     kinds = (kind.name for known in formats for kind in known.kinds)
     recorded = list_folders([_RUN_RECORDS])
-    traced = {_find_run_around(folder, root) for folder in list_folders(kinds)}
-    folders = recorded | set(_keep_topmost(traced, recorded))
-    named = {_name_run(folder, root): folder for folder in folders}
+    # What one tool wrote lies in a folder of its own, inside that of the run.
+    traced = set[Path]()
+    for folder in list_folders(kinds):
+        while folder != root and folder.name in _PARTS:
+            folder = folder.parent
+        traced.add(folder)
+    # Logs belong to the topmost folder of a run: one that lies in no other, nor in a recorded run.
+    tops = {folder for folder in traced if not set(folder.parents) & (traced | recorded)}
+    named = {
+        "." if folder == root else folder.relative_to(root).as_posix(): folder
+        for folder in recorded | tops
+    }
     return dict(sorted(named.items()))
-
-
-def _find_run_around(folder: Path, root: Path) -> Path:
-    while folder != root and folder.name in _PARTS:
-        folder = folder.parent
-    return folder
-
-
-def _keep_topmost(folders: Iterable[Path], recorded: set[Path]) -> Iterator[Path]:
-    """Those that lie in none of the others and in no recorded run."""
-    folders = set(folders)
-    for folder in folders:
-        around = set(folder.parents)
-        if not around & (folders | recorded):
-            yield folder
-
-
-def _name_run(folder: Path, root: Path) -> str:
-    return "." if folder == root else folder.relative_to(root).as_posix()
 
 
 def is_within(run: Path, roots: Sequence[Path]) -> bool:
@@ -405,15 +389,14 @@ def get_signature(run: Path) -> tuple[tuple[str, int, int], ...]:
     """
     found = find(run)
     paths = [*found.run_records, *(path for paths in found.files.values() for path in paths)]
-    return tuple(sorted(_get_state(path) for path in paths))
-
-
-def _get_state(path: Path) -> tuple[str, int, int]:
-    try:
-        known = path.stat()
-    except FileNotFoundError:  # between listing and looking
-        return str(path), -1, -1
-    return str(path), known.st_size, known.st_mtime_ns
+    states = []
+    for path in paths:
+        nbytes = changed_ns = -1
+        with suppress(FileNotFoundError):  # gone between listing and looking
+            known = path.stat()
+            nbytes, changed_ns = known.st_size, known.st_mtime_ns
+        states.append((str(path), nbytes, changed_ns))
+    return tuple(sorted(states))
 
 
 # Files that are often taken for logs or profiles: what they are, and what to give instead.
