@@ -33,7 +33,6 @@ from vanidl.analyses.dataloader_batches import PREFETCH_FACTOR
 from vanidl.analyses.dataset import read_by_all
 from vanidl.analyses.profiled_steps import RankSpans, group_rank_spans
 from vanidl.analyses.tracer_limits import exceeds_run_time
-from vanidl.analyses.workers import Workers
 from vanidl.breakdown import Breakdown
 from vanidl.breakdown.overlap import RankOverlap
 from vanidl.breakdown.pipelines import Pipeline, record_pipelines
@@ -102,63 +101,44 @@ def extract_batches(
     since = trace.job.start_ns
     epochs = account.phases.epochs if account.phases else ()
     starts = [since + round(p.start_s * 1e9) for p in epochs]
+    rows = account.overlap.per_rank if account.overlap else ()
     # How long each step of a rank waited for its peers, beyond what every rank waits.
     meeting = {p: _measure_exposed_collectives(trace, p, s) for p, s in ranks.items()}
     least = np.min(list(meeting.values()), axis=0)
-    # What metadata calls took of the waits of each rank.
-    rows = account.overlap.per_rank if account.overlap else ()
-    calls = {
-        p: _estimate_metadata_calls(trace, p, row, read.of_rank(p).busy, ranks[p].waits)
-        for p, row in zip(ranks, rows, strict=True)
-    }
-    # The batches as their fetches were recorded, else from reads and waits.
-    if recorded is not None:
-        found = tuple(
-            _make_fetched_batches(trace, s, read, p, starts, recorded[p]) for p, s in ranks.items()
-        )
-    else:
-        found = tuple(
-            _add_metadata_calls(
-                _extract_rank_batches(s, read, p, starts, _count_workers(workers, trace.ranks[p])),
-                calls[p],
-            )
-            for p, s in ranks.items()
-        )
-    alone = (
-        _subtract_peer_waits(b, ranks[p], meeting[p] - least)
-        for p, b in zip(ranks, found, strict=True)
-    )
     # Epochs say which reads are repeated; without them the dataset as a whole does.
-    again = None if starts else _compute_reread_share(results)
-    return tuple(_calibrate_decoding(_set_reread_share(b, again)) for b in alone)
+    factor = results.dataset.reread_factor if results.dataset else None
+    again = 1 - 1 / factor if factor and factor > 1 else 0.0
 
-
-def _subtract_peer_waits(batch: Batches, spans: RankSpans, peers_s: Array) -> Batches:
-    """With compute alone: without what each step waited for slower ranks."""
-    if batch.fetched is not None:
-        peers_s = peers_s[_find_steps(spans, batch.fetched.wait_end_ns)]
-    return replace(batch, compute_s=np.maximum(batch.compute_s - peers_s, 0.0))
+    batches = []
+    for (position, spans), row in zip(ranks.items(), rows, strict=True):
+        peers_s = meeting[position] - least
+        if recorded is not None:
+            of_rank = _make_fetched_batches(
+                trace, spans, read, position, starts, recorded[position]
+            )
+        else:
+            # From reads and waits: so many workers at a time, or none, where the rank read itself.
+            trainer = trace.ranks[position]
+            groups = Counter(w.group for w in (workers.rows if workers else ())
+                             if w.trainer == trainer)  # fmt: skip
+            count = max(groups.values(), default=0)
+            busy = read.of_rank(position).busy
+            calls = _estimate_metadata_calls(trace, position, row, busy, spans.waits)
+            of_rank = _extract_rank_batches(spans, read, position, starts, count)
+            of_rank = _add_metadata_calls(of_rank, calls)
+        # With compute alone: without what each step waited for slower ranks.
+        if of_rank.fetched is not None:
+            peers_s = peers_s[_find_steps(spans, of_rank.fetched.wait_end_ns)]
+        of_rank = replace(of_rank, compute_s=np.maximum(of_rank.compute_s - peers_s, 0.0))
+        if not starts:
+            of_rank = replace(of_rank, again=np.full(len(of_rank.again), again))
+        batches.append(_calibrate_decoding(of_rank))
+    return tuple(batches)
 
 
 def _find_steps(spans: RankSpans, wait_end: NDArray[np.int64]) -> NDArray[np.intp]:
     """The step in which each wait ended, -1 before the first."""
     return np.searchsorted(spans.steps.start, wait_end, side="right") - 1
-
-
-def _compute_reread_share(results: Results) -> float:
-    """Share of the dataset's bytes that had been read before."""
-    factor = results.dataset.reread_factor if results.dataset else None
-    return 1 - 1 / factor if factor and factor > 1 else 0.0
-
-
-def _set_reread_share(batch: Batches, again: float | None) -> Batches:
-    return batch if again is None else replace(batch, again=np.full(len(batch.again), again))
-
-
-def _count_workers(workers: Workers | None, trainer: int) -> int:
-    """How many workers a trainer had at a time; 0: it read in its own process."""
-    groups = Counter(w.group for w in workers.rows if w.trainer == trainer) if workers else {}
-    return max(groups.values(), default=0)
 
 
 def _extract_rank_batches(
@@ -705,18 +685,13 @@ def compute_loads(ranks: Sequence[Batches], change: Change) -> list[Array]:
     least = _bound_step_s(ranks, change)
     if change.exchanged is not None:
         return [_compute_exchanged_load(b, change, least) for b in ranks]
+    # Divided, a rank that waits for what another reads takes no longer than that one.
     most = max(float(b.nbytes.sum()) for b in ranks)
+    served = [change.divided > 1 and float(b.nbytes.sum()) < _SERVED * most for b in ranks]
     return [
-        np.zeros_like(least)
-        if change.divided > 1 and _is_served(b, most)
-        else _compute_load(b, change, least)
-        for b in ranks
+        np.zeros_like(least) if is_served else _compute_load(b, change, least)
+        for b, is_served in zip(ranks, served, strict=True)
     ]
-
-
-def _is_served(batch: Batches, most_nbytes: float) -> bool:
-    """Whether the rank waits for what another reads: as divided, it takes no longer than that."""
-    return float(batch.nbytes.sum()) < _SERVED * most_nbytes
 
 
 def get_workers(batch: Batches, change: Change) -> int:

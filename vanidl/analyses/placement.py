@@ -9,15 +9,13 @@ is known as [low, high] over all places, each step on its own.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 from numpy.typing import NDArray
 
 from vanidl.dataclass import dataclass
 from vanidl.model import intervals
 from vanidl.model.intervals import Intervals
-from vanidl.model.trace import READ, Trace, UndatedSteps
+from vanidl.model.trace import READ, Trace
 
 Int64Array = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -98,42 +96,33 @@ class Placement:
 
 def finish(trace: Trace) -> Placement | None:
     """Every rank whose steps can be placed; None where there is none."""
-    rows = tuple(sorted(_place_ranks(trace), key=lambda row: (row.rank is None, row.rank or 0)))
+    rows = []
+    file = _find_busiest_file(trace) if trace.step_durations else None
+    for steps in trace.step_durations:
+        position = int(trace.family[steps.process])
+        if position < 0 or file is None:
+            continue
+        # Bursts of reads of the file, as many long steps, and how far these are behind.
+        reads = _collect_reads(trace, position, file)
+        bursts = _find_bursts(reads)
+        if bursts is None:
+            continue
+        long = _select_long_steps(steps.duration_ns, len(bursts.start) - 1)
+        lag = None if long is None else _find_lag(bursts.start, long)
+        if long is not None and lag is not None:
+            rows.append(_make_placement(trace, _Where(position, file, *lag), reads, bursts, long))
     if not rows:
         return None
+    rows.sort(key=lambda row: (row.rank is None, row.rank or 0))
     io_s = sum(row.io_s for row in rows)
     low, high = sum(row.hidden_low_s for row in rows), sum(row.hidden_high_s for row in rows)
-    return Placement(rows, io_s, low, high, _decide_verdict(io_s, low, high))
+    return Placement(tuple(rows), io_s, low, high, _decide_verdict(io_s, low, high))
 
 
 def _decide_verdict(io_s: float, low: float, high: float) -> str:
     if low >= (1 - _SURE) * io_s:
         return HIDDEN
     return EXPOSED if high <= _SURE * io_s else NOT_DETERMINED
-
-
-def _place_ranks(trace: Trace) -> Iterator[RankPlacement]:
-    file = _find_busiest_file(trace) if trace.step_durations else None
-    for steps in trace.step_durations:
-        position = int(trace.family[steps.process])
-        if position >= 0 and file is not None:
-            found = _place_rank(trace, position, file, steps)
-            if found is not None:
-                yield found
-
-
-def _place_rank(
-    trace: Trace, position: int, file: int, steps: UndatedSteps
-) -> RankPlacement | None:
-    reads = _collect_reads(trace, position, file)
-    bursts = _find_bursts(reads)
-    if bursts is None:
-        return None
-    found = _select_long_steps(steps.duration_ns, len(bursts.start) - 1)
-    lag = None if found is None else _find_lag(bursts.start, found)
-    if found is None or lag is None:
-        return None
-    return _make_placement(trace, _Where(position, file, *lag), reads, bursts, found)
 
 
 def _find_busiest_file(trace: Trace) -> int | None:

@@ -200,14 +200,26 @@ def finish(reduced: Operations, trace: Trace) -> Steps | None:
     duration = table.duration_s
     counts = [len(block[0]) for block in blocks]
     sources = [trace.profiles[s] for s in sorted(used)]
-    source = " + ".join(sorted({_describe_source(p) for p in sources}))
+    programs = {
+        f"{p.source}, steps from {p.steps_from}" if p.steps_from else p.source for p in sources
+    }
+    # Steps by an event file, where these are more than were profiled; work of devices.
+    counted = trace.steps_counted
+    devices = [profile.device for profile in trace.profiles if profile.device is not None]
+    device = None
+    if devices:
+        device = DeviceSteps(
+            sum(each.steps for each in devices),
+            sum(each.device_ns for each in devices) / 1e9,
+            sum(each.host_ns for each in devices) / 1e9,
+        )
     return Steps(
-        source, min(counts), max(counts), len(ranks), float(duration.mean()),
+        " + ".join(sorted(programs)), min(counts), max(counts), len(ranks), float(duration.mean()),
         float(np.median(duration)), float(np.percentile(duration, 99)),
         find_worst_clock(trace), table, list_clocks(trace),
         next((p.steps_from for p in sources if p.steps_from), ""),
         list_log_clocks(trace), sum_loader_waits(trace),
-        counted=_get_counted_steps(trace, max(counts)), device=_sum_device_steps(trace),
+        counted=counted if counted is not None and counted > max(counts) else None, device=device,
     )  # fmt: skip
 
 
@@ -253,29 +265,6 @@ def _describe_undated_clock(
         if not profile.aligned and int(trace.family[profile.process]) in ranks:
             return clock
     return ClockEvidence("none", None, None)
-
-
-def _get_counted_steps(trace: Trace, profiled: int) -> int | None:
-    """Steps of one rank by its event file, where these are more than were profiled."""
-    counted = trace.steps_counted
-    return counted if counted is not None and counted > profiled else None
-
-
-def _describe_source(profile: Profile) -> str:
-    """Which program saw the steps, and what they were found by."""
-    by = f", steps from {profile.steps_from}" if profile.steps_from else ""
-    return f"{profile.source}{by}"
-
-
-def _sum_device_steps(trace: Trace) -> DeviceSteps | None:
-    found = [profile.device for profile in trace.profiles if profile.device is not None]
-    if not found:
-        return None
-    return DeviceSteps(
-        sum(each.steps for each in found),
-        sum(each.device_ns for each in found) / 1e9,
-        sum(each.host_ns for each in found) / 1e9,
-    )
 
 
 def sum_loader_waits(trace: Trace) -> tuple[LoaderWaits, ...]:

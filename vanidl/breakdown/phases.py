@@ -21,7 +21,6 @@ from vanidl.analyses.operations import Operations
 from vanidl.analyses.profiled_steps import RankSpans, Steps
 from vanidl.analyses.reducing import batch_small_parts, join_columns
 from vanidl.breakdown import epochs
-from vanidl.breakdown.epochs import EpochStarts
 from vanidl.dataclass import dataclass
 from vanidl.model import intervals
 from vanidl.model.counter_totals import count_by_record
@@ -112,18 +111,22 @@ def find_borders(trace: Trace, results: Results) -> Borders | None:
     stages = tuple(_list_stages(trace, steps, first, last))
     found = epochs.find_epoch_starts(trace, data)
     end = next((low for name, low, _, _ in stages if name == "tail"), trace.job.end_ns)
-    epoch_bounds = tuple(_list_epochs(found, end))
+    ends = [*found.starts[1:], end][: len(found.starts)]
+    epoch_bounds = tuple(
+        (f"epoch {number}", low, max(low, high), found.evidence)
+        for number, (low, high) in enumerate(zip(found.starts, ends, strict=True), 1)
+    )
     saves = tuple((b.name, b.start_ns, b.end_ns, b.evidence) for b in results.saves)
     return Borders(stages, epoch_bounds, saves, "" if epoch_bounds else found.evidence)
 
 
 def measure_rank(borders: Borders, spans: RankSpans) -> Measured:
     """What profilers saw of one rank in each phase."""
-    low, high = borders.edges
+    (low, high), starts = borders.edges, np.sort(spans.steps.start)
     return Measured(
         intervals.covered_within(spans.windows, low, high),
         spans.wait_ns(low, high),
-        _count_within(spans.steps.start, low, high),
+        np.searchsorted(starts, high) - np.searchsorted(starts, low),
         spans.waits_known,
     )
 
@@ -135,12 +138,19 @@ def summarize_phases(
     reduced, saved = results.operations, results.saves
     rows = _measure_phases(borders, reduced, trace, ranks)
     split = len(borders.stages), len(borders.stages) + len(borders.epochs)
-    busiest = _find_busiest_s(reduced, borders.checkpoints)
+    # Of each checkpoint the busy time of the rank with most.
+    low, high = (np.array([b[i] for b in borders.checkpoints], np.int64) for i in (1, 2))
+    of_ranks = (busy for position, busy in reduced.busy.items() if position >= 0)
+    busiest_ns = intervals.most_covered_within(of_ranks, low, high)
     written = tuple(
-        replace(row, bytes_written=burst.nbytes, busiest_s=None if row.busy_s is None else most)
+        replace(
+            row,
+            bytes_written=burst.nbytes,
+            busiest_s=None if row.busy_s is None else float(most_ns) / 1e9,
+        )
         if burst.traced
         else replace(row, bytes_written=burst.nbytes, busy_s=None)
-        for row, burst, most in zip(rows[split[1] :], saved, busiest, strict=True)
+        for row, burst, most_ns in zip(rows[split[1] :], saved, busiest_ns, strict=True)
     )
     return Phases(rows[: split[0]], rows[split[0] : split[1]], written, borders.why_no_epochs)
 
@@ -196,12 +206,6 @@ def _find_steady_ns(steps: Sequence[tuple[Int64Array, Int64Array]]) -> int | Non
     )
 
 
-def _list_epochs(found: EpochStarts, end: int) -> Iterator[_Bounds]:
-    ends = [*found.starts[1:], end]
-    for i, (low, high) in enumerate(zip(found.starts, ends[: len(found.starts)], strict=True)):
-        yield f"epoch {i + 1}", low, max(low, high), found.evidence
-
-
 def _measure_phases(
     borders: Borders, reduced: Operations, trace: Trace, ranks: Sequence[Measured]
 ) -> tuple[Phase, ...]:
@@ -210,7 +214,8 @@ def _measure_phases(
     whole = high <= _find_trace_end_ns(reduced, trace)
     # I/O within the phases, which is whole until the trace ends.
     nbytes = _sum_bytes_within(trace, low, high) if traced else None
-    busy = _measure_busy_s(reduced, trace, low, high) if traced else None
+    of_ranks = (times for position, times in reduced.busy.items() if position >= 0)
+    busy_ns = intervals.covered_within_all(of_ranks, low, high) if traced else None
     # Steps and waits within them.
     known = bool(ranks) and all(one.waits_known for one in ranks)
     nothing = np.zeros(len(low), np.int64)
@@ -226,7 +231,9 @@ def _measure_phases(
             int(np.median([one.steps[i] for one in ranks])) if observed[i] else None,
             int(nbytes[0, i]) if nbytes is not None and whole[i] else None,
             int(nbytes[1, i]) if nbytes is not None and whole[i] else None,
-            float(busy[i]) if busy is not None and whole[i] else None,
+            float(busy_ns[i] / max(len(trace.ranks), 1) / 1e9)
+            if busy_ns is not None and whole[i]
+            else None,
             float(waits[i]) / len(ranks) / 1e9 if known and observed[i] else None,
         )
         for i, (name, a, b, evidence) in enumerate(borders.each)
@@ -285,24 +292,3 @@ def _sum_sorted(
     masked = values if mask.all() else values * mask
     pieces = [int(masked[a:b].sum()) for a, b in pairwise([0, *at.tolist()])]
     return np.cumsum(pieces)
-
-
-def _measure_busy_s(
-    reduced: Operations, trace: Trace, low: Int64Array, high: Int64Array
-) -> NDArray[np.float64]:
-    of_ranks = (busy for position, busy in reduced.busy.items() if position >= 0)
-    total = intervals.covered_within_all(of_ranks, low, high)
-    return total / max(len(trace.ranks), 1) / 1e9
-
-
-def _find_busiest_s(reduced: Operations, bounds: Sequence[_Bounds]) -> list[float]:
-    """Within each of the bounds, the busy time of the rank with most."""
-    low, high = (np.array([b[i] for b in bounds], np.int64) for i in (1, 2))
-    of_ranks = (busy for position, busy in reduced.busy.items() if position >= 0)
-    most = intervals.most_covered_within(of_ranks, low, high)
-    return [float(ns) / 1e9 for ns in most]
-
-
-def _count_within(start: Int64Array, low: Int64Array, high: Int64Array) -> Int64Array:
-    start = np.sort(start)
-    return np.searchsorted(start, high) - np.searchsorted(start, low)
