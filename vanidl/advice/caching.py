@@ -24,10 +24,6 @@ ONCE, SELDOM = 1.25, 0.1
 START_UP = "start_up"
 
 
-def _count_hosts(facts: Facts) -> int:
-    return max(len({p.host for p in facts.trace.processes if p.host}), 1)
-
-
 def _find_dataset_read_by_all(facts: Facts) -> Dataset | None:
     """The dataset where every rank reads (nearly) all of it in each pass."""
     data = facts.results.dataset
@@ -58,7 +54,8 @@ def _find_rereads(facts: Facts) -> RuleResult | None:
         return None
     apart = len(data.ranks) if _find_dataset_read_by_all(facts) else 1
     again = data.bytes_read / data.unique_bytes / apart
-    on_a_host = data.unique_bytes / _count_hosts(facts)
+    hosts = {process.host for process in facts.trace.processes if process.host}
+    on_a_host = data.unique_bytes / max(len(hosts), 1)
     if again < AGAIN or on_a_host > MEMORY_NBYTES:
         return None
     # The page cache keeps already what devices served once, or next to never.

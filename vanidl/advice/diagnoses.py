@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from math import inf
 
 import numpy as np
 
@@ -104,8 +105,7 @@ def _add_gain(
         again = main.evidence.get("reread_factor")
         if best.lever == "kept" and isinstance(again, float):
             # The replay reads the first pass as it was, where a copy reads faster.
-            passes = max(facts.fetched_epochs or facts.epochs, 1)
-            share = compute_spared_share(facts, again, passes)
+            share = compute_spared_share(facts, again, facts.passes)
             predicted_s += share * (facts.without_s(STORAGE) or 0.0)
         if hides and main.cause.partition(".")[0] != STORAGE:
             high_s = max((facts.bound(Claim(ANY)) or (0.0, 0.0))[1], high_s)
@@ -167,31 +167,25 @@ def _sort_diagnoses(found: list[Diagnosis]) -> tuple[Diagnosis, ...]:
         severity = float(SEVERITIES.index(d.severity))
         return (float(group), -high_s, -low_s, severity, float(rank_effort(d.code)))
 
+    def removes_work(d: Diagnosis) -> bool:
+        return "." in d.cause or (d.code in BY_CODE and BY_CODE[d.code].removes)
+
     ordered = sorted(found, key=rank)
-    gaining = [d for d in ordered if rank(d)[0] == 1]
+    # Those that gain, in groups that may gain as much as the first of each.
     equals: list[list[Diagnosis]] = []
-    for diagnosis in gaining:
-        if equals and _get_largest_gain_s(diagnosis) >= (1 - AS_MUCH) * _get_largest_gain_s(
-            equals[-1][0]
-        ):
+    least_s = inf
+    for diagnosis in (d for d in ordered if rank(d)[0] == 1):
+        _, most_s = diagnosis.gain_s or (0.0, 0.0)
+        if most_s >= least_s:
             equals[-1].append(diagnosis)
         else:
             equals.append([diagnosis])
+            least_s = (1 - AS_MUCH) * most_s
     for group in equals:
-        group.sort(key=lambda d: (not _is_removing_work(d), *rank(d)))
+        group.sort(key=lambda d: (not removes_work(d), *rank(d)))
     first = [d for d in ordered if rank(d)[0] < 1]
     last = [d for d in ordered if rank(d)[0] > 1]
     return (*first, *(d for group in equals for d in group), *last)
-
-
-def _is_removing_work(diagnosis: Diagnosis) -> bool:
-    """Whether it takes away a part of a cause by name, or work as such."""
-    cause = BY_CODE.get(diagnosis.code)
-    return "." in diagnosis.cause or (cause is not None and cause.removes)
-
-
-def _get_largest_gain_s(diagnosis: Diagnosis) -> float:
-    return diagnosis.gain_s[1] if diagnosis.gain_s is not None else 0.0
 
 
 def find_slowest_steps(trace: Trace, results: Results) -> tuple[SlowStep, ...]:

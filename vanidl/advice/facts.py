@@ -46,7 +46,7 @@ from vanidl.model.intervals import Intervals
 from vanidl.model.lines import LOOP as LOOP_LINES
 from vanidl.model.lines import FunctionLines
 from vanidl.model.states import SampledThread
-from vanidl.model.trace import OBJECT, POSIX, Part, SpanKind, Trace
+from vanidl.model.trace import MPIIO, OBJECT, POSIX, Part, SpanKind, Trace
 from vanidl.model.trace import READ as READ_OP
 from vanidl.model.warnings import LOWER_BOUNDS, UNREAD, serious_codes
 
@@ -190,10 +190,6 @@ class SampledShare:
     @property
     def _deviations(self) -> float:
         return 2 * sqrt(self.middle * (1 - self.middle) / max(self.samples, 1))
-
-
-def _normalize_slashes(function: FunctionLines) -> str:
-    return function.file.replace("\\", "/")
 
 
 @dataclass(frozen=True, slots=True)
@@ -666,9 +662,7 @@ class Facts:
     @cached_property
     def in_collectives(self) -> float:
         """Share of the loop between its batches that sampled lines spent in torch.distributed."""
-        found = self.sampled_share(
-            LOOP_LINES, lambda function: _COLLECTIVES in _normalize_slashes(function)
-        )
+        found = self.sampled_share(LOOP_LINES, lambda function: _COLLECTIVES in function.posix_file)
         return 0.0 if found is None else found.middle
 
     def sampled_share(
@@ -763,6 +757,18 @@ class Facts:
     def epochs(self) -> int:
         """How many epochs the run has, as far as evidence marks them."""
         return len(self.account.phases.epochs) if self.account.phases else 0
+
+    @property
+    def passes(self) -> int:
+        """How many times the samples were gone through, at least once."""
+        return max(self.fetched_epochs or self.epochs, 1)
+
+    @property
+    def has_aggregators(self) -> bool:
+        """Whether ranks let a few of them do the I/O, by MPI-IO: that is no imbalance."""
+        table = self.trace.counters.get(MPIIO)
+        names = ("MPIIO_COLL_READS", "MPIIO_COLL_WRITES")
+        return table is not None and any((table.total(name) or 0) > 0 for name in names)
 
     @cached_property
     def fetched_samples(self) -> int:

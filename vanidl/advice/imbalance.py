@@ -7,7 +7,6 @@ from vanidl.advice.finding import Rule, RuleResult
 from vanidl.advice.frameworks import SHARDS, join_phrases
 from vanidl.breakdown.causes import STORAGE
 from vanidl.formatting.units import nbytes, percent, plural, seconds, times
-from vanidl.model.trace import MPIIO
 
 UNEVEN = 1.5
 ALONE = 0.9
@@ -44,18 +43,11 @@ def _has_unassigned_processes(facts: Facts) -> bool:
     return any(p.role == "unassigned" for p in facts.trace.processes)
 
 
-def _has_aggregators(facts: Facts) -> bool:
-    """Whether ranks let a few of them do the I/O: aggregators of MPI-IO are no imbalance."""
-    table = facts.trace.counters.get(MPIIO)
-    names = ("MPIIO_COLL_READS", "MPIIO_COLL_WRITES")
-    return table is not None and any((table.total(name) or 0) > 0 for name in names)
-
-
 def _find_uneven_ranks(facts: Facts) -> RuleResult | None:
     balance = facts.results.balance
     if balance is None or not facts.matters or len(balance.rows) < 2 or balance.shared_bytes:
         return None
-    if _has_unassigned_processes(facts) or _find_only_reader(facts) or _has_aggregators(facts):
+    if _has_unassigned_processes(facts) or _find_only_reader(facts) or facts.has_aggregators:
         return None
     spread = max(balance.busy_spread or 0.0, balance.bytes_spread or 0.0)
     if spread < UNEVEN:

@@ -282,12 +282,10 @@ def _find_blocking_io(facts: Facts) -> RuleResult | None:
 
 def _find_single_rank_io(facts: Facts) -> RuleResult | None:
     balance, ranks = facts.results.balance, len(facts.trace.ranks)
-    table = facts.trace.counters.get(MPIIO)
     if not _is_mpi_job(facts) or balance is None or ranks < FEWEST_RANKS or balance.shared_bytes:
         return None
-    names = ("MPIIO_COLL_READS", "MPIIO_COLL_WRITES")
-    if table is not None and any((table.total(name) or 0) > 0 for name in names):
-        return None  # aggregators of collective buffering do the work of others
+    if facts.has_aggregators:
+        return None
     moved = {row.label: row.bytes_read + row.bytes_written for row in balance.rows}
     total = sum(moved.values())
     label = max(moved, key=lambda each: moved[each], default="")

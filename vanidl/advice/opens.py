@@ -70,7 +70,7 @@ def _find_tiny_files(facts: Facts) -> RuleResult | None:
     data = facts.results.dataset
     if not facts.matters or data is None or len(data.files) < MANY_FILES:
         return None
-    sizes = [f.size if f.size is not None else f.extent for f in data.files]
+    sizes = [f.known_nbytes for f in data.files]
     known = [s for s in sizes if s is not None]
     if len(known) < MANY_FILES or float(np.median(known)) >= TINY:
         return None
@@ -100,11 +100,12 @@ def _find_opens_per_sample(facts: Facts) -> RuleResult | None:
         return None if total else _find_reopened_files(facts, files)
     evidence: dict[str, Value] = {"opens": opens, "samples_or_reads": samples,
                                   "files": len(files), "stats": _count_stats(facts)}  # fmt: skip
+    each = "each of them" if samples / opens < 1.5 else "every two of them"
     what = "samples" if total else "reads that moved bytes"
     in_a_file = samples / (data.reread_factor or 1.0) / len(files)
     return RuleResult(
         f"{count(opens)} opens of dataset files for {count(samples)} {what}",
-        f"That is one open for {_describe_each(samples / opens)}.",
+        f"That is one open for {each}.",
         PACK if in_a_file < FEW_IN_A_FILE else KEEP_OPEN,
         evidence,
         facts.calls_about(_METADATA),
@@ -113,15 +114,10 @@ def _find_opens_per_sample(facts: Facts) -> RuleResult | None:
 
 def _is_read_whole(file: DataFile) -> bool:
     """A large file of which an open reads nearly all, as once an epoch: no opens to save."""
-    size = file.size if file.size is not None else file.extent
+    size = file.known_nbytes
     if size is None or size < LARGE_FILE or not file.opens:
         return False
     return file.bytes_read >= WHOLE_SHARE * size * file.opens
-
-
-def _describe_each(samples: float) -> str:
-    """`each of them`, `two of them`: how many there are for an open."""
-    return "each of them" if samples < 1.5 else "every two of them"
 
 
 def _find_reopened_files(facts: Facts, files: Sequence[DataFile]) -> RuleResult | None:
@@ -160,7 +156,7 @@ def _find_reopens_per_sample(facts: Facts) -> RuleResult | None:
         return None
     # By the lines that open, or by what each open reads again.
     spent = facts.sampled_share(FETCH, _has_opens, _OPENING)
-    again = data.bytes_read / data.unique_bytes / _count_passes(facts) if data.unique_bytes else 0.0
+    again = data.bytes_read / data.unique_bytes / facts.passes if data.unique_bytes else 0.0
     seen = spent is not None and spent.least >= OPENING_SHARE
     if not seen and (spent is not None or again < READ_AGAIN):
         return None
@@ -214,7 +210,7 @@ def _compute_again_share(facts: Facts) -> float:
         different += np.unique(requests, axis=1).shape[1]
     if data is None or not asked or not data.unique_bytes:
         return 0.0
-    passes = _count_passes(facts)
+    passes = facts.passes
     requests_again, bytes_again = (
         max(1 - passes * part / whole, 0.0)
         for part, whole in ((different, asked), (data.unique_bytes, data.bytes_read))
@@ -223,12 +219,8 @@ def _compute_again_share(facts: Facts) -> float:
     return (1 - share) * requests_again + share * bytes_again
 
 
-def _count_passes(facts: Facts) -> int:
-    return max(facts.fetched_epochs or facts.epochs, 1)
-
-
 def _has_opens(function: FunctionLines) -> bool:
-    path = PurePosixPath(function.file.replace("\\", "/"))
+    path = PurePosixPath(function.posix_file)
     return (path.name, function.name) in _OPENERS
 
 
@@ -246,7 +238,7 @@ def _select_reread_files(facts: Facts) -> list[DataFile]:
     data = facts.results.dataset
     rows = data.files if data else ()
     most = OFTEN * max(len(facts.trace.processes), 1)
-    sizes = ((f, f.size if f.size is not None else f.extent) for f in rows)
+    sizes = ((f, f.known_nbytes) for f in rows)
     return [
         f
         for f, size in sizes
@@ -285,7 +277,7 @@ def _find_reread_file(facts: Facts) -> RuleResult | None:
 
 def _describe_small_files(rows: Sequence[DataFile]) -> str:
     """`A file of 46 B is`, `3 files of at most 2 KiB are`."""
-    largest = nbytes(max(f.size if f.size is not None else f.extent or 0 for f in rows))
+    largest = nbytes(max(f.known_nbytes or 0 for f in rows))
     many = len(rows) > 1
     return (
         f"{count(len(rows))} files of at most {largest} are" if many else f"A file of {largest} is"

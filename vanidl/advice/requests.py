@@ -97,7 +97,7 @@ def _is_reading_whole_files(facts: Facts) -> bool:
     data = facts.results.dataset
     if data is None or facts.opens < MANY_OPENS:
         return False
-    known = [(f.opens, f.size if f.size is not None else f.extent) for f in data.files]
+    known = [(f.opens, f.known_nbytes) for f in data.files]
     whole = sum((opens or 0) * (size or 0) for opens, size in known)
     return data.bytes_read >= WHOLE * whole > 0
 
@@ -184,7 +184,7 @@ def _find_reread_chunks(facts: Facts) -> RuleResult | None:
     data, spent = facts.results.dataset, facts.sampled_share(FETCH_LINES, _is_chunked)
     if data is None or not data.unique_bytes or spent is None or spent.least < OF_FETCHES:
         return None
-    passes = max(facts.fetched_epochs or facts.epochs, 1) * max(len(data.ranks), 1)
+    passes = facts.passes * max(len(data.ranks), 1)
     again = data.bytes_read / data.unique_bytes / passes
     if again < CHUNKS_AGAIN or facts.opens >= facts.reads * MOST:
         return None
@@ -210,7 +210,7 @@ def _find_reread_chunks(facts: Facts) -> RuleResult | None:
 
 
 def _is_chunked(function: FunctionLines) -> bool:
-    return any(f"/{name}/" in function.file.replace("\\", "/") for name in _CHUNKED)
+    return any(f"/{name}/" in function.posix_file for name in _CHUNKED)
 
 
 def _find_misaligned_reads(facts: Facts) -> RuleResult | None:

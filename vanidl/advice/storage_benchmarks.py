@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from vanidl.advice.facts import ANY, BENCHMARK, MATTERS, Claim, Facts
 from vanidl.advice.finding import MEDIUM, Rule, RuleResult
-from vanidl.analyses.benchmark import CAUSES, BenchmarkResult
+from vanidl.analyses.benchmark import CAUSES
 from vanidl.formatting.units import number, percent, seconds
 
 _TEXTS = (
@@ -27,8 +27,9 @@ _ADVICE = dict(zip(CAUSES, _TEXTS, strict=True))
 
 def _find_largest_wait(facts: Facts) -> RuleResult | None:
     """The largest wait of the result in which that is largest."""
+    results = [result for result in facts.results.benchmarks if result.largest_wait]
     found = [
-        (wait, result) for result in facts.results.benchmarks if (wait := _get_largest_s(result))
+        (wait, result) for result in results if (wait := result.waits_s[result.largest_wait or ""])
     ]
     if not found:
         return None
@@ -46,10 +47,6 @@ def _find_largest_wait(facts: Facts) -> RuleResult | None:
         {"cause": cause, "wait_s": wait_s, "total_s": total_s},
         Claim(ANY, BENCHMARK, within_s=wait_s),
     )
-
-
-def _get_largest_s(result: BenchmarkResult) -> float:
-    return (result.waits_s[result.largest_wait] or 0.0) if result.largest_wait else 0.0
 
 
 def _find_broken_rules(facts: Facts) -> RuleResult | None:

@@ -42,6 +42,11 @@ class DataFile:
     first_s: float | None
     last_s: float | None
 
+    @property
+    def known_nbytes(self) -> int | None:
+        """Its size, or as far as it was read; None: neither is known."""
+        return self.size if self.size is not None else self.extent
+
 
 @dataclass(frozen=True, slots=True)
 class RankShare:

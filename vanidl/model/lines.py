@@ -48,6 +48,11 @@ class FunctionLines:
         """What tells it from others."""
         return self.file, self.name, self.first
 
+    @property
+    def posix_file(self) -> str:
+        """Its file with slashes between folders, on whatever system it ran."""
+        return self.file.replace("\\", "/")
+
 
 @dataclass(frozen=True, slots=True)
 class SampledPart:
