@@ -36,6 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             options = _make_parser(own).parse_args(own, argparse.Namespace(line=line))
             status: int = options.command.run(options)
             sys.stdout.flush()
+        # Whatever ends a command is one line, and a status that says how it ended.
         except LoadersError as error:
             return _report_failure(error)
         except ModuleNotFoundError as error:

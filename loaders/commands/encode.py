@@ -58,6 +58,7 @@ def _folder(options: argparse.Namespace) -> int:
     from ..decoders.deepcam import FORMAT
     from ..decoders.folders import encode_folder
 
+    # What decides the containers is kept beside them: other settings are refused later.
     chosen = ("codec", "channels", "normalise", "mode", "stats")
     settings = " ".join(f"{name}={getattr(options, name)}" for name in chosen)
     if options.codec == "deepcam":

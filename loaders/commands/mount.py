@@ -74,6 +74,7 @@ def run(options: argparse.Namespace) -> int:
         faults=options.fault,
         page_cache=options.page_cache,
     )
+    # With a command the mount ends with it; without, with Ctrl-C.
     with storage:
         if options.line:
             return _run(options.line)

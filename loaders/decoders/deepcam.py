@@ -424,6 +424,7 @@ class LineSections:
             segments=section("segments", "<i8"),
             units=Units.of(encoded),
         )
+        # Nothing of the sections is used before they were seen to fit together.
         held._check()
         if encoded.parameters.get("format", 1) < FORMAT:
             held._warn_of_infinities()

@@ -165,6 +165,7 @@ class EmulatedStorage:
             str(self._source),
             str(self.target),
         ]
+        # repr keeps every digit of a float, and says inf.
         line += ["--latency-s", repr(self._cost.latency_s)]
         line += ["--client-bytes-per-s", repr(self._cost.client_bytes_per_s)]
         line += ["--total-bytes-per-s", repr(self._cost.total_bytes_per_s)]

@@ -134,8 +134,13 @@ class EpochLoader(ABC):
         self._end_stream()
         start = self._position.begin(leaves=self.leaves)
         self._stream = stream = self._batches(self._position.epoch, start)
-        timed = self._timed(stream)
-        with closing(stream), self._watched(timed):
+        timed = Waited(stream, self._waits)
+        if self.marks_next:
+            timed = Spanned(stream, self._waits, name=type(self).__name__)
+        # A thread says when the training process has waited long for a batch.
+        world, most_s = self._settings.world, ATTEMPTS * self._settings.read_timeout_s
+        what = f"rank {world.rank} of {world.ranks}, waiting for a batch,"
+        with closing(stream), WaitWatch(lambda: timed.since, what, most_s):
             for batch in timed:
                 self._position.step += 1
                 yield batch
@@ -174,17 +179,6 @@ class EpochLoader(ABC):
     def close(self) -> None:
         """Ends an open iteration."""
         self._end_stream()
-
-    def _watched(self, timed: Waited[Batch]) -> WaitWatch:
-        """Says when the training process has waited long for a batch."""
-        world, most_s = self._settings.world, ATTEMPTS * self._settings.read_timeout_s
-        what = f"rank {world.rank} of {world.ranks}, waiting for a batch,"
-        return WaitWatch(lambda: timed.since, what, most_s)
-
-    def _timed(self, stream: Stream) -> Waited[Batch]:
-        if self.marks_next:
-            return Spanned(stream, self._waits, name=type(self).__name__)
-        return Waited(stream, self._waits)
 
     def _end_stream(self) -> None:
         if self._stream is not None:

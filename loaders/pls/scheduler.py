@@ -34,7 +34,7 @@ from ..loader.loader import Spanned
 from ..ranks.messages import Attempt, Transport, gather_values, open_transport
 from .dataset import PartialLocalDataset, Slot
 from .exchange import ExchangeThread, Limits, Order, Traffic
-from .exchange_plan import Draw, Int64Array, RankExchange, count_slots, plan_rank_exchange
+from .exchange_plan import Draw, Int64Array, count_slots, plan_rank_exchange
 
 DRAWN = "homes and exchanges by place"
 """What follows from the seed how: positions of versions that drew otherwise are refused."""
@@ -136,12 +136,18 @@ class Scheduler:
             if self._exchange is not None and tried.error is not None:
                 raise tried.error
             if self._exchange is None:
-                self._agree_on(tried, time.perf_counter() - begin)
+                # Reading a share takes long: another rank may take longer by `SLOWER_MOST`, and by
+                # the limit of an item.
+                within_s = SLOWER_MOST * (time.perf_counter() - begin) + self._limits.timeout_s
+                tried.agree_within(self._transport, None, within_s)
                 self._exchange = ExchangeThread(self._transport, self._dataset.store, self._limits)
             # Who gives what to whom follows from the seed; the messages only say how long samples
             # are.
             exchange = plan_rank_exchange(self._draw, self._rank, epoch)
-            orders, slots = _orders(exchange, own, self._rank)
+            items = np.flatnonzero(exchange.targets != self._rank)  # what stays is no order
+            slots = exchange.slots[items]
+            columns = (items, exchange.targets[items], own[slots], exchange.sources[items])
+            orders = [Order(*row) for row in zip(*(c.tolist() for c in columns), strict=True)]
             gets = self._exchange.announce(epoch, orders)
             self._next = epoch
             self._dataset.begin(epoch)
@@ -255,15 +261,6 @@ class Scheduler:
             return self._dataset.held()
         return self._dataset.dealt(self._draw.home(self._rank, epoch))
 
-    def _agree_on(self, tried: Attempt, reading_s: float) -> None:
-        """Raises on all ranks where one could not read its share.
-
-        Reading a share takes long: a rank may be slower than this one by `SLOWER_MOST`, and by
-        the limit of an item.
-        """
-        within_s = SLOWER_MOST * reading_s + self._limits.timeout_s
-        tried.agree_within(self._transport, None, within_s)
-
     @contextmanager
     def _waiting(self) -> Iterator[None]:
         begin = time.perf_counter()
@@ -292,16 +289,6 @@ class _Epoch:
         until = self.items * min(self.step, steps) // steps
         first, self.begun = self.begun, max(self.begun, until)
         return [order for order in self.orders if first <= order.item < self.begun]
-
-
-def _orders(
-    exchange: RankExchange, own: Int64Array, rank: int
-) -> tuple[list[Order], NDArray[np.int32]]:
-    """What a rank gives to whom, in order of items, and the slots; what stays is not in it."""
-    items = np.flatnonzero(exchange.targets != rank)
-    slots = exchange.slots[items]
-    columns = (items, exchange.targets[items], own[slots], exchange.sources[items])
-    return [Order(*row) for row in zip(*(c.tolist() for c in columns), strict=True)], slots
 
 
 # Going through an epoch: in which order a rank visits its slots, and who makes the four calls.

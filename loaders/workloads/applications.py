@@ -242,6 +242,7 @@ def train(name: str, data: Path, *, epochs: int, steps: int, compute_ms: float |
                 yield torch.from_numpy(np.array(sample, copy=True).reshape(-1)[:1024])
 
     torch.set_num_threads(1)
+    # The step takes as long as the application's own, by products of matrices of no use.
     step_s = (found.compute_ms if compute_ms is None else compute_ms) / 1e3
     samples, model, made = Samples(), _make_model(step_s), 0
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)

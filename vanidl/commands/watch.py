@@ -84,6 +84,7 @@ class Alert:
         before, self._alerted = self._alerted, condition.state
         if not condition.alerts or condition.state is before:
             return
+        # The command knows the run and its state from its environment: no quoting of names.
         words = {
             "VANIDL_RUN": str(watched.folder.absolute()),
             "VANIDL_STATE": condition.state.value,

@@ -523,6 +523,7 @@ def _plot_shares(ranks: list[RankShare]) -> Spec:
         "marker": palette.fill(palette.READ),
         "hovertemplate": "%{customdata}<extra></extra>",
     }
+    # Names of some ranks only, where there are many.
     every = max(1, -(-len(ranks) // 16))
     layout = palette.layout(
         260,

@@ -50,6 +50,7 @@ def draw_phases(run: Run) -> Figure:
     rows = tuple(_list_phases(phase) for phase in every[:MOST_PHASES])
     table = Table(_PHASES_COLUMNS, rows, n_of_m(len(rows), len(every), "phases"))
     words = [*_shown(phases), *_epoch_words(phases)]
+    # Phases behind the last traced operation are known by name alone.
     if cut := describe_traced(run.coverage, run.summary.layer):
         words.append(
             f"{cut}: bytes and times of phases that reach beyond the last traced operation are "
@@ -112,6 +113,7 @@ def _plot_phases(phases: Phases) -> Spec:
         lanes.append(("epochs", phases.epochs[:BANDS]))
     if phases.checkpoints:
         lanes.append(("checkpoints", phases.checkpoints[:BANDS]))
+    # Stages have a colour each, epochs and checkpoints one for all.
     data = [
         _bars(phase.name, [phase], 0, palette.fill(_COLOURS[phase.name], _SHAPES[phase.name]))
         | {"name": phase.name}

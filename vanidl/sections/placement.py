@@ -57,6 +57,7 @@ def draw_placement(run: Run) -> Figure:
 
 def _plot_placement(rows: tuple[RankPlacement, ...]) -> Spec:
     labels = [plotted(row.label) for row in rows]
+    # What is hidden for sure, what may be, and what is not: stacked, they are the rank's I/O.
     amounts = [
         [r.hidden_low_s for r in rows],
         [r.hidden_high_s - r.hidden_low_s for r in rows],
@@ -76,6 +77,7 @@ def _plot_placement(rows: tuple[RankPlacement, ...]) -> Spec:
         for (name, colour, pattern), values in zip(_PARTS, amounts, strict=True)
         if max(values) > _NOTHING_S
     ]
+    # The first rank on top.
     axis = palette.axis(
         tickvals=list(range(len(rows))),
         ticktext=labels,

@@ -115,8 +115,10 @@ def _plot_ranks(rows: tuple[RankLoad, ...]) -> Spec:
         _bars(rows, "bytes read", palette.READ, [r.bytes_read / divisor for r in rows]),
         _bars(rows, "bytes written", palette.WRITE, [r.bytes_written / divisor for r in rows]),
     ]
+    # Time above, bytes below, over the same ranks.
     for trace in data[1:]:
         trace["yaxis"] = "y2"
+    # Names of some ranks only, where there are many.
     every = max(1, -(-len(rows) // 16))
     return {
         "data": data,
@@ -171,6 +173,7 @@ def _tabulate_ranks(balance: Balance) -> Table:
         Column("time in I/O", "s"),
         Column("time by counters", "s"),
     )
+    # Of many ranks some, evenly spread.
     picked = [balance.rows[i] for i in pick_spread(len(balance.rows), TABLE_LIMIT)]
     rows = tuple(
         (

@@ -281,6 +281,7 @@ def draw_bar(run: Run) -> Bar | None:
         return _draw_run_bar(run)
     lossy = bool(LOWER_BOUNDS & serious_codes(run.coverage.warnings))
     in_part = any(profile.device_in_part for profile in run.trace.profiles)
+    # The parts of the mean step, each with its proof and the line of code that it is mostly in.
     found = tuple(
         BarPart(
             _STYLES[part.code],
@@ -299,10 +300,12 @@ def draw_bar(run: Run) -> Bar | None:
     ranks = f", {plural(whole.ranks, 'rank')}" if whole.ranks > 1 else ""
     title = f"One step: {seconds(whole.mean_s)}"
     words = ", ".join(f"{p.name} {p.amount} ({p.percent})" for p in found)
+    # Below it what the step would be: measured with batches from memory, or predicted of a change.
     ghosts = (
         *_list_ceiling(run.ceiling, whole.mean_s),
         *_list_ghosts(run.diagnoses, len(run.trace.ranks)),
     )
+    # All of it in words, for who does not see the bar.
     than = "; ".join(f"{g.name}: {g.amount}" for g in ghosts)
     label = f"{title}: {words}." + (f" With a change: {than}." if than else "")
     return Bar(title, found, ghosts, label, _note_traced(f"{over}{ranks}", run))

@@ -122,6 +122,8 @@ def draw_steps(run: Run) -> Figure:
         return Figure("steps", "Input and compute", "Training steps", "", empty_reason=reason)
     table = steps.table
     shown, unknown = choose_steps(table), bool(np.isnan(table.input_wait_s).all())
+    # Lanes over time for few ranks; a grid of ranks and steps for many, and where no step has a
+    # date.
     if table.undated_s is not None:
         (spec, cut), words = (
             _plot_grid(run.trace, table),
@@ -133,6 +135,7 @@ def draw_steps(run: Run) -> Figure:
     else:
         spec, cut = _plot_lanes(run.trace, table, shown), shown.cut
         words = [_BARS + ("." if unknown else _WAITS)]
+    # What steps and waits are of, as far as that is not plain.
     if steps.steps_from:
         words.append(f"No step was marked: these are steps from {steps.steps_from}. ")
     words += [_UNKNOWN] * unknown + [f"Shown: {cut}."] * bool(cut)
@@ -205,6 +208,7 @@ def _plot_lane_title(label: str, top: float) -> Spec:
 def _plot_lane(table: StepTable, rows: np.ndarray, lane: int) -> list[Spec]:
     length = table.duration_s[rows]
     waits = table.input_wait_s[rows]
+    # Without waits a step is one box; with them its wait lies below the rest.
     if np.isnan(table.input_wait_s).all():
         series = [("step", palette.STEP, np.zeros_like(length), length)]
     else:
@@ -235,6 +239,7 @@ def _plot_lane(table: StepTable, rows: np.ndarray, lane: int) -> list[Spec]:
 def _plot_grid(trace: Trace, table: StepTable) -> tuple[Spec, str]:
     """Rank x step, coloured by input wait (by duration where it was not recorded)."""
     present, counts = np.unique(table.rank, return_counts=True)
+    # As many ranks and steps as there are cells to see, evenly spread.
     ranks = present[pick_spread(len(present), GRID_RANKS)]
     columns = pick_spread(int(counts.max()), GRID_STEPS)
     length = _arrange_by_rank(table, ranks, table.duration_s)[:, columns]
@@ -294,6 +299,7 @@ def tabulate_steps(trace: Trace, table: StepTable, shown: ShownSteps) -> Table:
         Column("time in I/O", "s"),
     )
     labels = [trace.processes[process].label for process in trace.ranks]
+    # Of the steps that are drawn some, evenly spread.
     picked = shown.rows[pick_spread(len(shown.rows), TABLE_LIMIT)]
     rows = tuple(
         (

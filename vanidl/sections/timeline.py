@@ -43,8 +43,10 @@ _NOTHING = (
 def draw_timeline(run: Run, room: Room = Room(), slices: Slices | None = None) -> Figure:  # noqa: B008  (frozen)
     """The slices of the run, those that were gathered before, and the table of its bandwidth."""
     io, steps = run.timeline, run.steps
+    # Steps without a date have no place in time.
     if steps is not None and steps.table.undated_s is not None:
         steps = None
+    # Nor do operations that were only counted over long pieces of it.
     if io is not None and (reason := explain_coarse_bins(io, run)):
         if steps is None:
             return _compose_timeline("", reason=reason)
@@ -56,6 +58,7 @@ def draw_timeline(run: Run, room: Room = Room(), slices: Slices | None = None) -
             "", reason="No bytes were moved, so there is nothing to show over time."
         )
     job = io.job if io else None
+    # What of the slices fits into the page, and what the viewer needs beside.
     content, viewer = fitted(slices or Slices(run), job, room)
     words = [
         _say_what_is_drawn(viewer),

@@ -238,6 +238,7 @@ def _draw_histogram(
 
 
 def _draw_bars(bins: Sequence[_Bin], numbers: Sequence[int], every: int) -> Spec:
+    # Labels stand on borders between bars, every few of them.
     borders = range(0, len(bins), every)
     return {
         "data": [

@@ -63,6 +63,7 @@ def _draw_size_bars(
     top = max(b.nbytes for _, bins in known for b in bins.values())
     divisor, unit = byte_scale(top)
     every = max(1, -(-len(axis) // 14))
+    # Operations above, bytes below, over the same classes of sizes.
     data = [
         _bars(comparison, side, bins, (axis, divisor if lower else 0))
         for lower in (False, True)
