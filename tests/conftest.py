@@ -70,7 +70,7 @@ LONGEST = (
     "compare/test_runs.py",
     "record/test_window.py",
     "commands/test_terminal.py",
-    "advice/test_predict.py",
+    "advice/test_what_if.py",
     "loaders/test_training.py",
     "notebooks/test_notebooks.py",
     "export/test_chrome.py",
