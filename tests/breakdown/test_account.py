@@ -10,12 +10,13 @@ import pytest
 
 import vanidl
 from tests import DATA, ROOT
+from tests.makers.results import EXAMPLES
 from vanidl.analyses import analyse
 from vanidl.breakdown import Breakdown, assumptions, attribute_time
 from vanidl.breakdown.account import PHASE, RUN, STEP, STEP_PART, WAIT, Column
 from vanidl.breakdown.attribution import open_gains
 from vanidl.breakdown.causes import CAUSES, STORAGE, STORAGE_PARTS, narrow_bounds
-from vanidl.breakdown.rank_accounts import divide_rank
+from vanidl.breakdown.rank_accounts import attribute_ranks, divide_rank
 from vanidl.breakdown.windows import Tiles, tile_rank
 from vanidl.model import intervals
 from vanidl.model.selection import select
@@ -258,3 +259,29 @@ def test_imbalance_is_the_slowest_less_the_mean():
     for _ in range(100):
         drawn = low + random.random(3) * (high - low)
         assert least <= drawn.max() - drawn.mean() <= most
+
+
+@pytest.mark.parametrize("name", ["counters_only", "untraced", "imbalanced-io.darshan"])
+def test_a_run_of_counters_has_the_account_that_going_through_its_ranks_gives(
+    name: str, request: pytest.FixtureRequest
+) -> None:
+    if name in EXAMPLES:
+        run = EXAMPLES[name]().run
+    else:
+        shared, opened = (request.getfixturevalue(each) for each in ("shared", "opened"))
+        run = opened(shared / "data" / "public" / "darshan_logs" / name)
+    account = attribute_time(run.trace, run.results)
+    by_ranks = attribute_ranks(run.trace, run.results, assumptions.ALL)
+    assert account.columns.keys() == by_ranks.columns.keys()
+    for key, column in account.columns.items():
+        other = by_ranks.columns[key]
+        assert np.array_equal(column.low, other.low), key
+        assert np.array_equal(column.high, other.high), key
+        assert (column.mean_low, column.mean_high) == (other.mean_low, other.mean_high), key
+        assert (column.evidence, column.assumed) == (other.evidence, other.assumed), key
+    beside = ("labels", "ranks", "window_ns", "layers", "outermost", "overlap", "phases",
+              "step_records", "served", "hosts_apart", "unseen")  # fmt: skip
+    assert [getattr(account, each) for each in beside] == [
+        getattr(by_ranks, each) for each in beside
+    ]
+    assert dict(account.fates) == dict(by_ranks.fates) == {}
