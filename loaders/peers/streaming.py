@@ -1,6 +1,7 @@
 """The loader `streaming`: MosaicML Streaming on MDS shards.
 
-Its shuffle is deterministic, and it resumes in the middle of an epoch.
+Its shuffle is deterministic, and it resumes in the middle of an epoch. The package is imported when
+the loader is opened: it takes seconds, and its options need none of it.
 """
 
 from __future__ import annotations
@@ -10,9 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from streaming import StreamingDataLoader, StreamingDataset
 
-from ..data.readers import Arrays
 from ..data.samples import SampleSet
 from ..errors import UsageError
 from ..loader.batches import collate
@@ -33,23 +32,25 @@ def open_loader(samples: SampleSet, settings: Settings, options: argparse.Namesp
     Raises:
         UsageError: Several ranks that torchrun did not start: Streaming asks its environment.
         InputError: The samples were not converted.
+        ModuleNotFoundError: The package is not installed.
     """
     if settings.world.ranks > 1 and settings.world.source != "torch.distributed":
         raise UsageError("expected ranks started by torchrun, found others: Streaming needs it")
     return StreamingLoader(samples, settings, shuffle_algorithm=options.streaming_shuffle)
 
 
-class CountedStream(StreamingDataset):
-    """A StreamingDataset that counts what it reads."""
+class CountedCollate:
+    """Stacks the samples of a batch, and counts them, in the process that has read them."""
 
-    counts: Counts
+    def __init__(self, counts: Counts) -> None:
+        self._counts = counts
 
-    def __getitem__(self, at: int) -> Arrays:
-        """One sample, its id as an array."""
-        arrays = {name: np.asarray(value) for name, value in super().__getitem__(at).items()}
-        nbytes = sum(array.nbytes for name, array in arrays.items() if name != "sample")
-        self.counts.add(loads=1, nbytes=nbytes, requests=READS)
-        return arrays
+    def __call__(self, samples: list[dict[str, Any]]) -> Batch:
+        """The batch; ids come as numbers."""
+        arrays = [{name: np.asarray(value) for name, value in each.items()} for each in samples]
+        nbytes = sum(a.nbytes for each in arrays for name, a in each.items() if name != "sample")
+        self._counts.add(loads=len(arrays), nbytes=nbytes, requests=READS * len(arrays))
+        return collate(arrays)
 
 
 class StreamingLoader:
@@ -58,22 +59,23 @@ class StreamingLoader:
     def __init__(
         self, samples: SampleSet, settings: Settings, *, shuffle_algorithm: str = "py1e"
     ) -> None:
+        from streaming import StreamingDataLoader, StreamingDataset
+
         self._counts, self._waits = Counts(settings.workers), list[float]()
-        self._stream = CountedStream(
+        self._stream = StreamingDataset(
             local=str(require_shards(samples, "mds")),
             shuffle=settings.shuffle,
             shuffle_algo=shuffle_algorithm,
             shuffle_seed=settings.seed,
             batch_size=settings.batch,
         )
-        self._stream.counts = self._counts
         self._loader = StreamingDataLoader(
             self._stream,
             batch_size=settings.batch,
             num_workers=settings.workers,
             drop_last=settings.drop_last,
             pin_memory=settings.pin_memory,
-            collate_fn=collate,
+            collate_fn=CountedCollate(self._counts),
         )
         self._epoch, self._resumed = 0, False
 

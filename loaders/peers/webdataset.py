@@ -1,4 +1,7 @@
-"""The loader `webdataset`: tar shards read one after another, shuffled by shard and in a buffer."""
+"""The loader `webdataset`: tar shards read one after another, shuffled by shard and in a buffer.
+
+The package is imported when the loader is opened: its options need none of it.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,6 @@ from itertools import islice
 from typing import Any
 
 import numpy as np
-import webdataset
 from torch.utils.data import DataLoader, IterableDataset
 
 from ..data.readers import Arrays
@@ -31,7 +33,10 @@ def open_loader(samples: SampleSet, settings: Settings, options: argparse.Namesp
 
     Raises:
         InputError: The samples were not converted.
+        ModuleNotFoundError: The package is not installed.
     """
+    import webdataset  # noqa: F401 - a package that is missing is said before shards that are
+
     return WebDatasetLoader(samples, settings, buffer=options.webdataset_buffer)
 
 
@@ -46,6 +51,8 @@ class TarSamples(IterableDataset[Arrays]):
 
     def __iter__(self) -> Iterator[Arrays]:
         """Samples without end: a rank may get more shards than another, and must not stop first."""
+        import webdataset
+
         seed = self._settings.seed + self.epoch
         stream = webdataset.WebDataset(
             self._shards,

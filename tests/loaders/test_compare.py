@@ -57,7 +57,6 @@ def test_epochs_that_read_nothing_say_nothing_about_the_storage(ptycho, capsys, 
 def test_a_package_that_is_missing_refuses_one_loader(small, capsys, monkeypatch):
     """Which is tried last: what the others took is not lost."""
     monkeypatch.setitem(sys.modules, "webdataset", None)
-    monkeypatch.delitem(sys.modules, "vanidl_loaders.peers.webdataset", raising=False)
     options = ["--data", small("ptycho").folder, "--batch", 2, "--loaders", "baseline,webdataset"]
     text = compared(capsys, *options)
     assert "webdataset refused: expected the package webdataset, found none: pip install" in text

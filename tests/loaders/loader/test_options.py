@@ -50,6 +50,4 @@ def test_choices_and_defaults_are_those_of_the_rooms() -> None:
 
 @pytest.mark.parametrize("name", LOADERS)
 def test_each_loader_offers_the_options_that_help_shows(name: str) -> None:
-    if name in {"streaming", "webdataset"}:
-        pytest.importorskip(name, reason=f"{name} is not installed")
     assert find_loader(name).add_arguments is OPTIONS[name]

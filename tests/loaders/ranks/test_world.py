@@ -64,7 +64,6 @@ def test_no_module_imports_mpi4py(run_python, python):
         "vanidl_loaders.__main__",
         "vanidl_loaders.emulated_fs.server",
     }
-    own |= {"vanidl_loaders.peers.streaming", "vanidl_loaders.peers.webdataset"}
     if importlib.util.find_spec("numba") is None:
         own |= {n for n in names if n.startswith("vanidl_loaders.decoders")}
     own |= {n for n in names if n.startswith("vanidl_loaders.decoders.kernels")}
