@@ -326,6 +326,28 @@ def test_a_lock_is_where_the_thread_is_that_holds_it(other, stored, locked) -> N
         assert cell.low_ns >= (least - 0.1) * waited_ns
 
 
+@pytest.mark.parametrize(("missed", "certain"), [(-1, 0.1), (0, 1.0), (1, 0.5), (9, 0.1)])
+def test_a_thread_that_was_not_yet_sampled_may_hold_the_lock(missed: int, certain: float) -> None:
+    """Each wait has one, sampled first in its middle: what rounds before it show is open then."""
+    trace = alone([states.LOCK])
+    (main,) = trace.states.threads
+    times = main.samples.time
+    others = []
+    for k in range(300):
+        place = int(np.searchsorted(times, (20 * k + 5) * MS))
+        one = np.array([times[place]])
+        samples = Samples(
+            one, np.array([states.LOCK], np.uint8), np.full(1, -1, np.int32),
+            np.zeros(1, np.uint32), np.zeros(1, bool),
+        )  # fmt: skip
+        others.append(replace(main, tid=100 + k, samples=samples, ticks=NO_TABLE, missed=missed))
+    cells = bounds_of(replace(trace, states=States((main, *others))))
+    waited_ns = 300 * 10 * MS
+    lock = cells["input_wait/blocked.lock"]
+    assert lock.low_ns == pytest.approx(certain * waited_ns, abs=0.15 * waited_ns)
+    assert lock.high_ns >= 0.98 * waited_ns
+
+
 @pytest.mark.parametrize(("called", "stored"), [(1.0, 0.9), (0.5, 0.0), (0.0, 0.0)])
 def test_a_lock_is_where_traced_calls_of_other_threads_are(called: float, stored: float) -> None:
     """Whether samples know the thread that makes them or not; half of the time leaves it open."""

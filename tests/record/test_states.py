@@ -12,7 +12,7 @@ import pytest
 
 import vanidl
 from vanidl.model import states
-from vanidl.model.states import FOUND_NS, States
+from vanidl.model.states import States
 from vanidl.model.trace import SpanKind
 from vanidl.readers.states.log import read_states
 from vanidl.record import record
@@ -68,6 +68,7 @@ KINDS = {
     "poll": states.NETWORK, "pipe": states.PIPE, "run": states.RUNNING, "open": states.METADATA,
 }  # fmt: skip
 EDGE_NS = 40_000_000
+SAME_ROUND_NS = 1_500_000
 
 
 @pytest.fixture(scope="module")
@@ -122,16 +123,20 @@ def test_every_thread_and_process_is_there_with_its_parent(recorded) -> None:
         assert (np.diff(thread.samples.time) >= 0).all()
 
 
-def test_no_thread_had_run_for_longer_than_is_said_before_it_was_sampled(recorded) -> None:
+def test_no_thread_missed_more_rounds_of_samples_than_is_said(recorded) -> None:
     """Each took the place of one that had just ended: their number is always two."""
     found, pid, _, begun = recorded
-    mine = [t for t in found.of_process("", pid) if str(t.tid) in begun and len(t.samples)]
+    threads = found.of_process("", pid)
+    rounds = next(t for t in threads if t.is_first).samples.time
+    mine = [t for t in threads if str(t.tid) in begun and len(t.samples)]
     if len(mine) < 5:
         pytest.skip("the machine was too busy to sample")
-    for thread in mine:
-        ran_ns = int(thread.samples.time[0]) - begun[str(thread.tid)]
-        assert ran_ns <= thread.found_ns
-    assert min(thread.found_ns for thread in mine) < FOUND_NS
+    known = [t for t in mine if t.missed >= 0]
+    assert len(known) > len(mine) / 2
+    for thread in known:
+        before = int(thread.samples.time[0]) - SAME_ROUND_NS
+        missed = ((rounds > begun[str(thread.tid)]) & (rounds < before)).sum()
+        assert missed <= thread.missed
 
 
 def test_distances_are_random_between_half_a_period_and_one_and_a_half(recorded) -> None:

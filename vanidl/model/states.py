@@ -22,9 +22,6 @@ IN_FILES = (READ, WRITE, METADATA, SYNC, FAULT)
 TICKS_PER_S = 100
 """Of the kernel's clock of CPU time: USER_HZ, the same on every Linux."""
 
-FOUND_NS = 40_000_000
-"""For how long, at most, a thread runs before it is first sampled, where no log says less."""
-
 SAMPLED = "sampled states"
 """The name of this evidence."""
 
@@ -55,9 +52,10 @@ class Samples:
 class SampledThread:
     """One thread: who it is, what it was seen doing, and what was counted of it until when.
 
-    `found_ns` is how long it had run, at most, before it was first sampled. `ticks` are rows of
-    (time, ticks of CPU in user mode, the same in kernel mode), TICKS_PER_S of each; `moved`, of the
-    first thread of a process, rows of (time, one of RCHAR to WRITE_BYTES, how many until then).
+    `missed` is in how many rounds of samples, at most, it was there before its first one; -1 where
+    that was not recorded. `ticks` are rows of (time, ticks of CPU in user mode, the same in kernel
+    mode), TICKS_PER_S of each; `moved`, of the first thread of a process, rows of (time, one of
+    RCHAR to WRITE_BYTES, how many until then).
     """
 
     host: str
@@ -68,7 +66,7 @@ class SampledThread:
     paths: tuple[str, ...]
     ticks: Int64Array  # (rows, 3)
     moved: Int64Array  # (rows, 3)
-    found_ns: int = FOUND_NS
+    missed: int = -1
 
     @property
     def is_first(self) -> bool:

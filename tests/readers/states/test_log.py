@@ -54,14 +54,12 @@ def test_the_thread_of_the_largest_number_has_its_samples(tmp_path: Path) -> Non
     assert [len(t.samples) for t in log.states.threads if t.tid == 60] == [1]
 
 
-@pytest.mark.parametrize(("flags", "found_ms"), [(0, 40), (1, 40), (2, 2), (30, 30), (255, 255)])
-def test_how_long_a_thread_had_run_before_it_was_found(
-    tmp_path: Path, flags: int, found_ms: int
-) -> None:
+@pytest.mark.parametrize(("flags", "missed"), [(0, -1), (1, -1), (2, 0), (30, 28), (255, 253)])
+def test_in_how_many_rounds_a_thread_was_not_known(tmp_path: Path, flags: int, missed: int) -> None:
     """Files of before say nothing of it."""
     more = states_files.row(states_files.THREAD, 60, 9, flags, 61, 42)
     log = read(tmp_path, StatesFile(more=more).content())
-    assert [t.found_ns for t in log.states.threads if t.tid == 61] == [found_ms * 10**6]
+    assert [t.missed for t in log.states.threads if t.tid == 61] == [missed]
 
 
 def test_a_file_that_is_cut_has_what_lies_before(tmp_path: Path) -> None:

@@ -81,6 +81,7 @@ _OF_USER = 0.9
 _IDLE = (states.SLEEP, states.CHILD)
 """What a child is at that neither reads, nor works, nor waits for work, nor for object storage."""
 
+_FOUND_NS = 40_000_000  # after it began, at most, a thread is sampled, where no log says less
 _SAME_NS = 1_500_000  # samples of two threads that lie closer were taken in one round
 _MOSTLY = 0.9
 _LATE = -1  # the kind of samples that say nothing
@@ -253,10 +254,16 @@ class _Look:
         return _Look(*self._of, pid, self.assume)
 
     def is_missing_one(self, times: Int64Array) -> NDArray[np.bool_]:
-        """At which of some times a thread may have run that was sampled a moment later first."""
+        """At which of some times a thread may have run that was first sampled a moment later."""
         first = np.array([int(thread.samples.time[0]) for thread in self.others], np.int64)
-        found = np.array([thread.found_ns for thread in self.others], np.int64)
-        return _is_inside(intervals.union(first - found, first), times)
+        missed = np.array([thread.missed for thread in self.others], np.int64)
+        since = first - _FOUND_NS
+        if self.main is not None and len(first):
+            rounds = self.main.samples.time
+            place = np.searchsorted(rounds, first - _SAME_NS) - missed
+            since = np.where(missed > 0, rounds[np.clip(place, 0, len(rounds) - 1)], since)
+            since = np.where(missed == 0, first, since)
+        return _is_inside(intervals.union(np.minimum(since, first), first), times)
 
     def in_storage_meanwhile(
         self, times: Int64Array

@@ -7,8 +7,8 @@ of 32 bits or one of 64. By kind:
 - below GONE, a sample: microseconds since the last TIME; its file (0: none) or system call; how
   long the thread has waited for a core, in microseconds modulo 2^32.
 - TIME: nanoseconds since the epoch, in 64 bits.
-- THREAD: process id; that of the thread, and of the parent of its process. With flags above 1 the
-  milliseconds that it had run before its first sample, at most.
+- THREAD: process id; that of the thread, and of the parent of its process. Flags above 1 are two
+  more than the rounds of samples in which it was there before its first one, at most.
 - NAME: length of the text in the rows that follow, padded with blanks; its number. With flag 1 the
   host, and the period of sampling in microseconds in place of a number.
 - CPU: microseconds; ticks in user and in kernel mode. IO: microseconds; flags say what, 64 bits.
@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from vanidl.dataclass import dataclass
 from vanidl.encoding.budget import read_whole
 from vanidl.formatting.from_logs import clean_path, clean_text
-from vanidl.model.states import FOUND_NS, IN_FILES, OTHER, SampledThread, Samples, States
+from vanidl.model.states import IN_FILES, OTHER, SampledThread, Samples, States
 from vanidl.readers.recorded_rows import refuse_rows
 
 MAGIC = b"vanidl-states 1\n"
@@ -174,15 +174,10 @@ def _split_threads(
                 paths=known,
                 ticks=_build_table(times[ticks], rows["second"][ticks], rows["third"][ticks]),
                 moved=_build_table(times[moved], rows["flags"][moved], value),
-                found_ns=_read_age_ns(int(rows["flags"][row])),
+                missed=max(int(rows["flags"][row]) - 2, -1),
             )
         )
     return tuple(threads)
-
-
-def _read_age_ns(flags: int) -> int:
-    """How long a thread had run before its first sample, at most, ns."""
-    return flags * 1_000_000 if flags > 1 else FOUND_NS
 
 
 def _build_table(*columns: NDArray[np.generic]) -> NDArray[np.int64]:

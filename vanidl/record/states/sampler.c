@@ -68,12 +68,13 @@ _Static_assert(sizeof(struct row) == 16, "a row is 16 bytes");
 #define ACCOUNT_EVERY 16
 #define IDLE_AFTER 32 /* samples in a row of one lock: then only each such sample is taken */
 #define IDLE_EVERY 8
+enum { LOST = 1, LOST_IDLE }; /* an idle thread may have ended some samples ago */
 
 struct thread {
     int pid, tid, process;
     int calls, delays; /* descriptors */
     uint16_t number;
-    int64_t since_ns; /* it began later than that; 0: nothing says */
+    uint32_t since; /* round of samples that it began after; 0: nothing says */
     int described;
     int alike; /* samples in a row on one lock */
     uint64_t last_what;
@@ -83,8 +84,9 @@ struct thread {
 struct process {
     int pid, parent;
     nlink_t links; /* of its folder of threads: two more than it has threads */
-    int64_t listed_ns, looked_ns, looked_before_ns; /* looks see the number of threads alone */
-    int lost_one; /* a thread has ended since the list was made: the number may hide another */
+    int64_t listed_ns;
+    uint32_t looked, looked_before; /* rounds until then; looks see the number of threads alone */
+    int lost; /* a thread has ended since the list was made: the number may hide another one */
     int forbidden, io;
     uint64_t values[6];
 };
@@ -100,6 +102,7 @@ struct sampler {
     int process_count;
     struct thread threads[MOST_THREADS];
     int thread_count;
+    uint32_t round; /* of samples, from 1 on */
     unsigned next_number;
     struct row rows[MOST_ROWS];
     int row_count;
@@ -403,14 +406,16 @@ static void close_thread(struct sampler *s, int place)
 {
     struct thread *t = &s->threads[place];
     add(s, (struct row){.at_us = since_base(s, now_ns(CLOCK_REALTIME)), .thread = t->number, .kind = GONE});
-    s->processes[t->process].lost_one = 1;
+    struct process *p = &s->processes[t->process];
+    if (p->lost < LOST_IDLE)
+        p->lost = t->alike >= IDLE_AFTER ? LOST_IDLE : LOST;
     close(t->calls);
     if (t->delays >= 0)
         close(t->delays);
     s->threads[place] = s->threads[--s->thread_count];
 }
 
-static int open_thread(struct sampler *s, int process, int tid, int64_t since_ns)
+static int open_thread(struct sampler *s, int process, int tid, uint32_t since)
 {
     const struct process *p = &s->processes[process];
     char path[64];
@@ -420,7 +425,7 @@ static int open_thread(struct sampler *s, int process, int tid, int64_t since_ns
         return 0;
     }
     struct thread t = {.pid = p->pid, .tid = tid, .process = process, .number = (uint16_t)s->next_number,
-                       .since_ns = since_ns};
+                       .since = since};
     snprintf(path, sizeof path, "/proc/%d/task/%d/syscall", p->pid, tid);
     t.calls = open(path, O_RDONLY | O_CLOEXEC);
     if (t.calls < 0)
@@ -433,7 +438,7 @@ static int open_thread(struct sampler *s, int process, int tid, int64_t since_ns
 }
 
 /* Threads of a process that are new, where their number has changed, and now and then anyway. */
-static void list_threads(struct sampler *s, int process, int64_t at_ns)
+static void list_threads(struct sampler *s, int process, int64_t at_ns, int after)
 {
     struct process *p = &s->processes[process];
     char path[64];
@@ -447,23 +452,24 @@ static void list_threads(struct sampler *s, int process, int64_t at_ns)
         *p = (struct process){.io = -1};
         return;
     }
-    /* A thread that took the place of one which was seen to end came after the look before last. */
-    int64_t since_ns = p->looked_before_ns;
-    p->looked_before_ns = p->looked_ns;
-    p->looked_ns = at_ns;
-    int changed = found.st_nlink != p->links || p->lost_one;
+    /* New ones came after the last look, which saw the number of before; those that took the place
+     * of one that was found to have ended, after the look before it. */
+    uint32_t since = !p->lost ? p->looked : p->lost == LOST ? p->looked_before : 0;
+    p->looked_before = p->looked;
+    p->looked = s->round + after;
+    int changed = found.st_nlink != p->links || p->lost;
     if (!changed && at_ns - p->listed_ns < 16 * LIST_NS)
         return;
     p->links = found.st_nlink;
     p->listed_ns = at_ns;
-    p->lost_one = 0;
+    p->lost = 0;
     DIR *folder = opendir(path);
     struct dirent *entry;
     while (folder && (entry = readdir(folder))) {
         int tid = atoi(entry->d_name), known = tid <= 0;
         for (int i = 0; i < s->thread_count && !known; i++)
             known = s->threads[i].tid == tid && s->threads[i].pid == p->pid;
-        if (!known && open_thread(s, process, tid, changed ? since_ns : 0) < 0) {
+        if (!known && open_thread(s, process, tid, changed ? since : 0) < 0) {
             p->forbidden = 1;
             add(s, (struct row){.at_us = (uint32_t)p->pid, .kind = LEFT_OUT, .flags = 1});
             break;
@@ -471,6 +477,13 @@ static void list_threads(struct sampler *s, int process, int64_t at_ns)
     }
     if (folder)
         closedir(folder);
+}
+
+/* Before the samples of a round, or after them. */
+static void list_all(struct sampler *s, int64_t at_ns, int after)
+{
+    for (int i = s->process_count - 1; i >= 0; i--)
+        list_threads(s, i, at_ns, after);
 }
 
 static void take_added(struct sampler *s)
@@ -534,13 +547,13 @@ static void account_io(struct sampler *s, struct process *p, uint16_t thread, in
 }
 
 /* One sample of one thread; 0 where it is gone. */
-/* Who a thread is, and for how long, at most, it has run without being known. */
+/* Who a thread is, and in how many rounds of samples, at most, it was there without being known. */
 static void describe(struct sampler *s, struct thread *t)
 {
-    int64_t age_ms = t->since_ns ? (now_ns(CLOCK_MONOTONIC) - t->since_ns) / 1000000 + 1 : 0;
-    age_ms = age_ms > 255 || !age_ms ? 0 : age_ms < 2 ? 2 : age_ms;
+    uint32_t missed = t->since ? s->round - t->since : UINT8_MAX;
+    uint8_t flags = missed > UINT8_MAX - 2 ? 0 : (uint8_t)(missed + 2);
     add(s, (struct row){.at_us = (uint32_t)t->pid, .thread = t->number, .kind = THREAD,
-                        .flags = t->tid == t->pid ? 1 : (uint8_t)age_ms, .what = (uint32_t)t->tid,
+                        .flags = t->tid == t->pid ? 1 : flags, .what = (uint32_t)t->tid,
                         .delay_us = (uint32_t)s->processes[t->process].parent});
     t->described = 1;
 }
@@ -712,12 +725,22 @@ EXPORT void vs_run(void *sampler)
         if (late)
             target = now;
         take_added(s);
-        if (now - listed >= LIST_NS / MANY_PROCESSES * s->process_count || now - listed >= LIST_NS) {
+        /* Looks for new threads on both sides of the samples: what began between them is sampled
+         * with the others of its round, and what is not known began since. */
+        s->round++;
+        int due = now - listed >= LIST_NS / MANY_PROCESSES * s->process_count || now - listed >= LIST_NS;
+        if (due) {
             listed = now;
-            for (int i = s->process_count - 1; i >= 0; i--)
-                list_threads(s, i, now);
+            list_all(s, now, 0);
         }
         look_around(s, late);
+        if (due) {
+            int sampled = s->thread_count;
+            list_all(s, now, 1);
+            for (int i = s->thread_count - 1; i >= sampled; i--)
+                if (!sample(s, &s->threads[i], late))
+                    close_thread(s, i);
+        }
         if (now - s->flushed_ns >= FLUSH_NS) {
             flush(s);
             s->flushed_ns = now;
