@@ -61,7 +61,7 @@ def test_the_tracer_takes_of_each_window_what_its_calls_cost(workers: int) -> No
     trace = replace(trace_of(Recipe(workers=workers, delivery_us=2_000)), tracer_call_ns=10_000.0)
     tiles = windows.tile_rank(trace, 0)
     assert tiles is not None
-    low, high = bound_tracing(trace, 0, tiles)
+    low, high, _ = bound_tracing(trace, 0, tiles)
     assert (low <= high).all()
     assert (high <= tiles.length).all()
     trainer, fetches = trace.ranks[0], trace.fetches
@@ -116,40 +116,48 @@ def make_loop(calls_each: int) -> tuple[Trace, windows.Tiles]:
     return replace(traced, io=(part,), fetches=fetches, tracer_call_ns=1000.0), tiles
 
 
-def test_a_wait_of_unknown_fetch_has_felt_calls_within_it_or_since_the_last_true_wait() -> None:
-    """Within it where only the training thread called; more where others read ahead for it."""
+def test_a_wait_of_unknown_fetch_has_felt_the_calls_within_it_or_before_it() -> None:
+    """Within it where only the training thread called; else those since it had last waited."""
     trace, tiles = make_loop(3)
     waiting = tiles.wait >= 0
-    alone = bound_tracing(trace, 0, tiles, threaded=False)[1][waiting]
-    assert alone.tolist() == [2 * 1000 * 3] * 20
-    ahead = bound_tracing(trace, 0, tiles, threaded=True)[1][waiting]
-    # Since the wait before began: its own three, three ahead, three within.
-    usual = [2 * 1000 * 9] * 20
-    usual[0] = 2 * 1000 * 6  # nothing was before the first
-    usual[19] = 2 * 1000 * 15  # the short one took what was there
-    assert ahead.tolist() == usual
+    _, alone, assumed = bound_tracing(trace, 0, tiles, threaded=False)
+    assert alone[waiting].tolist() == [2 * 1000 * 3] * 20
+    assert not assumed.any()
+    _, ahead, assumed = bound_tracing(trace, 0, tiles, threaded=True)
+    usual = [2 * 1000 * 6] * 20
+    usual[19] = 2 * 1000 * 12  # the short one before it took what was there
+    assert ahead[waiting].tolist() == usual
+    assert assumed.tolist() == waiting.tolist()
 
 
-def test_a_wait_of_unknown_fetch_may_have_felt_all_calls_of_another_process() -> None:
+@pytest.mark.parametrize("of_worker", [False, True])
+def test_what_the_tracer_took_of_others_is_felt_once_or_in_any_later_wait(of_worker: bool) -> None:
     trace, tiles = make_loop(3)
     (part,) = trace.io
-    other = len(trace.processes)
-    worker = replace(trace.processes[part.process], pid=1, role="worker", trainer=part.process)
-    moved = replace(
-        trace,
-        processes=(*trace.processes, worker),
-        io=(part, replace(part, process=other)),
-    )
-    high = bound_tracing(moved, 0, tiles, threaded=False)[1][tiles.wait >= 0].tolist()
-    every = [2 * 1000 * 12 * (k + 1) for k in range(20)]
-    assert high == [min(ns, 50_000 if k == 18 else ns) for k, ns in enumerate(every)]
+    if of_worker:
+        own = trace.processes[part.process]
+        worker = replace(own, pid=1, role="worker", trainer=part.process)
+        trace = replace(
+            trace,
+            processes=(*trace.processes, worker),
+            io=(replace(part, process=len(trace.processes)),),
+        )
+    waiting = tiles.wait >= 0
+    high = bound_tracing(trace, 0, tiles, threaded=not of_worker)[1][waiting]
+    # 120 calls, and 6 twice: before and in the wait of 50 us, which may have felt them or not.
+    assert high.sum() == 2 * 1000 * (120 + 6)
+    any_later = bound_tracing(trace, 0, tiles, threaded=not of_worker, delays_next=False)[1]
+    every = [2 * 1000 * 6 * (k + 1) for k in range(20)]
+    assert any_later[waiting].tolist() == [
+        min(ns, 50_000 if k == 18 else ns) for k, ns in enumerate(every)
+    ]
 
 
 def test_without_a_timing_nothing_is_said() -> None:
     trace = trace_of(ALONE)
     tiles = windows.tile_rank(trace, 0)
     assert tiles is not None
-    assert not any(side.any() for side in bound_tracing(trace, 0, tiles))
+    assert not any(each.any() for each in bound_tracing(trace, 0, tiles))
     assert account_of(trace).cell(f"mean/step/{TRACING}").high_ns == 0
 
 

@@ -33,6 +33,9 @@ LOCK_IS_STORAGE = (
     "who waited for a lock while another thread of its process was in storage, waited for that"
 )
 ONE_THREAD = "calls of a process were of the thread that trains: threads were not recorded"
+TRACED_DELAYS_NEXT = (
+    "what the tracer took of other threads and processes delays the next wait for input"
+)
 ALL_TRACED_THERE = "no more calls were traced, and cost the tracer's time, than its logs hold"
 
 ALL = frozenset(
@@ -51,5 +54,6 @@ ALL = frozenset(
         ONE_CLOCK,
         OPERATORS_COMPUTE,
         ONE_THREAD,
+        TRACED_DELAYS_NEXT,
     }
 )

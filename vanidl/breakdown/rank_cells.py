@@ -16,6 +16,7 @@ from vanidl.breakdown.assumptions import (
     ONE_CLOCK,
     ONE_THREAD,
     OPERATORS_COMPUTE,
+    TRACED_DELAYS_NEXT,
 )
 from vanidl.breakdown.causes import (
     BLOCKED,
@@ -152,12 +153,8 @@ def divide_tiles(
             what: waiting & rows[tiles.wait] for what, rows in divided.assumed.items()
         } | assumed
     _mark_workers(cells, tiles, spans, own)
-    there = known.all_traced or ALL_TRACED_THERE in known.assume
-    as_one = ONE_CLOCK in known.assume
-    tracing = bound_tracing(
-        trace, position, tiles, whole=there, as_one=as_one, threaded=own.is_threaded
-    )
-    cells = _take_tracing_out(cells, *tracing)
+    cells, on_next = _take_tracing_out(cells, trace, position, tiles, known)
+    assumed = assumed | ({TRACED_DELAYS_NEXT: on_next} if on_next.any() else {})
 
     # Each tile is filled exactly; parts are no more than the cause that they are of.
     none = np.zeros(len(tiles.start), np.int64)
@@ -181,14 +178,28 @@ def divide_tiles(
     return RankCells(tiles, low, high, free, free_parts, slack_ns, assumed)
 
 
-def _take_tracing_out(cells: Bounds, least: Int64Array, most: Int64Array) -> Bounds:
-    """The cells with what the tracer took, which was measured as part of any of the others."""
+def _take_tracing_out(
+    cells: Bounds, trace: Trace, position: int, tiles: Tiles, known: Evidence
+) -> tuple[Bounds, Mask]:
+    """The cells with what the tracer took, which was measured as part of any of the others.
+
+    With it the tiles of which that rests on TRACED_DELAYS_NEXT.
+    """
+    least, most, on_next = bound_tracing(
+        trace,
+        position,
+        tiles,
+        whole=known.all_traced or ALL_TRACED_THERE in known.assume,
+        as_one=ONE_CLOCK in known.assume,
+        threaded=known.of_process[trace.ranks[position]].is_threaded,
+        delays_next=TRACED_DELAYS_NEXT in known.assume,
+    )
     if not most.any():
-        return cells
+        return cells, np.zeros_like(on_next)
     lower = {name: (np.maximum(low - most, 0), high) for name, (low, high) in cells.items()}
     for name in (FREE, FREE_PARTS):  # sums of calls are open by as much
         lower[name] = lower[name][0], lower[name][1] + most
-    return lower | {TRACING: (least, most)}
+    return lower | {TRACING: (least, most)}, on_next
 
 
 def _find_assumed(

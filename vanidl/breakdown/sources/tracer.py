@@ -18,6 +18,7 @@ from vanidl.breakdown.windows import Tiles
 from vanidl.model.trace import Trace
 
 Int64Array = NDArray[np.int64]
+Mask = NDArray[np.bool_]
 
 _AT_LEAST, _AT_MOST = 0.5, 2.0
 _WAITED_NS = 100_000  # a batch that is there is taken sooner
@@ -32,18 +33,22 @@ def bound_tracing(
     whole: bool = True,
     as_one: bool = True,
     threaded: bool = True,
-) -> tuple[Int64Array, Int64Array]:
+    delays_next: bool = True,
+) -> tuple[Int64Array, Int64Array, Mask]:
     """What the tracer took of every tile of a rank, at least and at most, ns.
+
+    Last come the tiles of which that holds only as `delays_next` is assumed: TRACED_DELAYS_NEXT.
 
     Nothing of either where the recorder did not time a call; anything where logs may lack traced
     calls, which are not `whole`. `as_one`: clocks known to a millisecond are one. `threaded`: calls
     of the training process may be of other threads than the one that trains.
     """
     low, high = np.zeros((2, len(tiles.start)), np.int64)
+    assumed = np.zeros(len(tiles.start), bool)
     if not trace.tracer_call_ns or not len(tiles.start):
-        return low, high
+        return low, high, assumed
     if not whole:
-        return low, tiles.length
+        return low, tiles.length, assumed
     trainer = trace.ranks[position]
     calls = _Calls(trace, position, as_one)
 
@@ -54,17 +59,18 @@ def bound_tracing(
     high[outside] = np.ceil(_AT_MOST * most * trace.tracer_call_ns)
 
     # In waits those of the fetch. Where it is not known, those of the wait, if only the training
-    # thread called. What threads of its process read ahead was asked for since it had last waited:
-    # nothing was left then. Of other processes all since they began.
+    # thread called. What others were delayed by in all is felt in waits once; in which of them is
+    # assumed, or it may be any later one.
     if len(tiles.wait_start):
         fetches = trace.fetches.pick(trace.fetches.trainer == trainer)
         fetch = fetch_of_waits(fetches, tiles.wait_start, tiles.wait_end)
         known = fetch >= 0
+        alone = not threaded and calls.are_only_of(trainer)
         since = np.full(len(fetch), tiles.start[0])
-        if calls.are_only_of(trainer):
-            since = (
-                _find_last_wait(tiles) if threaded else calls.find_begun(trainer, tiles.wait_start)
-            )
+        if alone:
+            since = calls.find_begun(trainer, tiles.wait_start)
+        elif delays_next:
+            since = _find_last_wait(tiles)
         since[known] = np.minimum(fetches.begin[fetch[known]], tiles.wait_start[known])
         by = np.full(len(fetch), -1)
         by[known] = np.where(
@@ -88,16 +94,18 @@ def bound_tracing(
         waiting = np.flatnonzero(~outside)
         low[waiting] = sure.clip(0)[tiles.wait[waiting]]
         high[waiting] = np.ceil(_AT_MOST * most * trace.tracer_call_ns)[tiles.wait[waiting]]
+        if delays_next and not alone:
+            assumed[waiting] = ~known[tiles.wait[waiting]]
     high = np.minimum(high, tiles.length)
-    return np.minimum(low, high), high
+    return np.minimum(low, high), high, assumed
 
 
 def _find_last_wait(tiles: Tiles) -> Int64Array:
-    """Of each wait when the last one before it began in which the loop truly waited, or the run."""
-    start, place = tiles.wait_start, np.arange(len(tiles.wait_start))
-    waited = np.where(tiles.wait_end - start > _WAITED_NS, place, -1)
+    """When the last wait before each ended in which the loop truly waited, or when all began."""
+    place = np.arange(len(tiles.wait_start))
+    waited = np.where(tiles.wait_end - tiles.wait_start > _WAITED_NS, place, -1)
     before = np.append(-1, np.maximum.accumulate(waited)[:-1])
-    since: Int64Array = np.where(before >= 0, start[before], tiles.start[0])
+    since: Int64Array = np.where(before >= 0, tiles.wait_end[before], tiles.start[0])
     return since
 
 
