@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.breakdown.sources.data_reads import HOUR_S
 from vanidl.dataclass import dataclass
 from vanidl.survey.plain import PlainColumn
-from vanidl.survey.rows import Row
+from vanidl.survey.rows import HOUR_S, Row
 from vanidl.survey.store import StoredTable
 
 NO_DAY = 0
