@@ -208,4 +208,4 @@ def test_a_lock_may_be_that_of_a_queue_of_batches_where_no_waits_were_recorded(
     run = SimpleNamespace(trace=trace, account=SimpleNamespace(waits_known=waits_known))
     advice = suggest_remedies("background_work", Context(run, (), None))
     assert any("--wait queue:Queue.get" in each.code for each in advice.remedies) != waits_known
-    assert ("queue that gives batches" in advice.title) != waits_known
+    assert ("queue of batches" in advice.title) != waits_known

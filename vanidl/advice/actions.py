@@ -660,7 +660,7 @@ def _suggest_for_background_work(context: Context) -> Advice:
     line = own.below_secrets(f"vanidl record --wait queue:Queue.get -o RUN -- {own.text}")
     batches = "If the loop takes its batches there: these waits are of input then."
     return Advice(
-        "Move background work out of the training process, or name the queue that gives batches",
+        "Move background work to another process, or name the queue of batches",
         (Remedy("Record again", line, batches),),
     )
 
