@@ -20,7 +20,7 @@ from vanidl.dataclass import dataclass
 from vanidl.model.file_kinds import is_named_checkpoint
 
 if TYPE_CHECKING:
-    from importlib.resources.abc import Traversable
+    from importlib.resources.abc import Traversable  # novm: since Python 3.11, for types alone
 
 # Free text for the public: token by token, and only what is known to be public stays.
 #
