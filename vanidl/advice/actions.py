@@ -208,6 +208,7 @@ def _select_remedies(
 
 
 def _suggest_read_ahead(context: Context) -> Advice:
+    # The title: in the words of the framework, else with the change that was predicted best.
     if theirs := in_words.get_title(context.run.written_in, AHEAD):
         title = theirs + (_THAT_SPLIT if context.splits_first else "")
     elif context.run.frameworks == (TENSORFLOW,):
@@ -226,6 +227,7 @@ def _suggest_read_ahead(context: Context) -> Advice:
         title = "Read ahead with DataLoader workers"
     else:
         title = "Read ahead while the step computes"
+    # 2 is PyTorch's own default for each worker.
     ahead = "4" if context.best and context.best.lever == "ahead" else "2"
     torch = _make_torch_prefetch(
         context,
@@ -247,6 +249,7 @@ def _suggest_read_ahead(context: Context) -> Advice:
 
 
 def _suggest_decoding(context: Context) -> Advice:
+    # A number of workers is named only where it was predicted.
     workers = context.best is not None and context.best.lever == "workers"
     count = plural(context.workers, "worker") if workers else "more workers"
     torch = _make_torch_prefetch(
@@ -266,6 +269,7 @@ def _suggest_decoding(context: Context) -> Advice:
     if context.splits_first:
         title = f"Decode in {count}{_THAT_SPLIT}, or on the GPU"
     both = _select_remedies(context, torch, tensorflow, AHEAD)
+    # More workers than cores decode no faster: then the device is what is left.
     most = context.run.computing_workers
     if not workers and most is not None and context.run.workers_of_rank >= most:
         return Advice(
@@ -287,6 +291,7 @@ def _suggest_keeping_data(context: Context) -> Advice:
         "dataset = dataset.cache()  # after the reads, before shuffle and batch",
         "The first epoch fills the cache, later ones read from it.",
     )
+    # Ranks that shuffle over all data can keep a part each and exchange some of it.
     partial_local = _make_loader_remedy("pls", " --exchange-fraction 0.1", context)
     shared = (partial_local,) if "shared_shuffle" in context.codes and context.ranks > 1 else ()
     tensorflow = _select_remedies(context, tensorflow=cache)
@@ -304,6 +309,7 @@ def _suggest_larger_requests(context: Context) -> Advice:
         f"dataset = tf.data.TFRecordDataset(files, buffer_size={_READ_BUFFER})",
         "Reads 8 MiB per request instead of 256 KiB.",
     )
+    # A small buffer alone is one argument; else the samples have to be laid out anew.
     if context.codes == {"tfrecord_default_buffer"}:
         return Advice("Read TFRecord files in requests of 8 MiB", (tensorflow,))
     buffer = (tensorflow,) if "tfrecord_default_buffer" in context.codes else ()
@@ -366,6 +372,7 @@ def _suggest_fewer_files(context: Context) -> Advice:
         "@functools.cache\ndef metadata(path):\n    return json.loads(Path(path).read_text())",
         "What does not change is kept in memory after the first read.",
     )
+    # Files that are no samples need no packing.
     if context.codes <= {"file_read_again", "empty_reads"}:
         return Advice("Read small files once and keep what they hold", (remember,))
     if "tiny_files" in context.codes or any(f.advice == PACK for f in context.findings):
@@ -385,6 +392,7 @@ def _suggest_divided_reading(context: Context) -> Advice:
         "TensorFlow", "dataset = dataset.shard(world_size, rank)", "Each rank reads its shard."
     )
     both = _select_remedies(context, sampler, tensorflow)
+    # The title says what the findings have in common, of the narrowest finding first.
     if "ranks_read_the_same" in context.codes:
         spatial = _make_loader_remedy("spatial", "", context)
         return Advice("Let each rank read only its part of the data", (*both, spatial))
@@ -451,6 +459,7 @@ def _suggest_async_checkpoints(context: Context) -> Advice:
         "Copies the state to host memory, and writes it while training goes on.",
     )
     stalls = [f.evidence.get("every_s") for f in context.findings if f.code == "checkpoint_stall"]
+    # In the background a save would wait for the one before: only fewer saves help.
     if stalls and stalls[0]:
         every_s = f"{stalls[0]:g}"
         title = f"Save every {every_s} s at most: a save takes longer than the steps between two"
@@ -522,6 +531,7 @@ def _suggest_recording(context: Context) -> Advice:
     if context.codes == {"clock_unverified"}:
         if steps is None and not context.run.trace.profiles:
             return Advice("Set the clocks of all hosts, and record again")
+        # Darshan takes the start of a forked worker late; workers that start once, less often.
         if steps is not None and steps.clock.workers_least:
             exact = own.below_secrets(f"vanidl record --tracer dftracer -o RUN -- {own.text}")
             other = Remedy("Record again", exact, "Its times do not depend on a worker's start.")
@@ -648,6 +658,7 @@ def _suggest_for_services(context: Context) -> Advice:
         "rows.put(row)  # in the training loop, where it waited for the answer",
         "The loop goes on; a thread waits.",
     )
+    # The patch of the program moves requests only.
     asks = context.findings[0].cause == NETWORK
     title = "Let a thread wait for what the training loop waits for"
     return Advice(title, (queue,), call=SEND_BEHIND if asks else "")

@@ -52,6 +52,7 @@ def _find_rereads(facts: Facts) -> RuleResult | None:
     data = facts.results.dataset
     if not facts.matters or data is None or not data.unique_bytes or _is_read_to_write(facts):
         return None
+    # Ranks that each read everything do not repeat a read: that is a finding of its own.
     apart = len(data.ranks) if _find_dataset_read_by_all(facts) else 1
     again = data.bytes_read / data.unique_bytes / apart
     hosts = {process.host for process in facts.trace.processes if process.host}

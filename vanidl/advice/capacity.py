@@ -55,6 +55,7 @@ def fit_throughput(trace: Trace) -> Throughput | None:
     is_data = trace.files.is_data
     if not is_data.any():
         return None
+    # Reads of the dataset, of the first parts that hold enough operations for the fit.
     rows: list[list[NDArray[Any]]] = []
     count = 0
     for parts in batch_small_parts(trace.io):
@@ -67,6 +68,7 @@ def fit_throughput(trace: Trace) -> Throughput | None:
     if not count:
         return None
     start, end, size, file = map(np.concatenate, zip(*rows, strict=True))
+    # Of the mount with most time in reads.
     if len(mounts) == 1:
         slowest = 0
     else:

@@ -48,8 +48,10 @@ def _find_stall(facts: Facts) -> RuleResult | None:
     if phases is None or not phases.checkpoints or run_s <= 0:
         return None
     times = [_estimate_stop_s(p, facts) for p in phases.checkpoints]
+    # Without single operations saves stopped the run no longer than writing took in all.
     if not any(p.busy_s is not None for p in phases.checkpoints):
         times = [min(sum(times), _sum_write_time_s(facts))]
+    # Marked saves say how long the loop stopped; else I/O and compute bound it.
     marked_ns = facts.account.cell(f"{MEAN}/{PHASE}/{_SAVES}").low_ns
     stopped = marked_ns / 1e9 if marked_ns and facts.gains is not None else sum(times)
     if stopped < STALL_SHARE * run_s:
@@ -189,6 +191,7 @@ def _find_small_writes(facts: Facts) -> RuleResult | None:
     writes, written = sum(r.writes for r in rows), sum(r.bytes_written for r in rows)
     if writes < MANY_WRITES or written / writes >= SMALL_WRITE:
         return None
+    # Of files without times nobody knows what the small writes cost.
     if any(r.io_s is None for r in rows):
         return None
     spent = sum(r.io_s or 0.0 for r in rows)
@@ -230,6 +233,7 @@ def _find_stdio(facts: Facts) -> RuleResult | None:
         return None
     if facts.gains is not None and _has_large_pieces(facts, through):
         return None
+    # Where the time is not known, only a large volume is worth a word.
     claim = _claim_stdio(facts)
     if claim is None and through < STDIO_NBYTES:
         return None
@@ -283,6 +287,7 @@ def _find_write_bound_run(facts: Facts) -> RuleResult | None:
         return None
     if not facts.trains:
         return None
+    # Logs, code and files of the system are not the job's data.
     rows = [r for r in facts.results.files.rows if r.kind not in OF_THE_TOOLS]
     read, written = sum(r.bytes_read for r in rows), sum(r.bytes_written for r in rows)
     if written <= MORE_WRITTEN * read or written < 1 << 20:
@@ -296,6 +301,7 @@ def _find_write_bound_run(facts: Facts) -> RuleResult | None:
         "Check that the dataset's reads are in the log; then checkpoint less often, or only what "
         "changes.",
         {"bytes_read": read, "bytes_written": written},
+        # Whether the job needs these writes is not known: the least gain is 0.
         Claim(STORAGE, RUN, within_s=spent_s / max(len(facts.trace.ranks), 1), surely_s=0.0),
     )
 

@@ -196,6 +196,7 @@ def find_slowest_steps(trace: Trace, results: Results) -> tuple[SlowStep, ...]:
     table = steps.table
     waits = table.input_wait_s
     known = not np.isnan(waits).any()
+    # A stable sort: of equal steps the first ones are named.
     order = np.argsort(-(waits if known else table.duration_s), kind="stable")[:WORST]
     return tuple(
         SlowStep(

@@ -387,6 +387,7 @@ class Facts:
         None: no window of that kind, or nothing is known of it.
         """
         account, low_s, high_s = self.account, 0.0, 0.0
+        # What the claimed cause takes of the claimed window, at least and at most.
         if claim.window == INPUT and self.gains is not None and self.lost_s is not None:
             gain = self.gains.without(claim.cause or STORAGE)
             known_ns = (claim.surely_s or 0.0) * 1e9  # of all of it nothing else bounds the least
@@ -410,6 +411,7 @@ class Facts:
             low_s, high_s = self._of_window(claim, times)
         else:
             return None
+        # Less what stays after the change, and within the limits that the rule knows.
         low_s, high_s = (end * (1 - claim.stays) for end in (low_s, high_s))
         if claim.within_s is not None and claim.within_s < high_s:
             low_s = max(low_s - (high_s - claim.within_s), 0.0)
@@ -470,6 +472,7 @@ class Facts:
             if main is None or not lives:
                 continue
             begun, ended = (np.array([life[end] for life in lives]) for end in (0, -1))
+            # Threads that outlive the steps are the loop's only if it waits for them, by a lock.
             seen = look(main, intervals.union(np.array([last_ns]), ended.max(keepdims=True)))
             waits = bool(ended.max() > last_ns) and seen.least_s(states.LOCK) > 0
             if not waits and ended.max() > last_ns:
@@ -484,6 +487,7 @@ class Facts:
         longest_s = max(each.length for each in times.values()) / 1e9
         if self.gains is None:
             return 0.0, longest_s
+        # The share of the window that the cause takes; without a cause all of it.
         shares = (1.0, 1.0)
         if claim.cause and claim.window == LOOP:
             longest_ns = max(longest_s * 1e9, 1)
@@ -534,6 +538,7 @@ class Facts:
             steps = intervals.union(tiles.start[trains], tiles.end[trains])
             waits = intervals.union(*(ends[trains & (tiles.part == INPUT_WAIT)] for ends in
                                       (tiles.start, tiles.end)))  # fmt: skip
+            # How many cores its threads would keep busy, each for as long as it lived in the steps.
             wanted = 0.0
             for thread in self._threads_of(position, main.host):
                 if not len(thread.samples):
@@ -542,6 +547,7 @@ class Facts:
                 lived = intervals.union(thread.samples.time[:1], thread.samples.time[-1:] + 1)
                 lived_s = intervals.intersect(lived, steps).length / 1e9
                 wanted += seen.running * lived_s / max(seen.length_s, 1e-9)
+            # Few samples of the training thread say nothing about its waits for a core.
             own = look(main, steps), look(main, waits)
             if own[0].samples >= _FEWEST_SAMPLES:
                 found.append((wanted, own[0].queued_s, own[1].queued_s))
@@ -590,6 +596,7 @@ class Facts:
             if not ends:
                 return ()
             found.append(float(sum(end - begin for begin, end in ends)))
+        # The sum over ranks would be too small where one is missing.
         return tuple(found) if len(found) == len(self.trace.ranks) else ()
 
     @cached_property
@@ -681,6 +688,7 @@ class Facts:
         if part is None:
             return None
         theirs = {f.key: f for f in part.functions if is_theirs(f)}
+        # A function that one of them called is in the time of its caller already.
         outer = [f for f in theirs.values() if f.parent not in theirs and f.lines]
         spent_ns = sum(line.wall_ns for function in outer for line in function.lines)
         runs = max((function.lines[0].hits for function in outer), default=0)
@@ -801,6 +809,7 @@ class Facts:
             count = sum(p.role == "worker" and p.trainer == process for p in self.trace.processes)
             if main is None or not starts.any() or not count:
                 continue
+            # What the count grew by while workers were started; of several ranks the largest.
             rows = main.moved[main.moved[:, 1] == states.WCHAR]
             if not len(rows):
                 continue
@@ -835,6 +844,7 @@ class Facts:
         if not tiles:
             return None
         first_ns = min(int(own.start[own.step >= 0].min()) for own in tiles)
+        # Reads with an offset that ended before the first step, by process and file.
         is_data, found = self.trace.files.is_data, dict[tuple[int, int], list[Part]]()
         for part in self.trace.io:
             rows = (part.op == READ_OP) & (part.end <= first_ns) & (part.offset >= 0)
@@ -844,6 +854,7 @@ class Facts:
                 found.setdefault((part.process, file), []).append(mine)
         if not found:
             return None
+        # Overlapping ranges of a file count once in what differs.
         read, unique = dict[tuple[int, int], int](), 0
         for key, parts in found.items():
             begin = np.concatenate([part.offset for part in parts])
@@ -853,6 +864,7 @@ class Facts:
         total = sum(read.values())
         most = self.trace.files.path[max(read, key=lambda key: read[key])[1]]
         data = self.results.dataset
+        # A few headers are no scan of the data.
         is_much = total >= MUCH_NBYTES or (data is not None and total >= data.bytes_read / 2)
         spent_s = sum(float((p.end - p.start).sum()) for parts in found.values() for p in parts)
         spent_s /= 1e9 * max(len(self.trace.ranks), 1)

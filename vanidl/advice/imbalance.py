@@ -47,6 +47,7 @@ def _find_uneven_ranks(facts: Facts) -> RuleResult | None:
     balance = facts.results.balance
     if balance is None or not facts.matters or len(balance.rows) < 2 or balance.shared_bytes:
         return None
+    # One rank for all, or a few by design, is not uneven; I/O of no rank might even it out.
     if _has_unassigned_processes(facts) or _find_only_reader(facts) or facts.has_aggregators:
         return None
     spread = max(balance.busy_spread or 0.0, balance.bytes_spread or 0.0)
@@ -98,6 +99,7 @@ def _find_uneven_workers(facts: Facts) -> RuleResult | None:
 def _find_one_reader(facts: Facts) -> RuleResult | None:
     if _has_unassigned_processes(facts):
         return None
+    # Where no reads were recorded the kernel's counts of each rank tell.
     alone = _find_only_reader(facts) if facts.matters else _find_only_counted_reader(facts)
     if alone is None:
         return None

@@ -213,6 +213,7 @@ def _find_bound_by_io(facts: Facts) -> RuleResult | None:
     if overlap is None or _find_limiting_cause(facts) != STORAGE:
         return None
     evidence = _collect_evidence(overlap)
+    # The scheduled loader gains only by bytes that were read again.
     plan = own_loaders.predict_scheduled(facts)
     hint = " The scheduled loader would not read the same bytes again." if plan else ""
     return RuleResult(
@@ -303,6 +304,7 @@ def _find_bound_by_unknown(facts: Facts) -> RuleResult | None:
     if overlap is None:
         return None
     code = _find_limiting_cause(facts)
+    # Every cause that has a rule of its own is theirs.
     known = (STORAGE, WORKERS, DELIVERY, TOO_FEW_CORES, *BLOCKS)
     if code in known or _is_decoding(facts):
         return None
@@ -317,6 +319,7 @@ def _find_bound_by_unknown(facts: Facts) -> RuleResult | None:
 
 
 def _find_bound_by_worker_start(facts: Facts) -> RuleResult | None:
+    # The first wait counts here: it is where workers start.
     overlap = _get_bounding_waits(facts, lasting=False)
     code = _find_limiting_cause(facts)
     if overlap is None or code != WORKERS:
@@ -485,6 +488,7 @@ def _find_io_without_overlap(facts: Facts) -> RuleResult | None:
     mean = overlap.mean
     if mean.io_s is None or mean.exposed_s is None or mean.compute_s is None:
         return None
+    # Only of I/O that was seen operation by operation is it known what ran beside it.
     observed = mean.io_s - (mean.unobserved_s or 0.0)
     if observed < OBSERVED_SHARE * mean.window_s or overlap.hidden_fraction >= HIDDEN_SHARE:
         return None
@@ -520,6 +524,7 @@ def _find_waits_for_other_ranks(facts: Facts) -> RuleResult | None:
     if overlap is None or overlap.lost_to_input_s is None or overlap.mean.input_wait_s is None:
         return None
     least = _get_least_share_of_others(facts)
+    # At most the time by which a rank's own input waits fall short of what all ranks lost.
     blamed = {}
     for row in overlap.per_rank:
         behind = overlap.lost_to_input_s - (row.input_wait_s or 0.0)

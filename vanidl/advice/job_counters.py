@@ -284,6 +284,7 @@ def _find_single_rank_io(facts: Facts) -> RuleResult | None:
     balance, ranks = facts.results.balance, len(facts.trace.ranks)
     if not _is_mpi_job(facts) or balance is None or ranks < FEWEST_RANKS or balance.shared_bytes:
         return None
+    # In collective I/O few ranks are meant to do the work of all.
     if facts.has_aggregators:
         return None
     moved = {row.label: row.bytes_read + row.bytes_written for row in balance.rows}
@@ -351,6 +352,7 @@ def _find_slowest_s(facts: Facts, path: str) -> float:
 def _find_frequent_prints(facts: Facts) -> RuleResult | None:
     table = facts.trace.counters.get(STDIO)
     names = ("STDIO_WRITES", "STDIO_BYTES_WRITTEN")
+    # Where steps are known, the rule about logging measures writes of the loop.
     if facts.results.steps is not None or table is None or not set(names) <= set(table.counters):
         return None
     # Darshan counts what a program prints under names that are no paths.

@@ -70,6 +70,7 @@ def _find_tiny_files(facts: Facts) -> RuleResult | None:
     data = facts.results.dataset
     if not facts.matters or data is None or len(data.files) < MANY_FILES:
         return None
+    # The median: one large file among thousands changes nothing.
     sizes = [f.known_nbytes for f in data.files]
     known = [s for s in sizes if s is not None]
     if len(known) < MANY_FILES or float(np.median(known)) >= TINY:
@@ -89,13 +90,16 @@ def _find_opens_per_sample(facts: Facts) -> RuleResult | None:
     data = facts.results.dataset
     if not facts.matters or data is None:
         return None
+    # Files beside the samples, and those that an open reads whole, have findings of their own.
     again = {f.path for f in _select_reread_files(facts)}
     files = [f for f in data.files if f.path not in again and not _is_read_whole(f)]
     opens = sum(f.opens or 0 for f in files)
     total = data.samples.total
+    # Without a count of samples each read stands for one.
     samples = round(total * (data.reread_factor or 1.0)) if total else facts.reads
     if opens < MANY_OPENS:
         return None
+    # Rarer than every second sample: files may still be opened anew, samples uncounted.
     if opens < samples / 2:
         return None if total else _find_reopened_files(facts, files)
     evidence: dict[str, Value] = {"opens": opens, "samples_or_reads": samples,
@@ -215,6 +219,7 @@ def _compute_again_share(facts: Facts) -> float:
         max(1 - passes * part / whole, 0.0)
         for part, whole in ((different, asked), (data.unique_bytes, data.bytes_read))
     )
+    # Latency is paid by the request, transfer by the byte.
     share = facts.transfer_share
     return (1 - share) * requests_again + share * bytes_again
 
@@ -256,6 +261,7 @@ def _find_reread_file(facts: Facts) -> RuleResult | None:
     gain_s = facts.worth_s(spent_s, META_OF_RUN)
     if gain_s is None:
         return None
+    # A file is named that has most of the opens.
     main = max(rows, key=lambda f: f.opens or 0)
     named = main.path if (main.opens or 0) > opens / 2 else None
     return RuleResult(
@@ -310,6 +316,7 @@ def _find_metadata_time(facts: Facts) -> RuleResult | None:
         return None
     mine = facts.of_kind(table, facts.data_kind)
     meta, read, write = (float(table.seconds[n][mine].clip(0).sum()) for n in names)
+    # A large share of little time is not worth a word: it is held against the run, too.
     ranks = max(len(facts.trace.ranks), 1)
     if meta < META_SHARE * (meta + read + write) or meta <= 0:
         return None

@@ -59,6 +59,7 @@ def patch_program(trace: Trace, kind: str, settings: Mapping[str, str] | None = 
         edit = _make_seldom_edit(given["every_s"])
     else:
         edit = _EDITS[kind]
+    # The first of the sampled files that the edit applies to.
     for path, text in _iterate_sources(trace):
         try:
             changed = edit(text, _mark_sampled(ast.parse(text), path, trace))
@@ -115,6 +116,7 @@ def _find_loader_calls(tree: ast.Module, datasets: set[str]) -> Iterator[ast.Cal
     if len(calls) < 2:
         yield from calls
         return
+    # What each name was made by, to follow `DataLoader(name)` to the class of its dataset.
     made = {
         target.id: _get_callee_name(node.value)
         for node in ast.walk(tree)
@@ -160,10 +162,12 @@ def _list_argument_changes(
     source: _Source, call: ast.Call, settings: Mapping[str, str]
 ) -> list[tuple[int, int, str]] | None:
     """What to replace for other arguments in a call; None where they cannot be given there."""
+    # `**options` may hold the same arguments: to give them twice is an error.
     if any(each.arg is None for each in call.keywords) or call.end_lineno is None:
         return None
     given = _get_arguments(call)
     workers = settings.get("num_workers", _format_constant(given.get("num_workers")))
+    # PyTorch refuses these arguments in a loader without workers.
     if workers == "0" and any(name in settings for name in _NEEDS_WORKERS):
         return None
     changes = [
@@ -171,6 +175,7 @@ def _list_argument_changes(
         for name, new in settings.items()
         if (value := given.get(name)) is not None
     ]
+    # Arguments that the call lacks go behind its last one.
     more = ", ".join(f"{name}={new}" for name, new in settings.items() if name not in given)
     if more:
         end = max(source.at(each)[1] for each in [*call.args, *(k.value for k in call.keywords)])
@@ -350,6 +355,7 @@ def _mark_sampled(tree: ast.Module, path: Path, trace: Trace) -> ast.Module:
         for node in ast.walk(tree)
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name in firsts
     ]
+    # The interpreter numbers a decorated function from its first decorator.
     begins = {
         id(node): min(node.lineno, *(each.lineno for each in node.decorator_list))
         if node.decorator_list else node.lineno for node in found
@@ -455,6 +461,7 @@ def _edit_save(
     statement = next(
         (n for n in ast.walk(place.function) if isinstance(n, ast.Expr) and n.value is call), None
     )
+    # Not where its result is used, or where what follows may need the file.
     after = text.splitlines()[(call.end_lineno or 0) : place.function.end_lineno]
     if statement is None or _USES.search("\n".join(after)):
         return None
@@ -525,6 +532,7 @@ def _keep_files(text: str, tree: ast.Module) -> str | None:
         name = ast.unparse(call.func)
         return name in _READERS and plain and is_read and (bool(modes) or name != "open")
 
+    # Only in a function of which lines were sampled: what else is read needs no copy.
     places = _find_calls(tree, reads)
     if len(places) != 1 or not hasattr(places[0].function, _SAMPLED):
         return None
@@ -576,6 +584,7 @@ def _find_preparation(tree: ast.Module, loader: ast.Call) -> tuple[ast.Assign, a
         and node.value is loader for target in node.targets if isinstance(target, ast.Name)
     }  # fmt: skip
     functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
+    # The one loop over the loader, by its own name or where it is called.
     loops = [node for node in ast.walk(tree) if isinstance(node, ast.For)
              and (node.iter is loader or ast.unparse(node.iter) in named)]  # fmt: skip
     if len(loops) != 1 or not isinstance(loops[0].target, ast.Name):
@@ -583,6 +592,7 @@ def _find_preparation(tree: ast.Module, loader: ast.Call) -> tuple[ast.Assign, a
     batch, first = loops[0].target.id, loops[0].body[0]
     if not isinstance(first, ast.Assign) or not isinstance(call := first.value, ast.Call):
         return None
+    # What workers can do: a function of the module, of the batch and constants.
     function = functions.get(ast.unparse(call.func))
     plain = not call.keywords and [ast.unparse(each) for each in call.args[:1]] == [batch]
     constant = all(isinstance(each, ast.Constant) for each in call.args[1:])
@@ -591,6 +601,7 @@ def _find_preparation(tree: ast.Module, loader: ast.Call) -> tuple[ast.Assign, a
     if _NOT_IN_WORKERS.search(ast.unparse(function)) or len(first.targets) > 1:
         return None
     target = ast.unparse(first.targets[0])
+    # The loop must not use the batch as it was before.
     uses = [node for each in loops[0].body[1:] for node in ast.walk(each)
             if isinstance(node, ast.Name) and node.id == batch]  # fmt: skip
     is_name = isinstance(first.targets[0], ast.Name)

@@ -51,6 +51,7 @@ def get_own_command(trace: Trace) -> OwnCommand:
         return OwnCommand(UNKNOWN)
     if MASK not in command:
         return OwnCommand(command)
+    # Each masked secret becomes a variable that the reader sets.
     words, hidden = _split_words(command), list[str]()
     for i, word in enumerate(words):
         while MASK in word:

@@ -68,6 +68,7 @@ def _find_truncated_trace(facts: Facts) -> RuleResult | None:
     found = [w for w in found if w.severity == WARNING]
     if not found:
         return None
+    # The layer that lost most.
     fractions = [c.traced_fraction for c in facts.results.coverage.layers if c.traced_fraction]
     least = min(fractions, default=None)
     part = f": {percent(least)} of the operations are in it" if least and least < 1 else ""
@@ -95,6 +96,7 @@ def _find_unaligned_clock(facts: Facts) -> RuleResult | None:
         return None
     clock = steps.clock if steps else None
     width = clock.within_s if clock else None
+    # Half a step: what is known less well may belong to the neighbouring step.
     vague = width is not None and steps is not None and width >= HALF_A_STEP * steps.median_s
     if warned is None and not vague and not (clock and clock.method in UNALIGNED):
         return None
@@ -103,6 +105,7 @@ def _find_unaligned_clock(facts: Facts) -> RuleResult | None:
     late = clock is not None and clock.offset_s is not None and clock.workers_least
     title, advice = (_LATE_LOGS, _EARLIER_LOGS) if late else (_NO_CLOCK, _ONE_CLOCK)
     uncertain = "What happened during which step is not certain"
+    # Without any profile the clocks in question are those of the hosts.
     if not facts.trace.profiles and steps is None:
         title, advice = _NO_CLOCK_OF_HOSTS, _SET_CLOCKS
         uncertain = "What happened on one host while another was at work is not known"

@@ -71,9 +71,11 @@ def collect_reads(trace: Trace) -> Reads:
     ranks: dict[int, RankReads] = {}
     fetchers = {p: intervals.EMPTY for p in np.unique(trace.fetches.process).tolist() if p >= 0}
     for part in trace.io:
+        # What a process that fetches was busy with: reads of all files, not only of the dataset.
         if part.process in fetchers:
             busy = intervals.union(part.start[part.op == READ], part.end[part.op == READ])
             fetchers[part.process] = intervals.merge(fetchers[part.process], busy)
+        # Reads of workers count for the rank that they load for.
         mine = is_data[part.file] & (part.op == READ) if len(is_data) else np.zeros(0, bool)
         if not mine.any():
             continue

@@ -108,6 +108,7 @@ def _find_small_tfrecord_buffer(facts: Facts) -> RuleResult | None:
         return None
     if "tfrecord" not in data.files[0].path.rsplit("/", 1)[-1].lower():
         return None
+    # A mode of exactly one size, the reader's buffer, and not of sizes near it.
     mode = next((m for m in data.modes if m.low == m.high == READ_BUFFER), None)
     if mode is None or mode.share_of_bytes < BUFFER_SHARE:
         return None
@@ -133,6 +134,7 @@ def _measure_chunk_misfit(array: ArrayFacts, *, shuffled: bool) -> dict[str, Val
     rows = array.chunk[0]
     pairs = zip(array.shape[1:], array.chunk[1:], strict=True)
     pieces = math.prod(math.ceil(n / max(c, 1)) for n, c in pairs)
+    # Shuffled samples use one row of a chunk; in order, only many pieces a sample are a misfit.
     if not (shuffled and rows >= CHUNK_ROWS) and pieces < CHUNK_PIECES:
         return None
     return {
@@ -158,6 +160,7 @@ def _find_unfit_chunks(facts: Facts) -> RuleResult | None:
         found += [(path, m) for m in misfits if file.format == "HDF5"]
     if not found:
         return None
+    # One array is named; the counts say how many others there are.
     path, worst = found[0]
     paths = {p for p, _ in found}
     samples = _format_quantity(worst["samples_a_chunk"], "sample")
@@ -184,12 +187,14 @@ def _find_reread_chunks(facts: Facts) -> RuleResult | None:
     data, spent = facts.results.dataset, facts.sampled_share(FETCH_LINES, _is_chunked)
     if data is None or not data.unique_bytes or spent is None or spent.least < OF_FETCHES:
         return None
+    # Each rank may have to read all once in each pass.
     passes = facts.passes * max(len(data.ranks), 1)
     again = data.bytes_read / data.unique_bytes / passes
     if again < CHUNKS_AGAIN or facts.opens >= facts.reads * MOST:
         return None
     if facts.wait_share < OF_FETCHES:
         return None
+    # Reading and unpacking come together: the claim goes to the longer of the two.
     waits_s = facts.account.length_ns(WAIT) / 1e9
     cells = {c: facts.account.cell(f"{MEAN}/{WAIT}/{c}") for c in (INPUT_CPU, STORAGE)}
     cause = max(cells, key=lambda each: cells[each].middle_ns)
@@ -222,6 +227,7 @@ def _find_misaligned_reads(facts: Facts) -> RuleResult | None:
         table,
         lambda c: files.file_system[c] == "lustre" and files.kind[c] in ("dataset", "checkpoint"),
     )
+    # Darshan writes -1 where it has no count.
     unaligned = table.counters["POSIX_FILE_NOT_ALIGNED"][mine]
     names = ("POSIX_READS", "POSIX_WRITES")
     ops = sum(int(table.counters[n][mine].clip(0).sum()) for n in names if n in table.counters)
@@ -266,6 +272,7 @@ def _find_small_object_requests(facts: Facts) -> RuleResult | None:
     if not facts.on_objects or not facts.matters or facts.reads < MANY_OBJECTS:
         return None
     mean, time = facts.mean_read_nbytes, facts.results.summary.time
+    # Larger requests spend their time on bytes rather than on the round trip.
     if mean >= SMALL_OBJECT or time is None or not time.any_rank_s:
         return None
     each_s = time.sum_s / max(facts.results.summary.ops or 1, 1)
@@ -330,6 +337,7 @@ def _find_slow_operations(facts: Facts) -> RuleResult | None:
         return None
     if found.p99_s < SLOW_FACTOR * found.median_s or found.median_s <= 0:
         return None
+    # Per rank, and no more than the run is bound by I/O.
     excess = found.excess_s / max(len(facts.trace.ranks), 1)
     gain_s = min(excess, facts.io_bound_s or 0.0)
     if gain_s < SLOW_SHARE * facts.base_s:

@@ -237,6 +237,7 @@ def _find_rare_stalls(facts: Facts) -> tuple[float, NDArray[np.bool_], float, fl
     table = _get_step_table(facts)
     if table is None or np.isnan(table.input_wait_s).any():
         return None
+    # First steps are judged apart: with them the median would not be that of usual steps.
     first = _mark_first_of_epochs(facts, table)
     if (~first).sum() < FEWEST_STEPS:
         return None
@@ -246,6 +247,7 @@ def _find_rare_stalls(facts: Facts) -> tuple[float, NDArray[np.bool_], float, fl
     ranks = len(np.unique(table.rank))
     started_s = facts.gains.without(WORKERS).low_ns / 1e9 if facts.gains is not None else 0.0
     queued = facts.cores.queued_in_waits_s if facts.cores and facts.cores_were_taken else 0.0
+    # The lowest factor at which slow steps are rare.
     for factor in TAIL_FACTORS:
         slow = (duration >= factor * usual) & ~first
         again = slow.any() and duration[slow].mean() >= duration[first].mean() / 2

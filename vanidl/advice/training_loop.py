@@ -190,6 +190,7 @@ def _find_logging(facts: Facts) -> RuleResult | None:
     if share < CALLS_SHARE:
         return None
     spent_s = facts.in_loop_ns(_WRITES)[0] / 1e9
+    # Saves have findings of their own.
     rows = [r for r in facts.results.files.rows if r.writes and r.kind != "checkpoint"]
     main = max(rows, key=lambda r: r.writes, default=None)
     named = f", most of them to {main.path}" if main is not None else ""
@@ -210,6 +211,7 @@ def _find_blocked_loop(facts: Facts) -> RuleResult | None:
         return None
     spent_s = facts.in_loop_ns(f"{BLOCKED}.{part}")[0] / 1e9
     what, advice = _WAITS_FOR[part]
+    # Where uploads are half of the waits for the network, the advice is about them.
     sent_s, one_s = _sum_send_s(facts) if part == NETWORK else (0.0, 0.0)
     sends = sent_s >= spent_s / 2
     if sends:
@@ -259,6 +261,7 @@ def _find_bare_copies(facts: Facts) -> RuleResult | None:
     if share < COPIES_SHARE:
         return None
     spent_s = facts.in_loop_ns(COPY)[0] / 1e9
+    # The name of a copy tells, as in CUPTI's "Memcpy HtoD (Pageable -> Device)".
     copies = facts.trace.spans.of_kind(SpanKind.COPY)
     spent_ns = np.bincount(copies.name, copies.end - copies.start, minlength=len(copies.names))
     pageable_ns = sum(

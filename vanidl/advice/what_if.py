@@ -231,6 +231,7 @@ def _add_metadata_calls(batch: Batches, calls: _Calls) -> Batches:
         bare_s = float(batch.decode_s.sum())
         more = batch.decode_s * (min(calls.in_waits_s / bare_s, 1.0) if bare_s > 0 else 0.0)
     read_s, more_s = float(batch.io_s.sum()), float(more.sum())
+    # The share of latency is one of all I/O: it is weighed anew.
     latency = batch.latency_share
     if latency is not None and more_s > 0:
         latency = (latency * read_s + more_s) / (read_s + more_s)
@@ -271,6 +272,7 @@ def _calibrate_decoding(batch: Batches) -> Batches:
     machine = measure(laid_out, Settings(batch.workers, PREFETCH_FACTOR))
     waited_ns = float(batch.wait_s.sum() + batch.compute_s.sum()) * 1e9
     low, high = 0.0, batch.workers * float(batch.step_s.mean())
+    # Each round leaves a 32nd of the range; all guesses of a round are one replay.
     for _ in range(_ROUNDS):
         guesses = low + (high - low) * _GUESSES
         changes = [Lengths({"fetch": [(batch.io_s + guess) * 1e9]}) for guess in guesses]
@@ -308,6 +310,7 @@ def _make_fetches(
     load_ns, compute_ns = (
         np.round(np.array(s) * 1e9).astype(np.int64) for s in (load_s, compute_s)
     )
+    # Ranks meet after each step: the slowest one sets the time of all.
     lengths = (load_ns + compute_ns).max(0)
     met = np.cumsum(lengths)
     begin, epoch = met - lengths, np.cumsum(first, dtype=np.int64)
@@ -342,11 +345,13 @@ def _get_recorded_pipelines(
     """
     if not len(trace.fetches):
         return None
+    # The last place, reached by -1, is that of fetches by no known process.
     logged = np.array([*(bool(p.log) for p in trace.processes), False]) & bool(trace.layers_traced)
     pipelines = record_pipelines(trace)
     found = {p.fetched.rank: p for p in pipelines}
     if len(found) < len(pipelines) or found.keys() != ranks.keys():
         return None
+    # Fetches of nearly all steps, none of them by a process whose reads are not known.
     for position, pipeline in found.items():
         fetches = trace.fetches.pick(pipeline.row)
         steps = np.unique(_find_steps(ranks[position], fetches.wait_end))
@@ -501,6 +506,7 @@ def _list_usual_changes(ranks: tuple[Batches, ...], of_workers: str) -> list[tup
     ]
     if most:
         rows.append(("twice as many batches read ahead", Change(ahead=2 * PREFETCH_FACTOR)))
+    # What a request costs is not known: storage changes as a whole.
     if ranks[0].latency_share is None:
         rows.append(("storage twice as fast", Change(bandwidth=2, latency=0.5)))
     else:
@@ -762,6 +768,7 @@ def find_reading_thread(trace: Trace, results: Results, read: Reads) -> str:
     """Why the steps of a rank cannot be replayed; "" where no rank is seen to read ahead."""
     working = {w.trainer for w in results.workers.rows} if results.workers else set()
     clock = results.steps.clock if results.steps else None
+    # Reads beside a wait by no more than the clocks differ may lie in it.
     slack_ns = round((clock.uncertainty_s or 0.0) * 1e9) if clock else 0
     for position, spans in group_rank_spans(trace).items():
         process = trace.ranks[position]
