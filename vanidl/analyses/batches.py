@@ -233,9 +233,11 @@ def _make_batches(
     in_calls = stages.within(stages.metadata, rows, begin, end)
     in_collate = stages.within(stages.reads, rows, collate, end)
     in_collate += stages.within(stages.metadata, rows, collate, end)
+    # -1: no file.
     longest = np.zeros((len(rows), 3), np.int64)
     longest[:, 1] = -1
     longest[reads.longest[:, 0]] = reads.longest[:, [1, 3, 4]]
+    # What a fetch does before it collates, less its calls in that time.
     decoding = collate - begin - (in_reads + in_calls - in_collate)
     return FetchedBatches(
         rank=rank,

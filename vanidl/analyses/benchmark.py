@@ -146,6 +146,7 @@ def _make_result(benchmark: Benchmark, reduced: Operations, trace: Trace) -> Ben
     ranks = len({row.rank for row in rows})
     waits = _average_waits(rows, ranks) if rows else {}
     known = {cause: wait for cause, wait in waits.items() if wait}
+    # By what ranks recorded of each epoch; else as the benchmark sums it up.
     own = _average_over_epochs([(row.epoch, row.utilization_percent) for row in rows])
     summed = benchmark.summary_percent
     utilization = own if own is not None else _mean(summed)
@@ -229,6 +230,7 @@ def _extract_rank_waits(
 
 def _attribute_waits(row: EpochTimes, benchmark: Benchmark, rank: _RankWaits | None) -> EpochWaits:
     in_io_s = None if rank is None else _estimate_io_s(row, rank)
+    # From the second epoch on data that fit into memory come from the page cache.
     cached = row.epoch > 1 and _can_fit_in_memory(benchmark)
     barrier_s = row.barrier_s
     return EpochWaits(
@@ -275,9 +277,11 @@ def _check_rules(benchmark: Benchmark, utilization: float | None) -> tuple[Bench
     factor = data / memory if data is not None and memory else None
     steps, another = benchmark.steps_per_epoch, benchmark.steps_with_another_file
     of_steps = _check_rule("steps of an epoch", steps, LEAST_STEPS, "steps")
+    # The benchmark rounds the number of files down: one more may make up the steps.
     if another is not None and another >= LEAST_STEPS:
         of_steps = replace(of_steps, holds=True)
     of_data = _check_rule("data / memory of all hosts", factor, LEAST_MEMORY_FACTOR, "times")
+    # Memory is given in rounded GB: what falls short by no more than that holds.
     if factor is not None and factor * (1 + _MEMORY_ROUNDED) >= LEAST_MEMORY_FACTOR:
         of_data = replace(of_data, holds=True)
     closed = _CLOSED.get(benchmark.workload)
@@ -297,6 +301,7 @@ def _check_closed_rules(benchmark: Benchmark, closed: _Closed) -> tuple[Benchmar
     batch, compute_s = benchmark.batch_size, benchmark.compute_s
     pairs = closed.batch_and_compute_s
     sizes, times = {size for size, _ in pairs}, [s for size, s in pairs if size == batch]
+    # Several pairs are allowed: the nearest one is held against the run.
     asked = min(sizes, key=lambda size: abs(size - (batch or 0)))
     asked_s = min(times, key=lambda s: abs(s - (compute_s or 0.0))) if times else None
     found = (

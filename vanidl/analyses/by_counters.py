@@ -103,6 +103,7 @@ def count_load(trace: Trace, layer: str) -> Balance | None:
     sums = np.stack([np.bincount(position[own], c[own], ranks) for c in columns]).astype(np.int64)
     times = np.bincount(position[own], seconds[own], ranks)
     families = Counter(trace.family.tolist())
+    # Counters add up times of calls: when a rank was busy they do not say.
     rows = []
     for i, process in enumerate(trace.processes[rank] for rank in trace.ranks):
         reads, writes, bytes_read, bytes_written = sums[:, i].tolist()

@@ -98,6 +98,7 @@ def find_checkpoints(writes: _Writes, trace: Trace) -> tuple[Burst, ...]:
         )
     if len(start) == 0:
         return _name_saves(called)
+    # A write that took no time lasts a nanosecond: an empty interval would be dropped.
     bursts = intervals.union(start, np.maximum(end, start + 1) + GAP_NS)
     burst = np.searchsorted(bursts.start, start, side="right") - 1
     save = _number_saves(trace, bursts, _split_by_group(burst), file, offset)
@@ -134,6 +135,7 @@ def _group_calls(trace: Trace, start: Int64Array, nbytes: Int64Array) -> list[Bu
         names = list(dict.fromkeys(c.path.rsplit("/", 1)[-1] for c in mine if c.path))
         more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
         of = f" of {', '.join(names[:_MOST_NAMES])}{more}" if names else ""
+        # Bytes as the library tells them, else what was written meanwhile.
         known = sum(call.nbytes or 0 for call in mine)
         traced = int(nbytes[(start >= low) & (start < high)].sum())
         called = " and ".join(dict.fromkeys(call.call for call in mine))
@@ -244,6 +246,7 @@ def _get_counted_writes(trace: Trace, layer: str) -> _Writes:
     high = table.seconds.get(f"{prefix}_F_WRITE_END_TIMESTAMP")
     if low is None or high is None:
         return NOTHING
+    # Darshan leaves 0 where a file was never written.
     mine = _mark_checkpoint_files(trace)[table.file] & (low > 0) & (high >= low)
     since = _log_start(trace, table)[mine]
     return (

@@ -73,6 +73,7 @@ def finish(traced: Traced, trace: Trace) -> Coverage:
     """Coverage of every layer, and every warning that applies."""
     names = dict.fromkeys([*trace.counters, *trace.layers_traced, *traced.layers])
     layers = tuple(_make_layer_coverage(name, traced, trace) for name in names)
+    # A truncated trace falls short of its counters: that is warned of once.
     cut = {c.layer for c in layers if _is_truncated(c)}
     sums_s = {name: spent / 1e9 for name, (_, _, spent) in traced.layers.items() if name not in cut}
     warnings = (
@@ -103,6 +104,7 @@ def _warn_of_stand_in(trace: Trace) -> Iterator[Notice]:
 
 def _make_layer_coverage(name: str, traced: Traced, trace: Trace) -> LayerCoverage:
     table, total = trace.counters.get(name), None
+    # Counts that are made of the trace itself cannot show what it lacks.
     if table is not None and trace.job.counts_apart:
         counted = [count_total(table, what) for what in ("READS", "WRITES")]
         known = [ops for ops in counted if ops is not None]
@@ -236,6 +238,7 @@ def _collect_files(trace: Trace) -> _Files:
     for layer in STORAGE_LAYERS:
         table = trace.counters.get(layer)
         if table is not None and f"{layer}_OPENS" in table.counters:
+            # Darshan counts a duplicated descriptor as an open, too.
             again = table.counters.get("POSIX_DUPS") if layer == POSIX else None
             opened = np.maximum(table.counters[f"{layer}_OPENS"], 0)
             opened -= 0 if again is None else np.maximum(again, 0)
@@ -244,6 +247,7 @@ def _collect_files(trace: Trace) -> _Files:
             np.add.at(written, table.file, count_by_record(table, "BYTES_WRITTEN"))
     unused = np.array([kind == "other" for kind in trace.files.kind], bool)
     wanted = (trace.files.is_data | unused) & (size > 0) & (opens > 0) & (written == 0)
+    # Size times opens has to fit into 64 bits.
     wanted &= (opens < _LARGEST // np.maximum(size, 1)) & (nbytes < _LARGEST)
     code = np.flatnonzero(wanted)
     return _Files(code, size[code], opens[code], nbytes[code])

@@ -207,6 +207,7 @@ def get_recorded_deliveries(trace: Trace) -> tuple[Deliveries, ...]:
     last = np.full(len(fetches), -1, np.int64)
     for process, own in reads.items():
         mine = fetches.process == process
+        # The last read that began before the fetch ended, if it is one of this fetch.
         place = np.searchsorted(own.start, fetches.end[mine]) - 1
         start = np.append(own.start, -1)[place]
         last[mine] = np.where(start >= fetches.begin[mine], start, -1)
@@ -238,6 +239,7 @@ def infer_deliveries(trace: Trace, without: Collection[int] = ()) -> tuple[Deliv
         for i, p in enumerate(trace.processes)
         if p.role == "worker" and p.trainer in waits
     }
+    # The order of reads and waits is as certain as the least certain clock among them.
     for i, trainer in workers.items():
         unsure = trace.processes[i].clock_uncertainty_ns
         waits[trainer] = replace(waits[trainer], slack_ns=max(waits[trainer].slack_ns, unsure))
@@ -262,6 +264,7 @@ def _infer_of_trainer(
         for calls in (_make_calls(epochs, batches, per_batch) for batches, per_batch in divided)
         for shift in _enumerate_shifts(calls, waits)
     ]
+    # Several mappings that fit say nothing.
     if len(fits) != 1:
         return None
     calls, shift = fits[0]

@@ -336,6 +336,7 @@ def visit_order(found: Visits, files: Files) -> VisitOrder:
     concordance, deviation = _compute_concordance(
         sequence, by_name[np.searchsorted(np.unique(file), file)]
     )
+    # How far later passes repeat the order of the first one of their process.
     first = ordinal == 0
     own = np.full(len(file), -1, np.int64)
     own[first] = np.arange(int(first.sum()))
@@ -523,6 +524,7 @@ def partial(rows: Rows, trace: Trace) -> Uses:
     reads = rows.reads_of_kind(trace.files.data_kind, trace)
     if not len(reads):
         return NOTHING
+    # Reads of 0 bytes, as at the end of a file, have no part in patterns.
     placed = reads.with_offset
     moved = placed if (placed.nbytes > 0).all() else placed.rows(placed.nbytes > 0)
     return Uses(
@@ -569,6 +571,7 @@ def finish(uses: Uses, trace: Trace, layer: str, unique: Future[UniqueByFile]) -
     traced = len(uses.key) > 0
     found, order = _order_visits(uses, trace) if traced else (None, None)
     visited = _count_visits(found)
+    # Only from here on are unique bytes needed.
     by_file = unique.result()
     table = _make_table(uses, by_file, trace, counted)
     if not table:
@@ -667,6 +670,7 @@ def _make_table(
     )
     ranked = uses.key[uses.key % _POSITIONS > 0] // _POSITIONS
     ranks = dict(zip(*(a.tolist() for a in np.unique(ranked, return_counts=True)), strict=True))
+    # A file with reads whose offset is not known has no count of unique bytes.
     rows = [
         _Row(
             code, sums[i], ranks.get(code, 0), int(first[i]), int(final[i]),
@@ -699,6 +703,7 @@ def _make_data_file(
 ) -> DataFile:
     path, since = trace.files.path[row.code], trace.job.start_ns
     reads, nbytes = int(row.sums[0]), int(row.sums[1])
+    # Trace and counters may each lack the reads that went furthest.
     ends = [e for e in (row.extent, counted.extent.get(row.code)) if e is not None]
     return DataFile(
         path,

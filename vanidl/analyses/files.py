@@ -281,6 +281,7 @@ def _make_groups(
     values, present = on_layer
     every = np.array(getattr(trace.files, group), dtype=object)
     truncated, names = set(every[cut].tolist()), every[present]
+    # Reversed, so that the first file of a mount point names its file system.
     systems = dict(zip(reversed(trace.files.mount), reversed(trace.files.file_system), strict=True))
     rows = []
     for name in sorted(set(names.tolist())):

@@ -146,6 +146,7 @@ def finish(reduced: Reduced, trace: Trace) -> Latencies | None:
     empty = {paths[code]: count for code, count in counts_of}
     if not len(reduced.sample):
         return Latencies(_make_histogram(reduced.bins), slowest, None, empty)
+    # Offsets over time are of the file with most reads in the sample.
     files, counts = np.unique(reduced.sample[:, 4], return_counts=True)
     code = int(files[counts.argmax()])
     mine = reduced.sample[reduced.sample[:, 4] == code]

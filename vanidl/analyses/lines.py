@@ -65,6 +65,7 @@ def _count_part(part: SampledPart) -> PartLines | None:
     known = {function.key: function for function in part.functions}
     shown = [f for f in part.functions if f.own] or list(part.functions)
     keys = {function.key for function in shown}
+    # The time of a line holds that of functions it called: of those shown it is taken away.
     inside: dict[tuple[Key, int], list[int]] = defaultdict(lambda: [0, 0])
     for function in shown:
         place = _find_caller(function, known, keys)

@@ -75,6 +75,7 @@ def finish(trace: Trace) -> Memory | None:
     found = [(host, _make_series(host, trace)) for host in trace.memory if len(host.at_ns)]
     if not found:
         return None
+    # The host with the highest peak stands for the run.
     host, series = max(found, key=lambda pair: float(_sum_series(pair[1]).max()))
     total = _sum_series(series)
     workers = [p for p in host.processes if _infer_role(p, trace, host) == "worker"]
@@ -193,6 +194,7 @@ def _interpolate_memory(
     if not len(process.walked_ns):
         shared = np.interp(at_ns, process.at_ns, process.shared)
         return np.where(lives, resident - shared, 0.0), np.where(lives, 0.0, 0.0)
+    # The walks before and after each time, and what changed between them.
     walked = process.walked_ns
     at_walk = np.interp(walked, process.at_ns, process.resident)
     last = np.maximum(np.searchsorted(walked, at_ns, side="right") - 1, 0)
@@ -200,11 +202,13 @@ def _interpolate_memory(
     beside = at_walk - process.proportional
     grown, changed = (each[following] - each[last] for each in (at_walk, beside))
     passed, length = at_ns - walked[last], walked[following] - walked[last]
+    # When pages changed hands: at the first such time after the walk, else evenly.
     hand_ns = np.append(hands_ns, np.iinfo(np.int64).max)
     hand_ns = hand_ns[np.searchsorted(hands_ns, walked[last], side="right")]
     by_hands = np.where(
         hand_ns <= walked[following], at_ns >= hand_ns, passed / np.maximum(length, 1)
     )
+    # Where resident memory changed by as much, what is of others follows it.
     by_size = (resident - at_walk[last]) / np.where(grown == 0, 1, grown)
     part = np.where(np.abs(grown) >= np.abs(changed), by_size, by_hands)
     of_others = beside[last] + np.clip(part, 0, 1) * changed

@@ -65,6 +65,7 @@ class OfProcesses:
         threads: dict[int, frozenset[int]] = {}
         for each in np.intersect1d(rows.owner.process, list(self.processes)).tolist():
             mine = np.flatnonzero(process == each)
+            # Calls of other threads do not hold up the loop: apart where threads are known.
             if each in self.threads_known and rows.layer != OBJECT:
                 own = rows.thread[mine] <= _TRAINING_THREAD
                 others = mine[~own]

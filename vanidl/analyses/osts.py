@@ -130,6 +130,7 @@ def _lay_out(layouts: Mapping[int, list[Stripes]], k: int, files: int) -> _Compo
     for file, parts in layouts.items():
         if k < len(parts):
             part = parts[k]
+            # No stripes: the file's first bytes lie on the metadata server (Lustre's Data-on-MDT).
             on_server = part.stripe_count == 0
             osts = (METADATA_TARGET,) if on_server else part.osts
             start[file], end[file] = part.extent_start, _end_of(part)

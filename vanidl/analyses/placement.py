@@ -149,6 +149,7 @@ def _find_bursts(reads: Intervals) -> Intervals | None:
     gaps = reads.start[1:] - reads.end[:-1]
     if len(gaps) < _FEWEST:
         return None
+    # The largest drop among sorted gaps divides those between bursts from those within.
     ordered = np.sort(gaps)[::-1].astype(float)
     ratio = ordered[:-1] / np.maximum(ordered[1:], 1)
     ratio[: _FEWEST - 1] = 0
@@ -223,6 +224,7 @@ def _make_placement(
 ) -> RankPlacement:
     slack = _compute_slack(bursts.start, long, at.lag)
     first, step = bursts.start[at.lag :][: len(slack)], long.alone[: len(slack)]
+    # I/O before the first placed burst, and from there to the burst behind the last placed one.
     borders = np.array([reads.start[0], first[0], bursts.start[at.lag + len(slack)]], np.int64)
     before, inside = intervals.covered_within(reads, borders[:-1], borders[1:]).tolist()
     low, high = _bound_hidden(reads, first, slack, step)

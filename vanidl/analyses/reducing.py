@@ -291,10 +291,12 @@ class Rows:
         files = int(self.file.max(initial=0)) + 1
         key = self._key(files)
         columns = {name: getattr(self, name) for name in ROW_COLUMNS}
+        # Rows mostly come in order: then the sort is spared.
         if (key[1:] < key[:-1]).any():
             order = stable_order(key)
             key = key[order]
             columns = {name: column[order] for name, column in columns.items()}
+        # Where rows of one side, part and file begin.
         first = np.flatnonzero(np.append(True, key[1:] != key[:-1])[: len(key)])
         part, file = np.divmod(key[first].astype(np.int64), files)
         op, part = np.divmod(part, len(self.owner.process))
@@ -403,6 +405,7 @@ def _list_batches(parts: Iterable[Part]) -> Iterator[list[Part]]:
     small: dict[str, list[Part]] = {}
     rows: dict[str, int] = {}
     for part in parts:
+        # A large part is a batch by itself; small ones of a layer wait for each other.
         if len(part) >= SMALL_ROWS:
             yield [part]
         if not 0 < len(part) < SMALL_ROWS:
@@ -456,6 +459,7 @@ def reduce_parts(
 
 def _combine_all(reductions: dict[str, Reduction], partials: Iterable[Values]) -> Values:
     stack: list[tuple[int, Values]] = []
+    # Values of like weight are combined, as in merge sort: no large one for each batch.
     for one in partials:
         weight, values = 1, one
         while stack and stack[-1][0] <= weight:

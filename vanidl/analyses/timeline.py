@@ -134,6 +134,7 @@ def add_spread(
     """
     columns = _find_first_bins(*operations, bounds)
     first, bins = columns[3:]
+    # Floats where they are exact, as for most operations; integers for the others.
     by_edges = (bins == 1) | _is_exact(columns, bounds)
     widest = max(each.every for each in into)
     edges = np.where(bins == 1, 0, bins - 1 + first % widest)
@@ -412,6 +413,7 @@ def partial(rows: Rows, trace: Trace) -> Bins:
     nbytes[long] = 0
     job[:] = _sum_at_starts(rows, nbytes, at, JOB_BINS)
     keys, place = np.unique(row_of_part, return_inverse=True)
+    # The only row is that of the job, in wider bins.
     if len(keys) == 1:
         for op in (READ, WRITE):
             _spread_bytes(rows, long[rows.op[long] == op], bounds, Sums(job[op]))

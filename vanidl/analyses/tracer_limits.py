@@ -182,9 +182,11 @@ def _warn_of_unseen_reads(trace: Trace, traced_s: Mapping[str, float]) -> Iterat
     table = trace.counters.get(POSIX)
     if table is None or "POSIX_OPENS" not in table.counters:
         return
+    # Files that were opened and of which no byte was moved.
     opened = np.unique(table.file[table.counters["POSIX_OPENS"] > 0])
     silent = np.setdiff1d(opened, _find_moved_files(trace)).tolist()
     through_stdio = _find_files_with_bytes(trace.counters.get(STDIO))
+    # Of a .npy file calls read the header alone where the rest is mapped.
     headers = np.setdiff1d(table.file[_mark_only_header(table)], through_stdio).tolist()
     names = [trace.files.path[c] for c in silent]
     data = [name for name in names if name.lower().endswith(_DATA_SUFFIXES)]

@@ -129,6 +129,7 @@ def _split_by_data(
     """The group by what its workers have in common: files where they share most, else folders."""
     own = {life.process: files.get(life.process, frozenset()) for life in group}
     readers = Counter(file for some in own.values() for file in some)
+    # A sampler that divides files leaves few in common: then folders tell loaders apart.
     shared = sum(readers[file] for file in readers if readers[file] > 1)
     if shared > _MOSTLY * readers.total():
         marks: dict[int, frozenset[Hashable]] = dict(own)
@@ -138,6 +139,7 @@ def _split_by_data(
             for process, some in own.items()
         }
     parts: list[tuple[set[Hashable], list[WorkerLife]]] = []
+    # A worker that has something in common with several parts makes them one.
     for life in group:
         joined = [part for part in parts if part[0] & marks[life.process]]
         apart = [part for part in parts if not part[0] & marks[life.process]]

@@ -186,6 +186,7 @@ def _most_complete(
     worse: dict[int, int] = {}
     for members in by_key.values():
         best: list[int] = []
+        # The most complete first: each later one is a version of a kept one, or kept itself.
         for i in sorted(members, key=lambda i: completeness(items[i])):
             of = next((b for b in best if alike(items[b], items[i])), None)
             if of is None:

@@ -95,6 +95,7 @@ def describe_files(
     by_kind: dict[str, int] = {}
     for kind, nbytes in zip(kinds, read.tolist(), strict=True):
         by_kind[kind] = by_kind.get(kind, 0) + nbytes
+    # Longest first: a path belongs to the innermost mount point above it.
     mounts = sorted({m for log in logs for m in log.mounts}, key=lambda m: (-len(m[0]), m))
     found = [_find_mount(path, mounts) for path in paths]
     return Files(
@@ -141,6 +142,7 @@ def _sum_traffic(
         columns = (np.concatenate([getattr(p, n) for p in some]) for n in ("op", "file", "nbytes"))
         ops, codes, nbytes = _add_runs(*columns)
         np.add.at(traced, (ops, codes), nbytes)
+    # Counters and trace may each lack some: the larger sum is nearer to what was moved.
     sums = np.maximum(sums, traced)
     return sums[0], sums[1]
 

@@ -287,6 +287,7 @@ def _adopt_started(logs: Sequence[TracerLog], links: Links) -> None:
             around = [j for j in mains if _inside(logs[j], log)]
         else:
             continue
+        # Of the same user, and only where one run is around it: of two it is not known which.
         roots = {links.root(j) for j in around if logs[j].user_id == log.user_id}
         if len(roots) == 1:
             links.join(roots.pop(), i)

@@ -57,6 +57,7 @@ def merge_operations(
         is_small = log.nprocs <= 1 and len(of_log.op) <= most
         return len(of_log.op) if is_small else _TOGETHER_ROWS + 1
 
+    # Small logs of one process are merged together; others alone, in parts of `max_rows`.
     tables = ((i, log, table) for i, log in enumerate(logs) for table in log.operations)
     for some in batches(tables, weigh, _TOGETHER_ROWS):
         if len(some) > 1:
@@ -98,9 +99,11 @@ def _join_columns(
         np.concatenate([getattr(table, name) for _, _, table in tables], dtype=kind)
         for name, kind in _READ_AS.items()
     )
+    # Times of a table count from the start of its log.
     since = np.repeat([log.start_ns for _, log, _ in tables], lengths)
     start += since
     end += since
+    # Files are looked up by record, not by operation: records of all tables in one row.
     codes = [code.of_ids(log, table.record_file) for _, log, table in tables]
     record = np.concatenate([table.record for _, _, table in tables], dtype=np.intp)
     record += np.repeat([0, *accumulate(map(len, codes))][:-1], lengths)

@@ -411,6 +411,7 @@ def _describe_job(logs: Sequence[TracerLog], profiles: Sequence[ProfileTrace]) -
         start = min(int(p.start_ns.min()) for p in profiles if len(p.start_ns))
         end = max(int(p.end_ns.max()) for p in profiles if len(p.end_ns))
         return Job(None, "", start, end, start_resolution_ns=1, tracer="")
+    # A tracer's log describes the job better than one that lies beside it.
     first = min(logs, key=lambda log: log.beside)
     start, end = min(log.start_ns for log in logs), max(log.end_ns for log in logs)
     if first.beside:  # what no tracer saw of the run, the loop shows
@@ -482,6 +483,7 @@ def _explain_nothing_usable(found: Found, notices: Sequence[Notice], unnamed: in
     if reasons:
         files = len(reasons) + max(0, unnamed - 1)
         return f"{found.root}: none of {files:,} files could be read; the first: {reasons[0]}"
+    # A recorded command that did no I/O and trained nothing.
     recorded = run_folder.gather_records(found.run_records)[0].of_folder
     if recorded:
         record = recorded[-1][1]
@@ -494,6 +496,7 @@ def _explain_nothing_usable(found: Found, notices: Sequence[Notice], unnamed: in
             f"{''.join(f'{message} ' for message in why_empty[:_MOST_REASONS])}See what it printed "
             "and record it again; --wait names iterators that are not known."
         )
+    # Logs of a tracer without any event.
     tracers = [known for known in registry.FORMATS if known.traces_io]
     titles = ", ".join(known.title for known in tracers)
     silent = [kind.title for known in tracers for kind in found.of(known)]

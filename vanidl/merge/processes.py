@@ -132,6 +132,7 @@ def _make_entries(i: int, log: TracerLog) -> list[Entry]:
     )
     if log.nprocs <= 1:
         return [Entry(process, i, 0, [])]
+    # A shared log has one header: hosts of its ranks are named in its records.
     hosts = {record.rank: record.host for record in log.mpi}
     for table in log.operations:
         places = zip(table.record_rank, table.record_host, strict=True)
@@ -359,6 +360,7 @@ def _assign_role(i: int, known: _RoleEvidence) -> tuple[str, int | None]:
     command, forked = known.entries[i].process.command, known.parents[i] is not None
     ancestors = _find_ancestors(i, known.parents)
     trainer = next((a for a in ancestors if a in known.trainers), None)
+    # What has no known parent that trains works for the only trainer around it.
     if trainer is None and (i in known.programs or HELPER.search(command)):
         around = known.around(ancestors[-1] if ancestors else i)
         trainer = around[0] if len(around) == 1 else None
@@ -367,6 +369,7 @@ def _assign_role(i: int, known: _RoleEvidence) -> tuple[str, int | None]:
     if i in known.programs or (SERVANT.search(command) and not forked):
         return "auxiliary", trainer
     if trainer is None:
+        # A program of its own is auxiliary; what was forked serves a rank that is not known.
         main = not forked and not HELPER.search(command)
         return ("auxiliary" if main else "unassigned"), None
     return "worker", trainer

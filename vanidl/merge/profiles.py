@@ -339,12 +339,14 @@ def _fetch_columns(
     who = np.array(list(_members(table, trainer, processes)), np.int64).reshape(-1, 2)[table.member]
     loaders = {number: names.index(name) for number, name in table.loaders.items()}
     columns = {c: getattr(table, c) for c in _AS_READ}
+    # -1 stays: such a time was not recorded.
     for column in _TIMES:
         times = getattr(table, column)
         columns[column] = np.where(times >= 0, times + offset_ns, -1)
     columns["trainer"] = np.full(len(table.begin), trainer, np.int64)
     columns["process"], columns["worker"] = who.T
     columns["pid"] = np.array([pid for pid, _ in table.by], np.int64)[table.member]
+    # Loaders are few: each is looked up once.
     used, place = np.unique(table.loader, return_inverse=True)
     codes = np.array([loaders.get(number, -1) for number in used.tolist()] or [-1], np.int64)
     columns["name"] = codes[place.ravel()]

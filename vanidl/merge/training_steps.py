@@ -259,6 +259,7 @@ def _require_steps(asked: _StepsArgument, step_logs: Sequence[StepLog], reading:
     mine = [log for log in step_logs if log.path in paths and log.tag == asked.tag]
     if any(log.segments for log in mine) or {log.path for log in mine} != paths:
         return
+    # That a file could not be read says more than that it holds no steps.
     for log in mine:
         if log.path in reading.unreadable:
             raise reading.unreadable[log.path]
@@ -466,6 +467,7 @@ def set_validation_apart(profile: ProfileTrace) -> ProfileTrace:
     backward = np.array([bool(BACKWARD.match(name)) for name in profile.names] or [False])
     begun = profile.start_ns[(profile.kind == SpanKind.OP) & backward[profile.name]]
     rows = np.flatnonzero(profile.kind == SpanKind.STEP)
+    # A step trains if an operation of the backward pass begins in it.
     first = np.searchsorted(begun, profile.start_ns[rows])
     trains = np.searchsorted(begun, profile.end_ns[rows]) > first
     if trains.all() or not trains.any():
@@ -473,6 +475,7 @@ def set_validation_apart(profile: ProfileTrace) -> ProfileTrace:
     kind, step = profile.kind.copy(), profile.step.copy()
     kind[rows[~trains]] = SpanKind.EVALUATION
     step[rows[~trains]] = -1
+    # Derived steps are numbered without gaps; marked ones keep their numbers.
     if profile.steps_from:
         step[rows[trains]] = np.arange(trains.sum())
     return replace(profile, kind=freeze(kind), step=freeze(step))
@@ -500,6 +503,7 @@ def _tell_settled(
             "marked as validation, are not counted as training steps.",
             "info",
         )
+    # Fewer steps than were marked: the last one was left out.
     ended = [
         (a, b)
         for a, b in zip(marked, trained, strict=True)

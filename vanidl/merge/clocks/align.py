@@ -101,6 +101,7 @@ def find_absolute(inputs: AlignmentInputs) -> Evidence | None:
     """The offsets that the error of the log's start leaves; None for a clock that is relative."""
     if not inputs.absolute:
         return None
+    # The least certain log limits what is known of all.
     log = max(_logs_of(inputs), key=lambda log: log.start_uncertainty_ns)
     coarse, exact = log.start_resolution_ns, log.start_error_ns
     method, own = inputs.profile.clock_method, inputs.profile.clock_uncertainty_ns
@@ -115,6 +116,7 @@ def find_absolute(inputs: AlignmentInputs) -> Evidence | None:
         return Evidence(
             method, make_interval(-half - own, late + own), reason + _tell_roughness(own), 0
         )
+    # Such a start was cut off: the true one is later, by up to that second.
     reason = "both clocks count from the epoch, and the log gives its start in whole seconds"
     return Evidence(
         method, make_interval(-coarse - exact - own, exact + own), reason + _tell_roughness(own)
@@ -160,6 +162,7 @@ def _reconcile(
         nothing = "it does not count from the epoch, and nothing else shows how they differ"
         return _give_up(inputs, (_tell_ambiguity(inputs, nothing),), ())
     if claimed is not None:
+        # The order of reads is inferred: where it contradicts the clocks, these are believed.
         against = [
             e for e in observed if e.method == worker_order.WORKER_ORDER and _is_apart(e, claimed)
         ]
@@ -168,12 +171,14 @@ def _reconcile(
             notice = _tell_contradiction(inputs, [claimed, *against], "what the clocks say is used")
             return replace(clock, notices=(*clock.notices, notice))
     observed = [e for e in observed if claimed is None or _is_telling(e, claimed)]
+    # What all observations allow together.
     seen = _intersect_all(observed, inputs.lifetime)
     if observed and not len(seen.start):
         notice = _tell_contradiction(inputs, observed, "so no overlap is claimed")
         return _give_up(inputs, (notice,), _list_reasons(observed))
     if claimed is None:
         return _place_clock(inputs, observed, seen, ())
+    # Where observations contradict the claim they are used: a clock can be set wrong.
     both = intervals.intersect(seen, claimed.offsets)
     if len(both.start):
         return _place_clock(inputs, [claimed, *observed], both, ())

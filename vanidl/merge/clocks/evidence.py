@@ -124,6 +124,7 @@ def find_traced_processes(
 ) -> dict[int, TracedProcess]:
     """Each process that a log knows, by its index, with the operations that were merged."""
     parts = io.by_process(POSIX)
+    # A log beside others counts only for a process that has no tracer's log.
     own = {number for (i, _), number in processes.of_log.items() if not logs[i].beside}
     clocks = read_log_clocks(logs, counters)
     return {

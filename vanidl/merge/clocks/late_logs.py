@@ -134,6 +134,7 @@ def find_by_order(inputs: AlignmentInputs, clock: Clock) -> Mapping[int, LogCloc
         clock.high_ns - clock.offset_ns,
     )
     logs = _Logs.of(inputs.workers)
+    # The first way of dealing batches to workers under which some shift of the logs fits.
     for every in deal_batches(inputs.workers, len(start), waits.stops):
         found = [left for calls in every for left in _try_shifts(calls, waits, logs)]
         if found:
@@ -265,6 +266,7 @@ def _narrow_by_fetches(worker: TracedProcess, fetches: Intervals) -> LogClock | 
     if not len(left.start):
         return None
     low, high = int(left.start[0]), int(left.end[-1]) - 1
+    # The interval nearest to the clock as logged, and in it a little behind its begin.
     nearest = np.maximum(left.start - before.offset_ns, before.offset_ns - left.end + 1)
     chosen = int(nearest.argmin())
     offset = min(int(left.start[chosen]) + _SLACK_NS, int(left.end[chosen]) - 1)

@@ -74,6 +74,7 @@ def find_reads_in_waits(inputs: AlignmentInputs, within: Intervals) -> Evidence 
     match = _make_match(inputs)
     if match is None or not len(within.start):
         return None
+    # Peaks of a coarse scan, each made exact.
     found = [_refine_peak(match, lag, step) for lag, step in _find_peaks(match, within)]
     kept = [f for f in found if f is not None]
     if not kept:
@@ -97,11 +98,13 @@ def _make_match(inputs: AlignmentInputs) -> _Match | None:
     own = int(own_reads.nbytes.sum())
     others = sum(int(w.operations(READ).nbytes.sum()) for w in inputs.workers)
     reads = intervals.union(own_reads.start, own_reads.end)
+    # Where workers read, the waiting process's own reads say nothing of its waits.
     if not len(reads.start) or others > _WORKERS_SHARE * (own + others):
         return None
     kept = slice(0, _MOST_WAITS)
     match = _Match(reads, Intervals(waits.start[kept], waits.end[kept]), 0)
     life = inputs.lifetime
+    # At a lag at which hardly any I/O meets the waits a match would be chance.
     lags = np.linspace(life.start[0], life.end[-1], _PROBES).astype(np.int64)
     return replace(match, enough_ns=int(_LITTLE_IO * match.io_ns(lags).max()))
 
@@ -124,15 +127,16 @@ def _scan_coarsely(match: _Match, low: int, high: int) -> tuple[Int64Array, Floa
     waits = match.waits
     first, last = int(waits.start[0]), int(waits.end[-1])
     span = last - first
+    # Bins are fine enough for a wait of mean length, unless there would be too many.
     wait = waits.length // len(waits.start)
     step = max(wait // _BINS_A_WAIT, (high - low + 2 * span) // _MOST_BINS, 1)
     bins = span // step + 1
     offsets = (high - low) // step + 1
     waited = _fill_bins(waits, first, bins, step)
     read = _fill_bins(match.reads, first + low, bins + offsets, step)
-    size = _choose_fast_size(
-        len(read)
-    )  # no offset here moves the waits past the reads: none comes around
+    # No offset here moves the waits past the reads: none comes around.
+    size = _choose_fast_size(len(read))
+    # The correlation of reads with waits, at all offsets at once.
     product = np.fft.rfft(read, size) * np.conj(np.fft.rfft(waited, size))
     inside = np.fft.irfft(product, size)[:offsets]
     lags = low + step * np.arange(offsets, dtype=np.int64)

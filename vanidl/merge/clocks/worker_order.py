@@ -78,6 +78,7 @@ def find_worker_order(inputs: AlignmentInputs, within: Intervals) -> Evidence | 
         return None
     stops = find_epoch_ends(start, *inputs.kind(SpanKind.STEP))
     clocks = {worker.number: worker.clock for worker in inputs.workers}
+    # What a batch shows itself by: the first of `_UNITS` that leaves an offset open.
     for (unit, _), every in zip(
         _UNITS, deal_batches(inputs.workers, len(start), stops), strict=False
     ):
@@ -200,10 +201,12 @@ def _measure_read_ahead(epochs: Sequence[EpochBatches], workers: int) -> int:
     ]
     if min(len(g) for g in gaps) < _FEWEST_GAPS:
         return 0
+    # While its queue fills a worker goes on at once; later it pauses until it is asked.
     first = max(float(np.median([g[0] for g in gaps])), 1.0)
     usual = float(np.median(np.concatenate([g[len(g) // 2 :] for g in gaps])))
     if usual < _PAUSE * first:
         return 0
+    # The border between both lies at their geometric mean.
     pauses = [np.flatnonzero(g > np.sqrt(first * usual)) for g in gaps]
     before = sorted(int(p[0]) + 1 if len(p) else len(g) for p, g in zip(pauses, gaps, strict=True))
     return max(before[min(1, len(before) - 1)], PREFETCH_FACTOR)
@@ -221,6 +224,7 @@ def _find_open_offsets(
     end of an epoch.
     """
     start, end = waits
+    # Each border of a call as early, or as late, as the clock of its worker's log allows.
     low_ns = np.array([clocks[w].low_ns if w in clocks else 0 for w in calls.worker.tolist()])
     high_ns = np.array([clocks[w].high_ns if w in clocks else 0 for w in calls.worker.tolist()])
     latest = max((clock.high_ns for clock in clocks.values()), default=0)
@@ -228,10 +232,12 @@ def _find_open_offsets(
     begun = np.where(calls.asked < NEVER, calls.asked + high_ns, NEVER)
     limits = (ended, begun, np.where(calls.after < NEVER, calls.after + latest, NEVER))
     ends, asked, after = (_slide(column, len(start)) for column in limits)
+    # A wait ends after its batch was read, and begins before what it asks for is read.
     low = np.where(ends > -NEVER, ends - end, -NEVER).max(1)
     by_asking = np.where(asked < NEVER, asked - start, NEVER).min(1)
     by_ending = np.where(after < NEVER, after - end, NEVER).min(1)
     high = np.minimum(by_asking, by_ending)
+    # Waits that found the end of an epoch took no batch.
     fits = (low <= high) & (low > -NEVER) & (high < NEVER)
     fits &= (ends[:, stops] == -NEVER).all(1)
     for i in np.flatnonzero(fits):
