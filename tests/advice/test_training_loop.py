@@ -172,7 +172,8 @@ def test_a_program_that_failed_comes_first():
     run = labeled.made("in_process_slow_storage")
     failed = replace(run, trace=replace(run.trace, ending=Ending(1, None, "OSError: full")))
     assert failed.diagnoses[0].code == "failed"
-    assert "OSError: full" in failed.diagnoses[0].title
+    assert failed.diagnoses[0].title == "Mend what ended the program, and record again"
+    assert "OSError: full" in failed.diagnoses[0].findings[0].title
     ended = replace(run, trace=replace(run.trace, ending=Ending(0)))
     assert all(d.code != "failed" for d in ended.diagnoses)
 

@@ -544,8 +544,8 @@ def _suggest_recording(context: Context) -> Advice:
     return Advice("Record what the log lacks", (again,))
 
 
-def _suggest_after_failure(context: Context) -> Advice:
-    return Advice(context.findings[0].title)
+def _suggest_after_failure(_context: Context) -> Advice:
+    return Advice("Mend what ended the program, and record again")
 
 
 def _suggest_smaller_batches(_context: Context) -> Advice:
