@@ -225,6 +225,7 @@ def _write_what_if(run: Run) -> str | None:
     found = run.what_if
     if found is None:
         return None
+    # A run that cannot be replayed says why.
     if found.refused or found.replayed_s is None:
         return f"What if\n{paragraph(found.refused + '.')}\n"
     header = ("if", "mean step", "of now", "gains at most")
@@ -234,6 +235,7 @@ def _write_what_if(run: Run) -> str | None:
         (r.name, seconds(r.step_s), number(r.ratio), seconds(r.gain_at_most_s)) for r in found.rows
     ]
     table = aligned_table("What if (replayed with changed input)", [header, now, *rows])
+    # What replaying promises beyond the measured ceiling is cut to it: these are named.
     beyond = describe_limited(found).strip()
     noted = f"{table}{paragraph(beyond)}\n" if beyond else table or ""
     return noted + _write_loaders(found)
@@ -247,6 +249,7 @@ def _write_loaders(found: WhatIf) -> str:
             said = f"{row.name}: {row.loader.name} loader of vanidl_loaders."
             more = "" if row.loader.name in known else f" {row.loader.explanation}"
             known.add(row.loader.name)
+            # Options of the loader get a line of their own: a whole command is too long for one.
             first, rest = row.loader.command.split(" --loader ")
             lines += [paragraph(said + more), f"  {first} \\", f"      --loader {rest}"]
     return "".join(f"{line}\n" for line in lines)
@@ -356,6 +359,7 @@ def _flatten(prefix: str, path: str, values: Mapping[str, Value]) -> Iterator[tu
         if value is None:
             continue
         inner, here = f"{prefix}{_make_readable(name)}", f"{path}.{name}"
+        # Keys that are values themselves, as sizes of buffers, are put into the label.
         if name in BY_KEY and isinstance(value, Mapping):
             for key, of_key in value.items():
                 label = prefix + BY_KEY[name].format(key.replace("%", " %"))
@@ -385,6 +389,7 @@ def _write_value(path: str, value: Value) -> str:
         return ", ".join(str(v) for v in value[:_MOST]) + more
     if isinstance(value, str) or value is None or isinstance(value, Mapping):
         return "not recorded" if value is None else str(value)
+    # Numbers by the unit that the schema gives their key.
     unit, text = _find_meaning(path)
     if unit in _BY_UNIT:
         return _BY_UNIT[unit](value)
@@ -493,6 +498,7 @@ def _write_most(code: str, gain_s: float) -> str:
 
 def _link_step(step: SlowStep) -> Link:
     """A step in the timeline, with some of the time before and after it."""
+    # A quarter of the step on each side shows what led to it.
     room = 0.25 * (step.end_s - step.start_s)
     low, high = max(step.start_s - room, 0.0), step.end_s + room
     waited, long_s = step.wait_s, step.end_s - step.start_s

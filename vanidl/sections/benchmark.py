@@ -96,6 +96,7 @@ def _by_epoch(rows: list[EpochWaits]) -> list[tuple[str, list[float]]]:
         found.setdefault(row.epoch, []).append(row)
     shares = []
     for epoch, same in sorted(found.items()):
+        # Over the time of all ranks: a rank that took longer weighs more.
         total_s = sum(row.total_s for row in same) or 1.0
         parts = [sum(row.compute_s for row in same)]
         parts += [sum(row.waits_s[k] or 0.0 for row in same) for k in range(len(CAUSES))]
@@ -107,6 +108,7 @@ def _plot_benchmark(epochs: list[tuple[str, list[float]]]) -> Spec:
     names = ("compute", *CAUSES)
     fills = [palette.fill(palette.HIDDEN), *map(palette.fill, _COLOURS, _SHAPES)]
     labels = [label for label, _ in epochs]
+    # A cause without time in any epoch would only lengthen the legend.
     data = [
         {
             "type": "bar",

@@ -40,6 +40,7 @@ _SMALL = 0.002  # of a window: causes that cannot have had more are left out of 
 def _collect_breakdown(run: Run) -> Object:
     account = run.breakdown
     ranks = list(range(len(account.ranks)))
+    # Of many ranks those with most storage, in order of ranks.
     if len(ranks) > MOST_RANKS:
         column = account.columns.get(f"{RUN}/{STORAGE}")
         order = np.argsort(-column.high, kind="stable") if column is not None else np.array(ranks)
@@ -167,6 +168,7 @@ def account_lines(account: Breakdown) -> Iterator[Line]:
     for window, title in {RUN: "run", STEP: "mean step", WAIT: "input waits of a rank"}.items():
         length_ns = account.length_ns(window)
         keys = {cause: f"{MEAN}/{window}/{cause}" for cause in account.causes_of(window)}
+        # Causes that take next to nothing even at most are left out.
         shown = {
             cause: key
             for cause, key in keys.items()

@@ -206,14 +206,17 @@ def draw_clocks(run: Run) -> Figure:
     """Method, offset, interval and evidence of the clock of every profile."""
     title = "Clocks of profiles and logs"
     steps = run.steps
+    # Without steps the figure does not apply; steps without times need no clock.
     if steps is None or not steps.clocks:
         reason = (
             "The steps have durations and no times: no clock had to be put on that of the logs."
         )
         known = steps is not None
         return Figure("clocks", "Coverage", title, "", empty_reason=reason, applies=known)
+    # Nothing beside the profile: there is no other clock to be put on.
     if all(is_alone(clock) for clock in steps.clocks) and not steps.log_clocks:
         return Figure("clocks", "Coverage", title, _ALONE)
+    # Of many clocks the least certain ones.
     shown = sorted(steps.clocks, key=_sort_by_certainty)[:MOST_CLOCKS]
     logs = sorted(steps.log_clocks, key=lambda clock: -clock.uncertainty_s)[:MOST_CLOCKS]
     least = [describe_clock(steps.clock), *describe_log_clocks(steps)]

@@ -192,6 +192,7 @@ def _write_dataset(run: Run) -> str | None:
 def _describe_visits_each(data: Dataset) -> str:
     """How often files were read; where offsets of reads are not known, how often opened."""
     visits = [f.visits for f in data.files if f.visits is not None]
+    # Opens stand in for visits of files whose reads have no offsets.
     opens = [f.opens for f in data.files if f.opens is not None and f.visits is None]
     if visits:
         words = describe_order(data.order)
@@ -231,6 +232,7 @@ def _list_never_read(data: Dataset) -> Pairs:
     never, rows = data.never, []
     if never.reason:
         rows.append(("never read", f"unknown. {never.reason}"))
+    # A file that is mapped is opened and then read by page faults, which no tracer sees.
     if never.opened:
         rows.append(("opened, not read", f"{plural(len(never.opened), 'data file')} (or mapped)"))
     if never.on_disk:
@@ -245,6 +247,7 @@ _NO_SAMPLES = values_of(SamplesPerFile(None, None, "", 0, None, None, None, None
 def _collect_dataset(run: Run) -> Object:
     """All null or empty where no dataset file was read."""
     data = run.dataset
+    # Readers of the JSON find the same keys in every run.
     if data is None:
         lists = dict.fromkeys(("files", "ranks", "modes"), ())
         return (
@@ -367,6 +370,7 @@ def _explain_nothing(data: Dataset | None) -> str:
         return ""
     if never.opened is None:
         return "Unknown: no counters were recorded."
+    # Nothing to list: what was looked at for that.
     read = "Every data file that was opened was also read"
     if never.on_disk is None:
         return f"Files never opened are in no log: name the folder with --data PATH. {read}."
@@ -400,6 +404,7 @@ def draw_samples(run: Run) -> Figure:
         "Dataset",
         _SAMPLES_TITLE,
         caption,
+        # A histogram of one file is a single bar.
         _plot_samples(samples) if samples.files > 1 else None,
         table,
         alt_text=_describe_samples(samples),
@@ -429,6 +434,7 @@ def _name_range(low: int, high: int) -> str:
 
 def _plot_samples(samples: SamplesPerFile) -> Spec:
     labels = [_name_range(b.low, b.high) for b in samples.histogram]
+    # Bars at whole numbers, named by ticks: Plotly would read a name like 1 as a number.
     bars = {
         "type": "bar",
         "x": list(range(len(labels))),
@@ -492,6 +498,7 @@ def draw_shares(run: Run) -> Figure:
         f"Unique bytes of each rank / {data.share_of}. Where every rank shows 100 %, each reads "
         "all of the data; shares that add up to 100 % split it."
     )
+    # One bar says no more than a sentence.
     if len(data.ranks) == 1:
         reason = f"The only rank read {percent(data.ranks[0].share)} of the {data.share_of}."
         known = data.size is not None  # else it is a share of what this very rank read
@@ -616,6 +623,7 @@ def _plot_visits(data: Dataset, grid: ReadGrid) -> Spec:
         "colorbar": palette.colorbar(f" {unit}"),
         "hovertemplate": "%{y}, at %{x:.2f} s: %{z:.3g} " + unit + "<extra></extra>",
     }
+    # 22 px a file, 90 to 620 px in all; 110 px lie around them.
     layout = palette.time_layout(110 + min(max(22 * len(grid.file), 90), 620))
     layout["margin"] = {**layout["margin"], "l": 72}
     layout["xaxis"] = palette.time_axis(range=[float(edges[0]), float(edges[-1])])

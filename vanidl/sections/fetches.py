@@ -85,6 +85,7 @@ def draw_fetches(run: Run) -> Figure:
         return Figure("fetches", "Input and compute", _FETCHES_TITLE, "", None, None, _NOWHERE,
                       applies=False)  # fmt: skip
     ranks = [str(place) for place in np.flatnonzero(account.observed).tolist()]
+    # The mean of one rank would repeat it.
     rows = ranks if len(ranks) == 1 else [MEAN, *ranks[:MOST_BATCHES]]
     cut = n_of_m(min(len(ranks), MOST_BATCHES), len(ranks), "ranks")
     words = [_FETCHES_CAPTION, *_remarks(run, found), f"Shown: {cut}." if cut else ""]
@@ -122,6 +123,7 @@ def _plot_fetches(run: Run, ranks: Sequence[str]) -> Spec:
     positions = list(range(len(ranks)))
     divided = [divide_waits(account, who) for who in ranks]
     data = []
+    # A cause has one colour in all ranks, and no entry where no rank waited for it.
     for code, (colour, pattern) in _COLOURS.items():
         cells = [next((p.cell for p in parts if p.code == code), None) for parts in divided]
         ends = [_shown_ns(account, who, code, cell) for who, cell in zip(ranks, cells, strict=True)]
@@ -138,6 +140,7 @@ def _plot_fetches(run: Run, ranks: Sequence[str]) -> Spec:
                     "hovertemplate": "%{customdata} " + WAIT_WORDS[code] + "<extra></extra>",
                 }
             )
+    # Bars get thinner where there are more than eight.
     layout = palette.layout(
         130 + max(34 if len(ranks) <= 8 else 20, 16) * len(ranks),
         barmode="stack",
@@ -157,6 +160,7 @@ def _shown_ns(account: Breakdown, who: str, code: str, cell: DurationCell | None
         return 0.0
     if code != OPEN:
         return float(cell.low_ns)
+    # The open part is drawn as long as it can be: so the bars add up to the wait.
     known = sum(part.cell.low_ns for part in divide_waits(account, who) if part.code != OPEN)
     return max(account.length_ns(WAIT, who) - known, 0.0)
 
@@ -187,6 +191,7 @@ def _slowest(batches: FetchedBatches) -> list[int]:
 def _batch(
     trace: Trace, batches: FetchedBatches, names: tuple[str, ...], row: int
 ) -> tuple[Cell, ...]:
+    # A table leaves a cell empty where plain numbers have nan.
     def of(name: str) -> float | None:
         value = float(getattr(batches, name)[row])
         return None if np.isnan(value) else value
@@ -234,6 +239,7 @@ def _longest(trace: Trace, batches: FetchedBatches) -> Iterator[str]:
     slowest = _slowest(batches)
     if not slowest:
         return
+    # Where I/O was recorded the longest read of that batch says what to look at.
     row = slowest[0]
     file = int(batches.longest_read_file[row])
     read = (
@@ -252,6 +258,7 @@ def _collect_fetches(run: Run) -> Object | None:
     found = run.fetching
     if found is None:
         return None
+    # The keys are the column titles of the page, with units where they are seconds.
     table = slowest_batches(run.trace, found.batches, found.names)
     keys = [column.title.replace(" ", "_") for column in table.columns]
     units = [f"{k}_s" if c.unit == "s" else k for k, c in zip(keys, table.columns, strict=True)]
@@ -376,6 +383,7 @@ def _write_lines(run: Run) -> str | None:
     if found is None:
         return None
     blocks = []
+    # Lines of fetches and of the loop are shares of different times: a table for each.
     for of, part in _iterate_parts(found):
         what = "in fetches" if of == "fetches" else "between batches"
         rows: list[Row] = [(f"Lines {what}", "share", "", "runs", "source")]

@@ -103,6 +103,7 @@ def _count_opens(run: Run) -> dict[str, int]:
         counts = table.counters.get(f"{layer}_OPENS") if table is not None else None
         if table is None or counts is None:
             continue
+        # Darshan writes -1 where it did not count.
         monitored = counts >= 0
         np.add.at(opens, table.file[monitored], counts[monitored])
         known[table.file[monitored]] = True
@@ -218,6 +219,7 @@ def draw_kinds(run: Run) -> Figure:
         return Figure("kinds", "Files", "Files by kind", "", empty_reason=reason)
     rows = tuple(sorted(groups, key=lambda g: -(g.bytes_read + g.bytes_written)))[:MOST_KINDS]
     table = _tabulate_kinds(rows, len(groups))
+    # Opens and look-ups alone: a table, and no bars of 0.
     if not any(g.bytes_read or g.bytes_written for g in rows):
         reason = "The files were touched, but no bytes were moved."
         return Figure("kinds", "Files", "Files by kind", "", None, table, reason)
@@ -329,6 +331,7 @@ def draw_mounts(run: Run) -> Figure:
         for g in groups[:MOST_MOUNTS]
     )
     table = Table(_MOUNTS_COLUMNS, rows, n_of_m(len(rows), len(groups), "mount points"))
+    # The caption explains times only where the table has them.
     timed = any(g.busy_s is not None for g in groups[:MOST_MOUNTS])
     caption = _MOUNTS_CAPTION + (_TIME if timed else "")
     caption += table.not_recorded() + describe_untimed(run.coverage, run.summary.layer, groups)

@@ -50,6 +50,7 @@ def list_facts(run: Run) -> tuple[tuple[str, str], ...]:
 def _write_job(run: Run) -> str | None:
     job, trace = run.trace.job, run.trace
     hosts = _find_hosts(trace)
+    # Eight hosts fit into a line of text.
     shown = ", ".join(hosts[:8]) + (f" and {len(hosts) - 8} more" if len(hosts) > 8 else "")
     processes = plural(len(trace.processes), "process", "processes")
     rows = [
@@ -182,6 +183,7 @@ def _list_amounts(summary: Summary) -> tuple[tuple[str, str, str], ...]:
 
 def _list_times(summary: Summary) -> tuple[tuple[str, str, str], ...]:
     time = summary.time
+    # Counters have no single operations: no busy time, and sums only.
     if time is None:
         busy = ("busy time", seconds(None), "needs single operations with their times")
         return (busy, *_list_counter_times(summary.counter_s))
@@ -233,6 +235,7 @@ def name_storage_layers(run: Run) -> str:
     """The layers whose bytes are storage's, but for unread ones: those of DAOS where used."""
     unread = {module for log in run.trace.logs for module in log.unread_modules}
     summary = run.summary
+    # POSIX and STDIO are named even where unused: they were looked at.
     objects = [layer.layer for layer in summary.layers if layer.layer in (DAOS, DFS)]
     read = [layer for layer in (POSIX, STDIO, *objects) if layer not in unread]
     return " and ".join(filter(None, (", ".join(read[:-1]), *read[-1:]))) or "no layer was read"
@@ -265,6 +268,7 @@ def _list_rows(run: Run) -> list[tuple[str, str]]:
     return [
         ("read", f"{nbytes(summary.bytes_read)} in {count(summary.reads)} operations"),
         ("written", f"{nbytes(summary.bytes_written)} in {count(summary.writes)} operations"),
+        # Times by counters stand in for busy time where none is known.
         *(_collect_busy(summary.time) or _collect_counter_time(summary.counter_s)),
         *_list_bandwidth(summary),
         *_list_removing(summary),

@@ -241,6 +241,7 @@ def _write_layers(run: Run) -> str | None:
 
 
 def _describe_use(use: LayerUse) -> Iterator[str]:
+    # The first row is of all files: its parts say more.
     files = [
         f"{by.files:,} {by.use}"
         + ("" if by.max_nbytes is None else f" (up to {nbytes(by.max_nbytes)})")

@@ -39,7 +39,7 @@ _NONE = "Not recorded: vanidl record looks at the memory of a command's processe
 
 
 def draw_memory(run: Run) -> Figure:
-    """Areas of training, workers and batches on their way over time, with the limit."""
+    """Areas of training, workers and batches on their way over time; the limit in words."""
     found = run.memory
     if found is None:
         return Figure(
@@ -50,6 +50,7 @@ def draw_memory(run: Run) -> Figure:
         (float(at), *(int(getattr(series, name)[k]) for name in _COLUMN_NAMES), _cache(series, k))
         for k, at in enumerate(series.at_s.tolist())
     )
+    # Every so many-th point, rounded up: at most `_MOST_ROWS` rows.
     step = -(-len(rows) // _MOST_ROWS)
     said = (f"{describe_peak(found)}.".capitalize(), explain_memory(found), _MEANING)
     return Figure(
@@ -84,6 +85,7 @@ def _plot_memory(series: MemorySeries, found: Memory) -> Spec:
     divisor, unit = byte_scale(float(found.peak_nbytes))
     at = [round(value, 3) for value in series.at_s.tolist()]
     data: list[dict[str, Any]] = []
+    # Areas add up to what counts for the job; the page cache is beside it, as a line.
     for name, title, colour in _AREAS:
         sizes = getattr(series, name)
         if sizes.any():

@@ -40,6 +40,7 @@ def draw_osts(run: Run) -> Figure:
     """Bytes per second by target and time, with the use of each target in the table."""
     found = run.results.osts
     if found is None or not found.bytes_moved.any():
+        # Without known stripes the figure does not apply; with them it says what is missing.
         known = bool(run.trace.stripes)
         reason = f"{_NONE} {advise_tracing(run.trace)}." if known else _NONE
         return replace(leave_heat_empty(_NAMES, reason), applies=known)

@@ -112,6 +112,7 @@ def _explain_missing(trace: Trace) -> str:
             "command with vanidl record, which records steps and input waits of PyTorch, or put "
             "a profiler trace beside the logs."
         )
+    # On one clock, and without steps: the profile lacks marks.
     if any(profile.aligned for profile in trace.profiles):
         return (
             "The profile holds neither marked steps nor two input waits, so it does not show when "
@@ -260,6 +261,7 @@ _OVERLAP_COLUMNS = (
 
 def _tabulate_overlap(overlap: Overlap, rows: tuple[RankOverlap, ...]) -> Table:
     traced = any(row.io_s is not None for row in rows)
+    # Without traced operations columns of I/O are left out, else they are shown even if empty.
     known = [
         c for c in _OVERLAP_COLUMNS if traced or any(getattr(row, c[0]) is not None for row in rows)
     ]
@@ -267,6 +269,7 @@ def _tabulate_overlap(overlap: Overlap, rows: tuple[RankOverlap, ...]) -> Table:
     cells = tuple(
         (elided(row.label, limit=80), *(getattr(row, name) for name, _ in known)) for row in rows
     )
+    # The mean is no rank.
     shown = len(rows) - 1 if len(rows) > 1 else len(rows)
     return Table(columns, cells, n_of_m(shown, len(overlap.per_rank), "ranks"))
 
@@ -321,12 +324,14 @@ def _write_overlap(run: Run) -> str | None:
     rows: list[Row] = [("", *(name for name, _ in _SPLIT))]
     shown = overlap.per_rank[:_MOST_RANKS]
     rows += [_list_split(row) for row in shown]
+    # Of one rank the mean is the row above.
     if len(overlap.per_rank) > 1:
         rows.append(_list_split(overlap.mean))
     cut = len(overlap.per_rank) - len(shown)
     more = f" ({len(shown)} of {len(overlap.per_rank)} ranks shown)" if cut else ""
     basis = name_compute(overlap.basis)
     table = aligned_table(f"Where the I/O falls; compute: {basis}{more}", rows)
+    # Below the table, how far its parts may be off.
     open_ends = {
         "in waits by what the clocks leave open": describe_open(overlap.mean),
         "hidden by what was recorded": describe_hidden(overlap.mean),

@@ -122,6 +122,7 @@ def _plot_phases(phases: Phases) -> Spec:
     for lane, (name, rows) in enumerate(lanes):
         if lane:
             data += [_lane(name, rows, lane)]
+    # 30 px a lane; 112 px lie around them.
     layout = palette.time_layout(112 + 30 * len(lanes), barmode="overlay", bargap=0.15)
     layout["margin"] = {**layout["margin"], "l": 88}
     end = max(phase.end_s for phase in phases.stages)

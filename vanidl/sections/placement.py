@@ -39,6 +39,7 @@ def draw_placement(run: Run) -> Figure:
     """Least and most hidden I/O of each rank."""
     title = "How much I/O the steps may have hidden"
     placement = run.placement
+    # Only steps without times have to be placed; others lie on the clock.
     if placement is None:
         drawn = Figure("placement", "Input and compute", title, "", empty_reason=_EMPTY)
         return replace(drawn, applies=bool(run.trace.step_durations))

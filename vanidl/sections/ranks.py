@@ -44,6 +44,7 @@ def draw_ranks(run: Run) -> Figure:
     if balance is None or not balance.rows:
         return _compose_ranks("", reason=_why_none(run))
     table = _tabulate_ranks(balance)
+    # One rank has nothing to be compared with: the table alone.
     if len(balance.rows) == 1:
         return _compose_ranks("", table=table, reason=_ONE_RANK)
     caption = (
@@ -80,6 +81,7 @@ def _spread(balance: Balance) -> str:
         words.append(f"time {factor(time_spread)}")
     if balance.bytes_spread is not None:
         words.append(f"bytes {factor(balance.bytes_spread)}")
+    # Bytes of files that all ranks opened are in no row, so the spread leaves them out.
     own = ", of what is in the bars" if balance.shared_bytes else ""
     sentence = f"Largest over mean{own}: {', '.join(words)}." if words else ""
     if balance.shared_bytes:

@@ -66,6 +66,7 @@ def _mark_steps(figure: Figure, run: Run) -> str:
     mean = run.overlap.mean if run.overlap else None
     if figure.section != OF_STEPS or mean is None or mean.io_s is None:
         return ""
+    # All I/O lies outside the profiled steps.
     none = mean.io_s == mean.unobserved_s
     return ", none of them in the profiled steps: 0 there is not known to be 0" if none else ""
 

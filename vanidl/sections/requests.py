@@ -54,6 +54,7 @@ def draw_sizes(run: Run) -> Figure:
             _tabulate_sizes(traced),
         )
         return replace(drawn, alt_text=_describe_sizes(traced or counted))
+    # Classes of counters hold operations, and not how many bytes each class moved.
     if any(b.reads or b.writes for b in counted):
         drawn = _compose_sizes(
             _SIZES_BY_COUNTERS, _plot_classes(counted), _tabulate_classes(counted)
@@ -103,6 +104,7 @@ def _plot_sizes(bins: tuple[SizeBin, ...]) -> Spec:
         _plot_bars(bins, [(b.bytes_read or 0) / divisor for b in bins], _READ, "y2"),
         _plot_bars(bins, [(b.bytes_written or 0) / divisor for b in bins], _WRITE, "y2"),
     ]
+    # Operations in the upper half, bytes below, over one axis of sizes.
     layout = palette.layout(
         380,
         barmode="group",
@@ -138,6 +140,7 @@ def _plot_bars(
     bins: tuple[SizeBin, ...], values: list[int] | list[float], kind: tuple[str, str, str], y: str
 ) -> Spec:
     name, colour, pattern = kind
+    # Axis y has operations, y2 bytes; what is pointed at says exact amounts in both.
     what = "operations" if y == "y" else "bytes"
     amounts = [b.bytes_read if name == "reads" else b.bytes_written for b in bins]
     hover = [f"{v:,} {name}" for v in values] if y == "y" else [nbytes(v) for v in amounts]
@@ -293,6 +296,7 @@ def draw_access(run: Run) -> Figure:
         )
         return Figure("access", "Operations", "Access pattern", "", empty_reason=reason)
     table, alt_text = _tabulate_access(access), _describe_access(access)
+    # Counters know fewer kinds of order.
     if access.source == "counters":
         spec = _plot_access(access, COUNTED_ACCESS_PARTS)
         return _compose_access(_ACCESS_BY_COUNTERS, spec, table, alt_text)
@@ -323,6 +327,7 @@ def count_operations(counts: AccessCounts, attribute: str) -> int:
     own: int | None = getattr(counts, attribute)
     if own is not None:
         return own
+    # By Darshan's rule every consecutive operation is sequential, too.
     sequential, consecutive = counts.sequential_darshan or 0, counts.consecutive_darshan or 0
     by_rule = {
         "consecutive": consecutive,
@@ -349,6 +354,7 @@ def _count_orders(access: Access, side: int) -> dict[str, int | None]:
     if access.source == "counters":
         shown = {name: count_operations(counts, part) for part, name, _, _ in COUNTED_ACCESS_PARTS}
         return {"all": counts.ops, **shown}
+    # Darshan's own count stands beside its rule on traced operations, as a check.
     shown = {name: getattr(counts, part) for part, name, _, _ in ACCESS_PARTS}
     return {
         "all": counts.ops,
@@ -500,6 +506,7 @@ def _describe_statistics(found: Durations | None) -> str:
     for name in GROUPS:
         if (group := groups.get(name)) is None:
             continue
+        # Without reads of the dataset the groups need no "other" before their names.
         noun = name if DATA_READS in groups else name.removeprefix("other ")
         words.append(
             f"{plural(group.count, noun[:-1], noun)}: median {seconds(group.median_s)}, "
@@ -547,6 +554,7 @@ def _plot_durations(bins: tuple[DurationBin, ...]) -> Spec:
         )
         if any(getattr(b, name) for b in bins)
     ]  # fmt: skip
+    # At most twelve ticks, at the borders of classes: half a bar to the left.
     every = max(1, -(-len(bins) // 12))
     places = list(range(0, len(bins), every))
     ticks = palette.axis(

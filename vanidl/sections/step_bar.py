@@ -113,10 +113,12 @@ def explain_part(code: str, whole: StepParts, *, lossy: bool, in_part: bool = Fa
 
 def _word_part(code: str, whole: StepParts, *, lossy: bool, in_part: bool) -> tuple[str, str]:
     codes = {part.code for part in whole.parts}
+    # Where the device was timed in part, computing is what was timed.
     if in_part and code == parts.COMPUTED:
         return _TIMED, _TIMED_EXPLAINED
     if in_part and code == parts.REST:
         return _UNTIMED, _UNTIMED_EXPLAINED
+    # The rest is named by how much of the step was recorded: device, waits, operations.
     if code == parts.REST and whole.device_known:
         explained = _HOST_BOUND_EXPLAINED if whole.waits_known else _IDLE_EXPLAINED
         return _NAMES[parts.IDLE], explained
@@ -161,6 +163,7 @@ def find_line_of_part(code: str, whole: StepParts, lines: Lines | None) -> str:
         share = next(part.share for part in whole.parts if part.code == code)
         return _find_costliest(lines.fetch, _OF_WAITS[code], share)
     codes = [part.code for part in whole.parts]
+    # The last part between waits that the bar has stands for all of them.
     if code == next((c for c in reversed(_OF_STEPS) if c in codes), None):
         between = sum(part.share for part in whole.parts if part.code not in parts.WAITS)
         return _find_costliest(lines.loop, _ALL, between)
@@ -320,6 +323,7 @@ def _draw_run_bar(run: Run) -> Bar | None:
         return None
     storage = account.cell(f"{MEAN}/{RUN}/{STORAGE}")
     most_ns = min(float(storage.high_ns), run_ns)
+    # Parts at their least, which together may not exceed the least of all storage.
     rows: list[tuple[str, str, float, str, str]] = []
     known_ns = 0.0
     for part, name, meaning in _RUN_PARTS:
@@ -331,9 +335,11 @@ def _draw_run_bar(run: Run) -> Bar | None:
         known_ns += spent_ns
         rows.append(("run-io", name, spent_ns, meaning, key))
     key = f"{MEAN}/{RUN}/{STORAGE}"
+    # What is left: other storage, what may be storage, and what is surely none.
     rows.append(("run-io", "other I/O", storage.low_ns - known_ns, _IN_STORAGE, key))
     rows.append(("decode", _OPEN, most_ns - storage.low_ns, _OPEN_MEANING, key))
     rows.append(("rest", "not in I/O", run_ns - most_ns, _OTHER_TIME, key))
+    # Too narrow parts could not be seen.
     found = tuple(
         BarPart(
             style, name, seconds(spent / 1e9), percent(spent / run_ns), 100 * spent / run_ns,

@@ -55,6 +55,7 @@ def choose_steps(table: StepTable, *, max_ranks: int = 64) -> ShownSteps:
     """At most `LIMIT` steps x ranks: whole ranks, spread over the job, before single steps."""
     ranks, counts = np.unique(table.rank, return_counts=True)
     longest = int(counts.max()) if len(counts) else 1
+    # So many whole ranks as fit; of a single one that is too long, single steps.
     fitting = min(max(MOST_SHOWN // longest, 1), max_ranks)
     picked = ranks[pick_spread(len(ranks), fitting)]
     rows = np.flatnonzero(np.isin(table.rank, picked))
@@ -81,6 +82,7 @@ def choose_waits(trace: Trace, ranks: NDArray[np.int32]) -> ShownWaits:
     rank = family[waits.process] if len(family) else np.full(len(waits), -1, np.int32)
     rows = np.flatnonzero(np.isin(rank, ranks))
     length = waits.end[rows] - waits.start[rows]
+    # The longest ones, in the order of the trace.
     kept = np.sort(np.argsort(-length, kind="stable")[:MOST_SHOWN])
     rows, length = rows[kept], length[kept]
     return ShownWaits(
@@ -171,11 +173,13 @@ def _plot_lanes(trace: Trace, table: StepTable, shown: ShownSteps) -> Spec:
         data += _plot_lane(table, shown.rows[table.rank[shown.rows] == rank], lane)
     lanes = len(shown.ranks)
     longest = float(table.duration_s[shown.rows].max())
+    # A lane takes 84 px of several; one alone may be higher.
     height = 130 + 84 * lanes if lanes > 1 else 300
     axis = palette.time_axis(showgrid=False)
     layout = palette.time_layout(height, xaxis=axis, barmode="overlay")
     if lanes > 1:
         layout["legend"] = {**layout["legend"], "y": 1 + 18 / (84 * lanes)}
+    # Each lane has an axis of its own, all of one range so that they compare.
     layout["annotations"] = []
     for lane, rank in enumerate(shown.ranks):
         layout[f"yaxis{lane + 1}" if lane else "yaxis"] = palette.axis(
@@ -274,6 +278,7 @@ def _plot_grid(trace: Trace, table: StepTable) -> tuple[Spec, str]:
 def _arrange_by_rank(table: StepTable, ranks: np.ndarray, values: np.ndarray) -> np.ndarray:
     """Values by rank and number of the step within it, shape (ranks, most steps), else nan."""
     rows = [values[table.rank == rank] for rank in ranks]
+    # A rank with fewer steps has nan at the end of its row.
     grid = np.full((len(rows), max(len(row) for row in rows)), np.nan)
     for line, row in zip(grid, rows, strict=True):
         line[: len(row)] = row
@@ -450,6 +455,7 @@ def draw_each_step(run: Run) -> Figure:
     if not len(rows):
         reason = "Every step is the first of an epoch or has a checkpoint; they are shown below."
         return Figure("each-step", _SECTION, _EACH_STEP_TITLE, "", empty_reason=reason)
+    # Without I/O in steps the table would repeat the figure of steps.
     if each.reads is None and np.isnan(each.busy_s).all():
         return Figure("each-step", _SECTION, _EACH_STEP_TITLE, "", empty_reason=_NO_IO)
     table = _tabulate_each_step(run.trace, steps.table, each, rows)
@@ -538,6 +544,7 @@ def _columns(table: StepTable, each: StepRecords, rows: Rows) -> list[tuple[Colu
     if each.reads is not None:
         files = [each.slowest[i] for i in rows.tolist()]
         found += [(Column(title), [_file(f, i) for f in files]) for i, title in enumerate(_FILES)]
+    # A column in which every cell is empty says nothing.
     return [(column, cells) for column, cells in found if set(cells) != {None}]
 
 
@@ -601,6 +608,7 @@ def _write_each_step(run: Run) -> str | None:
     """First steps of epochs and checkpoint steps beside the others; None without such."""
     steps, each = run.steps, run.perstep
     kinds = () if steps is None or each is None else mean_by_kind(steps.table, each)
+    # One kind of steps has nothing to be compared with.
     if len(kinds) < 2:
         return None
     header = ("kind", "steps", "duration", "input wait", "of it I/O", "in I/O", "read", "written")

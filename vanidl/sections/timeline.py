@@ -232,6 +232,7 @@ def _draw_ranks(names: tuple[str, str, str], timeline: Timeline, run: Run) -> Fi
     if not moved.any():
         return leave_heat_empty(names, _NO_BYTES)
     labels = [plotted(label) for label in timeline.row_labels]
+    # Of many ranks neighbours share a row.
     grouped = len(labels) < timeline.ranks
     one = "group of neighbouring ranks" if grouped else "rank"
     of_all = f" ({timeline.ranks:,} ranks in all)" if grouped else ""
