@@ -139,6 +139,7 @@ def _secret(name: str, side: str) -> str:
 def _check(plan: Plan) -> None:
     if plan.pairs < 1:
         raise UsageError(f"--repeat: expected at least 1 pair, found {plan.pairs}.")
+    # A folder with files could be that of another experiment: its runs would be mixed in.
     try:
         plan.folder.mkdir(parents=True, exist_ok=True)
         taken = any(plan.folder.iterdir())
@@ -152,6 +153,7 @@ def _check(plan: Plan) -> None:
             f"{plan.folder}: expected a new or empty folder for the runs, found files in it; "
             "choose another with --runs."
         )
+    # Tried once before the first run: without the rights for it nothing is measured.
     if plan.drop_caches:
         _drop_caches()
 

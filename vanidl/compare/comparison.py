@@ -259,6 +259,7 @@ def _find_doubt(metric: Metric, doubts: dict[str, str]) -> str:
         return doubts["a_step"]
     if metric.rests_on == "compute" and "compute" in doubts:
         return doubts["compute"]
+    # What rests on compute rests on the I/O beside it, too.
     return doubts.get("io", "") if metric.rests_on in ("io", "compute") else ""
 
 
@@ -322,6 +323,7 @@ def _judge(pairings: Sequence[Pairing], primary: str) -> tuple[Pairing, ...]:
         for k, change in enumerate(pairing.changes)
         if change.p is not None and not _is_constant(change)
     ]
+    # Holm's correction within each family: the question is not weakened by all else.
     corrected: dict[tuple[int, int], float] = {}
     for is_primary in (True, False):
         family = [
@@ -352,10 +354,12 @@ def _give_verdict(change: Change, p: float | None) -> Change:
     fewest = min(len(_keep_recorded(change.values_a)), len(_keep_recorded(change.values_b)))
     if change.p is not None and fewest < MIN_RUNS:
         return replace(change, p_corrected=p, verdict=TOO_FEW)
+    # Not shown, or too small to matter: the verdict stays as it was.
     if p is None or p > ALPHA or change.a is None or change.b is None:
         return replace(change, p_corrected=p)
     if abs(change.b - change.a) < MIN_CHANGE * max(abs(change.a), abs(change.b)):
         return replace(change, p_corrected=p)
+    # For some metrics neither more nor less is better.
     rose = change.b > change.a
     if change.metric.better == NEITHER:
         verdict = MORE if rose else LESS

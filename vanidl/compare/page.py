@@ -132,8 +132,10 @@ def _make_tile(change: Change) -> Tile:
     if change.verdict == NOT_COMPARABLE:
         return Tile(label, change.verdict, format_values(change))
     unit = change.metric.unit
+    # Without a ratio, as from 0, the value itself.
     value = shown(change.b, unit) if change.ratio is None else relative(change.ratio)
     bounds = format_interval(change)
+    # No word on the change where runs are too few for one.
     judged = "" if change.verdict in (NO_INTERVAL, TOO_FEW) else f"; {change.verdict}"
     if bounds and change.ratio is not None:
         judged += f" ({bounds})"

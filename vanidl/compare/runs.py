@@ -143,6 +143,7 @@ def _parse_experiment(content: Mapping[str, Any]) -> Experiment:
 def _parse_run(values: object) -> RecordedRun:
     """One run; its folder lies in that of ab.json, whatever the file says."""
     run = RecordedRun(**checked_fields(RecordedRun, values))
+    # The file may come from anywhere: it must not make other folders be read.
     folder = PurePath(run.folder)
     if folder.is_absolute() or ".." in folder.parts or not folder.parts:
         raise ValueError(f"a folder outside of this one: {run.folder[:100]!r}")
@@ -196,6 +197,7 @@ def measure_ceiling(pairs: Sequence[tuple[Path, Path]]) -> Measured:
     ceilings = [one.ceiling for one in each if one.ceiling is not None]
     if ceilings:
         return Measured(combine_ceilings(ceilings))
+    # No pair was measured: the last one says why.
     return each[-1] if each else Measured(None)
 
 
@@ -297,6 +299,7 @@ def compare_runs(*sides: Given | Sequence[Given], labels: Sequence[str] = ()) ->
         InputError: nothing usable is there.
         UsageError: too few or too many sides or labels.
     """
+    # Paths alone may be what `vanidl ab` left, with its conditions.
     if all(isinstance(side, str | PathLike) for side in sides):
         opened, conditions = open_sides([Path(str(side)) for side in sides], open_run, labels)
         return Compared(compare(opened, conditions))
@@ -308,6 +311,7 @@ def compare_runs(*sides: Given | Sequence[Given], labels: Sequence[str] = ()) ->
     names = [*labels, *[""] * len(sides)]
     lists = [[s] if isinstance(s, str | PathLike | Run) else [*s] for s in sides]
     made = [_side_of_runs(*each) for each in zip(lists, LETTERS, names, strict=False)]
+    # Where two sides have the same name their letters tell them apart.
     letters = [Path(f"{side.name} ({side.letter})") for side in made]
     return Compared(compare(distinct_names(made, letters), ()))
 
@@ -335,6 +339,7 @@ def open_sides(
         InputError: nothing usable is there.
         UsageError: too few or too many paths or labels.
     """
+    # One path is the folder of an experiment.
     if len(paths) == 1:
         return _both_sides(paths[0], opener, labels)
     if not 0 < len(paths) <= len(LETTERS):

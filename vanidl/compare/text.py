@@ -279,6 +279,7 @@ def _list_support(comparison: Comparison) -> tuple[str, ...]:
     for pairing in comparison.pairings:
         found = [_phrase_support(pairing, name) for name in _SUPPORT]
         known = [words for words in (*found, _list_not_recorded(pairing)) if words]
+        # Of two sides it is clear which one is meant.
         lead = f"{pairing.b.letter}: " if len(comparison.pairings) > 1 else ""
         if known:
             words = "; ".join(known)

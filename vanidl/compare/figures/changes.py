@@ -124,6 +124,7 @@ _NARROW = 8.0  # from the lowest to the highest factor, below which ticks are ev
 
 def draw_changes(comparison: Comparison) -> Figure:
     """The ratio of every metric that both sides recorded above zero."""
+    # On a logarithmic axis only ratios above zero have a place.
     drawn = [
         [change for change in pairing.changes if change.ratio is not None and change.ratio > 0]
         for pairing in comparison.pairings
@@ -232,6 +233,7 @@ def _layout(drawn: list[list[Change]], names: list[str]) -> Spec:
     low, high = math.log10(min(*reach, 0.8)), math.log10(max(*reach, 1.25))
     margin = 0.04 * (high - low)
     ticks = _ticks(10 ** (low - margin), 10 ** (high + margin))
+    # Where nothing changed.
     line = {"type": "line", "x0": 1, "x1": 1, "y0": -0.6, "y1": len(names) - 0.4,
             "line": {"color": palette.INK, "width": 1.5}, "layer": "below"}  # fmt: skip
     return palette.layout(
@@ -270,6 +272,7 @@ def draw_metrics(comparison: Comparison) -> Figure:
             Column(f"{CONFIDENCE} interval"),
             Column("verdict"),
         ]
+    # A row for each metric that any pairing has, in their order.
     titles = dict.fromkeys(c.metric.title for p in comparison.pairings for c in p.changes)
     table = Table(tuple(columns), tuple(_metric_row(comparison, title) for title in titles))
     shown = table.without_empty_columns()

@@ -27,6 +27,7 @@ def draw_sizes(comparison: Comparison) -> Figure:
             "", reason="No side recorded operations one by one, so sizes are unknown."
         )
     missing = [side.letter for side, bins in found if not bins]
+    # All powers of two between the smallest and the largest: gaps show as gaps.
     lows = sorted({low for _, bins in known for low in bins})
     axis = [low for low in _powers(lows[-1]) if lows[0] <= low <= lows[-1]]
     words = [_SIZES_CAPTION, shown_runs(comparison)]
@@ -60,6 +61,7 @@ def _powers(largest: int) -> list[int]:
 def _draw_size_bars(
     comparison: Comparison, known: list[tuple[Side, Bins]], axis: list[int]
 ) -> Spec:
+    # One unit for all sides.
     top = max(b.nbytes for _, bins in known for b in bins.values())
     divisor, unit = byte_scale(top)
     every = max(1, -(-len(axis) // 14))
@@ -90,6 +92,7 @@ def _draw_size_bars(
 def _bars(comparison: Comparison, side: Side, bins: Bins, drawn: tuple[list[int], int]) -> Spec:
     """Operations (divisor 0) or bytes of a side over the classes of the axis."""
     axis, divisor = drawn
+    # A side without operations of a size has an empty bar there.
     rows = [bins.get(low) for low in axis]
     ops = [0 if b is None else b.reads + b.writes for b in rows]
     moved = [0 if b is None else b.nbytes for b in rows]
@@ -148,6 +151,7 @@ def draw_access(comparison: Comparison) -> Figure:
     if not rows:
         reason = "No side recorded operations one by one, so their order is not known."
         return _record_access("", reason=reason)
+    # Sides that are missing are named: no bar would read as no operation.
     words = [_ACCESS_CAPTION, shown_runs(comparison)]
     words.append(f"Not recorded one by one: {', '.join(missing)}." if missing else "")
     table = Table(

@@ -136,10 +136,12 @@ Known = list[tuple[Side, NDArray[np.float64]]]
 def _edges(known: Known) -> tuple[NDArray[np.float64], int]:
     """Bounds of the bars, and how many steps lie beyond them."""
     longest = max(float(values.max()) for _, values in known)
+    # A single stall would press all other steps into one bar.
     reach = REACH * max(float(np.median(values)) for _, values in known)
     top = min(longest, reach) if reach > 0 else longest
     beyond = sum(int((values > top).sum()) for _, values in known)
     shortest = min(float(values.min()) for _, values in known)
+    # From 0 on, unless that leaves more than half of the axis empty.
     low = 0.95 * shortest if shortest > top / 2 else 0.0
     return np.linspace(low, top or 1.0, BINS + 1), beyond
 

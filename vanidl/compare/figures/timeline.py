@@ -32,6 +32,7 @@ def draw_timeline(comparison: Comparison) -> Figure:
     if not drawn:
         reason = "No side recorded operations or steps one by one, so nothing is known over time."
         return _record("", reason=reason)
+    # Sides without a panel are named: none would read as no I/O.
     missing = [s.letter for s in comparison.sides if s not in [side for side, _ in drawn]]
     spec, cut = _spec(drawn)
     words = [
@@ -134,6 +135,7 @@ def _fastest(sample: Sample) -> float:
 
 
 def _resolution(drawn: list[tuple[Side, Sample]]) -> str:
+    # Runs of different length have bins of different width.
     widths: dict[str, list[str]] = {}
     for side, sample in drawn:
         io = None if sample.results is None else sample.results.timeline
@@ -154,6 +156,7 @@ def _panel(sample: Sample, row: int, divisor: int) -> tuple[list[Spec], str]:
     if results is None:
         return [], ""
     traces = [] if results.timeline is None else _io(results.timeline, divisor)
+    # Two axes for each side: its I/O above, its steps below.
     for trace in traces:
         trace["yaxis"] = _name(2 * row).replace("axis", "")
     table = _dated(results)
@@ -188,6 +191,7 @@ def _io(io: Timeline, divisor: int) -> list[Spec]:
 
 
 def _steps(table: StepTable) -> tuple[list[Spec], str]:
+    # Of the first rank that has steps: a row has no room for more.
     mine = np.flatnonzero(table.rank == table.rank.min())
     kept = mine[:MAX_STEPS]
     start, length = table.start_s[kept], (table.end_s - table.start_s)[kept]
@@ -223,6 +227,7 @@ Spans = tuple[np.ndarray, np.ndarray, np.ndarray]
 def _draw_boxes(name: str, colour: str, spans: Spans) -> Spec:
     """One outline around all boxes: thin ones blend instead of growing to a whole pixel."""
     lane, start, length = spans
+    # One path for all boxes, with a gap after each.
     gap = np.full(len(lane), np.nan)
     x = np.stack([start, start + length, start + length, start, gap], axis=1)
     y = np.stack([lane - 0.4, lane - 0.4, lane + 0.4, lane + 0.4, gap], axis=1)
