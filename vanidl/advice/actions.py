@@ -101,6 +101,7 @@ def __iter__(self):  # of the dataset
 def _make_torch_prefetch(context: Context, **arguments: str) -> Remedy:
     """A DataLoader with more workers; of a stream, with the code that splits it between them."""
     remedy = _make_torch_remedy(**arguments)
+    # Workers of a stream would each give all samples, unless it is split between them.
     if context.run.trace.streams:
         return replace(remedy, code=_SPLIT + remedy.code, explanation=EVERY_WORKER)
     if context.run.trace.indexes:
@@ -130,6 +131,7 @@ def _get_worker_arguments(context: Context, ahead: str = "2") -> Mapping[str, st
         return {"prefetch_factor": ahead}
     if context.best.lever != "workers":
         return {}
+    # Workers that live for one epoch have nothing to persist for.
     keeps = {"persistent_workers": "True"} if context.run.fetched_epochs > 1 else {}
     return {"num_workers": str(context.workers), **keeps}
 
@@ -667,6 +669,7 @@ def _suggest_for_services(context: Context) -> Advice:
 def _suggest_for_background_work(context: Context) -> Advice:
     if context.run.account.waits_known:
         return Advice("Move background work out of the training process")
+    # Where no waits are known, the queue may be where batches come from.
     own = get_own_command(context.run.trace)
     line = own.below_secrets(f"vanidl record --wait queue:Queue.get -o RUN -- {own.text}")
     batches = "If the loop takes its batches there: these waits are of input then."

@@ -89,6 +89,7 @@ def _claim_rereads(facts: Facts, again: float) -> Claim:
     claim = facts.reading(stays=1 / again, keeps="the first pass")
     if facts.gains is None or facts.lost_s is None:
         return claim
+    # For sure what later passes take; at best also what a copy spares the first one.
     gain = facts.gains.without(STORAGE)
     surely_s = min(gain.low_ns / 1e9, facts.lost_s) * (1 - 1 / again)
     at_best = 1 / again - compute_spared_share(facts, again)

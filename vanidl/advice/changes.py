@@ -52,6 +52,7 @@ def _format_launch(ranks: int, hosts: int) -> str:
     """How so many ranks are started: on each of several hosts with one command."""
     if ranks < 2:
         return "python"
+    # Ranks that hosts do not share evenly are written as if on one host.
     if hosts < 2 or ranks % hosts:
         return f"torchrun --nproc-per-node {ranks}"
     meet = "--rdzv-backend c10d --rdzv-endpoint HOST:29500"
@@ -227,6 +228,7 @@ def limit_prediction(row: Predicted, ceiling: Ceiling | None) -> Predicted:
         return row
     now_s = row.step_s / row.ratio
     saved = 1 - least
+    # The gain shrinks as the step does; below `NO_GAIN` it is none.
     gain = row.gain_at_most_s * saved / (1 - row.ratio) if saved >= NO_GAIN else 0.0
     return replace(
         row, step_s=now_s * least, ratio=least, gain_at_most_s=gain, replayed_s=row.step_s

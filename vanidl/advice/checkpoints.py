@@ -166,6 +166,7 @@ def _estimate_stop_s(phase: Phase, facts: Facts) -> float:
 def _measure_compute_s(phase: Phase, facts: Facts) -> float:
     """Recorded work of any rank during the phase."""
     spans = facts.trace.spans
+    # On the processor and on devices.
     work = spans.pick(np.isin(spans.kind, (SpanKind.OP, SpanKind.KERNEL)))
     since = facts.trace.job.start_ns
     low = np.array([since + round(phase.start_s * 1e9)], np.int64)
@@ -275,6 +276,7 @@ def _claim_stdio(facts: Facts) -> Claim | None:
     read_s, written_s = (table.total_s(name) or 0.0 for name in names)
     ranks = max(len(facts.trace.ranks), 1)
     if facts.gains is not None and facts.lost_s is not None:
+        # The last place, reached by -1, is that of records of no process.
         works = np.array([p.role == "worker" for p in facts.trace.processes] + [False])
         ahead_s = float(table.seconds[names[0]][works[table.process]].clip(0).sum())
         read_s += (facts.worth_s(ahead_s, 0.0) or 0.0) * ranks - ahead_s

@@ -147,6 +147,7 @@ def _find_best_change(
     rows = [row for row in what_if.rows if row.lever in cause.levers and row.lever]
     if cause.computes and (most := facts.computing_workers) is not None:
         rows = [row for row in rows if row.lever != "workers" or (row.amount or 0) <= most]
+    # As good as the best: within a tenth of what that gains.
     shortest_s = min((row.middle_step_s for row in rows), default=0.0)
     enough_s = shortest_s + AS_MUCH * max(what_if.step_s - shortest_s, 0.0)
     enough = [row for row in rows if row.middle_step_s <= enough_s]
@@ -163,6 +164,7 @@ def _sort_diagnoses(found: list[Diagnosis]) -> tuple[Diagnosis, ...]:
     def rank(d: Diagnosis) -> tuple[float, ...]:
         limits = d.code in BY_CODE and BY_CODE[d.code].limits
         low_s, high_s = d.gain_s or (0.0, 0.0)
+        # Failures, gains that are known, those that are not, then limits of the numbers.
         group = 0 if d.code == FAILED else 3 if limits else 1 if d.gain_s is not None else 2
         severity = float(SEVERITIES.index(d.severity))
         return (float(group), -high_s, -low_s, severity, float(rank_effort(d.code)))

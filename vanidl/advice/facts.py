@@ -149,6 +149,7 @@ def look(thread: SampledThread, times: Intervals) -> Seen:
     """What a thread was seen doing within some time."""
     samples = thread.samples
     place = np.searchsorted(times.start, samples.time, side="right") - 1
+    # A late sample shows another moment than the one it was due at.
     inside = (place >= 0) & ~samples.late
     inside &= samples.time < times.end[np.maximum(place, 0)] if len(times.end) else False
     kinds, counts = np.unique(samples.kind[inside], return_counts=True)
@@ -165,6 +166,7 @@ def _merge_seen(found: Sequence[Seen]) -> Seen | None:
     if count < _FEWEST_SAMPLES:
         return None
     kinds = {kind for seen in found for kind in seen.shares}
+    # Weighed by samples: a thread that was looked at rarely says little.
     shares = {k: sum(s.shares.get(k, 0.0) * s.samples for s in found) / count for k in kinds}
     length_s, queued_s = (sum(getattr(s, n) for s in found) for n in ("length_s", "queued_s"))
     return Seen(length_s, count, shares, queued_s)
@@ -306,6 +308,7 @@ class Facts:
         middles = [(e.start_s + e.end_s) / 2 for e in phases.epochs] if phases else []
         if len(middles) < 2:
             return False
+        # Workers alive in the middle of the last epoch, born after the middle of that before.
         before, last = (since + round(middle * 1e9) for middle in middles[-2:])
         lives = [(p.start_ns, p.end_ns) for p in self.trace.processes if p.role == "worker"]
         known = [(start, end) for start, end in lives if start is not None and end is not None]
@@ -366,6 +369,7 @@ class Facts:
         if overlap is None or overlap.lost_to_input_s is None:
             return None
         idle = [r.starving_wait_s for r in overlap.per_rank]
+        # What a device still had to do meanwhile was not lost.
         if not has_kernels(overlap.basis) or None in idle:
             return overlap.lost_to_input_s
         return min(overlap.lost_to_input_s, sum(i or 0.0 for i in idle))
@@ -427,6 +431,7 @@ class Facts:
         found = {}
         for position, tiles in self._tiles.items():
             rows = (tiles.phase == phase) | (tiles.part == part)
+            # The loop is what steps do apart from waiting for input.
             if window == LOOP:
                 waits = np.isin(tiles.part, (NO_PART, INPUT_WAIT, WAIT_WITHOUT_BATCH))
                 rows = (tiles.phase == TRAINING) & ~waits
@@ -506,6 +511,7 @@ class Facts:
         steps = self.steps_of_rank
         of_step = self.account.cell(f"{MEAN}/step/{cause}")
         of_wait = self.account.cell(f"{MEAN}/input_wait/{cause}")
+        # Least of the steps less most of the waits, and the other way round.
         low_ns = max(of_step.low_ns * steps - of_wait.high_ns, self._seen_in_loop_ns(cause))
         return low_ns, max(of_step.high_ns * steps - of_wait.low_ns, low_ns)
 
@@ -789,6 +795,7 @@ class Facts:
         fetches, passes = self.trace.fetches, max(self.fetched_epochs, self.epochs)
         if not len(fetches) or passes < _MANY_PASSES:
             return False
+        # Of the loader with most batches, others are for evaluation and the like.
         mine = fetches.name == np.bincount(fetches.name + 1).argmax() - 1
         taken = int((fetches.wait_end[mine] >= 0).sum())
         return taken <= 2 * passes and taken < int(mine.sum())

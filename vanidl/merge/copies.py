@@ -271,6 +271,7 @@ def pair_tracers(logs: Sequence[TracerLog]) -> Iterator[tuple[int, int]]:
     for i, log in enumerate(logs):
         if log.pid is None or log.beside:
             continue
+        # A process number is given out again: host and time must agree as well.
         known = by_pid.setdefault(log.pid, {})
         others = (j for name, some in known.items() if name != log.tracer for j in some)
         for j in others:
@@ -282,6 +283,7 @@ def pair_tracers(logs: Sequence[TracerLog]) -> Iterator[tuple[int, int]]:
 def _pair_ranks(logs: Sequence[TracerLog]) -> Iterator[tuple[int, int]]:
     """A log of all ranks of an MPI job, and one of a process that is one of them."""
     shared = [i for i, log in enumerate(logs) if log.nprocs > 1]
+    # A worker that a rank forked has the command of the rank, and is none.
     forking = {(log.tracer, log.pid, log.command) for log in logs}
     for i, log in enumerate(logs):
         if log.beside or log.pid is None:
@@ -307,6 +309,7 @@ def _choose_tracer(logs: Sequence[TracerLog]) -> str:
     names = [name for name in names if any(log.tracer == name for log in logs)]
     by_name = {name: [log for log in logs if log.tracer == name] for name in names}
     traced = [name for name in names if any(map(_has_operations, by_name[name]))]
+    # In the order of the registry: the first whose logs are whole, else the first that traced.
     whole = (
         name
         for name in traced

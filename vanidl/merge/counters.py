@@ -117,6 +117,7 @@ def collect_stripes(
                 layout = (record.stripe_nbytes, record.stripe_count, record.osts)
                 extent = record.extent_start, record.extent_end
                 of_log.setdefault(file, []).append(Stripes(file, *layout, *extent))
+        # Of several logs of a file the first one has the layout of all its parts.
         found = of_log | found
     return tuple(part for file in sorted(found) for part in found[file])
 

@@ -159,6 +159,7 @@ def _add_runs(
 
 
 def _find_mount(path: str, mounts: Sequence[tuple[str, str]]) -> tuple[str, str]:
+    # An object's mount point is its bucket.
     if "://" in path:
         scheme, _, rest = path.partition("://")
         return f"{scheme}://{rest.partition('/')[0]}", "object storage"

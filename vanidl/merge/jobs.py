@@ -50,6 +50,7 @@ def group_runs(logs: Sequence[TracerLog], profiles: Sequence[ProfileTrace]) -> t
     for i, j in (*_link_logs(logs), *find_launches(logs), *_link_profiles(logs, profiles)):
         links.join(i, j)
     _adopt_started(logs, links)
+    # One run with logs: every profile is taken to be of it.
     with_logs = {links.root(i) for i in range(len(logs))}
     if len(with_logs) == 1:
         for i in range(len(profiles)):
@@ -136,6 +137,7 @@ def _split_executions(
         key = logs[i].start_ns, logs[i].nprocs, logs[i].command
         executions.setdefault(key, []).append(i)
     parts = list(executions.values())
+    # One execution, or none that has all its ranks: nothing to tell apart.
     if len(parts) < 2:
         return [members]
     for i in sorted({*members} - {*whole}):
@@ -190,6 +192,7 @@ def _link_logs(logs: Sequence[TracerLog]) -> Iterable[tuple[int, int]]:
             same = by_pid.get((log.user_id, str(log.pid)), ())
             yield from ((i, j) for j in same if contains(logs[j], log) or contains(log, logs[j]))
     yield from pair_tracers(logs)
+    # The same command at the same time: ranks of one job that no launcher shows.
     for (_, command), members in by_command.items():
         if command and not HELPER.search(command):
             yield from _link_overlapping(members, logs)
@@ -222,6 +225,7 @@ def _link_profiles(
         for i in candidates:
             if same_host(logs[i].host, profile.host):
                 yield i, len(logs) + k
+    # Profiles of one job belong together without any log.
     for (j, a), (k, b) in combinations(enumerate(profiles), 2):
         if _same_job(a, b):
             yield len(logs) + j, len(logs) + k
@@ -269,6 +273,7 @@ def find_launches(logs: Sequence[TracerLog]) -> Iterator[tuple[int, int]]:
     for i, log in enumerate(logs):
         by_words.setdefault((log.user_id, words[i]), []).append(i)
     for i, log in enumerate(logs):
+        # Every end of the command, looked up instead of compared with each other log.
         for k in range(1, len(words[i])):
             for j in by_words.get((log.user_id, words[i][k:]), ()):
                 if contains(log, logs[j]):

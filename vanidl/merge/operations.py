@@ -83,6 +83,7 @@ def _merge_small_parts(
             by_layer.setdefault(table.layer, []).append((i, log, table))
     for layer, tables in by_layer.items():
         columns = _join_columns(tables, processes, code)
+        # Parts are views of the same columns: nobody may write into them.
         for column in columns:
             column.flags.writeable = False
         pairs = pairwise(accumulate((len(table.op) for _, _, table in tables), initial=0))
@@ -131,6 +132,7 @@ def _sort_each(columns: Sequence[NDArray[Any]], lengths: Sequence[int]) -> None:
     """Puts the rows of each table by start where they are not."""
     start, _, offset, nbytes, _, file, _ = columns
     first = np.array([0, *accumulate(lengths)])
+    # Rows that do not begin after the one before, but for the first of each table.
     late = np.append(False, start[1:] <= start[:-1])
     late[first[:-1]] = False
     for i in np.unique(np.searchsorted(first, np.flatnonzero(late), "right") - 1).tolist():
@@ -211,6 +213,7 @@ def _make_columns(
     offset, nbytes, file = table.offset[rows], table.nbytes[rows], file_code[table.record[rows]]
     columns: list[NDArray[Any]]
     columns = [start, end, offset, nbytes, threads, file, table.op[rows]]
+    # Equal starts count as out of order: ties have an order of their own.
     if (start[1:] <= start[:-1]).any():
         order = _order_by_start(start, (file, offset, nbytes))
         columns = [column[order] for column in columns]
@@ -221,6 +224,7 @@ def _order_by_start(start: Int64Array, place: Sequence[NDArray[np.integer]]) -> 
     """Rows by start, equal starts by file, offset and size: so parts may be cut anywhere."""
     order = stable_order(start)
     in_order = start[order]
+    # Only ties are sorted by the other keys: there are few.
     equal = in_order[1:] == in_order[:-1]
     if equal.any():
         tied = np.flatnonzero(np.append(equal, False) | np.insert(equal, 0, False))

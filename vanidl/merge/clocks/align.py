@@ -79,9 +79,11 @@ def align_profile(inputs: AlignmentInputs, given_ns: int | None = None) -> Clock
     within = inputs.lifetime
     if claimed is not None and not inputs.meets_logs:  # another run, whatever else fits
         return _give_up(inputs, (_tell_outside(inputs, 0),), _list_reasons([claimed]))
+    # Of one process for sure: what the run shows can correct the clocks.
     if claimed is not None and inputs.identified:
         return _reconcile(inputs, claimed, _observe(inputs, claimed, within))
     if claimed is not None:
+        # Perhaps of another process: only offsets are looked at that the clocks allow.
         inside = intervals.intersect(within, claimed.offsets)
         if not len(inside.start):
             return _give_up(inputs, (_tell_outside(inputs, 0),), ())
@@ -213,6 +215,7 @@ def _place_clock(
         return _give_up(inputs, (*notices, _tell_ambiguity(inputs, many)), _list_reasons(used))
     low, high = int(left.start[0]), int(left.end[0]) - 1
     notices = (*notices, *_warn_of_coarse(inputs, low, high))
+    # An offset that an observation prefers, else the middle.
     best = [e.best_ns for e in used if e.best_ns is not None and low <= e.best_ns <= high]
     offset = best[0] if best else (low + high) // 2
     method = " + ".join(e.method for e in used)
@@ -245,6 +248,7 @@ def _tell_range(offsets: Intervals) -> str:
     """The offsets that are left open, in words."""
     low, high = int(offsets.start[0]), int(offsets.end[-1]) - 1
     many = "" if len(offsets.start) == 1 else f" in {len(offsets.start)} intervals"
+    # No lower end: the evidence only bounds the offset from above.
     if low < -(2**61):
         return f"at most {offset(high / 1e9)}"
     return range_words(low / 1e9, high / 1e9) + many

@@ -63,6 +63,7 @@ class AlignmentInputs:
         """Whether profile and log say themselves that they are of one process."""
         if self.own is None:
             return False
+        # A log of many ranks has one process number: ranks tell its processes apart.
         if self.own.log.nprocs > 1:
             return self.profile.rank == self.own.rank
         return self.profile.pid is not None and self.profile.pid == self.own.log.pid

@@ -48,6 +48,7 @@ def find_by_profile(inputs: AlignmentInputs, within: Intervals) -> Evidence | No
 
     None where the log shows no write of it.
     """
+    # Event files have an evidence of their own.
     events = {e.path for e in inputs.events}
     names = [n for n in (inputs.profile.written_as, inputs.profile.path) if n and n not in events]
     starts = [
@@ -66,6 +67,7 @@ def _bound_lag(inputs: AlignmentInputs, events: EventRecords) -> tuple[Intervals
     if lags is None or len(lags) < _FEWEST_RECORDS:
         return None
     shortest = int(lags.min())
+    # In blocks a record may wait long for its write: there is no lower end.
     if len(start) < _ONE_BY_ONE * len(events.nbytes):
         return make_interval(_ANY, shortest), "it was written in blocks, none before its records"
     reason = f"{len(lags):,} records and the writes that carried them"
@@ -82,6 +84,7 @@ def measure_record_lags(
     """
     if not len(start) or int(nbytes.sum()) != int(events.nbytes.sum()):
         return None
+    # The write in which the last byte of each record lies.
     write = np.searchsorted(np.cumsum(nbytes), np.cumsum(events.nbytes))
     timed = events.wall_ns > 0
     return start[write[timed]] - events.wall_ns[timed]
@@ -94,6 +97,7 @@ def _select_writes(inputs: AlignmentInputs, path: str) -> tuple[Int64Array, Int6
         return none, none
     wanted = _base_name(path)
     known = inputs.own.log.names.values()
+    # A file may be written with .tmp behind its name, and renamed when it is whole.
     paths = [p for p in known if _base_name(p).removesuffix(".tmp") == wanted]
     if len(paths) != 1:
         return none, none

@@ -178,6 +178,7 @@ def _try_shifts(calls: Calls, waits: _Waits, logs: _Logs) -> Iterator[_Left]:
         return
     for shift in range(max(shifts, 0)):
         mine = slice(shift, shift + len(waits.start))
+        # A wait that found the end of an epoch cannot have taken a batch.
         if (calls.worker[mine][waits.stops] >= 0).any():
             continue
         left = _bound_offsets(calls, mine, waits, logs)
@@ -195,6 +196,7 @@ def _bound_by_default(calls: Calls, mine: slice, waits: _Waits, logs: _Logs, lef
     default = _bound_offsets(replace(calls, asked=calls.asked_by_default), mine, waits, logs)
     if not (default.low <= default.high).all():
         return left
+    # The usual time from one batch of a worker to its next.
     worker = calls.worker[mine]
     at_once = len(np.unique(worker[(calls.epoch[mine] == calls.epoch[mine][0]) & (worker >= 0)]))
     between = at_once * float(np.median(np.diff(waits.start)))
@@ -220,6 +222,7 @@ def _bound_offsets(calls: Calls, mine: slice, waits: _Waits, logs: _Logs) -> _Le
 
 def _bound_by_fork(calls: Calls, mine: slice, waits: _Waits, logs: _Logs) -> Int64Array:
     """Offsets at which each log's time zero is after the last wait of the epoch before."""
+    # The end of the last wait of each epoch, under the number of the next one.
     over = np.full(int(calls.epoch[-1]) + 2, -NEVER)
     np.maximum.at(over, calls.epoch[mine] + 1, waits.end - waits.early)
     after = np.full(len(logs.number), -NEVER)
@@ -279,12 +282,15 @@ def _find_offsets(
 ) -> Intervals:
     """Offsets at which no read reaches into a pause between fetches."""
     low, high = int(within.start[0]), int(within.end[-1])
+    # Pauses are what lies before, between and after the fetches.
     pause_start = np.append(-_FAR, fetches.end)
     pause_end = np.append(fetches.start, _FAR)
+    # For each read the pauses that it can reach into at any offset.
     first = np.searchsorted(pause_end, start + low, side="right")
     last = np.searchsorted(pause_start, end + high, side="left")
     count = np.maximum(last - first, 0)
     read = np.repeat(np.arange(len(start)), count)
     pause = np.repeat(first - (np.cumsum(count) - count), count) + np.arange(len(read))
+    # Offsets at which a read overlaps a pause, to be taken away.
     reaching = intervals.union(pause_start[pause] - end[read], pause_end[pause] - start[read])
     return intervals.subtract(within, reaching)

@@ -104,6 +104,7 @@ def _find_bounds_ns(
         started = [[table.start_ns for table in log.operations] for log in some]
         opened = [list(_pick_opens_s(counters.get(log.path))) for log in some]
         ended = [[table.end_ns for table in log.operations] for log in some]
+        # Opens are counted where they are not traced, and come before the first operation.
         first = np.minimum(
             _reduce_each(started, _mask_unmeasured, np.minimum, _NONE),
             _reduce_each(

@@ -56,6 +56,7 @@ class _Match:
         """For each offset: the share of the reads under the waits' window that waits cover."""
         start = (self.waits.start[None, :] + lags[:, None]).ravel()
         end = (self.waits.end[None, :] + lags[:, None]).ravel()
+        # All offsets times all waits in one call.
         inside = intervals.covered_within(self.reads, start, end).reshape(len(lags), -1).sum(1)
         share: Floats = inside / np.maximum(self.io_ns(lags), 1)
         return share
@@ -114,6 +115,7 @@ def _find_peaks(match: _Match, within: Intervals) -> list[tuple[int, int]]:
     low, high = int(within.start[0]), int(within.end[-1])
     wait = match.waits.length // len(match.waits.start)
     step = max(min(wait, high - low) // 64, _EDGE_NS)
+    # Every offset of a fine grid where they are few; else by Fourier transform.
     if (high - low) // step * len(match.waits.start) <= _MOST_BINS:
         lags = np.arange(low, high, step, dtype=np.int64)
         share = match.share(lags)
@@ -169,6 +171,7 @@ def _find_maxima(share: Floats) -> list[int]:
 
 def _refine_peak(match: _Match, lag: int, step: int) -> tuple[int, int, float] | None:
     """(lowest, highest offset, best share) around an offset that fits about as well as any."""
+    # Grids of 65 offsets, each 16 times finer than the one before.
     while True:
         lags = lag + np.linspace(-2 * step, 2 * step, 65).astype(np.int64)
         share = match.share(lags)
@@ -179,6 +182,7 @@ def _refine_peak(match: _Match, lag: int, step: int) -> tuple[int, int, float] |
         step //= 16
     if best < INSIDE or not match.holds(lag):
         return None
+    # A tenth of what lies outside anyway is tolerated on top.
     enough = best - _FLAT - 0.1 * (1 - best)
     return _find_edge(match, lag, -1, enough), _find_edge(match, lag, 1, enough), best
 
@@ -190,6 +194,7 @@ def _find_edge(match: _Match, lag: int, sign: int, enough: float) -> int:
         return bool(match.share(np.array([lag + sign * distance], np.int64))[0] >= enough)
 
     far = _EDGE_NS
+    # Out in doubling distances, then back by bisection.
     while fits(far):
         far *= 2
     near = far // 2

@@ -104,6 +104,7 @@ def deal_batches(
         stops: those that are known to have found the end of an epoch.
     """
     epochs = _split_epochs(workers)
+    # Where ends of epochs were seen, each epoch has one; else both are tried.
     closings = (True,) if len(stops) else (True, False)
     for _, pick in _UNITS:
         borders = [tuple(pick(reads) for reads in generation) for generation in epochs]
