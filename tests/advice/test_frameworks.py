@@ -149,6 +149,7 @@ TORCH_LOADER = "DataLoader 0 (Rows, training)"
         (["Batches 0 (training)"], ["jax"], words.JAX),
         ([TORCH_LOADER], ["torch", "jax"], ""),  # a DataLoader that gives to JAX
         (["_BatchDataset 0 (training)"], ["tensorflow"], ""),
+        (["_MapDataset 0 (training)"], ["keras", "jax", "tensorflow"], ""),  # not Grain's
         (["Batches 0 (training)"], [], ""),
     ],
 )

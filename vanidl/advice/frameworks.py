@@ -27,6 +27,9 @@ _FILES_OF = {
     TENSORFLOW: re.compile(r"/tensorflow/.*\.(py|pyc|so)\b"),
 }
 
+_OF_TF_DATA = re.compile(r"IteratorGetNext|^_\w*Dataset \d")
+"""A kernel of tf.data in a profile; one of its classes as the recorder names it."""
+
 
 def infer_frameworks(trace: Trace, files: Iterable[str]) -> tuple[str, ...]:
     """Whose loader it is, likeliest first.
@@ -44,7 +47,7 @@ def infer_frameworks(trace: Trace, files: Iterable[str]) -> tuple[str, ...]:
     records = any("tfrecord" in path.lower() for path in files)
     if "pytorch" in sources or any("DataLoader" in name for name in trace.spans.names):
         return (PYTORCH,)
-    if any("IteratorGetNext" in name for name in trace.spans.names):  # a kernel of tf.data
+    if any(_OF_TF_DATA.search(name) for name in trace.spans.names):
         return (TENSORFLOW,)
     imported = _find_imported_frameworks(trace)
     if len(imported) == 1:
@@ -181,6 +184,8 @@ def find_loop_framework(trace: Trace) -> str:
     Loaders tell it, else what was imported when the loop began: of several the outermost.
     """
     names = [name for name in trace.spans.names if "(" in name]
+    if any(_OF_TF_DATA.search(name) for name in names):
+        return ""
     for word, framework in _LOADERS:
         if any(word in name for name in names):
             return framework
