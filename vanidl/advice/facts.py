@@ -149,7 +149,7 @@ def look(thread: SampledThread, times: Intervals) -> Seen:
     """What a thread was seen doing within some time."""
     samples = thread.samples
     place = np.searchsorted(times.start, samples.time, side="right") - 1
-    # A late sample shows another moment than the one it was due at.
+    # Late samples were not taken at random times: they would bias the shares.
     inside = (place >= 0) & ~samples.late
     inside &= samples.time < times.end[np.maximum(place, 0)] if len(times.end) else False
     kinds, counts = np.unique(samples.kind[inside], return_counts=True)
@@ -482,6 +482,7 @@ class Facts:
             waits = bool(ended.max() > last_ns) and seen.least_s(states.LOCK) > 0
             if not waits and ended.max() > last_ns:
                 continue
+            # From the begin of the first to the end of the last what no thread covers.
             idle_ns = ended.max() - begun.min() - intervals.union(begun, ended).length
             slack_ns = max(last_ns - int(ended.max()), 0)
             found.append(LoopThreads(waits, float(idle_ns) / 1e9, slack_ns / 1e9))
@@ -929,6 +930,7 @@ class Facts:
             if self.lossy or not trains.any() or not any(each in calls for each in members):
                 return None
             steps = intervals.union(tiles.start[trains], tiles.end[trains])
+            # From the first step to the end of the last: what lies between steps is training, too.
             whole = intervals.union(steps.start[:1], steps.end[-1:])
             own = (calls.get(each, intervals.EMPTY) for each in members)
             found.append(sum(intervals.intersect(each, whole).length for each in own) / 1e9)
@@ -988,6 +990,7 @@ class Facts:
         row = self.group(kind)
         if row is not None and row.busy_s is not None:
             return row.busy_s
+        # No operation on such files was traced: counters have the time of POSIX.
         table = self.counters
         names = ("POSIX_F_READ_TIME", "POSIX_F_WRITE_TIME")
         if table is None or names[0] not in table.seconds or not self.trace.ranks:
@@ -1056,6 +1059,7 @@ class Facts:
         table = self.counters
         if table is None or "POSIX_F_META_TIME" not in table.seconds:
             return spent
+        # More metadata time than the processes ran is an error of the counter.
         if "meta_time_not_credible" in self.serious:
             return spent
         mine = self.of_files(table, lambda code: self.trace.files.path[code] in paths)
@@ -1095,5 +1099,6 @@ class Facts:
         within = self.results.dataset.within if self.results.dataset else None
         if within is None or not within.ops or within.forward is None or within.backward is None:
             return None
+        # Each open but the first of a file takes one step back.
         again = min(max(self.opens - within.first, 0), within.backward) if within.first else 0
         return (within.forward + within.backward - again) / within.ops

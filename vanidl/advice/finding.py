@@ -74,6 +74,7 @@ def rate_severity(gain_s: float | None, base_s: float, weight: str) -> str:
     if gain_s is None or base_s <= 0:
         return weight
     share = gain_s / base_s
+    # A rule's own weight is the least: `SEVERITIES` begins with the highest.
     by_gain = HIGH if share >= _HIGH_SHARE else MEDIUM if share >= _MEDIUM_SHARE else LOW
     return min(by_gain, weight, key=SEVERITIES.index)
 

@@ -49,6 +49,7 @@ def infer_frameworks(trace: Trace, files: Iterable[str]) -> tuple[str, ...]:
         return (PYTORCH,)
     if any(_OF_TF_DATA.search(name) for name in trace.spans.names):
         return (TENSORFLOW,)
+    # Several imported frameworks leave it open: then profiles and data decide the order.
     imported = _find_imported_frameworks(trace)
     if len(imported) == 1:
         return imported
@@ -183,6 +184,7 @@ def find_loop_framework(trace: Trace) -> str:
 
     Loaders tell it, else what was imported when the loop began: of several the outermost.
     """
+    # Names of loaders have the class of their dataset in brackets.
     names = [name for name in trace.spans.names if "(" in name]
     if any(_OF_TF_DATA.search(name) for name in names):
         return ""

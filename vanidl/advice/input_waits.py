@@ -167,6 +167,7 @@ def _select_likeliest_cause(cells: Mapping[str, Cell], length_ns: float, but: Se
     """
     left = {code: cell for code, cell in cells.items() if code not in but}
     rest_ns = length_ns - sum(cells[code].low_ns for code in but)
+    # One that is longest by both measures, and long enough by the surer one.
     surest = max(left, key=lambda each: left[each].low_ns)
     likeliest = max(left, key=lambda each: left[each].middle_ns)
     return surest if surest == likeliest and left[surest].low_ns >= LIKELY * rest_ns > 0 else ""
@@ -247,6 +248,7 @@ def _find_bound_by_metadata(facts: Facts) -> RuleResult | None:
     if overlap is None or least_ns < MOST_OF_WAITS * length_ns:
         return None
     spent_s = least_ns / 1e9
+    # A number that is not the cell's has no link to it.
     key = key if least_ns == cell.low_ns else ""
     share = mark_cell(key, percent(least_ns / length_ns))
     return RuleResult(

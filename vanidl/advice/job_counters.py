@@ -168,6 +168,7 @@ def _find_stragglers(facts: Facts) -> RuleResult | None:
         fastest = table.seconds.get(f"{layer}_F_FASTEST_RANK_TIME")
         if slowest is None or fastest is None or layer not in facts.account.outermost:
             continue
+        # Records that Darshan merged over all ranks: others have no slowest and fastest rank.
         shared = (table.process < 0) & (slowest > 0) & (fastest >= 0)
         behind = np.where(shared, slowest - fastest, 0.0)
         if not len(behind):
@@ -209,6 +210,7 @@ def _find_redundant_reads(facts: Facts) -> RuleResult | None:
     total, code = float(of_file.sum()), int(np.argmax(again)) if files else 0
     if not total or again.sum() < AGAIN_SHARE * total:
         return None
+    # The file of which most was read again stands for all.
     share, path = float(again.sum()) / total, facts.trace.files.path[code]
     return RuleResult(
         f"{percent(share)} of the bytes that are read were read before",
@@ -343,6 +345,7 @@ def _find_slowest_s(facts: Facts, path: str) -> float:
     """Time of the slowest rank in a shared file beneath MPI-IO: in collectives all wait for it."""
     table = facts.trace.counters.get(POSIX)
     slowest = table.seconds.get("POSIX_F_SLOWEST_RANK_TIME") if table is not None else None
+    # Without that counter the mean over ranks is the least that the slowest took.
     if table is None or slowest is None:
         return facts.file_s({path}) / len(facts.trace.ranks)
     mine = facts.of_files(table, lambda code: facts.trace.files.path[code] == path)

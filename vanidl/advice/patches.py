@@ -100,8 +100,10 @@ def _iterate_sources(trace: Trace) -> Iterator[tuple[Path, str]]:
         path = Path(name)
         try:
             known = path.stat()
+            # A file that was changed since is not the program that ran.
             if known.st_mtime <= since_s and known.st_size <= _MOST_NBYTES:
                 text = path.read_bytes().decode()
+                # A patch of odd line ends, or of none at the end, may not apply.
                 if text.endswith("\n") and not _ODD.intersection(text):
                     yield path, text
         except (OSError, ValueError):
@@ -556,7 +558,9 @@ def _make_prepare_edit(datasets: set[str], settings: Mapping[str, str]) -> _Edit
         size = given.get("batch_size")
         if "collate_fn" in given or (isinstance(size, ast.Constant) and size.value is None):
             return None
+        # The batch is the first argument: the others are bound.
         by = ", ".join([ast.unparse(call.func), *map(ast.unparse, call.args[1:])])
+        # A loader without workers gets some: else preparing would only move within the process.
         has_workers = _format_constant(given.get("num_workers")) != "0"
         arguments = {} if has_workers else dict(settings)
         source = _Source(text)
@@ -565,6 +569,7 @@ def _make_prepare_edit(datasets: set[str], settings: Mapping[str, str]) -> _Edit
         )
         if changes is None:
             return None
+        # What is left in the loop: nothing, or the second name of the batch.
         target, batch = ast.unparse(statement.targets[0]), ast.unparse(call.args[0])
         left = "pass  # workers do" if target == batch else f"{target} = {batch}"
         changed = source.replace([*changes, (*source.at(statement), left)])

@@ -76,6 +76,7 @@ def format_ab_line(trace: Trace, best: Predicted | None, remedies: tuple[Remedy,
     if trace.streams:
         workers = None  # the dataset is to be changed, too
     then, copy = _set_workers(own.text, workers) if workers is not None else None, ""
+    # No option of the command says how many workers: a copy of the script is changed.
     if then is None:
         changed = _copy_program(own.text)
         if changed is None:
@@ -119,6 +120,7 @@ def _set_workers(command: str, workers: float) -> str | None:
         name, equals, _ = word.partition("=")
         if not _WORKERS.fullmatch(name):
             continue
+        # Both forms, --workers=4 and --workers 4.
         if equals:
             return _join_command([*words[:i], f"{name}={workers:.0f}", *words[i + 1 :]])
         if i + 1 < len(words):

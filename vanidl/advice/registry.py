@@ -85,6 +85,7 @@ def has_evidence(facts: Facts, needs: Needs) -> bool:
     trace, steps = facts.trace, facts.results.steps
     if needs is Needs.LOOP:
         return steps is not None or len(trace.spans) > 0 or len(trace.fetches) > 0
+    # Rules by counters are for runs whose steps nobody recorded.
     if needs is Needs.COUNTERS:
         return steps is None and bool(trace.counters)
     return needs is Needs.RUN or bool(facts.results.benchmarks)

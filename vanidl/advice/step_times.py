@@ -104,6 +104,7 @@ def _sum_fetched_bytes(trace: Trace, fetches: Fetches) -> NDArray[np.int64] | No
         mine = fetches.process == part.process
         if part.layer != POSIX or not mine.any():
             continue
+        # Running sums: what a fetch read is the difference between its ends.
         total = np.concatenate([[0], np.cumsum(np.where(part.op == READ_OP, part.nbytes, 0))])
         ends = (np.searchsorted(part.start, at[mine]) for at in (fetches.end, fetches.begin))
         end, begin = ends

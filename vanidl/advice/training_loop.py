@@ -101,6 +101,7 @@ def _bound_by_workers_s(facts: Facts, own_s: float) -> float:
         return 0.0
     workers = facts.workers_of_rank or min(facts.computing_workers or 1, FEW_WORKERS)
     starting_s = workers * STARTING_S[1] / max(facts.steps_of_rank, 1)
+    # Workers that are there start and hand over already: only new ones cost more.
     handing_s = 0.0 if facts.workers_of_rank else HANDING_OVER_S[1] + starting_s
     threads = len(facts.trace.ranks) * (1 + workers)
     return max(step_s - load.bound_step_s(threads, step_s - own_s) - handing_s, 0.0)

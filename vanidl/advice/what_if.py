@@ -199,6 +199,7 @@ def _estimate_metadata_calls(
 def _sum_metadata_s(trace: Trace, position: int) -> float:
     """Metadata calls on data files of all processes of one rank; 0 where not credible."""
     members = np.flatnonzero(trace.family == position).tolist()
+    # Calls that were timed one by one are exact; else counters of all storage layers.
     if any(p in trace.metadata_calls for p in members):
         none = intervals.EMPTY
         return sum(trace.metadata_calls.get(p, none).length for p in members) / 1e9
@@ -258,6 +259,7 @@ def _measure_exposed_collectives(trace: Trace, position: int, spans: RankSpans) 
         kind: intervals.union(mine.start[mine.kind == kind], mine.end[mine.kind == kind])
         for kind in (SpanKind.COMMUNICATION, SpanKind.OP, SpanKind.KERNEL)
     }
+    # Under kernels or operations a collective costs the step nothing.
     work = intervals.merge(joined[SpanKind.OP], joined[SpanKind.KERNEL])
     bare = intervals.subtract(joined[SpanKind.COMMUNICATION], work)
     seconds: Array = intervals.covered_within(bare, spans.steps.start, spans.steps.end) / 1e9
@@ -299,6 +301,7 @@ def step_lengths(
     workers, ahead = zip(*loaders, strict=True)
     settings = Settings(workers, ahead)
     done = rerun(_make_fetches(load_s, compute_s, first), settings)
+    # From one wait to the next: ranks end each step together, so one tells for all.
     lengths: Array = np.diff(done.wait_begin_ns[0], append=done.total_ns) / 1e9
     return lengths
 
@@ -529,6 +532,7 @@ def _list_shared_reading(
     if results.dataset is not None and read_by_all(results.dataset, epochs):
         name = f"each of {len(ranks)} ranks reads its block of a sample (spatial)"
         return [(name, Change(divided=len(ranks)))]
+    # Nothing is read twice: an exchange would spare nothing.
     if not any(b.again.any() for b in ranks):
         return []
     return [("each rank keeps its part and exchanges 10 % (pls)", Change(exchanged=0.1))]

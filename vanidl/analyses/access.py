@@ -96,6 +96,7 @@ def finish(runs: Runs, trace: Trace, layer: str) -> Access | None:
     if len(runs.border) == 0:
         return None
     process, file, op, _, offset, end_offset = sort_rows(runs.border).T
+    # Borders of parts: the last row of one and the first of the next of the same file.
     same = (process[1:] == process[:-1]) & (file[1:] == file[:-1]) & (op[1:] == op[:-1])
     inside = runs.inside + _count_classes(offset[1:][same], end_offset[:-1][same], op[1:][same])
     begins = np.concatenate([[True], ~same])

@@ -180,6 +180,7 @@ def finish(reads: FetchReads, trace: Trace) -> Fetching | None:
     stages = _Stages.of(trace, reads)
     batches = _make_batches(trace, rank, stages, reads)
     length = fetches.end - fetches.begin
+    # Fetches by processes without a trace: of a few of them numbers still hold.
     missing = int(length[~stages.traced].sum())
     recorded = bool(stages.traced.any()) and missing <= _UNTRACED * int(length.sum())
     loaders = tuple(_summarize_loader(batches, k, name) for k, name in enumerate(fetches.names))

@@ -223,6 +223,7 @@ def _extract_rank_waits(
     waits = mine.pick(mine.kind == SpanKind.INPUT_WAIT)
     if not len(steps) or not len(waits):
         return None
+    # The step that a wait lies in, -1 before the first.
     of_step = np.searchsorted(steps.start, waits.start, side="right") - 1
     number = np.where(of_step >= 0, steps.step[of_step], -1).astype(np.int64)
     return _RankWaits(waits.start, waits.end, number, reduced.busy[position])

@@ -160,6 +160,7 @@ def _number_saves(
 ) -> Int64Array:
     """For each burst the number of the save that it is a part of."""
     low, high = bursts.end[:-1] - GAP_NS, bursts.start[1:]
+    # A training step between two bursts shows that they are two saves.
     stepped = _find_steps_between(trace, low, high)
     written = [_Burst(trace, file[rows], offset[rows]) for rows in members]
     joined = [

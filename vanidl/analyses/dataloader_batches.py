@@ -101,6 +101,7 @@ def split_generations(workers: Iterable[tuple[Process, Part]]) -> list[Generatio
     first_end = 0
     for process, reads in lives:
         start_ns, end_ns = _get_lifetime(process)
+        # Workers that begin when one of the group has ended are of the next epoch.
         if not groups or start_ns >= first_end:
             groups.append([])
             first_end = end_ns
@@ -116,6 +117,7 @@ def _get_lifetime(process: Process) -> tuple[int, int]:
 def _sort_by_fork(generation: Sequence[tuple[Process, Part]]) -> Generation:
     """In the order in which the workers were forked."""
     pids = [process.pid for process, _ in generation if process.pid is not None]
+    # Numbers far apart have wrapped around: then their order says nothing.
     known = len(set(pids)) == len(generation) and max(pids) - min(pids) < _WRAPPED
     if not known:
         return tuple(reads for _, reads in generation)
@@ -139,6 +141,7 @@ def enumerate_divisions(epochs: Sequence[Generation], waits: int) -> Iterator[tu
     counts = [[len(reads) for reads in generation] for generation in epochs]
     if any(of_epoch != counts[0] for of_epoch in counts):
         return
+    # Batches and the end of each epoch have to make up the waits; each worker has one at least.
     least = max(-(-waits // len(counts)) - 1, len(counts[0]))
     for batches in range(least, sum(counts[0]) + 1):
         per_batch = _find_reads_per_batch(counts[0], batches)
@@ -152,6 +155,7 @@ def _find_reads_per_batch(counts: Sequence[int], batches: int) -> int:
     Of a single worker the most even split counts: no other one shows how long batches are.
     """
     workers = len(counts)
+    # Batches are dealt in turn: the first workers may have one more.
     dealt = [-(-(batches - i) // workers) for i in range(workers)]
     size = max(-(-count // own) for count, own in zip(counts, dealt, strict=True))
     last = (batches - 1) % workers
@@ -338,6 +342,7 @@ def _enumerate_shifts(calls: _Calls, waits: _Waits) -> Iterator[int]:
     for shift in range(len(calls.worker) - len(waits.start) + 1):
         mine = slice(shift, shift + len(waits.start))
         has_batch = calls.worker[mine] >= 0
+        # A batch is taken only after it was read.
         ready = calls.ready_ns[mine] <= waits.end + waits.slack_ns
         in_order = (ready | ~has_batch).all() and not has_batch[waits.stops].any()
         if in_order and _is_started_anew(calls, waits, mine):

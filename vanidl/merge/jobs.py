@@ -207,6 +207,7 @@ def _link_overlapping(members: list[int], logs: Sequence[TracerLog]) -> Iterable
     """Neighbours in time whose lifetimes overlap what came before."""
     members = sorted(members, key=lambda i: logs[i].start_ns)
     reach, owner = logs[members[0]].end_ns, members[0]
+    # Each log against the one before that reaches furthest.
     for i in members[1:]:
         if logs[i].start_ns < reach:
             yield owner, i

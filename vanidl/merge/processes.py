@@ -148,6 +148,7 @@ def _is_of(log: TracerLog, entry: Entry, logs: Sequence[TracerLog]) -> bool:
     known = entry.process
     if entry.log is None or not same_host(known.host, log.host):
         return False
+    # A rank of a shared log has no number of its own: the rank decides.
     if known.pid is None:
         return log.parent_pid is None and log.rank is not None and log.rank == known.rank
     other = logs[entry.log]
@@ -193,6 +194,7 @@ def _match_session(
         e for e in near if any(find_log_folder(profiles[k].path) == folder for k in e.profiles)
     ]
     alone = [e for e in near if _lived_through(e.process, profile)]
+    # A window of the same session shows whose it is; else the only one that could train.
     chosen = beside or alone
     return chosen[0] if len(chosen) == 1 else None
 
@@ -291,6 +293,7 @@ def _find_parent(
     candidates = [
         i for i in by_pid.get(pid, ()) if same_host(entries[i].process.host, entry.process.host)
     ]
+    # Numbers come again: the one that lived around this process is its parent.
     alive = [i for i in candidates if _contains(entries[i], entry, logs)]
     return next(iter(alive or candidates), None)
 
@@ -457,6 +460,7 @@ def _build_rows(entries: Sequence[Entry], roles: Sequence[Role]) -> ProcessTable
         rank = role.rank if role.rank is not None else 1 << 40
         return role.name != "trainer", rank, role.host, process.pid or 0, process.log
 
+    # Indices change with the order: trainers, logs and profiles follow.
     in_order = sorted(range(len(entries)), key=order)
     place = {old: new for new, old in enumerate(in_order)}
     processes = []

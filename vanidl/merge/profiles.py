@@ -61,6 +61,7 @@ def choose_profiles(
         marked: a tracer's own marks, which stand for processes that nothing else saw.
     """
     adopted = adopt_workers(logs, found)
+    # A process with a profile needs no marks of the tracer.
     profiled = {profile.pid for profile in found if not profile.marks_loop}
     own = [run_folder.complete_profile(p, adopted) for p in marked if p.pid not in profiled]
     profiles, left = copies.most_complete_profiles(drop_bare_loops([*found, *own]))
@@ -151,6 +152,7 @@ def lay_spans(
     names = sorted({name for p in profiles for name in p.names})
     code = {name: i for i, name in enumerate(names)}
     aligned = [k for k in range(len(profiles)) if clocks[k].aligned]
+    # Where the loop itself was recorded, spans of a profiler that repeat it are left out.
     looped = {processes.of_profile[k] for k in aligned if profiles[k].marks_loop}
     blocks = [
         _shift_profile(p, k, processes.of_profile[k], clocks[k].offset_ns, code).pick(
@@ -306,6 +308,7 @@ def lay_fetches(
     for table in sorted(tables, key=lambda table: (table.host, table.pid or -1)):
         trainer = _find_process(table.host, table.pid, processes)
         offset_ns = loop_offset_ns(trainer, profiles)
+        # Fetches of a process whose steps lie on no clock could not be laid beside them.
         if trainer is not None and offset_ns is not None:
             blocks.append(_fetch_columns(table, trainer, processes, names, offset_ns))
     if not blocks:
@@ -375,6 +378,7 @@ def adopt_workers(logs: Sequence[TracerLog], profiles: Sequence[ProfileTrace]) -
     adopted = []
     for log in logs:
         fits = list[int | None]()
+        # Only of a log of one process that no tracer knows the parent of.
         if log.parent_pid is None and log.pid is not None and log.nprocs <= 1:
             fits = [t.pid for t in tables if same_host(t.host, log.host) and _worked(log, t)]
         adopted.append(replace(log, parent_pid=fits[0]) if len(fits) == 1 else log)
