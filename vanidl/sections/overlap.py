@@ -261,7 +261,7 @@ _OVERLAP_COLUMNS = (
 
 def _tabulate_overlap(overlap: Overlap, rows: tuple[RankOverlap, ...]) -> Table:
     traced = any(row.io_s is not None for row in rows)
-    # Without traced operations columns of I/O are left out, else they are shown even if empty.
+    # Without traced operations empty columns are left out; with them a gap is worth showing.
     known = [
         c for c in _OVERLAP_COLUMNS if traced or any(getattr(row, c[0]) is not None for row in rows)
     ]

@@ -233,7 +233,7 @@ def _layout(drawn: list[list[Change]], names: list[str]) -> Spec:
     low, high = math.log10(min(*reach, 0.8)), math.log10(max(*reach, 1.25))
     margin = 0.04 * (high - low)
     ticks = _ticks(10 ** (low - margin), 10 ** (high + margin))
-    # Where nothing changed.
+    # The line at 1, where nothing changed.
     line = {"type": "line", "x0": 1, "x1": 1, "y0": -0.6, "y1": len(names) - 0.4,
             "line": {"color": palette.INK, "width": 1.5}, "layer": "below"}  # fmt: skip
     return palette.layout(
