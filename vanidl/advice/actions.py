@@ -214,7 +214,7 @@ def _suggest_read_ahead(context: Context) -> Advice:
     if theirs := in_words.get_title(context.run.written_in, AHEAD):
         title = theirs + (_THAT_SPLIT if context.splits_first else "")
     elif context.run.frameworks == (TENSORFLOW,):
-        title = "Read ahead with tf.data: parallel reads and a prefetch"
+        title = f"Read ahead with tf.data: {context.workers} parallel reads and a prefetch"
     elif context.best is not None and context.best.lever == "ahead":
         title = "Read twice as many batches ahead"
     elif context.best is not None:
@@ -237,12 +237,13 @@ def _suggest_read_ahead(context: Context) -> Advice:
         prefetch_factor=ahead,
         persistent_workers="True",
     )
+    # AUTOTUNE stays at few reads for many epochs where files are short.
     tensorflow = Remedy(
         "TensorFlow",
-        "dataset = tf.data.TFRecordDataset(files, num_parallel_reads=tf.data.AUTOTUNE)\n"
+        f"dataset = tf.data.TFRecordDataset(files, num_parallel_reads={context.workers})\n"
         "dataset = dataset.map(parse, num_parallel_calls=tf.data.AUTOTUNE)\n"
         "dataset = dataset.batch(batch_size).prefetch(tf.data.AUTOTUNE)",
-        "Threads read and parse while the step computes.",
+        "Threads read that many files at once and parse while the step computes.",
     )
     both = _select_remedies(context, torch, tensorflow, AHEAD)
     return Advice(
