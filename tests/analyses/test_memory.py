@@ -68,6 +68,19 @@ def run_of(*processes, limit=64 * GIB, of="control group", dev_shm=0, available=
 TRAINER = process(1, 0, GIB, GIB)
 
 
+@pytest.mark.parametrize("turned", [False, True])
+def test_of_several_hosts_the_one_with_the_highest_peak_stands_for_the_run(turned: bool) -> None:
+    """In words and in the picture, which draws the first."""
+    small = run_of(TRAINER)
+    (large,) = run_of(process(1, 0, 3 * GIB, 3 * GIB)).memory
+    hosts = (*small.memory, replace(large, host="other"))
+    small.memory = hosts[::-1] if turned else hosts
+    found = finish(small)
+    assert found.peak_nbytes == 3 * GIB
+    assert [series.host for series in found.series] == ["other", "node"]
+    assert found.series[0].training.max() + found.series[0].other.max() >= 3 * GIB
+
+
 def test_workers_that_copy_what_they_share_are_told():
     """They are as large as their parent from the start on; more and more of it is their own."""
     workers = [process(k, 1, GIB, grown(64 * MIB, 564 * MIB)) for k in (2, 3)]

@@ -48,9 +48,10 @@ class MemorySeries:
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """Memory of the host that came closest to its limit.
+    """Memory of the host with the highest peak.
 
-    `kind` is COPIES, IN_FLIGHT, GROWTH or STEADY. Sizes are bytes, None where not known.
+    `kind` is COPIES, IN_FLIGHT, GROWTH or STEADY. Sizes are bytes, None where not known. `series`
+    are of all hosts, this one first.
     """
 
     kind: str
@@ -99,7 +100,7 @@ def finish(trace: Trace) -> Memory | None:
         left_nbytes=left,
         out_of_memory_s=left / slope if slope and left is not None else None,
         batches_in_flight=ahead if ahead > 0 else None,
-        series=tuple(series for _, series in found),
+        series=(series, *(each for _, each in found if each is not series)),
     )
 
 
