@@ -84,6 +84,15 @@ def test_what_kind_of_dataset_trains_is_recorded(kind, read, tmp_path: Path) -> 
     assert build_profile(read_journal(path)).dataset_kind == read
 
 
+def test_a_stream_that_keras_makes_of_its_data_is_none_of_the_programs(tmp_path: Path) -> None:
+    made_by_keras = type("ConverterIterableDataset", (), {})()
+    loader, channel = watched(tmp_path, _dataset_kind=1, _dataset=made_by_keras)
+    list(loader())
+    channel.journal.close()
+    (path,) = tmp_path.glob("*.steps")
+    assert build_profile(read_journal(path)).dataset_kind == ""
+
+
 def test_others_see_each_wait_while_it_lasts_and_that_it_ended(tmp_path: Path) -> None:
     """The first says more of itself than those after it, which are like it."""
     seen: list[tuple[journal.Doing, tuple[object, ...]]] = []

@@ -175,9 +175,13 @@ def find_other_loops(journal: Journal) -> list[OtherLoop]:
     return found
 
 
+_OF_KERAS = "ConverterIterableDataset"
+"""What Keras makes of any data for PyTorch's loader: whether workers share it is Keras' matter."""
+
+
 def _get_dataset_kind(loader: Mapping[str, Any]) -> str:
     kind = loader.get("data")
-    return kind if kind in (MAP, ITERABLE) else ""
+    return kind if kind in (MAP, ITERABLE) and loader.get("dataset") != _OF_KERAS else ""
 
 
 def _get_threads(events: Events, process: Mapping[str, Any]) -> tuple[int, ...]:
