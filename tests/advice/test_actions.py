@@ -1,9 +1,11 @@
-"""What titles of actions must be to be read on one screen."""
+"""What actions say: titles that fit on one screen, parallel reads of as many files."""
 
 from __future__ import annotations
 
 import ast
+from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -27,3 +29,47 @@ def test_titles_are_there() -> None:
 @pytest.mark.parametrize("title", TITLES)
 def test_a_title_fits_into_a_line_behind_its_number(title: str) -> None:
     assert len(f"1. {title}") <= WIDTH
+
+
+def read_in_parallel(files: int, lever: str, amount: int) -> str:
+    run = SimpleNamespace(results=SimpleNamespace(dataset=SimpleNamespace(files=range(files))))
+    best = SimpleNamespace(lever=lever, amount=amount)
+    return actions._make_parallel_reads(actions.Context(run, (), best)).code  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("files", "lever", "amount", "reads", "splits"),
+    [
+        (1, "workers", 4, 4, True),  # one file is read by one thread
+        (3, "workers", 4, 4, True),
+        (4, "workers", 4, 4, False),
+        (1, "ahead", 2, 16, False),  # no number was predicted
+    ],
+)
+def test_as_many_files_are_read_at_once_as_was_predicted(
+    files: int, lever: str, amount: int, reads: int, splits: bool
+) -> None:
+    code = read_in_parallel(files, lever, amount)
+    assert f"num_parallel_reads={reads})" in code
+    assert ("TFRecordWriter" in code) == splits
+
+
+def test_the_code_that_writes_more_files_gives_each_record_to_one_of_them() -> None:
+    written: dict[str, list[int]] = {}
+
+    @contextmanager
+    def open_part(name: str):
+        written[name] = []
+        yield SimpleNamespace(write=written[name].append)
+
+    class Records(list[SimpleNamespace]):
+        def shard(self, count: int, index: int) -> Records:
+            return Records(self[index::count])
+
+    records = Records(SimpleNamespace(numpy=lambda k=k: k) for k in range(10))
+    data = SimpleNamespace(TFRecordDataset=lambda files: records)
+    tf = SimpleNamespace(data=data, io=SimpleNamespace(TFRecordWriter=open_part))
+    split = read_in_parallel(1, "workers", 4).split("\n\n")[0]
+    exec(split, {"tf": tf, "files": ()})
+    assert list(written) == [f"part-{i}.tfrecord" for i in range(4)]
+    assert sorted(k for part in written.values() for k in part) == list(range(10))

@@ -30,6 +30,7 @@ from vanidl.formatting.units import nbytes, number, plural
 from vanidl.wording.account import NETWORK
 
 _READ_BUFFER = "8 << 20"
+_MANY_READS = 16  # at once, where no number was predicted
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,13 +44,17 @@ class Context:
     @property
     def workers(self) -> int:
         """DataLoader workers per rank that the best change has, else two."""
-        lever = self.best.lever if self.best else ""
-        return int(self.best.amount or 2) if self.best and lever == "workers" else 2
+        return int(self.best.amount or 2) if self.best and self.counts_workers else 2
+
+    @property
+    def counts_workers(self) -> bool:
+        """Whether a number of workers is the best change."""
+        return self.best is not None and self.best.lever == "workers"
 
     @property
     def splits_first(self) -> bool:
         """Whether more workers as such would yield every sample once more: of a stream."""
-        one = self.best is not None and self.best.lever == "workers" and self.workers == 1
+        one = self.counts_workers and self.workers == 1
         return self.run.trace.streams and PYTORCH in self.run.frameworks and not one
 
     @property
@@ -214,7 +219,10 @@ def _suggest_read_ahead(context: Context) -> Advice:
     if theirs := in_words.get_title(context.run.written_in, AHEAD):
         title = theirs + (_THAT_SPLIT if context.splits_first else "")
     elif context.run.frameworks == (TENSORFLOW,):
-        title = f"Read ahead with tf.data: {context.workers} parallel reads and a prefetch"
+        reads = f"{context.workers} parallel reads" if context.counts_workers else "parallel reads"
+        title = f"Read ahead with tf.data: {reads} and a prefetch"
+        if _has_few_files(context):
+            title = f"Write {context.workers} files, and read them at once with tf.data"
     elif context.best is not None and context.best.lever == "ahead":
         title = "Read twice as many batches ahead"
     elif context.best is not None:
@@ -237,23 +245,46 @@ def _suggest_read_ahead(context: Context) -> Advice:
         prefetch_factor=ahead,
         persistent_workers="True",
     )
-    # AUTOTUNE stays at few reads for many epochs where files are short.
-    tensorflow = Remedy(
-        "TensorFlow",
-        f"dataset = tf.data.TFRecordDataset(files, num_parallel_reads={context.workers})\n"
-        "dataset = dataset.map(parse, num_parallel_calls=tf.data.AUTOTUNE)\n"
-        "dataset = dataset.batch(batch_size).prefetch(tf.data.AUTOTUNE)",
-        "Threads read that many files at once and parse while the step computes.",
-    )
-    both = _select_remedies(context, torch, tensorflow, AHEAD)
+    both = _select_remedies(context, torch, _make_parallel_reads(context), AHEAD)
     return Advice(
         title, (*both, _make_scheduled_remedy(context)), _get_worker_arguments(context, ahead)
     )
 
 
+def _has_few_files(context: Context) -> bool:
+    """Whether the dataset has fewer files than were predicted to be read at once best."""
+    data = context.run.results.dataset
+    return data is not None and context.counts_workers and 0 < len(data.files) < context.workers
+
+
+def _make_parallel_reads(context: Context) -> Remedy:
+    """TensorFlow's parallel reads, each of a file of its own, and what writes as many files."""
+    split = (
+        "records = tf.data.TFRecordDataset(files)\n"
+        f"for i in range({context.workers}):  # once\n"
+        '    with tf.io.TFRecordWriter(f"part-{i}.tfrecord") as part:\n'
+        f"        for record in records.shard({context.workers}, i):\n"
+        "            part.write(record.numpy())\n\n"
+    )
+    # AUTOTUNE stays at few reads for many epochs where files are short.
+    reads = context.workers if context.counts_workers else _MANY_READS
+    code = (
+        f"dataset = tf.data.TFRecordDataset(files, num_parallel_reads={reads})\n"
+        "dataset = dataset.map(parse, num_parallel_calls=tf.data.AUTOTUNE)\n"
+        "dataset = dataset.batch(batch_size).prefetch(tf.data.AUTOTUNE)"
+    )
+    few = _has_few_files(context)
+    return Remedy(
+        TENSORFLOW,
+        split + code if few else code,
+        f"Threads read {reads} files at once and parse while the step computes."
+        + (" One file is read by one thread, however many there are." if few else ""),
+    )
+
+
 def _suggest_decoding(context: Context) -> Advice:
     # A number of workers is named only where it was predicted.
-    workers = context.best is not None and context.best.lever == "workers"
+    workers = context.counts_workers
     count = plural(context.workers, "worker") if workers else "more workers"
     torch = _make_torch_prefetch(
         context,
