@@ -19,7 +19,7 @@ import os
 import sys
 from contextvars import ContextVar
 from struct import Struct
-from threading import get_ident, get_native_id
+from threading import Lock, get_ident, get_native_id
 from time import monotonic_ns, time_ns
 
 from .registry import wraps
@@ -227,6 +227,7 @@ _WORLD_SIZES = ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NU
 
 _ROW = Struct("<4q")
 _FLUSH_NS = 1_000_000_000
+_WAIT_S = 5.0  # at the end, for a thread that is writing
 _VALUES = 5  # of a row in memory: those of the file, and who
 _MOST_VALUES = 8192 * _VALUES  # a bound on memory: two megabytes
 _OTHER_THREADS = 255
@@ -245,6 +246,8 @@ class Journal:
         "_replays",
         "_texts",
         "_threads",
+        "_writer",
+        "_writing",
         "due",
         "flush_ns",
         "folder",
@@ -266,6 +269,7 @@ class Journal:
         self.rows: list[int] = []
         self.present = Present()
         self._texts: list[tuple[int, bytes]] = []  # number of values before it
+        self._writer = 0
         self._begin()
         atexit.register(self._last)
         call_before_end(self._last)
@@ -281,6 +285,7 @@ class Journal:
         self._threads = {get_ident(): 0}  # the main thread: it starts the recording, or forked
         self._main = (get_native_id(), get_ident())  # as the kernel and as pthreads number it
         self._file: OwnFile | None = None
+        self._writing, self._writer = Lock(), 0  # the thread that writes, 0: none
         self.present.forget()
         self._ended = False
         self.flush_ns = 0  # the first event opens the file: only then the end is looked after
@@ -288,6 +293,8 @@ class Journal:
     def _forked(self) -> None:
         if self._file is not None:
             self._file.leave()  # the parent's
+        if self._writer:  # another thread of it was writing: that is not ours to end
+            self._closed = False
         self._begin()
 
     def add(self, code: int, number: int, begin: int, end: int, ident: int = 0) -> None:
@@ -335,8 +342,22 @@ class Journal:
         """Text that says what later events are of."""
         self._texts.append((len(self.rows), _text(values)))
 
-    def flush(self) -> None:
-        """Writes what has gathered; opens the file where this is the first."""
+    def flush(self, wait_s: float = 0.0) -> None:
+        """Writes what has gathered; opens the file where this is the first.
+
+        One thread at a time: what others add meanwhile stays for the next time, unless they can
+        wait for this one. A signal may have come in the midst of it, in the same thread.
+        """
+        if self._writer == get_ident() or not self._writing.acquire(timeout=wait_s):
+            return
+        self._writer = get_ident()
+        try:
+            self._write()
+        finally:
+            self._writer = 0
+            self._writing.release()
+
+    def _write(self) -> None:
         from array import array
 
         values, texts = array("q", self.rows), self._texts[:]
@@ -414,11 +435,11 @@ class Journal:
 
     def _end(self) -> None:
         """Writes what there is, and that it was all: a process that is killed does not say so."""
-        self.flush()
+        self.flush(_WAIT_S)
         if self._file is not None and not self._ended:
             self._ended = True
             self.describe({"ended": True})
-            self.flush()
+            self.flush(_WAIT_S)
 
     def _last(self) -> None:
         try:
