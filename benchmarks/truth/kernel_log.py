@@ -49,7 +49,16 @@ def can_log() -> bool:
     if not (TRACING / "instances").is_dir():
         command = ["mount", "-t", "tracefs", "nodev", str(TRACING)]
         subprocess.run(command, check=False, capture_output=True)
-    return (TRACING / "instances").is_dir()
+    try:  # an instance with a clock of its own, as it will be needed
+        probe = TRACING / "instances" / f"vanidl-probe-{os.getpid()}"
+        probe.mkdir()
+        try:
+            (probe / "trace_clock").write_text("mono\n")
+        finally:
+            probe.rmdir()
+    except OSError:
+        return False
+    return True
 
 
 @contextmanager
