@@ -169,6 +169,22 @@ def served_within(log: Path, waits: np.ndarray) -> float:
     return float(covered.sum()) / 1e9
 
 
+def make_program(folder: Path, act: str, imports: str, *, cold: bool) -> str:
+    """A loop that waits for `act`; with the page cache emptied before each wait where `cold`.
+
+    What is not cold are controls, whose threads and children may outlive them: they end at once.
+    """
+    body = "".join(f"    {line}\n" for line in act.split("\n"))
+    return f"{PRELUDE}{imports}\n" + PROGRAM.format(
+        act=body,
+        seconds=SECONDS,
+        said=str(folder / "said"),
+        calls=SHORT_CALLS,
+        cold=cold,
+        at_once=not cold,
+    )
+
+
 def try_way(name: str, tracer: str) -> tuple[float, float, float, float, float, float]:
     """Low and high of storage, the least and most of its truth, what was served, waits: seconds."""
     way = READS.get(name)
@@ -179,15 +195,7 @@ def try_way(name: str, tracer: str) -> tuple[float, float, float, float, float, 
         source.mkdir()
         make = f"{PRELUDE}{way.imports if way else ''}\n{way.make if way else ''}\n"
         subprocess.run([sys.executable, "-c", make], cwd=source, check=True, capture_output=True)
-        body = "".join(f"    {line}\n" for line in act.split("\n"))
-        script = f"{PRELUDE}{way.imports if way else ''}\n" + PROGRAM.format(
-            act=body,
-            seconds=SECONDS,
-            said=str(folder / "said"),
-            calls=SHORT_CALLS,
-            cold=True,
-            at_once=False,
-        )
+        script = make_program(folder, act, way.imports if way else "", cold=True)
         kernel = folder / "kernel"
         with mounted(source, work, log):
             with log_kernel(kernel) if can_log() else nullcontext():
@@ -220,15 +228,7 @@ def try_control(name: str, tracer: str) -> tuple[float, float, float, float]:
         folder = Path(made)
         (folder / "cached").write_bytes(bytes(100_000))
         act = f"open('cached', 'rb').read()\n{act}"
-        body = "".join(f"    {line}\n" for line in act.split("\n"))
-        script = f"{PRELUDE}import time\n{imports}\n" + PROGRAM.format(
-            act=body,
-            seconds=SECONDS,
-            said=str(folder / "said"),
-            calls=SHORT_CALLS,
-            cold=False,
-            at_once=True,
-        )
+        script = make_program(folder, act, f"import time\n{imports}", cold=False)
         recorded, told = run(folder, script, folder, tracer)
         low, high = recorded.breakdown.cell("mean/input_wait/storage").range_s
         named = recorded.breakdown.cell(f"mean/input_wait/blocked.{part}").range_s[0]

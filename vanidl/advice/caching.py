@@ -20,7 +20,7 @@ MEMORY_NBYTES = 32 << 30
 PART_FACTOR = 1.5
 TWICE = 1.8
 ONCE, SELDOM = 1.25, 0.1
-"""Of the different bytes, of all that were read: less came from devices where memory keeps them."""
+"""Of the unique bytes, of all that were read: less came from devices where memory keeps them."""
 START_UP = "start_up"
 
 

@@ -25,7 +25,7 @@ COPIES, IN_FLIGHT, GROWTH, STEADY = "copies", "in_flight", "growth", "steady"
 LEAST_NBYTES = 32 << 20
 """Growth and batches of less are not worth a word."""
 _SHARE = 0.05  # of the level, that growth must be
-_MOSTLY = 0.25  # of all memory, from which on batches in flight are what there is to say
+_MOSTLY = 0.25  # of all memory: above it batches in flight are what there is to say
 _AS_MUCH = 0.5  # of private growth that resident growth is at most, where pages are copied
 _LEAST_LOOKS, _LEAST_S = 8, 10.0  # for a trend
 _HOLDS = 0.5  # of the steeper half's slope, that the flatter one has at least

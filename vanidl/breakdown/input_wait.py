@@ -8,7 +8,7 @@ wait is the fetch.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 
 import numpy as np
@@ -169,11 +169,7 @@ def collect_storage_calls(
 
 def _unite_calls(found: Served) -> Intervals:
     """All calls of a process."""
-    every = [times for _, times in found.parts if len(times.start)]
-    if len(every) < 2:
-        return every[0] if every else intervals.EMPTY
-    start, end = (np.concatenate(side) for side in zip(*every, strict=True))
-    return intervals.union(start, end)
+    return _unite([times for _, times in found.parts])
 
 
 def unite_calls_of_threads(trace: Trace, calls: Calls, process: int) -> Intervals:
@@ -181,9 +177,15 @@ def unite_calls_of_threads(trace: Trace, calls: Calls, process: int) -> Interval
     metadata = trace.metadata_calls.get(process, intervals.EMPTY)
     syncs = trace.calls.get(process, {}).get(call_kinds.SYNC, intervals.EMPTY)
     beside = calls.elsewhere.get(process, intervals.EMPTY)
-    every = [each for each in (*calls.of(process), metadata, syncs, beside) if len(each.start)]
-    start, end = (np.concatenate([getattr(each, side) for each in (*every, intervals.EMPTY)])
-                  for side in ("start", "end"))  # fmt: skip
+    return _unite([*calls.of(process), metadata, syncs, beside])
+
+
+def _unite(sets: Sequence[Intervals]) -> Intervals:
+    """The times in any of some sets; a set that is alone is not sorted again."""
+    every = [times for times in sets if len(times.start)]
+    if len(every) < 2:
+        return every[0] if every else intervals.EMPTY
+    start, end = (np.concatenate(side) for side in zip(*every, strict=True))
     return intervals.union(start, end)
 
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
+from functools import cached_property
 from operator import attrgetter
 
 import numpy as np
@@ -216,9 +217,7 @@ def _limit_by_whole_run(
 class _Look:
     """The threads of one process of a rank, on the rank's host.
 
-    `main` is the thread that it began with, None where it was not sampled. `called` is when any of
-    its threads was in a traced call of storage; None where such calls may have been missed, or
-    their clock is open.
+    `main` is the thread that it began with, None where it was not sampled.
     """
 
     def __init__(
@@ -239,15 +238,24 @@ class _Look:
         children = [t for t in of.threads if t.parent_pid == pid and t.host == host]
         self.has_children = bool(children)
         self.children = [t for t in children if len(t.samples)]
-        self.called: Intervals | None = None
-        faulted = any((thread.samples.kind == states.FAULT).any() for thread in self.others)
-        if calls is None or faulted:
-            return
+        self._pid = pid
+
+    @cached_property
+    def called(self) -> Intervals | None:
+        """When any of its threads was in a traced call of storage.
+
+        None where such calls may have been missed, or their clock is open.
+        """
+        trace, calls, position = self._of
+        if calls is None or any((t.samples.kind == states.FAULT).any() for t in self.others):
+            return None
+        called = None
         for process in np.flatnonzero(trace.family == position).tolist():
             one = trace.processes[process]
-            closed = find_shift(trace, process, ONE_CLOCK in assume) == (0, 0)
-            if one.pid == pid and one.log and closed:
-                self.called = unite_calls_of_threads(trace, calls, process)
+            closed = find_shift(trace, process, ONE_CLOCK in self.assume) == (0, 0)
+            if one.pid == self._pid and one.log and closed:
+                called = unite_calls_of_threads(trace, calls, process)
+        return called
 
     def of_worker(self, pid: int) -> _Look:
         """The same of another process of the rank."""
@@ -273,6 +281,8 @@ class _Look:
         Where all calls were traced they say it; samples know no thread that was just started.
         """
         seen = self.meanwhile(times, states.IN_FILES)
+        if not len(times):
+            return seen, seen
         if self.called is not None:
             return seen | _is_inside(self.called, times), np.zeros(len(times), bool)
         return seen, self.is_missing_one(times) & ~seen

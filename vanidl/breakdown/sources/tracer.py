@@ -15,9 +15,11 @@ from numpy.typing import NDArray
 
 from vanidl.breakdown.input_wait import fetch_of_waits, find_shift
 from vanidl.breakdown.windows import Tiles
+from vanidl.model.fetches import Fetches
 from vanidl.model.trace import Trace
 
 Int64Array = NDArray[np.int64]
+Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
 _AT_LEAST, _AT_MOST = 0.5, 2.0
@@ -58,46 +60,63 @@ def bound_tracing(
     low[outside] = _AT_LEAST * least * trace.tracer_call_ns * calls.by_training_thread
     high[outside] = np.ceil(_AT_MOST * most * trace.tracer_call_ns)
 
-    # In waits those of the fetch. Where it is not known, those of the wait, if only the training
-    # thread called. What others were delayed by in all is felt in waits once; in which of them is
-    # assumed, or it may be any later one.
+    # In waits those of the fetch.
     if len(tiles.wait_start):
+        alone = not threaded and calls.are_only_of(trainer)
         fetches = trace.fetches.pick(trace.fetches.trainer == trainer)
         fetch = fetch_of_waits(fetches, tiles.wait_start, tiles.wait_end)
-        known = fetch >= 0
-        alone = not threaded and calls.are_only_of(trainer)
-        since = np.full(len(fetch), tiles.start[0])
-        if alone:
-            since = calls.find_begun(trainer, tiles.wait_start)
-        elif delays_next:
-            since = _find_last_wait(tiles)
-        since[known] = np.minimum(fetches.begin[fetch[known]], tiles.wait_start[known])
-        by = np.full(len(fetch), -1)
-        by[known] = np.where(
-            fetches.worker[fetch[known]] < 0, trainer, fetches.process[fetch[known]]
+        least_ns, most_ns = _bound_waits(
+            calls, trainer, tiles, fetches, fetch, trace.tracer_call_ns, alone, delays_next
         )
-        made = np.zeros((2, len(fetch)), np.int64)
-        for process in np.unique(by).tolist():
-            mine = by == process
-            who = [process] if process >= 0 else calls.members
-            made[:, mine] = calls.count(who, since[mine], tiles.wait_end[mine])
-        least, most = made
-
-        # At least what the fetch cannot have spent outside of its wait.
-        sure = np.zeros(len(fetch))
-        begun, ended = fetches.begin[fetch[known]], fetches.end[fetch[known]]
-        within = np.minimum(ended, tiles.wait_end[known])
-        within -= np.maximum(begun, tiles.wait_start[known])
-        cost_ns = _AT_LEAST * least[known] * trace.tracer_call_ns
-        sure[known] = cost_ns - (ended - begun - within.clip(0))
-        sure[(by == trainer) & (not calls.by_training_thread)] = 0
         waiting = np.flatnonzero(~outside)
-        low[waiting] = sure.clip(0)[tiles.wait[waiting]]
-        high[waiting] = np.ceil(_AT_MOST * most * trace.tracer_call_ns)[tiles.wait[waiting]]
+        low[waiting] = least_ns[tiles.wait[waiting]]
+        high[waiting] = most_ns[tiles.wait[waiting]]
         if delays_next and not alone:
-            assumed[waiting] = ~known[tiles.wait[waiting]]
+            assumed[waiting] = fetch[tiles.wait[waiting]] < 0
     high = np.minimum(high, tiles.length)
     return np.minimum(low, high), high, assumed
+
+
+def _bound_waits(
+    calls: _Calls,
+    trainer: int,
+    tiles: Tiles,
+    fetches: Fetches,
+    fetch: Int64Array,
+    call_ns: float,
+    alone: bool,
+    delays_next: bool,
+) -> tuple[Floats, Floats]:
+    """The same of every input wait, whose fetch is a row of `fetches`, -1 where it is not known.
+
+    Then it is of the calls of the wait itself, if only the training thread called (`alone`). What
+    others were delayed by in all is felt in waits once; in which of them is assumed, or it may be
+    any later one.
+    """
+    known = fetch >= 0
+    since = np.full(len(fetch), tiles.start[0])
+    if alone:
+        since = calls.find_begun(trainer, tiles.wait_start)
+    elif delays_next:
+        since = _find_last_wait(tiles)
+    since[known] = np.minimum(fetches.begin[fetch[known]], tiles.wait_start[known])
+    by = np.full(len(fetch), -1)
+    by[known] = np.where(fetches.worker[fetch[known]] < 0, trainer, fetches.process[fetch[known]])
+    least, most = np.zeros((2, len(fetch)), np.int64)
+    for process in np.unique(by).tolist():
+        mine = by == process
+        who = [process] if process >= 0 else calls.members
+        least[mine], most[mine] = calls.count(who, since[mine], tiles.wait_end[mine])
+
+    # At least what the fetch cannot have spent outside of its wait.
+    sure = np.zeros(len(fetch))
+    begun, ended = fetches.begin[fetch[known]], fetches.end[fetch[known]]
+    within = np.minimum(ended, tiles.wait_end[known])
+    within -= np.maximum(begun, tiles.wait_start[known])
+    cost_ns = _AT_LEAST * least[known] * call_ns
+    sure[known] = cost_ns - (ended - begun - within.clip(0))
+    sure[(by == trainer) & (not calls.by_training_thread)] = 0
+    return sure.clip(0), np.ceil(_AT_MOST * most * call_ns)
 
 
 def _find_last_wait(tiles: Tiles) -> Int64Array:

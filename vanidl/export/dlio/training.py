@@ -68,7 +68,7 @@ def _summarize_loader(fetches: Fetches, name: str, others: tuple[str, ...]) -> F
 
 
 _TRAIN, _SAVE, _MODEL = "train", "checkpoint", "model"
-_READ_ONCE = 1.2  # of the different bytes: less is one pass, with a few read again
+_READ_ONCE = 1.2  # of the unique bytes: less is one pass, with a few read again
 _WRITES_NOT_SEEN = "writes_not_seen"  # a warning of the recording
 
 

@@ -33,14 +33,14 @@ if TYPE_CHECKING:
 
 FETCH, LOOP = "fetch", "loop"
 SHARE = 0.002  # of wall time: with many processes on few cores that is a larger share of a core's
-_KNOWN, _LATER_SHARE = 64, 0.0005  # samples of a part from which on more of them tell little
+_KNOWN, _LATER_SHARE = 64, 0.0005  # samples of a part, after which more tell little
 _GRACE_NS = 40_000_000  # of cost, that need not be earned: short runs are sampled as well
 _EVENT_NS = 1_500  # what an event costs
 _SAMPLE_NS = 60_000  # what beginning and ending a sample does
 _MOST_LINES = 30_000  # of a function in a sample: one with more is no longer watched
 _MOST_EVENTS = 150_000  # of a sample: a part with more is not sampled again
 _MOST_FUNCTIONS = 12  # of each part
-_HOT = 0.25  # of the sampled time, from which on a function that is called is watched
+_HOT = 0.25  # of the sampled time: above it a function that is called is watched
 _FEW = 2  # samples, after which it is looked for
 _OTHERS = 3  # fetches or steps that were not sampled: then it is known what they take
 _COMPARED = 16  # until there are so many of them every other one is left alone

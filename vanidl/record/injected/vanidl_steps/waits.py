@@ -1,7 +1,7 @@
 """Waits for input: what a program asks its loaders for, and where each of their passes is.
 
-Calls of `__iter__` and `__next__` of classes that a framework iterates with; a loader made anew for
-each pass is one with those before it.
+Calls of `__iter__` and `__next__` of classes that a framework iterates with; a loader made again
+for each pass is one with those before it.
 """
 
 from __future__ import annotations
