@@ -80,7 +80,14 @@ class BaselineLoader(EpochLoader):
         counts, steps = Counts(settings.workers), settings.steps(samples)
         super().__init__(settings, counts, steps, settings.identity(samples))
         self._dataset = SampleDataset(samples, self._counts)
-        self._sampler = _make_sampler(self._dataset, settings)
+        self._sampler = StartingSampler(
+            self._dataset,
+            num_replicas=settings.world.ranks,
+            rank=settings.world.rank,
+            shuffle=settings.shuffle,
+            seed=settings.seed,
+            drop_last=settings.drop_last,
+        )
         self._prefetch_factor = prefetch_factor
         self._loader = self._data_loader()
 
@@ -127,14 +134,3 @@ class BaselineLoader(EpochLoader):
 def _ignore_interrupts(_worker: int) -> None:
     """A terminal's interrupt reaches workers, too, but the trainer ends them."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-
-
-def _make_sampler(dataset: SampleDataset, settings: Settings) -> StartingSampler:
-    return StartingSampler(
-        dataset,
-        num_replicas=settings.world.ranks,
-        rank=settings.world.rank,
-        shuffle=settings.shuffle,
-        seed=settings.seed,
-        drop_last=settings.drop_last,
-    )

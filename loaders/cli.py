@@ -40,19 +40,31 @@ def main(arguments: Sequence[str] | None = None) -> int:
         except LoadersError as error:
             return _report_failure(error)
         except ModuleNotFoundError as error:
-            return _report_failure(_explain_missing(error))
+            if error.name is None or error.name.split(".")[0] == "vanidl_loaders":
+                raise error
+            missing = report_missing_package(error.name.split(".")[0])
+            return _report_failure(missing)
         except console.ReaderGone:
             console.discard(sys.stdout)
             return 1
         except OSError as error:
-            return _report_failure(_explain_unreadable(error))
+            what = f"to use {error.filename}" if error.filename else "storage and network to answer"
+            found = error.strerror or _flatten_text(error)
+            unreadable = InputError(f"expected {what}, found: {found}; see to it, start again")
+            return _report_failure(unreadable)
         except MemoryError as error:
             why = f"expected enough memory, found too little: {error}; ask for less"
             return _report_failure(InputError(why))
         except KeyboardInterrupt:
             return INTERRUPTED
         except console.Ended as end:
-            _report_end(end)
+            # A user who ends a command knows; a rank that its launcher ends says why it stops.
+            by = find_launcher()
+            if by is not None:
+                sys.stderr.write(
+                    f"loaders: expected to go on, found that {by} ended this rank (signal "
+                    f"{end.exit_status - SIGNALLED}): see what other ranks said, start again\n"
+                )
             return end.exit_status
         return status
 
@@ -105,28 +117,6 @@ def _split(arguments: list[str]) -> tuple[list[str], list[str]]:
         return arguments, []
     border = arguments.index("--")
     return arguments[:border], arguments[border + 1 :]
-
-
-def _explain_missing(error: ModuleNotFoundError) -> LoadersError:
-    if error.name is None or error.name.split(".")[0] == "vanidl_loaders":
-        raise error
-    return report_missing_package(error.name.split(".")[0])
-
-
-def _explain_unreadable(error: OSError) -> InputError:
-    what = f"to use {error.filename}" if error.filename else "storage and network to answer"
-    found = error.strerror or _flatten_text(error)
-    return InputError(f"expected {what}, found: {found}; see to it, start again")
-
-
-def _report_end(end: console.Ended) -> None:
-    """A user who ends a command knows; a rank that its launcher ends says why it stops."""
-    by = find_launcher()
-    if by is not None:
-        sys.stderr.write(
-            f"loaders: expected to go on, found that {by} ended this rank (signal "
-            f"{end.exit_status - SIGNALLED}): see what other ranks said, start again\n"
-        )
 
 
 def _flatten_text(error: Exception) -> str:

@@ -62,7 +62,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         except KeyboardInterrupt:
             return INTERRUPTED
         except OSError as error:
-            return _unwritable(error)  # whose words are the system's alone
+            # What is left to go wrong once the input was read: standard output.
+            console.discard(sys.stdout)
+            if isinstance(error, BrokenPipeError):  # the reader went away: as other tools do
+                return 1
+            return _fail(VanidlError(f"cannot write the output: {error.strerror or error}"))
         except (VanidlError, ImportError, MemoryError, RuntimeError) as error:
             return _fail(_as_ours(error), getattr(options, "names", None))
         return status
@@ -77,14 +81,6 @@ def _as_ours(error: Exception) -> VanidlError:
     if isinstance(error, MemoryError) or "start new thread" in str(error):
         return VanidlError(_NO_MEMORY)
     raise error
-
-
-def _unwritable(error: OSError) -> int:
-    """What is left to go wrong once the input was read: standard output."""
-    console.discard(sys.stdout)
-    if isinstance(error, BrokenPipeError):  # the reader went away: no message, as other tools do
-        return 1
-    return _fail(VanidlError(f"cannot write the output: {error.strerror or error}"))
 
 
 def _cannot_load(error: ImportError) -> VanidlError:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from concurrent.futures import Executor
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import field, replace
@@ -259,7 +258,23 @@ class Run:
         """
         trace = self.trace if selection.ranks is None else of_ranks(self.trace, selection.ranks)
         if selection.epochs is not None:
-            from_s, to_s = self._window_of_epochs(selection.epochs)
+            # From the begin of the first to the end of the last, in seconds of the job.
+            numbers = selection.epochs
+            phases = self.frame("phases")
+            epochs = phases[phases["kind"] == "epoch"]
+            rows = epochs[epochs["epoch"].isin(list(numbers))]
+            places = [*rows.index]
+            if (
+                not places
+                or len(rows) < len(numbers)
+                or places != [*range(places[0], places[-1] + 1)]
+            ):
+                there = ", ".join(map(str, epochs["epoch"])) or "none, as no epoch is known"
+                raise UsageError(
+                    f"epochs: expected some of {there} that follow one another, found "
+                    f"{sorted(numbers)}."
+                )
+            from_s, to_s = float(rows["start_s"].min()), float(rows["end_s"].max())
             selection = replace(selection, from_s=from_s, to_s=to_s)
         chosen = fitted(replace(selection, ranks=None, epochs=None), trace)
         whole = self.whole or self
@@ -275,20 +290,6 @@ class Run:
             replace(each, start_s=each.start_s + late_s, end_s=each.end_s + late_s)
             for each in (self.phases.epochs if self.phases is not None else ())
         )
-
-    def _window_of_epochs(self, numbers: Collection[int]) -> tuple[float, float]:
-        """From the begin of the first to the end of the last, in seconds of the job."""
-        phases = self.frame("phases")
-        epochs = phases[phases["kind"] == "epoch"]
-        rows = epochs[epochs["epoch"].isin(list(numbers))]
-        places = [*rows.index]
-        if not places or len(rows) < len(numbers) or places != [*range(places[0], places[-1] + 1)]:
-            there = ", ".join(map(str, epochs["epoch"])) or "none, as no epoch is known"
-            raise UsageError(
-                f"epochs: expected some of {there} that follow one another, found "
-                f"{sorted(numbers)}."
-            )
-        return float(rows["start_s"].min()), float(rows["end_s"].max())
 
     @overload
     def frame(self, name: FrameName, to: Literal["pandas"] = "pandas") -> pandas.DataFrame: ...

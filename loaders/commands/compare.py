@@ -235,18 +235,14 @@ def forget_cached(folder: Path) -> bool:
     try:
         for path in folder.rglob("*"):
             if path.is_file():
-                _forget(path)
+                file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+                try:
+                    os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
+                finally:
+                    os.close(file)
     except OSError:
         return False
     return True
-
-
-def _forget(path: Path) -> None:
-    file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
-    finally:
-        os.close(file)
 
 
 def _list_children() -> list[str]:

@@ -37,7 +37,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Trains; rank 0 prints what came out (with --json every rank); exit status 0."""
-    _require_positive(options)
+    for name in ("steps", "threads"):
+        found = getattr(options, name)
+        if found is not None and found < 1:
+            raise UsageError(
+                f"expected --{name} of at least 1, found {found}: leave it out or give more"
+            )
     import torch
 
     from ..loader.registry import find_loader
@@ -67,15 +72,6 @@ def run(options: argparse.Namespace) -> int:
     elif settings.world.rank == 0:
         sys.stdout.write(_text(outcome, options.loader, settings.world.ranks))
     return 0
-
-
-def _require_positive(options: argparse.Namespace) -> None:
-    for name in ("steps", "threads"):
-        found = getattr(options, name)
-        if found is not None and found < 1:
-            raise UsageError(
-                f"expected --{name} of at least 1, found {found}: leave it out or give more"
-            )
 
 
 def _text(outcome: Outcome, loader: str, ranks: int) -> str:

@@ -109,7 +109,15 @@ def pack(arrays: Mapping[str, Encoded]) -> bytes:
             sections.append([key, section.dtype.str, list(section.shape), len(body)])
             body += np.ascontiguousarray(section).tobytes()
             body += bytes(-len(body) % ALIGNMENT)
-        entries.append(_make_entry(name, encoded, sections))
+        entry = {
+            "name": name,
+            "codec": encoded.codec,
+            "source": [list(encoded.source.shape), encoded.source.dtype],
+            "decoded": [list(encoded.decoded.shape), encoded.decoded.dtype],
+            "parameters": dict(encoded.parameters),
+            "sections": sections,
+        }
+        entries.append(entry)
     # The description says where each lies; it is padded, so that the body begins aligned, too.
     text = json.dumps({"arrays": entries}, separators=(",", ":")).encode()
     text += bytes(-(len(text) + _PREFIX.size) % ALIGNMENT)
@@ -203,17 +211,6 @@ def _find_header_bounds(data: memoryview) -> tuple[int, int]:
     if start + body_nbytes != len(data):
         raise describe_damage(f"{start + body_nbytes} bytes", len(data))
     return start, len(data)
-
-
-def _make_entry(name: str, encoded: Encoded, sections: list[list[Any]]) -> dict[str, Any]:
-    return {
-        "name": name,
-        "codec": encoded.codec,
-        "source": [list(encoded.source.shape), encoded.source.dtype],
-        "decoded": [list(encoded.decoded.shape), encoded.decoded.dtype],
-        "parameters": dict(encoded.parameters),
-        "sections": sections,
-    }
 
 
 def _parse_description(text: memoryview) -> dict[str, Any]:

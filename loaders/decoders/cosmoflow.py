@@ -79,12 +79,36 @@ class CosmoFlow:
         # Counts become places in a table of normalised values, and those become keys.
         mean = _compute_mean(counts) if self.normalisation == "mean" else None
         bits, table = _normalize_counts(counts.reshape(-1, counts.shape[-1]), mean)
+        voxels = len(bits)
+        keys = np.empty(voxels, np.uint16)
+        room = max(1, min(voxels, ENTRIES_MOST + TILE))
+        found: list[NDArray[np.uint64]] = []
+        rows: list[tuple[int, int, int]] = []
+        parts: list[NDArray[np.uint8]] = []
+        begin = 0
+        # A table for as many tiles as its entries suffice, then the next one.
+        while begin < voxels:
+            # Few groups of counts occur in a sample (the paper, V.B), so keys of one or two bytes
+            # suffice.
+            entries = np.empty(room, np.uint64)
+            count, end = _number_keys(bits, table, keys, entries, begin)
+            width = 1 if count <= 256 else 2
+            rows.append((begin // TILE, count, width))
+            part = keys[begin:end]
+            parts.append(part.astype(np.uint8) if width == 1 else part.view(np.uint8))
+            found.append(entries[:count])
+            begin = end
+        sections = {
+            "tables": np.array(rows, "<i8").reshape(-1, 3),
+            "keys": np.concatenate([np.empty(0, np.uint8), *parts]),
+            "entries": np.concatenate([np.empty(0, np.uint64), *found]),
+        }
         return Encoded(
             codec=self.NAME,
             source=Spec(array.shape, array.dtype.str),
             decoded=Spec((counts.shape[-1], *counts.shape[:-1]), "<f2"),
             parameters={"normalisation": self.normalisation, "mean": mean, "tile": TILE},
-            sections=_pack_sections(bits, table),
+            sections=sections,
         )
 
     @staticmethod
@@ -155,38 +179,32 @@ class Layout:
         if (len(tables) == 0) != (tiles == 0):
             raise describe_damage(f"tables for {tiles} tiles", len(tables))
         lengths = (len(encoded.section("keys", "|u1")), len(encoded.section("entries", "<u8")))
-        return cls(shape[0], voxels, _tile_row_counts(tables, voxels, tiles, lengths))
-
-
-def _tile_row_counts(
-    tables: NDArray[np.int64], voxels: int, tiles: int, lengths: tuple[int, int]
-) -> NDArray[np.int64]:
-    """A row a tile, from a row a table; `lengths` of keys (bytes) and entries must match."""
-    # Tables follow each other tile by tile, without gaps, and are of sizes that keys can point to.
-    first, entries, width = tables.T
-    edges = np.append(first, tiles)
-    good = (
-        (tiles == 0 or first[0] == 0)
-        and bool((np.diff(edges) > 0).all())
-        and bool(((entries >= 1) & (entries <= ENTRIES_MOST)).all())
-        and bool(((width == 1) | (width == 2)).all())
-    )
-    if not good:
-        raise describe_damage("ascending tables of 1 to 65,536 entries", tables.tolist())
-    # Voxels of each table: whole tiles but for the last one.
-    held = np.minimum(edges[1:] * TILE, voxels) - edges[:-1] * TILE
-    key_ends, entry_ends = np.cumsum(held * width), np.cumsum(entries)
-    found = (int(key_ends[-1]), int(entry_ends[-1])) if tiles else (0, 0)
-    if found != lengths:
-        raise describe_damage(f"keys and entries of lengths {found}", lengths)
-    # A table serves all tiles up to the next one's first.
-    of_tile = np.repeat(np.arange(len(tables)), np.diff(edges))
-    within = np.arange(tiles) - first[of_tile]
-    rows = np.empty((tiles, 4), np.int64)
-    rows[:, 0] = (key_ends - held * width)[of_tile] + within * TILE * width[of_tile]
-    rows[:, 1] = (entry_ends - entries)[of_tile]
-    rows[:, 2], rows[:, 3] = entries[of_tile], width[of_tile]
-    return rows
+        # Tables follow each other tile by tile, without gaps, and are of sizes that keys can
+        # point to.
+        first, entries, width = tables.T
+        edges = np.append(first, tiles)
+        good = (
+            (tiles == 0 or first[0] == 0)
+            and bool((np.diff(edges) > 0).all())
+            and bool(((entries >= 1) & (entries <= ENTRIES_MOST)).all())
+            and bool(((width == 1) | (width == 2)).all())
+        )
+        if not good:
+            raise describe_damage("ascending tables of 1 to 65,536 entries", tables.tolist())
+        # Voxels of each table: whole tiles but for the last one.
+        held = np.minimum(edges[1:] * TILE, voxels) - edges[:-1] * TILE
+        key_ends, entry_ends = np.cumsum(held * width), np.cumsum(entries)
+        found = (int(key_ends[-1]), int(entry_ends[-1])) if tiles else (0, 0)
+        if found != lengths:
+            raise describe_damage(f"keys and entries of lengths {found}", lengths)
+        # A table serves all tiles up to the next one's first.
+        of_tile = np.repeat(np.arange(len(tables)), np.diff(edges))
+        within = np.arange(tiles) - first[of_tile]
+        rows = np.empty((tiles, 4), np.int64)
+        rows[:, 0] = (key_ends - held * width)[of_tile] + within * TILE * width[of_tile]
+        rows[:, 1] = (entry_ends - entries)[of_tile]
+        rows[:, 2], rows[:, 3] = entries[of_tile], width[of_tile]
+        return cls(shape[0], voxels, rows)
 
 
 def _compute_mean(counts: NDArray[Any]) -> float:
@@ -223,33 +241,6 @@ def _normalize_counts(counts: NDArray[Any], mean: float | None) -> tuple[Bits, B
     table = np.zeros(65_536, np.uint16)
     table[:256] = _normalize_values(every, mean)
     return native.view(np.uint8).astype(np.uint16), table
-
-
-def _pack_sections(bits: Bits, table: Bits) -> dict[str, NDArray[Any]]:
-    voxels = len(bits)
-    keys = np.empty(voxels, np.uint16)
-    room = max(1, min(voxels, ENTRIES_MOST + TILE))
-    found: list[NDArray[np.uint64]] = []
-    rows: list[tuple[int, int, int]] = []
-    parts: list[NDArray[np.uint8]] = []
-    begin = 0
-    # A table for as many tiles as its entries suffice, then the next one.
-    while begin < voxels:
-        # Few groups of counts occur in a sample (the paper, V.B), so keys of one or two bytes
-        # suffice.
-        entries = np.empty(room, np.uint64)
-        count, end = _number_keys(bits, table, keys, entries, begin)
-        width = 1 if count <= 256 else 2
-        rows.append((begin // TILE, count, width))
-        part = keys[begin:end]
-        parts.append(part.astype(np.uint8) if width == 1 else part.view(np.uint8))
-        found.append(entries[:count])
-        begin = end
-    return {
-        "tables": np.array(rows, "<i8").reshape(-1, 3),
-        "keys": np.concatenate([np.empty(0, np.uint8), *parts]),
-        "entries": np.concatenate([np.empty(0, np.uint64), *found]),
-    }
 
 
 @compile_function

@@ -89,8 +89,24 @@ class EmulatedStorage:
         )
         try:
             # What FUSE itself takes is measured on the mount, and taken off every request.
-            self._wait_until_mounted(self._server)
-            self._calibrate(self._server)
+            server = self._server
+            give_up = time.monotonic() + _STARTED_WITHIN_S
+            while not os.path.ismount(self.target):
+                if server.poll() is not None or time.monotonic() > give_up:
+                    server.kill()
+                    said = server.communicate()[1].decode(errors="replace").strip()
+                    self._server = None
+                    raise InputError(
+                        f"expected a mount on {self.target}, found none: {said or 'no message'}; "
+                        "mounting needs /dev/fuse and the right to mount (root, or fusermount3)"
+                    )
+                time.sleep(0.01)
+            # Measures what a request costs beside the model, and has the server allow for it.
+            probes = [_probe_mount(self.target / PROBE) for _ in range(_PROBES)]
+            self.overhead_s = statistics.quantiles(probes, n=4)[0]  # rather too slow than too fast
+            self._tell(self._server, self.overhead_s)
+            while (self.target / PROBE).exists():
+                time.sleep(0.001)
         except BaseException:
             self.close()
             raise
@@ -201,31 +217,10 @@ class EmulatedStorage:
                 "name another"
             )
 
-    def _calibrate(self, server: subprocess.Popen[bytes]) -> None:
-        """Measures what a request costs beside the model, and has the server allow for it."""
-        probes = [_probe_mount(self.target / PROBE) for _ in range(_PROBES)]
-        self.overhead_s = statistics.quantiles(probes, n=4)[0]  # rather too slow than too fast
-        self._tell(server, self.overhead_s)
-        while (self.target / PROBE).exists():
-            time.sleep(0.001)
-
     def _tell(self, server: subprocess.Popen[bytes], number: float) -> None:
         assert server.stdin is not None
         server.stdin.write(f"{number!r}\n".encode())
         server.stdin.flush()
-
-    def _wait_until_mounted(self, server: subprocess.Popen[bytes]) -> None:
-        give_up = time.monotonic() + _STARTED_WITHIN_S
-        while not os.path.ismount(self.target):
-            if server.poll() is not None or time.monotonic() > give_up:
-                server.kill()
-                said = server.communicate()[1].decode(errors="replace").strip()
-                self._server = None
-                raise InputError(
-                    f"expected a mount on {self.target}, found none: {said or 'no message'}; "
-                    "mounting needs /dev/fuse and the right to mount (root, or fusermount3)"
-                )
-            time.sleep(0.01)
 
 
 def _probe_mount(path: Path) -> float:

@@ -306,7 +306,21 @@ class SlowStorage(PassThrough):
 
 def main() -> None:
     """Serves until it is told to end; the mount is gone afterwards."""
-    options = _parse_options()
+    parser = argparse.ArgumentParser()
+    parser.add_argument("source")
+    parser.add_argument("target")
+    parser.add_argument("--latency-s", type=float, required=True)
+    parser.add_argument("--client-bytes-per-s", type=float, required=True)
+    parser.add_argument("--total-bytes-per-s", type=float, required=True)
+    parser.add_argument("--write-s", type=float)
+    parser.add_argument("--sync-s", type=float, default=0.0)
+    parser.add_argument("--metadata-s", type=float, default=0.0)
+    parser.add_argument("--request-bytes", type=int, required=True)
+    parser.add_argument("--page-cache", action="store_true")
+    parser.add_argument("--client-env")
+    parser.add_argument("--log")
+    parser.add_argument("--fault", action="append", default=[])
+    options = parser.parse_args()
     target = Path(options.target)
     _watch(target)
     # Sleeps end within microseconds, not within the default 50: threads inherit this.
@@ -352,24 +366,6 @@ def _join_mount_options(options: argparse.Namespace) -> dict[str, Any]:
     if options.metadata_s:
         chosen |= {"attr_timeout": 0, "entry_timeout": 0}
     return chosen
-
-
-def _parse_options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("source")
-    parser.add_argument("target")
-    parser.add_argument("--latency-s", type=float, required=True)
-    parser.add_argument("--client-bytes-per-s", type=float, required=True)
-    parser.add_argument("--total-bytes-per-s", type=float, required=True)
-    parser.add_argument("--write-s", type=float)
-    parser.add_argument("--sync-s", type=float, default=0.0)
-    parser.add_argument("--metadata-s", type=float, default=0.0)
-    parser.add_argument("--request-bytes", type=int, required=True)
-    parser.add_argument("--page-cache", action="store_true")
-    parser.add_argument("--client-env")
-    parser.add_argument("--log")
-    parser.add_argument("--fault", action="append", default=[])
-    return parser.parse_args()
 
 
 def _listen(operations: SlowStorage, target: Path, faults: Sequence[str]) -> None:

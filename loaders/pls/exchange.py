@@ -172,17 +172,15 @@ class ExchangeThread:
         # Those of an item: who is in another epoch would send other samples.
         self._coming = {}
         for rank, items in receives.items():
-            self._require_epoch(rank, int(heard[rank][0]), epoch)
+            found = int(heard[rank][0])
+            if found != epoch:
+                raise LoadersError(
+                    f"expected epoch {epoch} on rank {rank}, found epoch {found}: ranks are not in "
+                    "the same epoch; start all of them again"
+                )
             rows = heard[rank][1:].reshape(-1, 2).tolist()
             self._coming.update((i, Coming(*row)) for i, row in zip(items, rows, strict=True))
         return np.array([self._coming[order.item].sample for order in orders], np.int64)
-
-    def _require_epoch(self, rank: int, found: int, epoch: int) -> None:
-        if found != epoch:
-            raise LoadersError(
-                f"expected epoch {epoch} on rank {rank}, found epoch {found}: ranks are not in "
-                "the same epoch; start all of them again"
-            )
 
     def _execute(self, orders: Sequence[Order]) -> None:
         waiting, in_flight = deque(orders), deque[tuple[Swap, Pending]]()
@@ -202,7 +200,23 @@ class ExchangeThread:
                 pending,
                 f"item {order.item} from rank {order.source} and to rank {order.target}",
             )
-            self._receive(swap)
+            found, source = sample_of(swap.incoming), swap.order.source
+            wanted = f"expected sample {swap.coming.sample}"
+            # The sample that was announced, with the bytes that its CRC was made of.
+            if found != swap.coming.sample:
+                raise LoadersError(
+                    f"{wanted} from rank {source}, found sample {found}: ranks are not in "
+                    "the same epoch; start all of them again"
+                )
+            if is_broken(swap.incoming):
+                raise LoadersError(
+                    f"{wanted} as rank {source} sent it, found it changed on the way: see to the "
+                    "network and start again"
+                )
+            self._store.add(swap.incoming)
+            self.traffic.swapped += 1
+            self.traffic.sent_nbytes += swap.outgoing.nbytes
+            self.traffic.received_nbytes += swap.incoming.nbytes
             under_way -= swap.nbytes
 
     def _fits(self, order: Order, under_way: int) -> bool:
@@ -227,22 +241,3 @@ class ExchangeThread:
                 f"expected {what} within {timeout_s:g} s, found none: a rank ended or is "
                 "slow; raise --exchange-timeout-s"
             ) from error
-
-    def _receive(self, swap: Swap) -> None:
-        found, source = sample_of(swap.incoming), swap.order.source
-        wanted = f"expected sample {swap.coming.sample}"
-        # The sample that was announced, with the bytes that its CRC was made of.
-        if found != swap.coming.sample:
-            raise LoadersError(
-                f"{wanted} from rank {source}, found sample {found}: ranks are not in "
-                "the same epoch; start all of them again"
-            )
-        if is_broken(swap.incoming):
-            raise LoadersError(
-                f"{wanted} as rank {source} sent it, found it changed on the way: see to the "
-                "network and start again"
-            )
-        self._store.add(swap.incoming)
-        self.traffic.swapped += 1
-        self.traffic.sent_nbytes += swap.outgoing.nbytes
-        self.traffic.received_nbytes += swap.incoming.nbytes

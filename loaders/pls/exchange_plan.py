@@ -381,15 +381,12 @@ class _Network:
         # 2002, "Ciphers with arbitrary finite domains").
         outside = np.flatnonzero(reached >= self.size)
         while len(outside):
-            again = self._at(outside)
+            # Of some of the numbers.
+            parts = (self.size, self.half, self.keys)
+            again = _Network(*(p if p.shape[-1] == 1 else p[..., outside] for p in parts))
             reached[outside] = once_more = again._apply(reached[outside], backwards)
             outside = outside[once_more >= again.size]
         return reached.astype(np.int64)
-
-    def _at(self, index: Int64Array) -> _Network:
-        """Of some of the numbers."""
-        parts = (self.size, self.half, self.keys)
-        return _Network(*(p if p.shape[-1] == 1 else p[..., index] for p in parts))
 
     def _apply(self, values: UInt64Array, backwards: bool) -> UInt64Array:
         mask = (np.uint64(1) << self.half) - np.uint64(1)

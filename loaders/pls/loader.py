@@ -11,7 +11,6 @@ import argparse
 from collections.abc import Generator
 from contextlib import closing
 from dataclasses import asdict, dataclass, field
-from typing import Any
 
 from ..data.samples import SampleSet
 from ..errors import UsageError, counted
@@ -132,7 +131,19 @@ class PartialLocalLoader(EpochLoader):
             drop_last=settings.drop_last,
         )
         steps = -(-len(self._sampler) // settings.batch)
-        identity = _identity(dataset, settings, exchange)
+        # What decides the stream of ids of a rank.
+        identity = {
+            "source": dataset.source.identity(),
+            "ranks": settings.world.ranks,
+            "rank": settings.world.rank,
+            "batch": settings.batch,
+            "seed": settings.seed,
+            "shuffle": settings.shuffle,
+            "drop_last": settings.drop_last,
+            "fraction": exchange.fraction,
+            "partition": dataset.partition,
+            "drawn": DRAWN,
+        }
         super().__init__(settings, dataset.counts, steps, identity)
         self.dataset, self._exchange = dataset, exchange
         self._scheduler: Scheduler | None = None
@@ -188,21 +199,3 @@ class PartialLocalLoader(EpochLoader):
             self._hits += len(slots)
             stacked = collate([self.dataset[slot] for slot in slots])
             yield pin_batch(stacked) if self._settings.pin_memory else stacked
-
-
-def _identity(
-    dataset: PartialLocalDataset, settings: Settings, exchange: ExchangeSettings
-) -> dict[str, Any]:
-    """What decides the stream of ids of a rank."""
-    return {
-        "source": dataset.source.identity(),
-        "ranks": settings.world.ranks,
-        "rank": settings.world.rank,
-        "batch": settings.batch,
-        "seed": settings.seed,
-        "shuffle": settings.shuffle,
-        "drop_last": settings.drop_last,
-        "fraction": exchange.fraction,
-        "partition": dataset.partition,
-        "drawn": DRAWN,
-    }

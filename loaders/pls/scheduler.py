@@ -376,7 +376,10 @@ def exchanging(
     """
     _require_all_slots(scheduler, batches)
     epoch = scheduler.scheduling(epoch, step)
-    _tell_epoch(batches, epoch)
+    for sampler in _find_samplers(batches):
+        tell = getattr(sampler, "set_epoch", None)
+        if tell is not None:
+            tell(epoch)
     requests = Requests(), Requests()
     # Portions travel while the caller trains on the batch (slides, "IO & computation overlapping").
     for batch in batches:
@@ -475,13 +478,6 @@ def _find_samplers(loader: object) -> list[Any]:
     batches = getattr(loader, "batch_sampler", None)
     found = (getattr(loader, "sampler", None), getattr(batches, "sampler", None))
     return [each for each in found if each is not None]
-
-
-def _tell_epoch(loader: object, epoch: int) -> None:
-    for sampler in _find_samplers(loader):
-        tell = getattr(sampler, "set_epoch", None)
-        if tell is not None:
-            tell(epoch)
 
 
 def _require_all_slots(scheduler: Scheduler, batches: object) -> None:

@@ -264,21 +264,19 @@ class Items:
             # The first samples are read twice: a random data set would exchange what nobody sees
             # again.
             if self._unsure:
-                self._require_same(sample, item)
+                if list(encode_item(item)) != list(encode_item(self._dataset[sample])):
+                    raise UsageError(
+                        f"expected sample {sample} to be the same each time, found two that "
+                        "differ: the data set is random, and its first result would be kept and "
+                        "exchanged for good; "
+                        "pass what is random to PartialLocalDataset(transform=...)"
+                    )
                 self._unsure -= 1
             packed = pickle.dumps(item, protocol=5)
             message = new_message(sample, len(packed))
             content(message)[:] = np.frombuffer(packed, np.uint8)
             counts.add(loads=1, nbytes=len(packed), requests=1)
             yield message
-
-    def _require_same(self, sample: int, item: Item) -> None:
-        if list(encode_item(item)) != list(encode_item(self._dataset[sample])):
-            raise UsageError(
-                f"expected sample {sample} to be the same each time, found two that differ: the "
-                "data set is random, and its first result would be kept and exchanged for good; "
-                "pass what is random to PartialLocalDataset(transform=...)"
-            )
 
     def decode(self, message: Bytes) -> Item:
         """What the data set returned."""

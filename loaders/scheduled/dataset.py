@@ -383,7 +383,9 @@ class BufferedItems(Dataset[Item]):
                 there are several workers.
         """
         ids = self._order.require_next(ids)
-        self._begin_here()
+        require_one_process()
+        if self._process != os.getpid():  # forked: what the parent keeps is not kept twice
+            self._held, self._process = {}, os.getpid()
         # Ask for what is not kept, each item once.
         missing = [sample for sample in dict.fromkeys(ids) if sample not in self._held]
         found = dict(zip(missing, self._read(missing), strict=True))
@@ -416,11 +418,6 @@ class BufferedItems(Dataset[Item]):
             return [self._base[sample] for sample in ids]
         with ReadThreads(min(self._threads, len(ids))) as threads:
             return threads.map(self._base.__getitem__, ids)
-
-    def _begin_here(self) -> None:
-        require_one_process()
-        if self._process != os.getpid():  # forked: what the parent keeps is not kept twice
-            self._held, self._process = {}, os.getpid()
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_held": {}, "_last": []}

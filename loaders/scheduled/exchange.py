@@ -487,7 +487,7 @@ class Serving:
             peer.send_bytes(HEADER.pack(-1, 0, FAILED) + str(error).encode())
             return
         for sample, from_buffer in zip(ids.tolist(), held.tolist(), strict=True):
-            rows = self._rows_of(sample, beside)
+            rows = [self._row(each.name, sample, beside) for each in self._samples.fields]
             peer.send_bytes(pack_sample(sample, HELD if from_buffer else READ, rows))
 
     def _read(self, ids: NDArray[np.int64], epoch: int) -> tuple[Memory, dict[int, int]]:
@@ -510,9 +510,6 @@ class Serving:
                 self._counts.planned(loads=planned, reloads=len(ids) - planned)
                 self._counts.read(done)
         return beside
-
-    def _rows_of(self, sample: int, beside: tuple[Memory, dict[int, int]]) -> list[NDArray[Any]]:
-        return [self._row(each.name, sample, beside) for each in self._samples.fields]
 
     def _row(self, name: str, sample: int, beside: tuple[Memory, dict[int, int]]) -> NDArray[Any]:
         place, (rows, row) = self._place[sample], beside
@@ -573,7 +570,17 @@ class Door:
     def __init__(self, token: bytes, serve: Callable[[Connection], None], timeout_s: float) -> None:
         self._token, self._serve, self._timeout_s = token, serve, timeout_s
         self._socket = socket.create_server(("", 0), backlog=128)
-        self.address = Address(_own_hosts(), self._socket.getsockname()[1])
+        # This host's addresses: the one towards rank 0, where it is known, then those of its name.
+        found, name = list[str](), socket.gethostname()
+        towards = os.environ.get("MASTER_ADDR")
+        if towards:
+            with suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+                probe.connect((towards, 9))  # sends nothing
+                found.append(probe.getsockname()[0])
+        with suppress(OSError):
+            found += [str(each[4][0]) for each in socket.getaddrinfo(name, None, socket.AF_INET)]
+        hosts = tuple(dict.fromkeys([*found, name]))
+        self.address = Address(hosts, self._socket.getsockname()[1])
         threading.Thread(target=self._accept, name="exchange", daemon=True).start()
 
     def close(self) -> None:
@@ -651,16 +658,3 @@ def _limit(connection: Connection, seconds: float, side: int) -> None:
         whole = int(seconds)
         value = struct.pack("ll", whole, int((seconds - whole) * 1e6))
         peer.setsockopt(socket.SOL_SOCKET, side, value)
-
-
-def _own_hosts() -> tuple[str, ...]:
-    """This host's addresses: the one towards rank 0, where it is known, then those of its name."""
-    found, name = list[str](), socket.gethostname()
-    towards = os.environ.get("MASTER_ADDR")
-    if towards:
-        with suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-            probe.connect((towards, 9))  # sends nothing
-            found.append(probe.getsockname()[0])
-    with suppress(OSError):
-        found += [str(each[4][0]) for each in socket.getaddrinfo(name, None, socket.AF_INET)]
-    return tuple(dict.fromkeys([*found, name]))

@@ -263,7 +263,10 @@ class Plan:
             batch, wrapped = np.split(sequence[low : low + size].astype(np.int64), [fresh])
             step = self._plan_first(batch, nodes) if epoch == 0 else self._plan_later(batch, nodes)
             if low == 0:  # holds all that padding uses again: less than an id of each rank
-                rank_of = _find_users(step, again)
+                # Rank that trained on each of some ids, as far as they are in the step.
+                rank = step.first_rank + np.repeat(np.arange(len(step.sizes)), step.sizes)
+                used = np.isin(step.ids, again) if len(again) else np.zeros(len(step.ids), bool)
+                rank_of = dict(zip(step.ids[used].tolist(), rank[used].tolist(), strict=True))
             yield _append_wrapped(step, wrapped, rank_of)
 
     def alone(self, epoch: int) -> Iterator[tuple[Int64Array, NDArray[np.bool_]]]:
@@ -350,13 +353,6 @@ class Plan:
         order, bounds = np.lexsort((ids, load, rank)), _find_bounds((use + read).tolist())
         first = nodes.start * each
         return StepPlan(ids[order], load[order], bounds, len(batch), settings.ranks, first)
-
-
-def _find_users(step: StepPlan, again: IdArray) -> dict[int, int]:
-    """Rank that trained on each of some ids, as far as they are in the step."""
-    rank = step.first_rank + np.repeat(np.arange(len(step.sizes)), step.sizes)
-    used = np.isin(step.ids, again) if len(again) else np.zeros(len(step.ids), bool)
-    return dict(zip(step.ids[used].tolist(), rank[used].tolist(), strict=True))
 
 
 def _append_wrapped(step: StepPlan, wrapped: Int64Array, rank_of: dict[int, int]) -> StepPlan:
@@ -527,7 +523,14 @@ def share_misses(held: Int64Array, misses: int, load_s: float, compute_s: float)
         return count
     # All whole misses below the level at once; what is left, at most one a rank, by cost.
     if slope > 0:
-        below = (_find_level(base, slope, misses) - base) / slope
+        # How high `misses` stand where they are a liquid, a unit of it as high as `slope`. No whole
+        # misses below it are too many: all that cost no more are taken one by one, too.
+        lowest = np.sort(base)
+        levels = (np.cumsum(lowest) + slope * misses) / np.arange(1, len(base) + 1)
+        # The liquid stands over the k lowest, where it does not reach the next.
+        reached = np.append(levels[:-1] <= lowest[1:], True)
+        level = float(levels[np.argmax(reached)])
+        below = (level - base) / slope
         count = np.maximum(np.floor(below), 0).astype(np.int64)
     left = misses - int(count.sum())
     while left > 0:
@@ -557,18 +560,6 @@ def divide_within_nodes(
     read, more = np.divmod(loads[:, None], ranks)
     of_rank = read + ((local - first) % ranks < more)
     return (size - of_rank).reshape(-1), of_rank.reshape(-1)
-
-
-def _find_level(base: NDArray[np.float64], slope: float, misses: int) -> float:
-    """How high `misses` stand where they are a liquid, a unit of it as high as `slope`.
-
-    No whole misses below it are too many: all that cost no more are taken one by one, too.
-    """
-    lowest = np.sort(base)
-    levels = (np.cumsum(lowest) + slope * misses) / np.arange(1, len(base) + 1)
-    # The liquid stands over the k lowest, where it does not reach the next.
-    reached = np.append(levels[:-1] <= lowest[1:], True)
-    return float(levels[np.argmax(reached)])
 
 
 @dataclass(frozen=True)
@@ -724,17 +715,13 @@ def _improve_by_moves(cost: Int64Array, path: Int64Array) -> Int64Array:
         improved = False
         for length in (1, 2, 3):
             for start in range(len(path) - length + 1):
-                moved = _find_best_move(cost, current, start, length)
+                run = current[start : start + length]
+                rest = np.delete(current, slice(start, start + length))
+                moves = [np.insert(rest, place, run) for place in range(len(rest) + 1)]
+                moved = min(moves, key=lambda candidate: sum_path_cost(cost, candidate))
                 if sum_path_cost(cost, moved) < sum_path_cost(cost, current):
                     current, improved = moved, True
     return current
-
-
-def _find_best_move(cost: Int64Array, path: Int64Array, start: int, length: int) -> Int64Array:
-    run = path[start : start + length]
-    rest = np.delete(path, slice(start, start + length))
-    moves = [np.insert(rest, place, run) for place in range(len(rest) + 1)]
-    return min(moves, key=lambda candidate: sum_path_cost(cost, candidate))
 
 
 def _move_towards(

@@ -144,7 +144,18 @@ class Stage:
                 yield from self._make_batches(reading[0], walk)
                 reading.popleft()
         finally:
-            self._abandon(reading)
+            # Waits for what is under way; what was not read whole has no place any more.
+            for window in reading:
+                whole = window.reads.abandon()
+                self._counts.read(window.reads.totals())
+                # Only what was read whole may stay in the buffer, which others may share.
+                if whole:
+                    self.buffer.settle(window.pinned)
+                else:
+                    for sample in window.pinned:
+                        self.buffer.discard(sample)
+            self.staging.clear()
+            self._early.clear()
 
     def close(self) -> None:
         """Ends the pool and closes files."""
@@ -175,7 +186,10 @@ class Stage:
         while following.steps and len(reading) < most:
             submit = self._submit_straight if following.straight else self._submit
             reading.append(submit(epoch, following.steps, walk))
-            self._count_measured()
+            # Counts what the reads measured: their files were opened, maybe again.
+            if self._reads.measured != self._measured:
+                self._counts.read(self._reads.measured - self._measured)
+                self._measured = self._reads.measured
             following = self._take(walk)
         return following
 
@@ -236,12 +250,6 @@ class Stage:
         planned += sum(walk.is_load(i) for i in extra.tolist())
         self._counts.planned(loads=planned, reloads=len(ids) + len(extra) - planned)
         return Window(steps, self._find_slots(steps), reads, pinned, [batch] if batch else [])
-
-    def _count_measured(self) -> None:
-        """Counts what the reads measured: their files were opened, maybe again."""
-        if self._reads.measured != self._measured:
-            self._counts.read(self._reads.measured - self._measured)
-            self._measured = self._reads.measured
 
     def _divide_by_source(
         self, missing: Int64Array, walk: Walk
@@ -381,20 +389,6 @@ class Stage:
     def _add_staged(self, ids: list[int], slots: list[int]) -> list[int]:
         first, staged = self._staging_slot, self.staging.slots(ids)
         return [s + first if h < 0 <= s else h for h, s in zip(slots, staged, strict=True)]
-
-    def _abandon(self, reading: deque[Window]) -> None:
-        """Waits for what is under way; what was not read whole has no place any more."""
-        for window in reading:
-            whole = window.reads.abandon()
-            self._counts.read(window.reads.totals())
-            # Only what was read whole may stay in the buffer, which others may share.
-            if whole:
-                self.buffer.settle(window.pinned)
-            else:
-                for sample in window.pinned:
-                    self.buffer.discard(sample)
-        self.staging.clear()
-        self._early.clear()
 
 
 @dataclass(frozen=True)

@@ -68,7 +68,13 @@ class SlabDataset(Dataset[torch.Tensor]):
         self._transport = transport or Alone(World(part or 0, division.parts, 0, 1, "arguments"))
         if (transport is None) == (part is None):
             raise UsageError("expected a transport or a part, found both or neither: give one")
-        _check_read_mode(read_mode, self._transport)
+        require_choice("a read mode", read_mode, READ_MODES)
+        if read_mode == "independent" and not self._transport.mpi:
+            raise UsageError(
+                "expected ranks started by mpiexec for MPI-IO, found others: use posix"
+            )
+        if read_mode in JOINT_MODES and not self._transport.connected:
+            raise UsageError(f"expected a transport for {read_mode}, found none: give one")
         with Attempt() as tried:
             first = describe(self._source(0))
         tried.agree(self._transport)
@@ -125,11 +131,3 @@ class SlabDataset(Dataset[torch.Tensor]):
                 "expected num_workers=0 with a transport, found another process: see above"
             )
         return self.__dict__
-
-
-def _check_read_mode(read_mode: str, transport: Transport) -> None:
-    require_choice("a read mode", read_mode, READ_MODES)
-    if read_mode == "independent" and not transport.mpi:
-        raise UsageError("expected ranks started by mpiexec for MPI-IO, found others: use posix")
-    if read_mode in JOINT_MODES and not transport.connected:
-        raise UsageError(f"expected a transport for {read_mode}, found none: give one")

@@ -244,7 +244,18 @@ class ChunkCode:
             def decode(content: NDArray[np.uint8], filter_mask: int) -> NDArray[Any]:
                 if filter_mask not in datasets:
                     datasets[filter_mask] = self._dataset(file, filter_mask, dtype)
-                return _apply_filters(datasets[filter_mask], content)
+                # The chunk that the bytes are, by the dataset's filters.
+                dataset = datasets[filter_mask]
+                # Written as they are and read back decoded: HDF5's own filters do it, in memory.
+                dataset.id.write_direct_chunk((0,) * dataset.ndim, content.data)
+                try:
+                    decoded: NDArray[Any] = dataset[()]
+                except OSError as error:
+                    raise InputError(
+                        f"expected a chunk that its filters decode, found: {error}; "
+                        "make the data again"
+                    ) from error
+                return decoded
 
             yield decode
 
@@ -261,19 +272,6 @@ class ChunkCode:
         space, kind = h5py.h5s.create_simple(self.shape), h5py.h5t.py_create(dtype, logical=True)
         name = str(filter_mask).encode()
         return h5py.Dataset(h5py.h5d.create(file.id, name, kind, space, creation))
-
-
-def _apply_filters(dataset: h5py.Dataset, content: NDArray[np.uint8]) -> NDArray[Any]:
-    """The chunk that the bytes are, by the dataset's filters."""
-    # Written as they are and read back decoded: HDF5's own filters do it, in memory.
-    dataset.id.write_direct_chunk((0,) * dataset.ndim, content.data)
-    try:
-        decoded: NDArray[Any] = dataset[()]
-    except OSError as error:
-        raise InputError(
-            f"expected a chunk that its filters decode, found: {error}; make the data again"
-        ) from error
-    return decoded
 
 
 def locate_chunks(

@@ -298,7 +298,13 @@ class SpatialLoader(EpochLoader):
         self._counts.add(
             loads=len(step.read), hits=served.hits, nbytes=moved.nbytes, requests=moved.requests
         )
-        return _drop_repeats(step)
+        # The batch, with an id that it holds twice (padding) copied from its first row.
+        ids = step.batch["sample"].tolist()
+        for place, sample in enumerate(ids):
+            if ids.index(sample) != place:
+                for name, values in step.rows[sample].items():
+                    step.batch[name][place] = torch.from_numpy(values)
+        return step.batch
 
 
 def check_reach(settings: Settings, spatial: SpatialSettings) -> None:
@@ -338,16 +344,6 @@ def check_memory(settings: Settings, arrays: Sequence[Array], samples: int) -> N
 def _select_row(views: Mapping[str, NDArray[Any]], place: int) -> Block:
     """One sample of a batch, on the batch's memory (scalars too)."""
     return {n: view[place : place + 1].reshape(view.shape[1:]) for n, view in views.items()}
-
-
-def _drop_repeats(step: _Step) -> Batch:
-    """The batch, with an id that it holds twice (padding) copied from its first row."""
-    ids = step.batch["sample"].tolist()
-    for place, sample in enumerate(ids):
-        if ids.index(sample) != place:
-            for name, values in step.rows[sample].items():
-                step.batch[name][place] = torch.from_numpy(values)
-    return step.batch
 
 
 def divide_arrays(
@@ -447,7 +443,8 @@ class SlabStore:
         sends, receives = list[Message](), list[Message]()
         # Every rank knows who holds and who needs what: it lists its own part of the messages.
         for group, ids in enumerate(dealt):
-            for sample in self._in_store(ids):
+            store = [sample for sample in dict.fromkeys(ids) if sample in self._owner]
+            for sample in store:
                 owner = self._owner[sample]
                 if owner == own == group:
                     hits += 1
@@ -476,9 +473,6 @@ class SlabStore:
                 self._owner[sample] = group
                 if group == self._sharing.group:
                     self._slabs[sample] = {n: np.array(a) for n, a in read[sample].items()}
-
-    def _in_store(self, ids: Sequence[int]) -> list[int]:
-        return [sample for sample in dict.fromkeys(ids) if sample in self._owner]
 
     def _messages(self, group: int, block: Block) -> list[Message]:
         rank = self._sharing.rank_of(group, self._sharing.part)

@@ -317,7 +317,12 @@ class BlockReader:
         layout, row = self._describe(array, source)
         read_mode = self._choose_read_mode(array, layout)
         if read_mode in JOINT_MODES:
-            joint = self._plan_exchange(array, read_mode)
+            key = (array.field.name, read_mode)
+            if key not in self._joints:
+                assert array.division is not None
+                shares = plan_level_shares if read_mode == "collective" else plan_one_reader
+                self._joints[key] = shares(array.field.shape, array.division)
+            joint = self._joints[key]
             share, moved = self._read_share(layout, row, joint.shares[self._sharing.part])
             begun.unfinished.append(Unfinished(array, joint, share, out))
         else:
@@ -332,35 +337,24 @@ class BlockReader:
         # Only runs in C order can be shared as ranges and exchanged.
         in_order = isinstance(layout, Contiguous) and not layout.fortran
         if self._read_mode == "auto" and in_order and self._is_short(array, layout):
-            return self._fastest_read_mode(array, layout)
+            # The way that was measured to be the fastest.
+            connected, name = self._transport.connected, array.field.name
+            if self._speeds is None:
+                return "collective" if connected else "own"
+            if name not in self._fastest:
+                parts, itemsize = self._sharing.parts, layout.dtype.itemsize
+                windows = [array.window(part) for part in range(parts)]
+                cuts = [
+                    Cut.of(array.field.shape, itemsize, p.source) for w in windows for p in w.pieces
+                ]
+                self._fastest[name] = choose_fastest(cuts, parts, self._speeds, connected=connected)
+            return self._fastest[name]
         if self._read_mode == "collective":
             return "collective" if in_order else "own"
         return self._read_mode if self._read_mode in ("scatter", "crop", "gaps") else "own"
 
     def _is_short(self, array: Array, layout: Layout) -> bool:
         return array.division is not None and array.run_nbytes(layout.dtype) < LONG_RUN_NBYTES
-
-    def _fastest_read_mode(self, array: Array, layout: Layout) -> str:
-        """The way that was measured to be the fastest."""
-        connected, name = self._transport.connected, array.field.name
-        if self._speeds is None:
-            return "collective" if connected else "own"
-        if name not in self._fastest:
-            parts, itemsize = self._sharing.parts, layout.dtype.itemsize
-            windows = [array.window(part) for part in range(parts)]
-            cuts = [
-                Cut.of(array.field.shape, itemsize, p.source) for w in windows for p in w.pieces
-            ]
-            self._fastest[name] = choose_fastest(cuts, parts, self._speeds, connected=connected)
-        return self._fastest[name]
-
-    def _plan_exchange(self, array: Array, read_mode: str) -> Joint:
-        key = (array.field.name, read_mode)
-        if key not in self._joints:
-            assert array.division is not None
-            shares = plan_level_shares if read_mode == "collective" else plan_one_reader
-            self._joints[key] = shares(array.field.shape, array.division)
-        return self._joints[key]
 
     def _read_share(
         self, layout: Layout, row: int | None, share: tuple[int, int]
@@ -609,7 +603,17 @@ def measure_speeds(
     probing.agree(transport)
 
     # Every rank goes by the slowest.
-    memory = _time_messages(transport), _time_copies(run_nbytes), shared
+    # Bytes per second of copying runs with gaps as long between them to memory that is new. As
+    # arrays of an exchange are: too large for the allocator to use their memory again.
+    rows = max(1, _COPIED_NBYTES // run_nbytes)
+    held, seconds = np.ones((rows, 2 * run_nbytes), np.uint8), list[float]()
+    for _ in range(3):
+        out = np.frombuffer(mmap.mmap(-1, rows * run_nbytes), np.uint8).reshape(rows, run_nbytes)
+        begin = time.perf_counter()
+        out[:] = held[:, :run_nbytes]
+        seconds.append(time.perf_counter() - begin)
+    copies = rows * run_nbytes / float(np.median(seconds))
+    memory = _time_messages(transport), copies, shared
     of_ranks = transport.gather((storage.latency_s, storage.bytes_per_s, *memory))
     latency, *others = zip(*of_ranks, strict=True)
     return Speeds(max(latency), *map(min, others)), probe.totals
@@ -665,18 +669,3 @@ def _time_messages(transport: Transport) -> float:
         transport.start([(to, outgoing)], [(source, incoming)]).wait(_MESSAGE_TIMEOUT_S)
         seconds.append(time.perf_counter() - begin)
     return _MESSAGE_NBYTES / min(seconds)
-
-
-def _time_copies(run_nbytes: int) -> float:
-    """Bytes per second of copying runs with gaps as long between them to memory that is new.
-
-    As arrays of an exchange are: too large for the allocator to use their memory again.
-    """
-    rows = max(1, _COPIED_NBYTES // run_nbytes)
-    held, seconds = np.ones((rows, 2 * run_nbytes), np.uint8), list[float]()
-    for _ in range(3):
-        out = np.frombuffer(mmap.mmap(-1, rows * run_nbytes), np.uint8).reshape(rows, run_nbytes)
-        begin = time.perf_counter()
-        out[:] = held[:, :run_nbytes]
-        seconds.append(time.perf_counter() - begin)
-    return rows * run_nbytes / float(np.median(seconds))

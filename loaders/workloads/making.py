@@ -59,18 +59,7 @@ def make(
     made = module.describe(Path(folder), samples=samples, seed=seed, size=size)
     made.folder.mkdir(parents=True, exist_ok=True)
     # What lies there already decides whether this goes on with it, or refuses.
-    _claim_folder(made)
-    write = {"rows": _write_rows, "files": _write_files, "images": _write_files}[made.layout]
-    write(made, lambda sample: module.sample(made, sample), progress or _show_nothing)
-    return made
-
-
-def _show_nothing(done: int, total: int) -> None:
-    """Shows nothing."""
-
-
-def _claim_folder(made: SampleSet) -> None:
-    """Writes the description; or compares it with the one that is there."""
+    # Writes the description; or compares it with the one that is there.
     if not (made.folder / DESCRIPTION).exists():
         made.save()
     elif open_samples(made.folder) != made:
@@ -78,6 +67,13 @@ def _claim_folder(made: SampleSet) -> None:
             f"expected an empty folder or the same samples in {made.folder}, found samples of "
             "another seed, size or number: choose another folder"
         )
+    write = {"rows": _write_rows, "files": _write_files, "images": _write_files}[made.layout]
+    write(made, lambda sample: module.sample(made, sample), progress or _show_nothing)
+    return made
+
+
+def _show_nothing(done: int, total: int) -> None:
+    """Shows nothing."""
 
 
 def _write_rows(made: SampleSet, sample: Callable[[int], Arrays], progress: Progress) -> None:

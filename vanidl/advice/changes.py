@@ -89,15 +89,6 @@ class Change:
     total_bytes_per_s: float | None = None  # of the storage, to all ranks; None: not known
 
     def __post_init__(self) -> None:
-        self._check_sharing()
-        if min(self.bandwidth, self.decode) <= 0 or self.latency < 0:
-            raise UsageError("expected speeds above 0 and a latency of at least 0 times itself")
-        if not 0 <= self.kept <= 1:
-            raise UsageError(f"expected a kept share between 0 and 1, found {self.kept}")
-        if (self.workers or 0) < 0 or (self.ahead is not None and self.ahead < 1):
-            raise UsageError("expected workers from 0 and batches ahead from 1 on")
-
-    def _check_sharing(self) -> None:
         if self.divided < 1 or not 0 <= (self.exchanged or 0) <= 1:
             raise UsageError(
                 f"expected samples divided by 1 or more and an exchanged share between 0 and 1, "
@@ -106,6 +97,12 @@ class Change:
         limits = (self.link_bytes_per_s, self.total_bytes_per_s)
         if any(limit is not None and limit <= 0 for limit in limits):
             raise UsageError(f"expected bandwidths above 0, found {limits}")
+        if min(self.bandwidth, self.decode) <= 0 or self.latency < 0:
+            raise UsageError("expected speeds above 0 and a latency of at least 0 times itself")
+        if not 0 <= self.kept <= 1:
+            raise UsageError(f"expected a kept share between 0 and 1, found {self.kept}")
+        if (self.workers or 0) < 0 or (self.ahead is not None and self.ahead < 1):
+            raise UsageError("expected workers from 0 and batches ahead from 1 on")
 
 
 EVERY_WORKER = (

@@ -198,9 +198,12 @@ def _find_small_writes(facts: Facts) -> RuleResult | None:
     spent = sum(r.io_s or 0.0 for r in rows)
     if spent < WRITES_SHARE * facts.trace.job.run_time_s:
         return None
+    # The file that most of the bytes went to, where it is one.
+    main = _find_main_file(rows, written)
+    largest_file = f", mostly in {main}" if main else ""
     return RuleResult(
         f"Checkpoints are written in {count(writes)} pieces of {nbytes(written / writes)}",
-        f"{seconds(spent)} in all for {nbytes(written)}{_name_largest_file(rows, written)}.",
+        f"{seconds(spent)} in all for {nbytes(written)}{largest_file}.",
         "Write through a buffer of a few MiB, or the tensors as one block each.",
         {
             "writes": writes,
@@ -210,12 +213,6 @@ def _find_small_writes(facts: Facts) -> RuleResult | None:
         },
         Claim(f"{STORAGE}.{WRITE}", RUN, within_s=spent / max(len(facts.trace.ranks), 1)),
     )
-
-
-def _name_largest_file(rows: Sequence[FileRow], written: int) -> str:
-    """The file that most of the bytes went to, where it is one."""
-    main = _find_main_file(rows, written)
-    return f", mostly in {main}" if main else ""
 
 
 def _find_main_file(rows: Sequence[FileRow], written: int) -> str | None:

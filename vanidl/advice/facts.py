@@ -513,19 +513,15 @@ class Facts:
         of_step = self.account.cell(f"{MEAN}/step/{cause}")
         of_wait = self.account.cell(f"{MEAN}/input_wait/{cause}")
         # Least of the steps less most of the waits, and the other way round.
-        low_ns = max(of_step.low_ns * steps - of_wait.high_ns, self._seen_in_loop_ns(cause))
-        return low_ns, max(of_step.high_ns * steps - of_wait.low_ns, low_ns)
-
-    def _seen_in_loop_ns(self, cause: str) -> float:
-        """What training threads were seen blocked by, beside the model, at least; 0: not sampled.
-
-        The account leaves open whether who sleeps on a socket asks a service or object storage:
-        the loop stands still either way. Of several ranks it may wait for another one. Nor does
-        every tracer record what syncs files.
-        """
+        # What training threads were seen blocked by, beside the model, at least; 0: not sampled.
+        # The account leaves open whether who sleeps on a socket asks a service or object storage:
+        # the loop stands still either way. Of several ranks it may wait for another one. Nor does
+        # every tracer record what syncs files.
         kind = _BLOCKS.get(cause) if len(self.trace.ranks) == 1 else None
         found = [self.look_at_part(part) for part in PARTS_BESIDE_THE_MODEL if kind is not None]
-        return sum(seen.least_s(kind) * 1e9 for seen in found if seen is not None and kind)
+        loop_ns = sum(seen.least_s(kind) * 1e9 for seen in found if seen is not None and kind)
+        low_ns = max(of_step.low_ns * steps - of_wait.high_ns, loop_ns)
+        return low_ns, max(of_step.high_ns * steps - of_wait.low_ns, low_ns)
 
     @property
     def steps_of_rank(self) -> float:

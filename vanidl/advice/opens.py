@@ -264,8 +264,14 @@ def _find_reread_file(facts: Facts) -> RuleResult | None:
     # A file is named that has most of the opens.
     main = max(rows, key=lambda f: f.opens or 0)
     named = main.path if (main.opens or 0) > opens / 2 else None
+    # `A file of 46 B is`, `3 files of at most 2 KiB are`.
+    largest = nbytes(max(f.known_nbytes or 0 for f in rows))
+    many = len(rows) > 1
+    small_files = (
+        f"{count(len(rows))} files of at most {largest} are" if many else f"A file of {largest} is"
+    )
     return RuleResult(
-        f"{_describe_small_files(rows)} opened {count(opens)} times",
+        f"{small_files} opened {count(opens)} times",
         f"Opening and reading {_name_files(rows, named)} took {seconds(spent_s)} over all ranks, "
         f"beside {seconds(all_s)} of reading and writing all files.",
         "Read it once per process and keep what it holds; or put it beside the samples, in their "
@@ -278,15 +284,6 @@ def _find_reread_file(facts: Facts) -> RuleResult | None:
             "share_of_io": min(spent_s / all_s, 1.0) if all_s > 0 else None,
         },
         Claim(STORAGE, within_s=gain_s),
-    )
-
-
-def _describe_small_files(rows: Sequence[DataFile]) -> str:
-    """`A file of 46 B is`, `3 files of at most 2 KiB are`."""
-    largest = nbytes(max(f.known_nbytes or 0 for f in rows))
-    many = len(rows) > 1
-    return (
-        f"{count(len(rows))} files of at most {largest} are" if many else f"A file of {largest} is"
     )
 
 

@@ -14,6 +14,7 @@ import ast
 import difflib
 import re
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TypeGuard
 
@@ -56,7 +57,10 @@ def patch_program(trace: Trace, kind: str, settings: Mapping[str, str] | None = 
         make = _make_loader_edit if kind == LOADER else _make_prepare_edit
         edit = make(datasets, given)
     elif kind == SAVE_SELDOM:
-        edit = _make_seldom_edit(given["every_s"])
+        helper = _SAVED_SELDOM.format(every_s=given["every_s"])
+        edit = partial(
+            _edit_save, function="_save_seldom", modules=["atexit", "time"], helper=helper
+        )
     else:
         edit = _EDITS[kind]
     # The first of the sampled files that the edit applies to.
@@ -435,11 +439,6 @@ def _keep_open(text: str, tree: ast.Module) -> str | None:
 def _save_behind(text: str, tree: ast.Module) -> str | None:
     """The save of a loop by a thread, from a copy."""
     return _edit_save(text, tree, "_save_behind", ["atexit", "concurrent.futures", "copy"], _SAVED)
-
-
-def _make_seldom_edit(every_s: str) -> _Edit:
-    helper = _SAVED_SELDOM.format(every_s=every_s)
-    return lambda text, tree: _edit_save(text, tree, "_save_seldom", ["atexit", "time"], helper)
 
 
 def _edit_save(

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import field
 
 import numpy as np
-from numpy.typing import NDArray
 
 from vanidl.analyses.reducing import batch_small_parts, join_columns
 from vanidl.dataclass import dataclass
@@ -141,12 +140,10 @@ def fit_request_cost(trace: Trace) -> RequestCost | None:
     latency = (y1 - slope * x1) / n
     weights = np.concatenate(counts)
     if weights.sum() >= FEWEST_READS:
-        latency = min(latency, _compute_weighted_median(np.concatenate(medians), weights))
+        values = np.concatenate(medians)
+        order = np.lexsort((weights, values))
+        above = np.cumsum(weights[order])
+        weighted_median = float(values[order][np.searchsorted(above, weights.sum() / 2)])
+        latency = min(latency, weighted_median)
     latency = max(latency, 0.0)
     return RequestCost(latency, (y1 - latency * n) / x1)
-
-
-def _compute_weighted_median(values: NDArray[np.float64], weights: NDArray[np.int64]) -> float:
-    order = np.lexsort((weights, values))
-    above = np.cumsum(weights[order])
-    return float(values[order][np.searchsorted(above, weights.sum() / 2)])

@@ -34,7 +34,6 @@ from vanidl.analyses.dataset import read_by_all
 from vanidl.analyses.profiled_steps import RankSpans, group_rank_spans
 from vanidl.analyses.tracer_limits import exceeds_run_time
 from vanidl.breakdown import Breakdown
-from vanidl.breakdown.overlap import RankOverlap
 from vanidl.breakdown.pipelines import Pipeline, record_pipelines
 from vanidl.breakdown.rerun import Change as Lengths
 from vanidl.breakdown.rerun import Fetched, Settings, measure, replay, rerun
@@ -43,7 +42,7 @@ from vanidl.dataclass import dataclass
 from vanidl.errors import UsageError
 from vanidl.formatting.units import percent, plural
 from vanidl.model import intervals
-from vanidl.model.intervals import Intervals, intersect, subtract
+from vanidl.model.intervals import intersect, subtract
 from vanidl.model.trace import STORAGE_LAYERS, SpanKind, Trace
 
 Array = NDArray[np.float64]
@@ -123,7 +122,18 @@ def extract_batches(
                              if w.trainer == trainer)  # fmt: skip
             count = max(groups.values(), default=0)
             busy = read.of_rank(position).busy
-            calls = _estimate_metadata_calls(trace, position, row, busy, spans.waits)
+            # The metadata calls of one rank. Where only their sums are known a file is taken to be
+            # opened and closed where it is read: as much of them is in waits as of the reads,
+            # within what the account leaves open.
+            total_s = _sum_metadata_s(trace, position)
+            low_s, high_s = (
+                row.input_wait_metadata_s or 0.0,
+                row.input_wait_metadata_at_most_s or 0.0,
+            )
+            inside = (
+                intervals.intersect(busy, spans.waits).length / busy.length if busy.length else 0.0
+            )
+            calls = _Calls(min(max(total_s * inside, low_s), high_s), total_s)
             of_rank = _extract_rank_batches(spans, read, position, starts, count)
             of_rank = _add_metadata_calls(of_rank, calls)
         # With compute alone: without what each step waited for slower ranks.
@@ -180,20 +190,6 @@ class _Calls:
 
     in_waits_s: float
     total_s: float
-
-
-def _estimate_metadata_calls(
-    trace: Trace, position: int, row: RankOverlap, reading: Intervals, waits: Intervals
-) -> _Calls:
-    """The metadata calls of one rank.
-
-    Where only their sums are known a file is taken to be opened and closed where it is read: as
-    much of them is in waits as of the reads, within what the account leaves open.
-    """
-    total_s = _sum_metadata_s(trace, position)
-    low_s, high_s = row.input_wait_metadata_s or 0.0, row.input_wait_metadata_at_most_s or 0.0
-    inside = intervals.intersect(reading, waits).length / reading.length if reading.length else 0.0
-    return _Calls(min(max(total_s * inside, low_s), high_s), total_s)
 
 
 def _sum_metadata_s(trace: Trace, position: int) -> float:
@@ -778,7 +774,12 @@ def find_reading_thread(trace: Trace, results: Results, read: Reads) -> str:
         process = trace.ranks[position]
         if process in working:
             continue
-        share = _measure_share_outside_waits(spans, read.of_rank(position).busy, slack_ns)
+        # Share of the reads in profiled steps, in time, that no wait covers, clocks being unsure.
+        busy = read.of_rank(position).busy
+        low, high = spans.steps.start, spans.steps.end
+        inside = intersect(busy, intervals.union(low, high))
+        near = intervals.union(spans.waits.start - slack_ns, spans.waits.end + slack_ns)
+        share = subtract(inside, near).length / inside.length if inside.length else 0.0
         if share >= _AHEAD_SHARE:
             return (
                 f"{percent(share)} of the dataset reads of {trace.processes[process].label} ran "
@@ -788,11 +789,3 @@ def find_reading_thread(trace: Trace, results: Results, read: Reads) -> str:
                 "measure a change with vanidl ab"
             )
     return ""
-
-
-def _measure_share_outside_waits(spans: RankSpans, busy: Intervals, slack_ns: int) -> float:
-    """Share of the reads in profiled steps, in time, that no wait covers, clocks being unsure."""
-    low, high = spans.steps.start, spans.steps.end
-    inside = intersect(busy, intervals.union(low, high))
-    near = intervals.union(spans.waits.start - slack_ns, spans.waits.end + slack_ns)
-    return subtract(inside, near).length / inside.length if inside.length else 0.0

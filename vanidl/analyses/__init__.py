@@ -8,7 +8,7 @@ order, here or elsewhere, give the same bits.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import field, replace
 from typing import Any
 
@@ -135,19 +135,9 @@ def analyse(
         seen = reduce_parts(_COVERAGE, trace.io, trace, executor)["coverage"]
     if second := list_second_reductions(reduced):
         reduced |= reduce_parts(second, chosen.io, chosen, executor)
-    return finish(
-        _add_all_storage(reduced, trace, selection, executor), seen, trace, chosen, selection.layer
-    )
-
-
-def _add_all_storage(
-    reduced: dict[str, Any], trace: Trace, selection: Selection, executor: Executor | None
-) -> dict[str, Any]:
-    """The reduced values with what the account of time needs of the other layers of storage.
-
-    These are disjoint from the layer that is looked at: a file that is read through streams takes
-    as long as one that is not.
-    """
+    # The reduced values with what the account of time needs of the other layers of storage. These
+    # are disjoint from the layer that is looked at: a file that is read through streams takes as
+    # long as one that is not.
     found, busy, sum_ns = _get_storage_values(reduced)
     storage = set(STORAGE_LAYERS) & set(trace.layers_traced)
     for layer in sorted(storage - {selection.layer}) if selection.layer in storage else ():
@@ -161,7 +151,8 @@ def _add_all_storage(
         found = needed["calls"].combine(found, of_layer["calls"])
         for position, total in of_layer["operations"].totals.items():
             sum_ns[position] = sum_ns.get(position, 0) + total.sum_ns
-    return reduced | {"storage": (found, busy, sum_ns)}
+    all_storage = reduced | {"storage": (found, busy, sum_ns)}
+    return finish(all_storage, seen, trace, chosen, selection.layer)
 
 
 def _get_storage_values(
@@ -200,7 +191,19 @@ def finish(
     with ThreadPoolExecutor(1) as pool:  # with thousands of ranks both halves take as long
         unique = pool.submit(dataset.measure_unique_by_file, reduced["dataset"])
         alone = pool.submit(_finish_independent, reduced, seen, whole, chosen, layer)
-        others = _finish_dependent(reduced, chosen, layer, unique)
+        # The other results by name: they build on steps, on the dataset or on the time of ranks.
+        data = dataset.finish(reduced["dataset"], chosen, layer, unique)
+        storage = reduced.get("storage") or _get_storage_values(reduced)
+        others = {
+            "steps": profiled_steps.finish(reduced["operations"], chosen),
+            "dataset": data,
+            "operations": reduced["operations"],
+            "saves": tuple(checkpoints.find_checkpoints(reduced["checkpoints"], chosen)),
+            "step_sums": reduced["step_sums"],
+            "workers": workers.finish(reduced["workers"], chosen, data),
+            "fetching": batches.finish(reduced["fetches"], chosen),
+            **dict(zip(("calls", "busy", "sum_ns"), storage, strict=True)),
+        }
         results = Results(**others, **alone.result())
     return results if reduced["operations"].totals else _finish_untraced(results, chosen, layer)
 
@@ -227,24 +230,6 @@ def _finish_independent(
         "layers": layers.summarize_layers(chosen),
         "osts": osts.finish(reduced["osts"], chosen, layer),
         "heatmaps": by_counters.bin_all_heatmaps(chosen),
-    }
-
-
-def _finish_dependent(
-    reduced: dict[str, Any], chosen: Trace, layer: str, unique: Future[dataset.UniqueByFile]
-) -> dict[str, Any]:
-    """The other results by name: they build on steps, on the dataset or on the time of ranks."""
-    data = dataset.finish(reduced["dataset"], chosen, layer, unique)
-    storage = reduced.get("storage") or _get_storage_values(reduced)
-    return {
-        "steps": profiled_steps.finish(reduced["operations"], chosen),
-        "dataset": data,
-        "operations": reduced["operations"],
-        "saves": tuple(checkpoints.find_checkpoints(reduced["checkpoints"], chosen)),
-        "step_sums": reduced["step_sums"],
-        "workers": workers.finish(reduced["workers"], chosen, data),
-        "fetching": batches.finish(reduced["fetches"], chosen),
-        **dict(zip(("calls", "busy", "sum_ns"), storage, strict=True)),
     }
 
 

@@ -66,7 +66,24 @@ class OfFetches:
         process = rows.owner.process[rows.part]
         value = self.NOTHING
         for each in np.intersect1d(rows.owner.process, list(self.bounds)).tolist():
-            found = _select_in_fetches(rows, np.flatnonzero(process == each), self.bounds[each])
+            # Of the operations of one process those that lie in a fetch, or reach into one.
+            mine = np.flatnonzero(process == each)
+            bounds = self.bounds[each]
+            start, end = rows.start[mine], rows.end[mine]
+            place = np.searchsorted(bounds.begin, start, side="right") - 1
+            begun = (place >= 0) & (start < bounds.end[place])
+            following = np.minimum(place + 1, len(bounds.begin) - 1)
+            reaches = begun | (end > bounds.begin[following])
+            busy = intervals.union(start[reaches], end[reaches])
+            inside = mine[begun]
+            columns = (
+                bounds.row[place[begun]],
+                rows.end[inside] - rows.start[inside],
+                -rows.start[inside],  # of two that are as long the first
+                rows.file[inside].astype(np.int64),
+                rows.nbytes[inside],
+            )
+            found = busy, _keep_longest(np.stack(columns, axis=1))
             value = self.combine(value, FetchReads({each: found[0]}, found[1]))
         return value
 
@@ -85,27 +102,6 @@ def make_reduction(trace: Trace) -> OfFetches:
         rows = np.flatnonzero(fetches.process == process)
         found[process] = _Bounds(fetches.begin[rows], fetches.end[rows], rows)
     return OfFetches(found)
-
-
-def _select_in_fetches(
-    rows: Rows, mine: NDArray[np.intp], bounds: _Bounds
-) -> tuple[Intervals, Int64Array]:
-    """Of the operations of one process those that lie in a fetch, or reach into one."""
-    start, end = rows.start[mine], rows.end[mine]
-    place = np.searchsorted(bounds.begin, start, side="right") - 1
-    begun = (place >= 0) & (start < bounds.end[place])
-    following = np.minimum(place + 1, len(bounds.begin) - 1)
-    reaches = begun | (end > bounds.begin[following])
-    busy = intervals.union(start[reaches], end[reaches])
-    inside = mine[begun]
-    columns = (
-        bounds.row[place[begun]],
-        rows.end[inside] - rows.start[inside],
-        -rows.start[inside],  # of two that are as long the first
-        rows.file[inside].astype(np.int64),
-        rows.nbytes[inside],
-    )
-    return busy, _keep_longest(np.stack(columns, axis=1))
 
 
 def _keep_longest(operations: Int64Array) -> Int64Array:

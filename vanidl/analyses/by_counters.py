@@ -193,7 +193,13 @@ def bin_heatmaps(trace: Trace, layer: str) -> Timeline | None:
     for heatmap in maps:
         position = int(trace.family[heatmap.process]) if heatmap.process >= 0 else -1
         row = find_row(position, len(trace.ranks))
-        sums = _spread_heatmap(edges, heatmap)
+        # The map's bytes in the bins between the edges, shape (2, bins): read, written.
+        start = heatmap.start_ns + heatmap.bin_ns * np.arange(
+            len(heatmap.bytes_read), dtype=np.int64
+        )
+        end = start + heatmap.bin_ns
+        sides = (heatmap.bytes_read, heatmap.bytes_written)
+        sums = np.stack([spread_bytes(start, end, side, edges) for side in sides])
         rows[row] = rows[row] + sums if row in rows else sums
     labels, (read, written) = stack_rows(rows, trace)
     since = trace.job.start_ns
@@ -216,11 +222,3 @@ def compute_bin_edges(maps: Sequence[Heatmap]) -> Int64Array:
     end = max(h.start_ns + h.bin_ns * len(h.bytes_read) for h in maps)
     bins = -(-(end - start) // width)
     return start + width * np.arange(bins + 1, dtype=np.int64)
-
-
-def _spread_heatmap(edges: Int64Array, heatmap: Heatmap) -> Int64Array:
-    """The map's bytes in the bins between the edges, shape (2, bins): read, written."""
-    start = heatmap.start_ns + heatmap.bin_ns * np.arange(len(heatmap.bytes_read), dtype=np.int64)
-    end = start + heatmap.bin_ns
-    sides = (heatmap.bytes_read, heatmap.bytes_written)
-    return np.stack([spread_bytes(start, end, side, edges) for side in sides])

@@ -20,7 +20,6 @@ from vanidl.analyses.profiled_steps import group_rank_spans
 from vanidl.analyses.reducing import Rows
 from vanidl.dataclass import dataclass
 from vanidl.model import intervals
-from vanidl.model.counter_tables import CounterTable
 from vanidl.model.counter_totals import count_by_record, prefix_of
 from vanidl.model.file_kinds import is_named_checkpoint
 from vanidl.model.intervals import Intervals
@@ -161,7 +160,14 @@ def _number_saves(
     """For each burst the number of the save that it is a part of."""
     low, high = bursts.end[:-1] - GAP_NS, bursts.start[1:]
     # A training step between two bursts shows that they are two saves.
-    stepped = _find_steps_between(trace, low, high)
+    # Whether any rank began and ended a step between two times; None outside of profiles.
+    stepped: list[bool | None] = [None] * len(low)
+    for own in group_rank_spans(trace).values():
+        steps = own.steps
+        seen = intervals.covered_within(own.windows, low, high) == high - low
+        for i in np.flatnonzero(seen).tolist():
+            inside = bool(((steps.start >= low[i]) & (steps.end <= high[i])).any())
+            stepped[i] = bool(stepped[i]) or inside
     written = [_Burst(trace, file[rows], offset[rows]) for rows in members]
     joined = [
         _is_same_save(before, after, int(pause), between)
@@ -203,18 +209,6 @@ def _is_same_save(before: _Burst, after: _Burst, pause_ns: int, stepped: bool | 
     return stepped is False or bool(before.numbers & after.numbers)
 
 
-def _find_steps_between(trace: Trace, low: Int64Array, high: Int64Array) -> list[bool | None]:
-    """Whether any rank began and ended a step between two times; None outside of profiles."""
-    found: list[bool | None] = [None] * len(low)
-    for own in group_rank_spans(trace).values():
-        steps = own.steps
-        seen = intervals.covered_within(own.windows, low, high) == high - low
-        for i in np.flatnonzero(seen).tolist():
-            inside = bool(((steps.start >= low[i]) & (steps.end <= high[i])).any())
-            found[i] = bool(found[i]) or inside
-    return found
-
-
 def _describe_files(trace: Trace, files: Int64Array) -> str:
     names = [trace.files.path[code].rsplit("/", 1)[-1] for code in np.unique(files).tolist()]
     more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
@@ -249,7 +243,10 @@ def _get_counted_writes(trace: Trace, layer: str) -> _Writes:
         return NOTHING
     # Darshan leaves 0 where a file was never written.
     mine = _mark_checkpoint_files(trace)[table.file] & (low > 0) & (high >= low)
-    since = _log_start(trace, table)[mine]
+    # When the log of each record began, ns: its timestamps count from there.
+    starts = [trace.job.start_ns if p.start_ns is None else p.start_ns for p in trace.processes]
+    start = np.array([*starts, trace.job.start_ns], np.int64)[table.process]
+    since = start[mine]
     return (
         since + np.round(low[mine] * 1e9).astype(np.int64),
         since + np.round(high[mine] * 1e9).astype(np.int64),
@@ -257,9 +254,3 @@ def _get_counted_writes(trace: Trace, layer: str) -> _Writes:
         count_by_record(table, "BYTES_WRITTEN")[mine],
         np.full(int(mine.sum()), -1, np.int64),
     )
-
-
-def _log_start(trace: Trace, table: CounterTable) -> Int64Array:
-    """When the log of each record began, ns: its timestamps count from there."""
-    starts = [trace.job.start_ns if p.start_ns is None else p.start_ns for p in trace.processes]
-    return np.array([*starts, trace.job.start_ns], np.int64)[table.process]

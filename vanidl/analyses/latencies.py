@@ -101,7 +101,15 @@ NOTHING = Reduced(
 
 def partial(rows: Rows, trace: Trace) -> Reduced:
     """The numbers of some rows."""
-    place = _find_bins(rows)
+    # The bin of each operation, those of writes behind those of reads. Leading bits of the float64
+    # tell it but for one edge: faster than a search.
+    leading = np.maximum(rows.duration, 1).astype(np.float64).view(np.int64)
+    leading >>= _SHIFT
+    leading -= _LEADING_OF_1
+    place: NDArray[np.intp] = _FIRST_BIN[leading]
+    place += rows.duration >= _EDGE[leading]
+    if rows.write_count:
+        place += rows.op * np.intp(len(EDGES_NS))
     counts = np.bincount(place, minlength=2 * len(EDGES_NS)).reshape(2, -1)
     spent = sum_by_group(place, rows.duration, counts.size).reshape(2, -1)
     is_data = trace.files.is_data
@@ -167,21 +175,6 @@ def _sum_by_file(files: Int64Array, reads: Int64Array) -> tuple[Int64Array, Int6
     return distinct, total
 
 
-def _find_bins(rows: Rows) -> NDArray[np.intp]:
-    """The bin of each operation, those of writes behind those of reads.
-
-    Leading bits of the float64 tell it but for one edge: faster than a search.
-    """
-    leading = np.maximum(rows.duration, 1).astype(np.float64).view(np.int64)
-    leading >>= _SHIFT
-    leading -= _LEADING_OF_1
-    place: NDArray[np.intp] = _FIRST_BIN[leading]
-    place += rows.duration >= _EDGE[leading]
-    if rows.write_count:
-        place += rows.op * np.intp(len(EDGES_NS))
-    return place
-
-
 def _select_slowest(rows: Rows) -> Int64Array:
     if not len(rows):
         return NOTHING.slowest
@@ -198,7 +191,12 @@ def _select_slowest(rows: Rows) -> Int64Array:
 def _sample(rows: Rows, data: NDArray[np.intp]) -> Int64Array:
     if not len(data):
         return NOTHING.sample
-    drawn = _draw_numbers(rows, data)
+    # A number for each read that depends on nothing but itself: the same however parts are cut.
+    x = rows.start[data].view(np.uint64) ^ (rows.offset[data].view(np.uint64) << np.uint64(20))
+    x = x + rows.owner.process[rows.part[data]].view(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        x = (x ^ (x >> np.uint64(shift))) * np.uint64(factor)
+    drawn: Int64Array = ((x ^ (x >> np.uint64(31))) >> np.uint64(1)).astype(np.int64)
     if len(data) > SAMPLED:
         limit = np.partition(drawn, SAMPLED - 1)[SAMPLED - 1]
         keep = drawn <= limit
@@ -208,16 +206,6 @@ def _sample(rows: Rows, data: NDArray[np.intp]) -> Int64Array:
         rows.owner.position[rows.part[data]],
     )  # fmt: skip
     return _select_smallest(np.stack([c.astype(np.int64) for c in columns], axis=1), SAMPLED)
-
-
-def _draw_numbers(rows: Rows, at: NDArray[np.intp]) -> Int64Array:
-    """A number for each read that depends on nothing but itself: the same however parts are cut."""
-    x = rows.start[at].view(np.uint64) ^ (rows.offset[at].view(np.uint64) << np.uint64(20))
-    x = x + rows.owner.process[rows.part[at]].view(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
-    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
-        x = (x ^ (x >> np.uint64(shift))) * np.uint64(factor)
-    drawn: Int64Array = ((x ^ (x >> np.uint64(31))) >> np.uint64(1)).astype(np.int64)
-    return drawn
 
 
 def _select_smallest(rows: Int64Array, most: int) -> Int64Array:

@@ -172,7 +172,16 @@ NOTHING = Operations({}, {}, np.empty(0, np.int64), np.empty(0, np.int64))
 def partial(rows: Rows, trace: Trace) -> Operations:
     """The totals of some rows."""
     classes, counts = count_distinct(_count_speed_classes(rows))
-    return Operations(_sum_totals(rows), rows.busy, classes, counts, _own_busy(rows, trace))
+    # By position, also of parts without a row.
+    positions = rows.owner.positions
+    sums = np.zeros((5, len(positions)), np.int64)
+    for op, groups in ((READ, rows.reads), (WRITE, rows.writes)):
+        place = np.searchsorted(positions, groups.position)
+        np.add.at(sums[op], place, groups.counts)
+        np.add.at(sums[2 + op], place, groups.group_nbytes)
+        np.add.at(sums[4], place, groups.group_duration)
+    totals = {p: Totals(*row) for p, row in zip(positions.tolist(), sums.T.tolist(), strict=True)}
+    return Operations(totals, rows.busy, classes, counts, _own_busy(rows, trace))
 
 
 def _own_busy(rows: Rows, trace: Trace) -> dict[int, Intervals]:
@@ -232,18 +241,6 @@ def _get_class_speed(code: int) -> float:
     """Bytes per second in the middle of a class."""
     middle = (code << _SHIFT) + (1 << (_SHIFT - 1))
     return float(np.int64(middle).view(np.float64)) if code > 0 else 0.0
-
-
-def _sum_totals(rows: Rows) -> dict[int, Totals]:
-    """By position, also of parts without a row."""
-    positions = rows.owner.positions
-    sums = np.zeros((5, len(positions)), np.int64)
-    for op, groups in ((READ, rows.reads), (WRITE, rows.writes)):
-        place = np.searchsorted(positions, groups.position)
-        np.add.at(sums[op], place, groups.counts)
-        np.add.at(sums[2 + op], place, groups.group_nbytes)
-        np.add.at(sums[4], place, groups.group_duration)
-    return {p: Totals(*row) for p, row in zip(positions.tolist(), sums.T.tolist(), strict=True)}
 
 
 def _count_speed_classes(rows: Rows) -> NDArray[np.int64]:

@@ -103,7 +103,11 @@ def finish(trace: Trace) -> Placement | None:
         if position < 0 or file is None:
             continue
         # Bursts of reads of the file, as many long steps, and how far these are behind.
-        reads = _collect_reads(trace, position, file)
+        reads = intervals.EMPTY
+        for part in trace.io:
+            if trace.family[part.process] == position:
+                mine = (part.op == READ) & (part.file == file)
+                reads = intervals.merge(reads, intervals.union(part.start[mine], part.end[mine]))
         bursts = _find_bursts(reads)
         if bursts is None:
             continue
@@ -133,15 +137,6 @@ def _find_busiest_file(trace: Trace) -> int | None:
         np.add.at(read, part.file[mine], part.nbytes[mine])
     read[~trace.files.is_data] = 0
     return int(read.argmax()) if read.any() else None
-
-
-def _collect_reads(trace: Trace, position: int, file: int) -> Intervals:
-    found = intervals.EMPTY
-    for part in trace.io:
-        if trace.family[part.process] == position:
-            mine = (part.op == READ) & (part.file == file)
-            found = intervals.merge(found, intervals.union(part.start[mine], part.end[mine]))
-    return found
 
 
 def _find_bursts(reads: Intervals) -> Intervals | None:

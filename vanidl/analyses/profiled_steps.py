@@ -346,15 +346,6 @@ def list_log_clocks(trace: Trace) -> tuple[LogClock, ...]:
     )
 
 
-def _find_worker_uncertainty_s(trace: Trace, trainer: int) -> float | None:
-    unsure = [
-        p.clock_uncertainty_ns
-        for p in trace.processes
-        if p.trainer == trainer and p.role == "worker" and p.clock_evidence
-    ]
-    return max(unsure) / 1e9 if unsure else None
-
-
 def list_clocks(trace: Trace) -> tuple[ClockEvidence, ...]:
     """The clock of every profile."""
     return tuple(_make_clock_evidence(trace, profile) for profile in trace.profiles)
@@ -367,6 +358,12 @@ def _make_clock_evidence(trace: Trace, profile: Profile) -> ClockEvidence:
             profile.clock_method, None, None, None, None, profile.clock_evidence, label,
             profile.path,
         )  # fmt: skip
+    unsure = [
+        p.clock_uncertainty_ns
+        for p in trace.processes
+        if p.trainer == profile.process and p.role == "worker" and p.clock_evidence
+    ]
+    worker_uncertainty_s = max(unsure) / 1e9 if unsure else None
     return ClockEvidence(
         profile.clock_method,
         profile.clock_offset_ns / 1e9,
@@ -376,7 +373,7 @@ def _make_clock_evidence(trace: Trace, profile: Profile) -> ClockEvidence:
         profile.clock_evidence,
         label,
         profile.path,
-        _find_worker_uncertainty_s(trace, profile.process),
+        worker_uncertainty_s,
     )
 
 
@@ -424,9 +421,18 @@ class OfSteps:
         """The sums of some rows."""
         value = NO_SUMS
         for position, own in rows.by_position(self.cells.keys()):
-            value = self.combine(
-                value, _compute_step_sums(own, self.cells[position], len(trace.files))
-            )
+            # The sums of the rows of one rank.
+            cells = self.cells[position]
+            files = len(trace.files)
+            row, amounts = _sum_amounts(own, cells)
+            spent = timeline.split_by_bin(own.start, own.end, own.duration, cells.bounds)
+            key, total = _NONE, _NONE
+            for owner, at, share in spent:
+                inside = (cells.row[at] >= 0) & (share > 0)
+                keys = cells.row[at[inside]] * files + own.file[owner[inside]]
+                key, total = add_sparse((key, total), _sum_by_key(keys, share[inside]))
+            step_sums = StepSums(row, amounts, key, total)
+            value = self.combine(value, step_sums)
         return value
 
     def combine(self, a: StepSums, b: StepSums) -> StepSums:
@@ -439,30 +445,14 @@ def make_step_sums_reduction(trace: Trace) -> OfSteps:
     """The reduction for the steps of a trace, in the order of its step table."""
     cells, before = {}, 0
     for position, spans in group_rank_spans(trace).items():
-        cells[position] = _make_cells(spans.steps.start, spans.steps.end, before)
+        # Cells of steps in order of start; where two overlap, time counts in the later one.
+        borders = np.unique(np.concatenate([spans.steps.start, spans.steps.end]))
+        bounds = np.concatenate([borders[:1] - 1, borders, borders[-1:] + 1])
+        step = np.searchsorted(spans.steps.start, bounds[:-1], side="right") - 1
+        inside = (step >= 0) & (bounds[:-1] < spans.steps.end[np.maximum(step, 0)])
+        cells[position] = _StepCells(bounds, np.where(inside, step + before, -1))
         before += len(spans.steps)
     return OfSteps(cells)
-
-
-def _make_cells(start: Int64Array, end: Int64Array, before: int) -> _StepCells:
-    """Cells of steps in order of start; where two overlap, time counts in the later one."""
-    borders = np.unique(np.concatenate([start, end]))
-    bounds = np.concatenate([borders[:1] - 1, borders, borders[-1:] + 1])
-    step = np.searchsorted(start, bounds[:-1], side="right") - 1
-    inside = (step >= 0) & (bounds[:-1] < end[np.maximum(step, 0)])
-    return _StepCells(bounds, np.where(inside, step + before, -1))
-
-
-def _compute_step_sums(rows: Rows, cells: _StepCells, files: int) -> StepSums:
-    """The sums of the rows of one rank."""
-    row, amounts = _sum_amounts(rows, cells)
-    spent = timeline.split_by_bin(rows.start, rows.end, rows.duration, cells.bounds)
-    key, total = _NONE, _NONE
-    for owner, at, share in spent:
-        inside = (cells.row[at] >= 0) & (share > 0)
-        keys = cells.row[at[inside]] * files + rows.file[owner[inside]]
-        key, total = add_sparse((key, total), _sum_by_key(keys, share[inside]))
-    return StepSums(row, amounts, key, total)
 
 
 def _sum_amounts(rows: Rows, cells: _StepCells) -> tuple[Int64Array, Int64Array]:

@@ -289,7 +289,15 @@ class Rows:
     @cached_property
     def _by_file(self) -> tuple[ByFile, ByFile]:
         files = int(self.file.max(initial=0)) + 1
-        key = self._key(files)
+        # Reads by part and file, then writes by part and file: int32 where that is enough.
+        parts = len(self.owner.process)
+        narrow = 2 * parts * files <= np.iinfo(np.int32).max
+        key: NDArray[Any] = self.file
+        if parts > 1:
+            key = self.part * files + key
+            key = key.astype(np.int32) if narrow else key
+        if self.write_count:
+            key = self.op.astype(np.int32 if narrow else np.int64) * (parts * files) + key
         columns = {name: getattr(self, name) for name in ROW_COLUMNS}
         # Rows mostly come in order: then the sort is spared.
         if (key[1:] < key[:-1]).any():
@@ -315,18 +323,6 @@ class Rows:
             of(slice(0, read_groups), slice(0, reads)),
             of(slice(read_groups, len(first)), slice(reads, len(self))),
         )
-
-    def _key(self, files: int) -> NDArray[Any]:
-        """Reads by part and file, then writes by part and file: int32 where that is enough."""
-        parts = len(self.owner.process)
-        narrow = 2 * parts * files <= np.iinfo(np.int32).max
-        key: NDArray[Any] = self.file
-        if parts > 1:
-            key = self.part * files + key
-            key = key.astype(np.int32) if narrow else key
-        if self.write_count:
-            key = self.op.astype(np.int32 if narrow else np.int64) * (parts * files) + key
-        return key
 
 
 def _select_between(busy: Intervals, start: Int64Array, rows: slice) -> Intervals | None:
@@ -505,7 +501,21 @@ def _receive_from_workers(
     Parts that lie in a file are read by the workers where these see it, too, so that they do not
     pass through this process; the first batch shows whether they do.
     """
-    workers = _Workers(reductions, _strip_records(trace), executor)
+    # The trace with what a partial looks at: the job, its processes and its files.
+    records = replace(
+        trace,
+        io=(),
+        spans=concatenate_spans((), ()),
+        counters={},
+        logs=(),
+        warnings=(),
+        stripes=(),
+        heatmaps=(),
+        mpi=(),
+        step_durations=(),
+        fetches=NO_FETCHES,
+    )
+    workers = _Workers(reductions, records, executor)
     in_file = iter(_batch_by_file(parts))
     first = next(in_file, None)
     read_there = None if first is None else workers.read_there(first)
@@ -566,23 +576,6 @@ def _cut_parts(parts: Iterable[Part]) -> Iterator[list[Part]]:
                 batch = []
     if batch:
         yield batch
-
-
-def _strip_records(trace: Trace) -> Trace:
-    """The trace with what a partial looks at: the job, its processes and its files."""
-    return replace(
-        trace,
-        io=(),
-        spans=concatenate_spans((), ()),
-        counters={},
-        logs=(),
-        warnings=(),
-        stripes=(),
-        heatmaps=(),
-        mpi=(),
-        step_durations=(),
-        fetches=NO_FETCHES,
-    )
 
 
 def _combine(reductions: dict[str, Reduction], a: Values, b: Values) -> Values:

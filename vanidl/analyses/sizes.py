@@ -113,12 +113,19 @@ def finish(counts: SizeCounts, trace: Trace) -> Sizes:  # noqa: ARG001
     total = int(ops.sum())
     if total == 0:
         return Sizes(None, None, None, None, (), (), (), 0)
+    reach = np.cumsum(ops)
+    low, high = np.searchsorted(reach, [(total + 1) // 2, total // 2 + 1])
+    median = (int(counts.nbytes[low]) + int(counts.nbytes[high])) / 2
+    top = int(counts.nbytes[-1]).bit_length()
+    bins = _make_bins(counts, [0, *(1 << i for i in range(top + 1))])
+    used = [i for i, b in enumerate(bins) if b.reads + b.writes]
+    power_bins = bins[used[0] : used[-1] + 1]
     return Sizes(
         int(counts.nbytes[0]),
         int(counts.nbytes[-1]),
         int((counts.nbytes * ops).sum()) / total,
-        _compute_median(counts.nbytes, ops, total),
-        _make_power_bins(counts),
+        median,
+        power_bins,
         _make_bins(counts, DARSHAN_EDGES),
         _select_common(counts, ops),
         len(counts.nbytes),
@@ -136,19 +143,6 @@ def _gather(nbytes: Int64Array, reads: Int64Array, writes: Int64Array) -> SizeCo
         np.add.reduceat(reads[order], first),
         np.add.reduceat(writes[order], first),
     )
-
-
-def _compute_median(nbytes: Int64Array, ops: Int64Array, total: int) -> float:
-    reach = np.cumsum(ops)
-    low, high = np.searchsorted(reach, [(total + 1) // 2, total // 2 + 1])
-    return (int(nbytes[low]) + int(nbytes[high])) / 2
-
-
-def _make_power_bins(counts: SizeCounts) -> tuple[SizeBin, ...]:
-    top = int(counts.nbytes[-1]).bit_length()
-    bins = _make_bins(counts, [0, *(1 << i for i in range(top + 1))])
-    used = [i for i, b in enumerate(bins) if b.reads + b.writes]
-    return bins[used[0] : used[-1] + 1]
 
 
 def _make_bins(counts: SizeCounts, edges: Sequence[int]) -> tuple[SizeBin, ...]:

@@ -92,7 +92,17 @@ def finish(reduced: Operations, trace: Trace, layer: str) -> Summary:
     time = aggregate = None
     if traced:
         counts = total = reduced.total
-        time = _compute_busy_time(reduced, total, trace)
+        per_rank = reduced.busy_ns(len(trace.ranks))
+        bounds = list(reduced.busy.values())
+        mean_s = sum(per_rank) / max(len(per_rank), 1) / 1e9
+        run_time = trace.job.run_time_s
+        time = BusyTime(
+            mean_s,
+            max(per_rank, default=0) / 1e9,
+            intervals.length_of_all(bounds) / 1e9,
+            total.sum_ns / 1e9,
+            mean_s / run_time if run_time > 0 else None,
+        )
         if time.any_rank_s > 0:
             aggregate = (total.bytes_read + total.bytes_written) / time.any_rank_s
     reads, writes = (counts.reads, counts.writes) if counts is not None else (None, None)
@@ -116,20 +126,6 @@ def finish(reduced: Operations, trace: Trace, layer: str) -> Summary:
         counter_s=by_counters.sum_times(
             trace, layer, meta_is_credible=meta_s is None or meta_s <= limit_s
         ),
-    )
-
-
-def _compute_busy_time(reduced: Operations, total: Totals, trace: Trace) -> BusyTime:
-    per_rank = reduced.busy_ns(len(trace.ranks))
-    bounds = list(reduced.busy.values())
-    mean_s = sum(per_rank) / max(len(per_rank), 1) / 1e9
-    run_time = trace.job.run_time_s
-    return BusyTime(
-        mean_s,
-        max(per_rank, default=0) / 1e9,
-        intervals.length_of_all(bounds) / 1e9,
-        total.sum_ns / 1e9,
-        mean_s / run_time if run_time > 0 else None,
     )
 
 

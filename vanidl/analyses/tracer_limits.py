@@ -380,7 +380,12 @@ def find_shared_openings(trace: Trace, candidates: NDArray[np.bool_]) -> SharedO
     if not len(rows):
         return None
     wanted = {(int(table.process[i]), int(table.file[i])): i for i in rows.tolist()}
-    reads = _collect_reads(trace, wanted)
+    reads: dict[tuple[int, int], _Reads] = {}
+    for part in trace.io:
+        files = [file for process, file in wanted if process == part.process]
+        if part.layer == POSIX and files:
+            for file, offset, ends in _iterate_by_file(part, files):
+                _add_reads(reads.setdefault((part.process, file), _Reads()), offset, ends)
     doubtful = [
         i for key, i in wanted.items() if key in reads and _is_doubtful(table, i, reads[key])
     ]
@@ -419,18 +424,6 @@ def _is_open_together(table: CounterTable, i: int) -> bool:
 def _is_sure(table: CounterTable, i: int) -> bool:
     names = ("POSIX_F_CLOSE_START_TIMESTAMP", "POSIX_F_OPEN_END_TIMESTAMP")
     return all(n in table.seconds and table.seconds[n][i] >= 0 for n in names)
-
-
-def _collect_reads(
-    trace: Trace, wanted: dict[tuple[int, int], int]
-) -> dict[tuple[int, int], _Reads]:
-    found: dict[tuple[int, int], _Reads] = {}
-    for part in trace.io:
-        files = [file for process, file in wanted if process == part.process]
-        if part.layer == POSIX and files:
-            for file, offset, ends in _iterate_by_file(part, files):
-                _add_reads(found.setdefault((part.process, file), _Reads()), offset, ends)
-    return found
 
 
 def _iterate_by_file(

@@ -78,13 +78,6 @@ def rank_costs(account: Breakdown) -> tuple[Cost, ...]:
     return tuple(sorted((c for c in costs if c.low_ns > 0), key=lambda c: -c.low_ns))
 
 
-def _name_cause(account: Breakdown, cause: str) -> str:
-    """The cause, or the part of storage that is most of it, where that is syncs."""
-    synced = account.cell(f"{MEAN}/{STEP}/{STORAGE_SYNC}").low_ns
-    of_storage = account.cell(f"{MEAN}/{STEP}/{STORAGE}").high_ns
-    return STORAGE_SYNC if cause == STORAGE and 2 * synced > of_storage else cause
-
-
 def _list_step_costs(account: Breakdown) -> list[Cost]:
     """What steps lose outside of their input waits."""
     observed = account.observed
@@ -112,7 +105,10 @@ def _list_step_costs(account: Breakdown) -> list[Cost]:
         # What the loop itself does in its own parts of the step is told there.
         if cause == HOST_CPU and apart:
             continue
-        told_as = _name_cause(account, cause)
+        # The cause, or the part of storage that is most of it, where that is syncs.
+        synced = account.cell(f"{MEAN}/{STEP}/{STORAGE_SYNC}").low_ns
+        of_storage = account.cell(f"{MEAN}/{STEP}/{STORAGE}").high_ns
+        told_as = STORAGE_SYNC if cause == STORAGE and 2 * synced > of_storage else cause
         costs.append(Cost(STEP, told_as, *outside[cause], f"{MEAN}/{STEP}/{cause}"))
     return costs
 

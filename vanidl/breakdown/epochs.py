@@ -25,7 +25,7 @@ from vanidl.analyses.workers import Files, WorkerLife, find_files_read, group_wo
 from vanidl.dataclass import dataclass
 from vanidl.formatting.units import plural, times
 from vanidl.model.ordering import stable_order
-from vanidl.model.trace import READ, Part, SpanKind, Spans, Trace
+from vanidl.model.trace import READ, Part, SpanKind, Trace
 from vanidl.parallel.threads import in_threads
 
 Int64Array = NDArray[np.int64]
@@ -156,7 +156,11 @@ def _find_loader_epochs(trace: Trace, data: Dataset | None) -> Borders:
         waits = mine.pick(mine.kind == SpanKind.INPUT_WAIT)
         order = np.argsort(own.steps.start, kind="stable")
         steps = own.steps.pick(order)
-        until = np.append(steps.start[1:], _find_last_step_end(trace, steps))
+        # Until when waits belong to the last step. A step that was found by waits may hold those of
+        # a validation after training: only another step after it would show that an epoch began.
+        derived = trace.profiles[int(steps.source[-1])].steps_from
+        last_step_end = int(steps.start[-1] if derived else steps.end[-1])
+        until = np.append(steps.start[1:], last_step_end)
         found.append(_find_extra_waits(waits.start, waits.end, steps.start, until))
         if not found[0] or len(found[-1]) != len(found[0]):
             return NO_BORDERS
@@ -171,33 +175,19 @@ def _find_loader_epochs(trace: Trace, data: Dataset | None) -> Borders:
 
 def _find_first_epoch_ns(trace: Trace, data: Dataset | None, window: tuple[int, int]) -> int | None:
     """The beginning of the first epoch, where a profile saw (nearly) all of the run's reads."""
-    first, last = _bound_sample_reads(trace, data)
+    # First and last read of samples: what describes them may be read long before training.
+    files = data.files if data else ()
+    most = max((f.bytes_read for f in files), default=0)
+    files = tuple(f for f in files if f.bytes_read >= _LITTLE * most)
+    first, last = (
+        _pick_extreme_ns(trace, [f.first_s for f in files], min),
+        _pick_extreme_ns(trace, [f.last_s for f in files], max),
+    )
     low, high = window
     if first is None or last is None:
         return low
     covered = min(high, last) - max(low, first)
     return min(first, low) if covered >= _WHOLE_WINDOW * (last - first) else None
-
-
-def _bound_sample_reads(trace: Trace, data: Dataset | None) -> tuple[int | None, int | None]:
-    """First and last read of samples: what describes them may be read long before training."""
-    files = data.files if data else ()
-    most = max((f.bytes_read for f in files), default=0)
-    files = tuple(f for f in files if f.bytes_read >= _LITTLE * most)
-    return (
-        _pick_extreme_ns(trace, [f.first_s for f in files], min),
-        _pick_extreme_ns(trace, [f.last_s for f in files], max),
-    )
-
-
-def _find_last_step_end(trace: Trace, steps: Spans) -> int:
-    """Until when waits belong to the last step.
-
-    A step that was found by waits may hold those of a validation after training: only another
-    step after it would show that an epoch began.
-    """
-    derived = trace.profiles[int(steps.source[-1])].steps_from
-    return int(steps.start[-1] if derived else steps.end[-1])
 
 
 def _find_extra_waits(
@@ -532,7 +522,11 @@ def _find_passes(start: Int64Array, item: Int64Array) -> _Passes:
     items = len(np.unique(item))
     if items <= _FEWEST:  # the same again and again is no pass
         return _NO_PASSES
-    fresh = _drop_repeats(item, items)
+    # Reads of items that were not read just before.
+    order = stable_order(item)
+    near = np.zeros(len(item), bool)
+    near[order[1:]] = (np.diff(item[order]) == 0) & (np.diff(order) <= _NEAR * items)
+    fresh = np.flatnonzero(~near)
     start, item = start[fresh], item[fresh]
     borders = _find_borders(item, items)
     # By slices: numpy's split takes fifty times as long for each of thousands of parts.
@@ -560,14 +554,6 @@ def _is_of_its_own(first: Int64Array, last: Int64Array, items: int) -> bool:
     lacked = np.isin(last, first, invert=True).mean()
     lacked_in_all = 1 - len(first) / items
     return len(last) < _WHOLE * items and bool(lacked > max(_LACKED, 2 * lacked_in_all))
-
-
-def _drop_repeats(item: Int64Array, items: int) -> Int64Array:
-    """Reads of items that were not read just before."""
-    order = stable_order(item)
-    near = np.zeros(len(item), bool)
-    near[order[1:]] = (np.diff(item[order]) == 0) & (np.diff(order) <= _NEAR * items)
-    return np.flatnonzero(~near)
 
 
 def _find_borders(item: Int64Array, items: int) -> list[int]:

@@ -178,30 +178,47 @@ def measure_rank_overlap(
 
     `missing_ns`: how long its calls that move data were at most that are in no trace.
     """
-    row = _build_row(position, split, trace, reduced, basis)
+    process = trace.processes[trace.ranks[position]]
+    spans, did = split.spans, split.did
+    busy = reduced.busy.get(position, intervals.EMPTY)
+    traced, known = bool(reduced.totals), spans.waits_known
+    exposed_s = None
+    if split.observed is not None and split.hidden is not None:
+        exposed_s = (split.observed.length - split.hidden.length) / 1e9
+    row = RankOverlap(
+        process.label,
+        process.rank,
+        spans.windows.length / 1e9,
+        busy.length / 1e9 if traced else None,
+        None if split.observed is None else (busy.length - split.observed.length) / 1e9,
+        _convert_to_s(split.in_wait),
+        _convert_to_s(split.hidden),
+        _convert_to_s(split.behind_communication),
+        _convert_to_s(split.other),
+        exposed_s,
+        did.compute.length / 1e9 if basis and (known or not spans.marks_loop) else None,
+        did.communication.length / 1e9,
+        None,
+        None,
+        None,
+    )
     if split.observed is not None:
-        least_s, most_s = _bound_hidden(split, missing_ns)
+        # How much I/O was hidden, at least and at most. Where it is not known which calls were of
+        # the thread that trains, or when it computed, any of them outside of waits may have been
+        # hidden; and so may calls that were not traced.
+        assert split.observed is not None
+        rest_ns = subtract(split.observed, split.did.starving).length
+        least_ns = 0 if split.hidden is None else split.hidden.length
+        traced_ns = rest_ns if split.hidden is None else least_ns
+        room_ns = subtract(split.spans.windows, split.did.starving).length
+        most_ns = max(min(traced_ns + missing_ns, room_ns), least_ns)
+        least_s, most_s = least_ns / 1e9, most_ns / 1e9
         row = replace(row, hidden_at_least_s=least_s, hidden_at_most_s=most_s)
     if split.observed is None or split.in_wait is None:
         return row
     # The I/O that was in waits, and may have been, by its clocks.
     least_s, most_s = bound_by_clocks(trace, position, split.observed, split.did.starving)
     return replace(row, in_wait_at_least_s=least_s, in_wait_at_most_s=most_s)
-
-
-def _bound_hidden(split: Split, missing_ns: int) -> tuple[float, float]:
-    """How much I/O was hidden, at least and at most.
-
-    Where it is not known which calls were of the thread that trains, or when it computed, any of
-    them outside of waits may have been hidden; and so may calls that were not traced.
-    """
-    assert split.observed is not None
-    rest_ns = subtract(split.observed, split.did.starving).length
-    least_ns = 0 if split.hidden is None else split.hidden.length
-    traced_ns = rest_ns if split.hidden is None else least_ns
-    room_ns = subtract(split.spans.windows, split.did.starving).length
-    most_ns = max(min(traced_ns + missing_ns, room_ns), least_ns)
-    return least_ns / 1e9, most_ns / 1e9
 
 
 DEVICE, OPS, LOOP = "device", "ops", "loop"
@@ -329,35 +346,6 @@ def split_rank(
     )
 
 
-def _build_row(
-    position: int, split: Split, trace: Trace, reduced: Operations, basis: str | None
-) -> RankOverlap:
-    process = trace.processes[trace.ranks[position]]
-    spans, did = split.spans, split.did
-    busy = reduced.busy.get(position, intervals.EMPTY)
-    traced, known = bool(reduced.totals), spans.waits_known
-    exposed_s = None
-    if split.observed is not None and split.hidden is not None:
-        exposed_s = (split.observed.length - split.hidden.length) / 1e9
-    return RankOverlap(
-        process.label,
-        process.rank,
-        spans.windows.length / 1e9,
-        busy.length / 1e9 if traced else None,
-        None if split.observed is None else (busy.length - split.observed.length) / 1e9,
-        _convert_to_s(split.in_wait),
-        _convert_to_s(split.hidden),
-        _convert_to_s(split.behind_communication),
-        _convert_to_s(split.other),
-        exposed_s,
-        did.compute.length / 1e9 if basis and (known or not spans.marks_loop) else None,
-        did.communication.length / 1e9,
-        None,
-        None,
-        None,
-    )
-
-
 def _convert_to_s(part: Intervals | None) -> float | None:
     return None if part is None else part.length / 1e9
 
@@ -391,15 +379,7 @@ def bound_by_clocks(
         observed: its I/O in the profiled window.
         starving: its input waits.
     """
-    earlier, later = _open_ns(trace, position)
-    sure = _widen_spans(starving, -earlier, -later)
-    possible = _widen_spans(starving, later, earlier)
-    at_most = min(intersect(observed, possible).length, starving.length)
-    return intersect(observed, sure).length / 1e9, at_most / 1e9
-
-
-def _open_ns(trace: Trace, position: int) -> tuple[int, int]:
-    """How far any operation of a rank can lie before and after its place, ns."""
+    # How far any operation of a rank can lie before and after its place, ns.
     trainer = trace.ranks[position]
     logs = [p for p in trace.processes if p.trainer == trainer and p.clock_evidence]
     spans = trace.spans_of(position)
@@ -409,10 +389,14 @@ def _open_ns(trace: Trace, position: int) -> tuple[int, int]:
     ]
     workers = [_bound_clock_offset(p) for p in logs]
     # Adding to a log's times moves its operations later, adding to a profile's the waits.
-    return (
+    earlier, later = (
         max((low for low, _ in workers), default=0) + max((high for _, high in own), default=0),
         max((high for _, high in workers), default=0) + max((low for low, _ in own), default=0),
     )
+    sure = _widen_spans(starving, -earlier, -later)
+    possible = _widen_spans(starving, later, earlier)
+    at_most = min(intersect(observed, possible).length, starving.length)
+    return intersect(observed, sure).length / 1e9, at_most / 1e9
 
 
 def _bound_clock_offset(clock: Process | Profile) -> tuple[int, int]:

@@ -61,28 +61,22 @@ def record_pipelines(trace: Trace) -> list[Pipeline]:
     for position, spans in enumerate(trace.spans_by_rank()) if len(trace.spans) else ():
         tiles = tile_rank(trace, position, spans)
         if tiles is not None and tiles.waits_known:
-            pipelines += _share_step_numbers(
-                pipelines, _gather_rank_pipelines(trace, position, tiles)
-            )
+            # The pipelines of one rank; where their steps are those of the last one before, as one
+            # array. Mostly all ranks have the same steps, and then there are as many numbers as in
+            # one of them.
+            of_rank = _gather_rank_pipelines(trace, position, tiles)
+            last = pipelines[-1].fetched.step if pipelines else None
+            pipelines += [
+                replace(pipeline, fetched=replace(pipeline.fetched, step=last))
+                if last is not None
+                and pipeline.fetched.step is not None
+                and np.array_equal(pipeline.fetched.step, last)
+                else pipeline
+                for pipeline in of_rank
+            ]
             if len(trace.ranks) > 1:
                 meetings.append(_find_meetings(spans, tiles))
     return _add_peer_waits(pipelines, meetings)
-
-
-def _share_step_numbers(before: Sequence[Pipeline], of_rank: list[Pipeline]) -> list[Pipeline]:
-    """The pipelines of one rank; where their steps are those of the last one before, as one array.
-
-    Mostly all ranks have the same steps, and then there are as many numbers as in one of them.
-    """
-    last = before[-1].fetched.step if before else None
-    return [
-        replace(pipeline, fetched=replace(pipeline.fetched, step=last))
-        if last is not None
-        and pipeline.fetched.step is not None
-        and np.array_equal(pipeline.fetched.step, last)
-        else pipeline
-        for pipeline in of_rank
-    ]
 
 
 def _gather_rank_pipelines(trace: Trace, position: int, tiles: Tiles) -> list[Pipeline]:

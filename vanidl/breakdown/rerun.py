@@ -450,14 +450,29 @@ def _link(run: _Run, iterators: _Iterators) -> _Links:
     # In turn, by the rules of a loader that hands batches over in order.
     previous, after = iterators.back(run.workers), iterators.back(run.places)
     if ((f.worker[previous] != f.worker) & (previous >= 0)).any() or not run.in_order.all():
-        previous = _find_previous_fetch(f, iterators.number)
+        order = np.lexsort((f.begin_ns, f.worker, iterators.number))
+        same = (np.diff(iterators.number[order]) == 0) & (np.diff(f.worker[order]) == 0)
+        previous = np.full(len(f), -1, np.intp)
+        previous[order[1:]] = np.where(same & (f.worker[order[1:]] >= 0), order[:-1], -1)
     # Where it does not, by the order in which they were asked for.
     queues = []
     for head, begin, size in zip(heads.tolist(), iterators.begins, iterators.sizes, strict=True):
         queue = Queue(int(run.workers[head]), int(run.places[head]), bool(run.in_order[head]))
         if not queue.in_order and queue.workers:
             rows = iterators.order[begin : begin + size]
-            queue = replace(queue, asked=_order_requests(f, rows, queue))
+            # Rows as they were asked for, where they were not taken in that order. At first workers
+            # get theirs in turn; then taking a batch gives its worker the next one.
+            own: dict[int, list[int]] = {}
+            for row in rows[np.argsort(f.begin_ns[rows], kind="stable")][::-1].tolist():
+                own.setdefault(int(f.worker[row]), []).append(row)
+            turns = [k % queue.workers for k in range(queue.places)]
+            asked = [
+                left.pop()
+                for worker in (*turns, *f.worker[rows].tolist())
+                if (left := own.get(worker))
+            ]
+            requests = (*asked, *(row for left in own.values() for row in left[::-1]))
+            queue = replace(queue, asked=requests)
             by_asking, ahead = np.array(queue.asked, np.intp), min(queue.places, size)
             after[by_asking[:ahead]] = -1
             after[by_asking[ahead:]] = rows[: size - ahead]
@@ -465,29 +480,6 @@ def _link(run: _Run, iterators: _Iterators) -> _Links:
     after[f.worker < 0] = -1
     after, at_begin, ask = _find_requests(f, after, iterators)
     return _Links(previous, after, at_begin, ask, iterators.number, tuple(queues))
-
-
-def _find_previous_fetch(f: Fetched, queue_of: Rows) -> Rows:
-    order = np.lexsort((f.begin_ns, f.worker, queue_of))
-    same = (np.diff(queue_of[order]) == 0) & (np.diff(f.worker[order]) == 0)
-    previous = np.full(len(f), -1, np.intp)
-    previous[order[1:]] = np.where(same & (f.worker[order[1:]] >= 0), order[:-1], -1)
-    return previous
-
-
-def _order_requests(f: Fetched, rows: Rows, queue: Queue) -> tuple[int, ...]:
-    """Rows as they were asked for, where they were not taken in that order.
-
-    At first workers get theirs in turn; then taking a batch gives its worker the next one.
-    """
-    own: dict[int, list[int]] = {}
-    for row in rows[np.argsort(f.begin_ns[rows], kind="stable")][::-1].tolist():
-        own.setdefault(int(f.worker[row]), []).append(row)
-    turns = [k % queue.workers for k in range(queue.places)]
-    asked = [
-        left.pop() for worker in (*turns, *f.worker[rows].tolist()) if (left := own.get(worker))
-    ]
-    return (*asked, *(row for left in own.values() for row in left[::-1]))
 
 
 def _find_requests(f: Fetched, after: Rows, iterators: _Iterators) -> tuple[Rows, Mask, Int64Array]:

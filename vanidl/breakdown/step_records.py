@@ -166,7 +166,11 @@ def classify_steps(table: StepTable, phases: Phases | None) -> NDArray[np.object
     for epoch in phases.epochs:
         kind[find_first_steps(table, epoch)] = FIRST
     for saved in phases.checkpoints:
-        kind[_find_steps_during(table, saved.start_s, saved.end_s)] = CHECKPOINT
+        # Of each rank the step with the largest share of a time, and all that it fills mostly.
+        filled = np.minimum(table.end_s, saved.end_s) - np.maximum(table.start_s, saved.start_s)
+        rows = filled > _MOSTLY * table.duration_s
+        rows[_find_longest_overlap(table, saved.start_s, saved.end_s)] = True
+        kind[rows] = CHECKPOINT
     return kind
 
 
@@ -182,14 +186,6 @@ def find_first_steps(table: StepTable, epoch: Phase) -> Sequence[int]:
     inside = (table.end_s > epoch.start_s) & (table.start_s < epoch.end_s)
     first = np.flatnonzero(inside & (table.step == 0)).tolist()  # however late the loop got there
     return sorted({*(i for i in found if not late[i]), *first})
-
-
-def _find_steps_during(table: StepTable, start_s: float, end_s: float) -> NDArray[np.bool_]:
-    """Of each rank the step with the largest share of a time, and all that it fills mostly."""
-    filled = np.minimum(table.end_s, end_s) - np.maximum(table.start_s, start_s)
-    rows = filled > _MOSTLY * table.duration_s
-    rows[_find_longest_overlap(table, start_s, end_s)] = True
-    return rows
 
 
 def _find_longest_overlap(table: StepTable, start_s: float, end_s: float) -> list[int]:

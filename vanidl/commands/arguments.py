@@ -268,19 +268,6 @@ def declare_survey(parser: argparse.ArgumentParser) -> None:
         help="also write the reports of the N jobs with most time in I/O, linked from the page",
     )
     _add_limit(parser)
-    _add_limits(parser)
-    parser.add_argument(
-        "--anonymize",
-        dest="names",
-        action="store_const",
-        const=Pseudonyms(),
-        help="replace users, commands, job ids and paths by numbers; times stay, and nothing to "
-        "resume from is kept",
-    )
-    add_executor_arguments(parser)
-
-
-def _add_limits(parser: argparse.ArgumentParser) -> None:
     usual = Limits()
     parser.add_argument(
         "--job-seconds",
@@ -296,6 +283,15 @@ def _add_limits(parser: argparse.ArgumentParser) -> None:
         metavar="GIB",
         help=f"memory for each job in GiB (default {usual.nbytes / _GIB:.0f})",
     )
+    parser.add_argument(
+        "--anonymize",
+        dest="names",
+        action="store_const",
+        const=Pseudonyms(),
+        help="replace users, commands, job ids and paths by numbers; times stay, and nothing to "
+        "resume from is kept",
+    )
+    add_executor_arguments(parser)
 
 
 def add_run_arguments(

@@ -24,7 +24,11 @@ _ENDING = (signal.SIGTERM, signal.SIGHUP)
 @contextmanager
 def prepared() -> Iterator[None]:
     """Escaped streams, and signals that leave nothing half written, until the block is left."""
-    _occupy_closed()
+    # Opens standard streams that are closed, else files that we open take their numbers. Programs
+    # that we start find them closed as before.
+    for descriptor in range(3):
+        if not _is_open(descriptor):
+            os.open(os.devnull, os.O_RDWR)  # the lowest that is free
     before = sys.stdout, sys.stderr
     sys.stdout, sys.stderr = (_escaped(stream) for stream in before)
     handlers = _handle_signals()
@@ -81,16 +85,6 @@ def _escaped(stream: TextIO | None) -> TextIO:
     if isinstance(stream, io.TextIOWrapper):
         stream.reconfigure(errors="backslashreplace")
     return cast(TextIO, EscapedStream(stream))
-
-
-def _occupy_closed() -> None:
-    """Opens standard streams that are closed, else files that we open take their numbers.
-
-    Programs that we start find them closed as before.
-    """
-    for descriptor in range(3):
-        if not _is_open(descriptor):
-            os.open(os.devnull, os.O_RDWR)  # the lowest that is free
 
 
 def _is_open(descriptor: int) -> bool:

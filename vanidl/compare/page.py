@@ -35,11 +35,21 @@ from vanidl.report.page import Page, Tile, render_page, write_page
 def render_comparison(comparison: Comparison) -> str:
     """The whole page as text."""
     names = " and ".join(elided(side.name, limit=40) for side in comparison.sides)
+    # Who is who, and how the runs were made.
+    sides = tuple((side.letter, elided(side.name, limit=60)) for side in comparison.sides)
+    what = tuple((f"{name} differs", elided(text, limit=200)) for name, text in
+                 list_differences(comparison))  # fmt: skip
+    facts = (
+        *sides,
+        *what,
+        ("runs", count_runs(comparison.pairings[0])),
+        *comparison.conditions[:1],
+    )
     page = Page(
         title=f"Comparison: {names}",
         kind="comparison",
         headline=write_headline(comparison),
-        facts=_list_facts(comparison),
+        facts=facts,
         tiles=make_tiles(comparison),
         warnings=_merge_warnings(comparison),
         warned_section="Runs",
@@ -57,14 +67,6 @@ def write_comparison(comparison: Comparison, path: str | Path) -> None:
         VanidlError: the file cannot be written there.
     """
     write_page(render_comparison(comparison), path)
-
-
-def _list_facts(comparison: Comparison) -> tuple[tuple[str, str], ...]:
-    """Who is who, and how the runs were made."""
-    sides = tuple((side.letter, elided(side.name, limit=60)) for side in comparison.sides)
-    what = tuple((f"{name} differs", elided(text, limit=200)) for name, text in
-                 list_differences(comparison))  # fmt: skip
-    return (*sides, *what, ("runs", count_runs(comparison.pairings[0])), *comparison.conditions[:1])
 
 
 def _merge_warnings(comparison: Comparison) -> tuple[tuple[str, str, str], ...]:

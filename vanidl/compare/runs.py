@@ -6,7 +6,7 @@ A path is a run, a folder of repeats, or what `vanidl ab` left: `ab.json` and a 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from math import exp, fsum, log, nextafter
 from os import PathLike
@@ -87,7 +87,11 @@ def load(folder: Path) -> Experiment:
     """
     path = folder / AB_FILE
     try:
-        return _parse_experiment(orjson.loads(read_whole(path)))
+        content = orjson.loads(read_whole(path))
+        if content["schema"] != SCHEMA:
+            raise ValueError(f"schema {content['schema']!r}")
+        runs = tuple(_parse_run(run) for run in content["runs"])
+        return Experiment(**checked_fields(Experiment, content), runs=runs)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(
             f"{path}: expected what vanidl ab writes, found something else "
@@ -116,28 +120,19 @@ def open_recorded(
         runs = sorted((r for r in whole if r.side == side), key=lambda r: r.pair)
         samples = tuple(_open_sample(run, folder, opener) for run in runs)
         name = labels["AB".index(letter)] if len(labels) > "AB".index(letter) else command
-        measured = _measure_side(experiment, runs, folder)
+        # What the runs of one side are worth beside those of their pairs from memory.
+        free = {r.pair: folder / r.folder for r in experiment.runs if r.side == CEILING}
+        pairs = [(folder / r.folder, free[r.pair]) for r in runs if r.pair in free]
+        measured = measure_ceiling(
+            [pair for pair in pairs if all(_is_inside(p, folder) for p in pair)]
+        )
         notes += [("ceiling", f"{letter}: {measured.why_not}")] if measured.why_not else []
         sides.append(Side(letter, name, samples, measured.ceiling))
     return (sides[0], sides[1]), (*_describe_conditions(experiment, len(sides[0].samples)), *notes)
 
 
-def _measure_side(experiment: Experiment, runs: Sequence[RecordedRun], folder: Path) -> Measured:
-    """What the runs of one side are worth beside those of their pairs from memory."""
-    free = {r.pair: folder / r.folder for r in experiment.runs if r.side == CEILING}
-    pairs = [(folder / r.folder, free[r.pair]) for r in runs if r.pair in free]
-    return measure_ceiling([pair for pair in pairs if all(_is_inside(p, folder) for p in pair)])
-
-
 def _is_inside(path: Path, folder: Path) -> bool:
     return path.resolve().is_relative_to(folder.resolve())
-
-
-def _parse_experiment(content: Mapping[str, Any]) -> Experiment:
-    if content["schema"] != SCHEMA:
-        raise ValueError(f"schema {content['schema']!r}")
-    runs = tuple(_parse_run(run) for run in content["runs"])
-    return Experiment(**checked_fields(Experiment, content), runs=runs)
 
 
 def _parse_run(values: object) -> RecordedRun:

@@ -146,18 +146,15 @@ def write_headline(comparison: Comparison) -> Headline:
     first, *rest = (
         _capitalize(_answer_question(p, comparison.primary)) for p in comparison.pairings
     )
-    return Headline(first, (*rest, *_list_support(comparison)), _describe_endings(comparison))
-
-
-def _describe_endings(comparison: Comparison) -> str:
-    """How programs failed: of each side the first, and how many runs of it did."""
+    # How programs failed: of each side the first, and how many runs of it did.
     said = []
     for side in comparison.sides:
         words = [how for sample in side.samples if (how := describe_ending(sample.ending))]
         many = f"{count(len(words))} of {plural(len(side.samples), 'run')}: "
         if words:
             said.append(f"{side.letter}: {many if len(side.samples) > 1 else ''}{words[0]}")
-    return " ".join(said)
+    endings = " ".join(said)
+    return Headline(first, (*rest, *_list_support(comparison)), endings)
 
 
 def format_interval(change: Change) -> str:
@@ -251,7 +248,10 @@ def _phrase_change(pairing: Pairing, change: Change, noun: str, amount: str) -> 
 
 def _phrase_few_runs(pairing: Pairing, change: Change, noun: str) -> str:
     """The changes seen in the runs, and that they are too few to judge."""
-    seen, a, b = _compute_ratios(pairing, change), pairing.a.letter, pairing.b.letter
+    # The ratio of every pair; of runs that are not paired, of their means.
+    both = zip(change.values_a, change.values_b, strict=True) if pairing.paired else ()
+    ratios = [b / a for a, b in both if a and b] or [change.ratio or 1.0]
+    seen, a, b = ratios, pairing.a.letter, pairing.b.letter
     low, high = min(seen), max(seen)
     if relative(low) == relative(high):
         had = _phrase_change(pairing, change, noun, relative(change.ratio))
@@ -262,12 +262,6 @@ def _phrase_few_runs(pairing: Pairing, change: Change, noun: str) -> str:
     bounds = format_interval(change)
     sure = f" ({CONFIDENCE} interval {bounds})" if bounds else ""
     return f"{count_runs(pairing)}, too few for a verdict; seen: {had}{sure}."
-
-
-def _compute_ratios(pairing: Pairing, change: Change) -> list[float]:
-    """The ratio of every pair; of runs that are not paired, of their means."""
-    both = zip(change.values_a, change.values_b, strict=True) if pairing.paired else ()
-    return [b / a for a, b in both if a and b] or [change.ratio or 1.0]
 
 
 def _list_support(comparison: Comparison) -> tuple[str, ...]:

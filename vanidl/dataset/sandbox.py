@@ -71,22 +71,18 @@ def _describe_ending(status: int) -> str:
 
 def _read_answer(path: Path, values: object) -> Answer:
     try:
-        return _check_answer(path, values)
+        if not isinstance(values, dict):
+            return None
+        if "usage" in values:
+            raise UsageError(str(values["usage"]))
+        if "error" in values:
+            return InputError(str(values["error"]))
+        plain = _plain_fields(FileFacts, values) | {"path": str(path)}
+        arrays = tuple(_make_array(array) for array in values["arrays"])
+        blocks = tuple(Block(**_plain_fields(Block, block)) for block in values["blocks"])
+        return FileFacts(**plain, arrays=arrays, blocks=blocks)
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         return InputError(f"{path}: {_EXPECTED}, found impossible values ({error}). {_REMEDY}")
-
-
-def _check_answer(path: Path, values: object) -> Answer:
-    if not isinstance(values, dict):
-        return None
-    if "usage" in values:
-        raise UsageError(str(values["usage"]))
-    if "error" in values:
-        return InputError(str(values["error"]))
-    plain = _plain_fields(FileFacts, values) | {"path": str(path)}
-    arrays = tuple(_make_array(array) for array in values["arrays"])
-    blocks = tuple(Block(**_plain_fields(Block, block)) for block in values["blocks"])
-    return FileFacts(**plain, arrays=arrays, blocks=blocks)
 
 
 def _make_array(values: Mapping[str, Any]) -> ArrayFacts:

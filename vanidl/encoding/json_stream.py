@@ -276,7 +276,12 @@ class _Scanner:
             return self._last_block(window)
         size = found.close if closed else int(found.commas[-1])
         if found.commas.size:
-            self._learn_separator(int(found.commas[0]))
+            # Remember the text around a true border, with the indentation that marks its depth.
+            comma = int(found.commas[0])
+            start = len(bytes(self.text[:comma]).rstrip(_SPACE)) - 1
+            start = len(bytes(self.text[: max(start, 0)]).rstrip(_SPACE))
+            match = _SEPARATOR.match(self.text, start)
+            self.separator = match[0] if match else b""
         text = bytes(self.text[:size])
         # Damaged elements cost themselves: the block is parsed one by one where it does not parse
         # whole.
@@ -322,13 +327,6 @@ class _Scanner:
         if values is None and len(text) <= 2 * BLOCK_BYTES:
             values, _ = parse_elements(text, np.empty(0, np.int64))
         return values[0] if values else None
-
-    def _learn_separator(self, comma: int) -> None:
-        """Remember the text around a true border, with the indentation that marks its depth."""
-        start = len(bytes(self.text[:comma]).rstrip(_SPACE)) - 1
-        start = len(bytes(self.text[: max(start, 0)]).rstrip(_SPACE))
-        match = _SEPARATOR.match(self.text, start)
-        self.separator = match[0] if match else b""
 
     def _fill(self, size: int) -> None:
         while len(self.text) < size and not self.ended:

@@ -13,7 +13,6 @@ from datetime import datetime, timezone
 from heapq import heappop, heappush
 from itertools import islice
 from pathlib import Path
-from typing import IO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +26,7 @@ from vanidl.formatting.units import plural
 from vanidl.frames import storable
 from vanidl.model.run_facts import describe_ending
 from vanidl.model.selection import select
-from vanidl.model.trace import READ, Part, Process, SpanKind, Spans, Trace
+from vanidl.model.trace import READ, Part, SpanKind, Spans, Trace
 from vanidl.run import Run
 from vanidl.viewer.lanes import FlatLanes
 
@@ -167,26 +166,21 @@ def name_processes(trace: Trace) -> Iterator[str]:
     yield _encode_metadata("process_sort_index", 0, 0, sort_index=-1)
     order = sorted(range(len(trace.processes)), key=lambda i: _place(trace, i))
     for place, i in enumerate(order):
-        yield _encode_metadata(
-            "process_name", get_process_number(i), 0, name=_name_process(trace, trace.processes[i])
-        )
+        # Host, rank and process: `node01, rank 3, process 4711`.
+        process = trace.processes[i]
+        trainer = None if process.trainer is None else trace.processes[process.trainer]
+        rank = trainer.rank if trainer else process.rank
+        parts = [process.host] if process.host else []
+        parts += [] if rank is None else [f"rank {rank}"]
+        what = "process" if process.role == "trainer" else process.role
+        parts += [what if process.pid is None else f"{what} {process.pid}"]
+        yield _encode_metadata("process_name", get_process_number(i), 0, name=", ".join(parts))
         yield _encode_metadata("process_sort_index", get_process_number(i), 0, sort_index=place)
 
 
 def _place(trace: Trace, i: int) -> tuple[int, bool, int]:
     family = int(trace.family[i])
     return (family if family >= 0 else len(trace.ranks), trace.processes[i].role != "trainer", i)
-
-
-def _name_process(trace: Trace, process: Process) -> str:
-    """Host, rank and process: `node01, rank 3, process 4711`."""
-    trainer = None if process.trainer is None else trace.processes[process.trainer]
-    rank = trainer.rank if trainer else process.rank
-    parts = [process.host] if process.host else []
-    parts += [] if rank is None else [f"rank {rank}"]
-    what = "process" if process.role == "trainer" else process.role
-    parts += [what if process.pid is None else f"{what} {process.pid}"]
-    return ", ".join(parts)
 
 
 def _encode_metadata(what: str, pid: int, tid: int, **arguments: str | int) -> str:
@@ -483,9 +477,31 @@ def write(run: Run, path: Path) -> list[tuple[str, str]]:
         )
     # One object, written as it comes: the events of a large run are never all in memory.
     with atomic.streamed_file(path) as file:
-        head = json.dumps(_describe_export(trace, events.zero_ns), separators=(",", ":"))
+        zero_ns = events.zero_ns
+        zero = datetime.fromtimestamp(zero_ns // 10**9, timezone.utc)
+        ending = describe_ending(trace.ending)
+        export = {
+            "command": storable(trace.job.command),
+            **({"ending": storable(ending)} if ending else {}),
+            "zero": f"{zero:%Y-%m-%dT%H:%M:%S}.{zero_ns % 10**9:09d}Z",
+            "zero_ns": zero_ns,
+            "clocks": [
+                {
+                    "profile": storable(Path(profile.path).name),
+                    "method": profile.clock_method,
+                    "uncertainty_s": profile.clock_uncertainty_ns / 1e9,
+                }
+                for profile in trace.profiles
+            ],
+        }
+        head = json.dumps(export, separators=(",", ":"))
         file.write(f'{{"displayTimeUnit":"ms","otherData":{head},"traceEvents":[\n'.encode())
-        _write_lines(file, events.blocks())
+        # One event a line, with a comma between.
+        blocks = events.blocks()
+        separator = ""
+        for block in blocks:
+            file.write((separator + ",\n".join(block)).encode())
+            separator = ",\n"
         file.write(b"\n]}\n")
     return [(name, plural(count, "event")) for name, count in events.counts.items()]
 
@@ -531,35 +547,8 @@ def _group_events(events: Iterator[str]) -> Iterator[list[str]]:
         yield block
 
 
-def _write_lines(file: IO[bytes], blocks: Iterable[list[str]]) -> None:
-    """One event a line, with a comma between."""
-    separator = ""
-    for block in blocks:
-        file.write((separator + ",\n".join(block)).encode())
-        separator = ",\n"
-
-
 def find_zero_ns(trace: Trace) -> int:
     """The start of the job, or of the first operation or span where one began before."""
     starts = [int(part.start[0]) for part in trace.io if len(part)]
     starts += [int(trace.spans.start[0])] if len(trace.spans) else []
     return min([trace.job.start_ns, *starts])
-
-
-def _describe_export(trace: Trace, zero_ns: int) -> dict[str, object]:
-    zero = datetime.fromtimestamp(zero_ns // 10**9, timezone.utc)
-    ending = describe_ending(trace.ending)
-    return {
-        "command": storable(trace.job.command),
-        **({"ending": storable(ending)} if ending else {}),
-        "zero": f"{zero:%Y-%m-%dT%H:%M:%S}.{zero_ns % 10**9:09d}Z",
-        "zero_ns": zero_ns,
-        "clocks": [
-            {
-                "profile": storable(Path(profile.path).name),
-                "method": profile.clock_method,
-                "uncertainty_s": profile.clock_uncertainty_ns / 1e9,
-            }
-            for profile in trace.profiles
-        ],
-    }

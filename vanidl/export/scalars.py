@@ -32,7 +32,16 @@ def write(run: Run, folder: Path) -> list[tuple[str, str]]:
     Raises:
         UsageError: no step has a place in time, or TensorBoard is not installed.
     """
-    board = _import_tensorboard()
+    try:
+        from tensorboard.compat.proto.event_pb2 import Event
+        from tensorboard.compat.proto.summary_pb2 import Summary
+        from tensorboard.summary.writer.event_file_writer import EventFileWriter
+    except ImportError as error:
+        raise UsageError(
+            f"--to tensorboard: expected the package tensorboard, found: {error}; "
+            "pip install 'vanidl-io[tensorboard]'"
+        ) from error
+    board = _TensorBoard(Event, Summary, EventFileWriter)
     steps = run.frame("steps")
     if steps.empty or "start_s" not in steps or steps["start_s"].isna().all():
         raise UsageError(
@@ -94,16 +103,3 @@ class _TensorBoard(NamedTuple):
     event: Any
     summary: Any
     writer: Any
-
-
-def _import_tensorboard() -> _TensorBoard:
-    try:
-        from tensorboard.compat.proto.event_pb2 import Event
-        from tensorboard.compat.proto.summary_pb2 import Summary
-        from tensorboard.summary.writer.event_file_writer import EventFileWriter
-    except ImportError as error:
-        raise UsageError(
-            f"--to tensorboard: expected the package tensorboard, found: {error}; "
-            "pip install 'vanidl-io[tensorboard]'"
-        ) from error
-    return _TensorBoard(Event, Summary, EventFileWriter)

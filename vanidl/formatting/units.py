@@ -30,7 +30,12 @@ def seconds(value: float | None) -> str:
     if value == 0:
         return "0 s"
     if value < 0.9995:
-        return _below_a_second(value)
+        if value < 0.5e-9:
+            return "< 1 ns"
+        for scale, unit in ((1e9, "ns"), (1e6, "µs"), (1e3, "ms")):
+            if value * scale < 999.5:
+                return f"{_significant(value * scale)} {unit}"
+        return "1.00 s"
     return f"{_three_digits(value)} s" if value < 7195 else _hours(value)
 
 
@@ -78,15 +83,6 @@ def iso_time(ns: int) -> str:
     """An instant as ISO 8601 in UTC, to the microsecond."""
     epoch = datetime(1970, 1, 1, tzinfo=timezone.utc)
     return (epoch + timedelta(microseconds=ns // 1000)).isoformat().replace("+00:00", "Z")
-
-
-def _below_a_second(value: float) -> str:
-    if value < 0.5e-9:
-        return "< 1 ns"
-    for scale, unit in ((1e9, "ns"), (1e6, "µs"), (1e3, "ms")):
-        if value * scale < 999.5:
-            return f"{_significant(value * scale)} {unit}"
-    return "1.00 s"
 
 
 def _hours(value: float) -> str:

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 from vanidl import run as plain
 from vanidl.analyses import analyse
-from vanidl.analyses.timeline import JobTimeline
 from vanidl.anonymize.pseudonyms import Pseudonyms
 from vanidl.errors import UsageError, VanidlError
 from vanidl.figures import palette
@@ -279,31 +278,31 @@ def _spec(run: plain.Run, name: str) -> Spec:
         known = ", ".join(list_figures(run)) or "none: nothing was recorded that can be drawn"
         raise UsageError(f"expected the name of a picture of this run ({known}), found {name!r}.")
     if name == TIMELINE and run.timeline is not None:
-        return _timeline(run, run.timeline.job)
+        # Bytes per second of the whole job, and the steps of each rank below.
+        job = run.timeline.job
+        width_s = job.edges_s[1] - job.edges_s[0]
+        speeds = [
+            ("read", palette.READ, job.bytes_read),
+            ("written", palette.WRITE, job.bytes_written),
+        ]
+        largest = max((int(amounts.max(initial=0)) for _, _, amounts in speeds), default=0)
+        divisor, unit = byte_scale(int(largest / width_s))
+        lines = [
+            {
+                "type": "scatter", "mode": "lines", "name": label, "line": {"color": colour},
+                "line_shape": "hv", "x": job.edges_s[:-1], "y": amounts / (width_s * divisor),
+            }
+            for label, colour, amounts in speeds
+        ]  # fmt: skip
+        layout = palette.layout(
+            420,
+            xaxis=palette.axis("s since the start of the job", anchor="y2"),
+            yaxis=palette.axis(f"{unit}/s", rangemode="tozero", domain=[0.32, 1.0]),
+            yaxis2=palette.axis(domain=[0.0, 0.24], autorange="reversed"),
+            barmode="overlay",
+        )
+        return {"data": [*lines, *_steps(run)], "layout": layout}
     return next(fill_level(f, _FINEST) for f in figures(run) if f.id == name)
-
-
-def _timeline(run: plain.Run, job: JobTimeline) -> Spec:
-    """Bytes per second of the whole job, and the steps of each rank below."""
-    width_s = job.edges_s[1] - job.edges_s[0]
-    speeds = [("read", palette.READ, job.bytes_read), ("written", palette.WRITE, job.bytes_written)]
-    largest = max((int(amounts.max(initial=0)) for _, _, amounts in speeds), default=0)
-    divisor, unit = byte_scale(int(largest / width_s))
-    lines = [
-        {
-            "type": "scatter", "mode": "lines", "name": label, "line": {"color": colour},
-            "line_shape": "hv", "x": job.edges_s[:-1], "y": amounts / (width_s * divisor),
-        }
-        for label, colour, amounts in speeds
-    ]  # fmt: skip
-    layout = palette.layout(
-        420,
-        xaxis=palette.axis("s since the start of the job", anchor="y2"),
-        yaxis=palette.axis(f"{unit}/s", rangemode="tozero", domain=[0.32, 1.0]),
-        yaxis2=palette.axis(domain=[0.0, 0.24], autorange="reversed"),
-        barmode="overlay",
-    )
-    return {"data": [*lines, *_steps(run)], "layout": layout}
 
 
 def _steps(run: plain.Run) -> list[dict[str, Any]]:

@@ -141,7 +141,9 @@ def _cut_value(value: Any, items: int, path: str, left_out: dict[str, str]) -> A
     if isinstance(value, list | tuple):
         kept = _keep_first(value, items, path, left_out)
         return [_cut_value(each, items, path, left_out) for each in kept]
-    return _plain_number(value)
+    # Numbers of numpy as Python's; what is not a number was not recorded: null.
+    value = value.item() if hasattr(value, "item") else value
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _keep_first(
@@ -150,12 +152,6 @@ def _keep_first(
     if len(values) > items:
         left_out[elided(path)] = f"all but the first {items} of {len(values)}"
     return values[:items]
-
-
-def _plain_number(value: Any) -> Any:  # noqa: ANN401
-    """Numbers of numpy as Python's; what is not a number was not recorded: null."""
-    value = value.item() if hasattr(value, "item") else value
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _find_nearest(name: str, names: Iterable[str]) -> list[str]:

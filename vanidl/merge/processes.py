@@ -172,13 +172,7 @@ def _match_profile(
                 return e
     if profile.pid is None and profile.rank is None and find_log_folder(profile.path):
         return _match_session(profile, near, profiles)
-    return _match_only_one(profile, near, profiles)
-
-
-def _match_only_one(
-    profile: ProfileTrace, near: Sequence[Entry], profiles: Sequence[ProfileTrace]
-) -> Entry | None:
-    """The process of a profile that no number tells: the only one it can be."""
+    # The process of a profile that no number tells: the only one it can be.
     if profile.pid is None and profile.recording:
         return _match_recording(profile, near, profiles)
     free = [e for e in near if e.process.pid is None and not e.profiles]

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.colors import Colormap, LinearSegmentedColormap, PowerNorm
+from matplotlib.colors import LinearSegmentedColormap, PowerNorm
 from matplotlib.figure import FigureBase
 from matplotlib.ticker import FuncFormatter
 
@@ -140,8 +140,10 @@ def draw_ranks(figure: FigureBase, run: Run) -> None:
     shown = np.ma.masked_equal(speed / divisor, 0)
     rows = len(line.row_labels)
     most = float(shown.max()) if shown.count() else 1.0
+    # Greys without their lightest part, so that little differs from nothing.
+    greys = LinearSegmentedColormap.from_list("io", ["#d0d0d0", "#000000"])
     mesh = axes.pcolormesh(
-        edges, np.arange(rows + 1) - 0.5, shown, cmap=_make_greys(), rasterized=True,
+        edges, np.arange(rows + 1) - 0.5, shown, cmap=greys, rasterized=True,
         norm=PowerNorm(0.5, 0, most),
     )  # fmt: skip
     every = -(-rows // _MOST_RANK_LABELS)
@@ -151,11 +153,6 @@ def draw_ranks(figure: FigureBase, run: Run) -> None:
     axes.set_xlabel("seconds since the start of the job")
     bar = figure.colorbar(mesh, ax=axes, pad=0.02, aspect=16)
     bar.set_label(f"{unit}/s")
-
-
-def _make_greys() -> Colormap:
-    """Greys without their lightest part, so that little differs from nothing."""
-    return LinearSegmentedColormap.from_list("io", ["#d0d0d0", "#000000"])
 
 
 # Request sizes: how many operations moved that many bytes, and how much they moved.

@@ -190,7 +190,15 @@ def run_supervised(work: Callable[[], int], remote: Mapping[str, str] | None = N
     parent = os.getpid()
     child = os.fork()
     if child == 0:
-        _tie_to_parent(parent)
+        # No core of a crash that is foreseen, and no work for a parent that is gone.
+        import ctypes
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        with suppress(OSError, AttributeError):  # elsewhere than on Linux
+            ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+        if os.getppid() != parent:
+            os.kill(os.getpid(), signal.SIGTERM)
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
         return work()
     # The parent asks storage itself while it waits, so that it can leave a child that hangs.
@@ -282,18 +290,6 @@ class _Storage:
                 f"to {GIVEN_UP_S:.0f} s\n"
             )
             sys.stderr.flush()
-
-
-def _tie_to_parent(parent: int) -> None:
-    """No core of a crash that is foreseen, and no work for a parent that is gone."""
-    import ctypes
-    import resource
-
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    with suppress(OSError, AttributeError):  # elsewhere than on Linux
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-    if os.getppid() != parent:
-        os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _explain_crash(number: int) -> str:

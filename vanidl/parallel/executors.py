@@ -212,16 +212,6 @@ class _Worker:
         self._process.wait()
 
 
-def _start_interpreter() -> subprocess.Popen[bytes]:
-    """An interpreter that serves."""
-    return subprocess.Popen(
-        interpreter_command("from vanidl.parallel.executors import serve; serve()"),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        env=interpreter_environment(),
-    )
-
-
 _MOST_FORKS = 8
 
 
@@ -261,7 +251,14 @@ class LocalWorkers(Executor):
         try:
             return self._idle.get_nowait()
         except Empty:
-            worker = _Worker(_start_interpreter())
+            # An interpreter that serves.
+            interpreter = subprocess.Popen(
+                interpreter_command("from vanidl.parallel.executors import serve; serve()"),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                env=interpreter_environment(),
+            )
+            worker = _Worker(interpreter)
             self._all.append(worker)
             return worker
 

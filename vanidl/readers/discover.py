@@ -268,7 +268,17 @@ def _sort_entries(
     """Sort the entries of a folder into the search; yield those to descend into."""
     for entry in entries:
         if not _is_true(entry.is_dir):
-            _take_file(entry, search)
+            kind = search.names.kind(entry.name)
+            if not kind and entry.name.endswith(search.names.perhaps) and _is_own_file(entry):
+                search.unknown.append(entry.path)
+            elif not kind or not _is_true(entry.is_file):
+                search.others += 1
+            elif entry.is_symlink():
+                search.linked.append((kind, entry.path))
+            elif kind in search.names.by_content:
+                search.shared.append((kind, entry.path))
+            else:
+                search.files.setdefault(kind, []).append(entry.path)
         elif entry.name.startswith("."):
             continue
         elif level >= search.max_depth:
@@ -277,20 +287,6 @@ def _sort_entries(
             search.linked_folders.append((entry.path, level + 1))
         else:
             yield entry.path
-
-
-def _take_file(entry: os.DirEntry[str], search: _Search) -> None:
-    kind = search.names.kind(entry.name)
-    if not kind and entry.name.endswith(search.names.perhaps) and _is_own_file(entry):
-        search.unknown.append(entry.path)
-    elif not kind or not _is_true(entry.is_file):
-        search.others += 1
-    elif entry.is_symlink():
-        search.linked.append((kind, entry.path))
-    elif kind in search.names.by_content:
-        search.shared.append((kind, entry.path))
-    else:
-        search.files.setdefault(kind, []).append(entry.path)
 
 
 def _is_own_file(entry: os.DirEntry[str]) -> bool:

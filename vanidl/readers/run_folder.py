@@ -53,7 +53,23 @@ def read_ceiling(path: Path) -> Ceiling:
         values = orjson.loads(read_whole(path))
         if values["schema"] != CEILING_SCHEMA:
             raise InputError(_refuse_ceiling(path, f"schema {values['schema']!r}"))
-        return _build_ceiling(values)
+        remarks = tuple(str(text)[:_LONGEST_REMARK] for text in values["remarks"][:_MOST_REMARKS])
+        found = Ceiling(**checked_fields(Ceiling, values), remarks=remarks)
+        times = (found.step_s, found.free_s, found.median_step_s, found.median_free_s)
+        shares = (found.low, found.cost, found.high)
+        counts = (found.ranks, found.steps, found.replayed, found.kept, found.pairs)
+        sound = (
+            all(isfinite(value) for value in (*times, *shares, found.copying_s))
+            and min(times) > 0
+            and found.copying_s >= 0
+            and found.low <= found.cost <= found.high < 1
+            and isclose(found.cost, 1 - found.free_s / found.step_s, abs_tol=1e-6)
+            and min(counts) >= 1
+            and found.kept_nbytes >= 0
+        )
+        if not sound:
+            raise ValueError("numbers that contradict each other")
+        return found
     except OSError as error:
         raise InputError(_refuse_ceiling(path, f"no readable file ({error.strerror})")) from error
     except (KeyError, TypeError, ValueError) as error:
@@ -65,26 +81,6 @@ def _refuse_ceiling(path: Path, found: str) -> str:
         f"{path}: expected what vanidl ceiling measured (schema {CEILING_SCHEMA}), found {found}; "
         "remove it, or measure again with vanidl ceiling --against."
     )
-
-
-def _build_ceiling(values: dict[str, Any]) -> Ceiling:
-    remarks = tuple(str(text)[:_LONGEST_REMARK] for text in values["remarks"][:_MOST_REMARKS])
-    found = Ceiling(**checked_fields(Ceiling, values), remarks=remarks)
-    times = (found.step_s, found.free_s, found.median_step_s, found.median_free_s)
-    shares = (found.low, found.cost, found.high)
-    counts = (found.ranks, found.steps, found.replayed, found.kept, found.pairs)
-    sound = (
-        all(isfinite(value) for value in (*times, *shares, found.copying_s))
-        and min(times) > 0
-        and found.copying_s >= 0
-        and found.low <= found.cost <= found.high < 1
-        and isclose(found.cost, 1 - found.free_s / found.step_s, abs_tol=1e-6)
-        and min(counts) >= 1
-        and found.kept_nbytes >= 0
-    )
-    if not sound:
-        raise ValueError("numbers that contradict each other")
-    return found
 
 
 def write_ceiling(folder: Path, ceiling: Ceiling) -> None:
@@ -334,7 +330,14 @@ def read_record(path: str | Path) -> RunRecord:
         values = orjson.loads(read_whole(path))
         if values["schema"] != RUN_SCHEMA:
             raise InputError(_refuse_record(path, f"schema {values['schema']!r}"))
-        return _build_record(values)
+        return RunRecord(
+            **checked_fields(RunRecord, {**_LATER, **values}),
+            settings={str(name): str(value) for name, value in values["settings"].items()},
+            command=tuple(map(str, values["command"])),
+            mounts=tuple((str(point), str(kind)) for point, kind in values["mounts"]),
+            processes=tuple(map(_build_process, values["processes"])),
+            losses=tuple(map(str, values["losses"])),
+        )
     except OSError as error:
         raise InputError(_refuse_record(path, f"no readable file ({error.strerror})")) from error
     except (AttributeError, KeyError, TypeError, ValueError) as error:
@@ -351,17 +354,6 @@ def _refuse_record(path: str | Path, found: str) -> str:
 _LATER = {"ceiling": False, "memory_kills": None, "last_error": "", "stopped": "",
           "cores": None, "tracer_call_ns": None}  # fmt: skip
 """Fields that records of before lack, as they are then."""
-
-
-def _build_record(values: Mapping[str, Any]) -> RunRecord:
-    return RunRecord(
-        **checked_fields(RunRecord, {**_LATER, **values}),
-        settings={str(name): str(value) for name, value in values["settings"].items()},
-        command=tuple(map(str, values["command"])),
-        mounts=tuple((str(point), str(kind)) for point, kind in values["mounts"]),
-        processes=tuple(map(_build_process, values["processes"])),
-        losses=tuple(map(str, values["losses"])),
-    )
 
 
 def _build_process(values: object) -> ProcessRecord:

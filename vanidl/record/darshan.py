@@ -118,7 +118,11 @@ def tracer(run: Path, given: str | None = None) -> Tracer:
         )
     folder = run / FOLDER
     folder.mkdir(0o700, parents=True, exist_ok=True)
-    _make_days(folder)
+    # Dated folders, as Darshan makes none itself, for runs of up to a week.
+    today = datetime.now()
+    for days in range(_DAYS):
+        day = today + timedelta(days=days)
+        (folder / str(day.year) / str(day.month) / str(day.day)).mkdir(parents=True, exist_ok=True)
     (folder / "darshan.conf").write_text(configuration())
     return Tracer(
         NAME,
@@ -167,14 +171,6 @@ def _version(preload: Path) -> str:
     text = described.read_text() if described.is_file() else ""
     match = re.search(r"^Version:\s*(\S+)", text, re.M)
     return match[1] if match else ""
-
-
-def _make_days(folder: Path) -> None:
-    """Dated folders, as Darshan makes none itself, for runs of up to a week."""
-    today = datetime.now()
-    for days in range(_DAYS):
-        day = today + timedelta(days=days)
-        (folder / str(day.year) / str(day.month) / str(day.day)).mkdir(parents=True, exist_ok=True)
 
 
 def found(folder: Path, pids: Mapping[int, int | None]) -> Mapping[int, str]:

@@ -121,8 +121,15 @@ def run(
     status, cpu_s = _wait(pid, watch, looked)
     signals.pid = None
     end = time.time_ns()
-    _let_go(watch)
-    return Ended(_read_exit_status(status), start, end, cpu_s, watch)
+    # Gives processes that outlive the command, as fork servers do, time to write their logs.
+    deadline = time.monotonic() + GRACE_SECONDS
+    watch.look()
+    while watch.anyone_left() and time.monotonic() < deadline:
+        time.sleep(LOOK_SECONDS)
+        watch.look()
+    code = os.waitstatus_to_exitcode(status)
+    exit_status = code if code >= 0 else 128 - code
+    return Ended(exit_status, start, end, cpu_s, watch)
 
 
 def _wait(pid: int, watch: Watch, looked: Callable[[Watch], object]) -> tuple[int, float]:
@@ -165,17 +172,3 @@ def _look(watch: Watch, looked: Callable[[Watch], object]) -> float:
     spent_s = time.thread_time() - before
     looked(watch)
     return min(max(LOOK_SECONDS, spent_s / SHARE), MOST_SECONDS)
-
-
-def _let_go(watch: Watch) -> None:
-    """Gives processes that outlive the command, as fork servers do, time to write their logs."""
-    deadline = time.monotonic() + GRACE_SECONDS
-    watch.look()
-    while watch.anyone_left() and time.monotonic() < deadline:
-        time.sleep(LOOK_SECONDS)
-        watch.look()
-
-
-def _read_exit_status(status: int) -> int:
-    code = os.waitstatus_to_exitcode(status)
-    return code if code >= 0 else 128 - code

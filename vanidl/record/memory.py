@@ -109,7 +109,9 @@ class MemoryLooks:
             spent_s = time.thread_time() - before_s
             self._walked_s, self._unwalked = now_s, False
             self._walk_s = max(self._walk_s, now_s) + max(_RARELY_S, spent_s / SHARE)
-        line["m"] = [_measure_shared_memory(), _read_available()]
+        # Bytes that the machine can still give; -1: unknown.
+        available = _read_meminfo("MemAvailable")
+        line["m"] = [_measure_shared_memory(), available]
         if group := _read_control_group(self._groups):
             line["c"] = group
         self._add(line)
@@ -148,11 +150,6 @@ def _measure_shared_memory() -> int:
     except OSError:
         return -1
     return (found.f_blocks - found.f_bfree) * found.f_frsize
-
-
-def _read_available() -> int:
-    """Bytes that the machine can still give; -1: unknown."""
-    return _read_meminfo("MemAvailable")
 
 
 def _read_meminfo(name: str) -> int:

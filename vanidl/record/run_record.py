@@ -36,8 +36,10 @@ def describe_run(command: Sequence[str], tracer: Tracer, ended: Ended) -> RunRec
     seen = ended.watch.seen
     states = tracer.found(ended.watch.ranks())
     ranks = {s.rank for s in seen.values() if s.rank is not None}
+    begin = datetime.fromtimestamp(ended.start_ns / 1e9, tz=timezone.utc)
+    run_id = f"{begin:%Y%m%d-%H%M%S}-{next(iter(ended.watch.seen))}"
     return RunRecord(
-        id=_make_run_id(ended),
+        id=run_id,
         command=tuple(masked(map(_make_storable, command))),
         folder=_make_storable(_find_current_folder()),
         host=socket.gethostname(),
@@ -57,11 +59,6 @@ def describe_run(command: Sequence[str], tracer: Tracer, ended: Ended) -> RunRec
         processes=tuple(_describe_process(s, states) for s in seen.values()),
         losses=(*tracer.remarks, *filter(None, [tracer.harm])),
     )
-
-
-def _make_run_id(ended: Ended) -> str:
-    begin = datetime.fromtimestamp(ended.start_ns / 1e9, tz=timezone.utc)
-    return f"{begin:%Y%m%d-%H%M%S}-{next(iter(ended.watch.seen))}"
 
 
 def _describe_process(seen: Seen, states: Mapping[int, str]) -> ProcessRecord:

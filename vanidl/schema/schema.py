@@ -77,7 +77,8 @@ def schema_of(kind: Kind, path: str = "") -> Schema:
         TypeError: the kind has no form in JSON, or a field has no meaning.
     """
     if isinstance(kind, Maybe):
-        return _nullable(schema_of(kind.kind, path))
+        schema = schema_of(kind.kind, path)
+        return _union([schema, {"type": "null"}])
     if isinstance(kind, Partly):
         return _object(kind.fields, path) | {"required": []}
     if isinstance(kind, dict):
@@ -104,7 +105,15 @@ def _annotated(kind: Kind, path: str) -> Schema:
     if origin is Literal:
         return {"enum": list(arguments)}
     if origin in _ARRAYS:
-        return _array(arguments, path)
+        # A list of any length, or one of as many items as a tuple names.
+        if len(arguments) == 1 or arguments[1:] == (...,):
+            return {"type": "array", "items": schema_of(arguments[0], path)}
+        return {
+            "type": "array",
+            "prefixItems": [schema_of(each, path) for each in arguments],
+            "items": False,
+            "minItems": len(arguments),
+        }
     if origin in (dict, Mapping, _mapping()):
         return _object({str: arguments[1]}, path)
     raise TypeError(f"{path}: {kind!r} has no form in JSON")
@@ -112,18 +121,6 @@ def _annotated(kind: Kind, path: str) -> Schema:
 
 def _mapping() -> Any:  # noqa: ANN401
     return get_origin(Mapping[str, int])
-
-
-def _array(arguments: tuple[Kind, ...], path: str) -> Schema:
-    """A list of any length, or one of as many items as a tuple names."""
-    if len(arguments) == 1 or arguments[1:] == (...,):
-        return {"type": "array", "items": schema_of(arguments[0], path)}
-    return {
-        "type": "array",
-        "prefixItems": [schema_of(each, path) for each in arguments],
-        "items": False,
-        "minItems": len(arguments),
-    }
 
 
 def _object(kinds: Mapping[Any, Kind], path: str) -> Schema:
@@ -142,10 +139,6 @@ def _field(name: str, kind: Kind, path: str) -> Schema:
     meaning = own_meaning(kind) or meaning_of(here)
     unit = {"unit": meaning.unit} if meaning.unit else {}
     return schema_of(kind, here) | {"description": meaning.text} | unit
-
-
-def _nullable(schema: Schema) -> Schema:
-    return _union([schema, {"type": "null"}])
 
 
 def _union(schemas: list[Schema]) -> Schema:

@@ -238,11 +238,7 @@ def _write_what_if(run: Run) -> str | None:
     # What replaying promises beyond the measured ceiling is cut to it: these are named.
     beyond = describe_limited(found).strip()
     noted = f"{table}{paragraph(beyond)}\n" if beyond else table or ""
-    return noted + _write_loaders(found)
-
-
-def _write_loaders(found: WhatIf) -> str:
-    """What makes each change, explained once, and the command in lines of its own, to copy."""
+    # What makes each change, explained once, and the command in lines of its own, to copy.
     lines, known = list[str](), set[str]()
     for row in found.rows:
         if row.loader is not None:
@@ -252,7 +248,8 @@ def _write_loaders(found: WhatIf) -> str:
             # Options of the loader get a line of their own: a whole command is too long for one.
             first, rest = row.loader.command.split(" --loader ")
             lines += [paragraph(said + more), f"  {first} \\", f"      --loader {rest}"]
-    return "".join(f"{line}\n" for line in lines)
+    loaders = "".join(f"{line}\n" for line in lines)
+    return noted + loaders
 
 
 def _collect_what_if(run: Run) -> Object | None:
@@ -358,7 +355,10 @@ def _flatten(prefix: str, path: str, values: Mapping[str, Value]) -> Iterator[tu
     for name, value in values.items():
         if value is None:
             continue
-        inner, here = f"{prefix}{_make_readable(name)}", f"{path}.{name}"
+        # The name of a value as a person reads it; its unit is beside the value.
+        text = re.sub(r"_s(?=_|$)", "", name).replace("_a_", "_per_")
+        readable = text.replace("different", "unique").replace("_mib", "_MiB").replace("_", " ")
+        inner, here = f"{prefix}{readable}", f"{path}.{name}"
         # Keys that are values themselves, as sizes of buffers, are put into the label.
         if name in BY_KEY and isinstance(value, Mapping):
             for key, of_key in value.items():
@@ -371,12 +371,6 @@ def _flatten(prefix: str, path: str, values: Mapping[str, Value]) -> Iterator[tu
             yield from _flatten(f"{inner}: ", here, value)
         else:
             yield _make_pair(inner, here, value)
-
-
-def _make_readable(name: str) -> str:
-    """The name of a value as a person reads it; its unit is beside the value."""
-    text = re.sub(r"_s(?=_|$)", "", name).replace("_a_", "_per_")
-    return text.replace("different", "unique").replace("_mib", "_MiB").replace("_", " ")
 
 
 def _make_pair(label: str, path: str, value: Value) -> tuple[str, str]:

@@ -85,28 +85,6 @@ def draw_dataset(run: Run) -> Figure:
     taken = "" if kind == DATASET else f"These are files of kind {kind}, the most that was read."
     unique = "" if data.unique_bytes is None else _UNIQUE
     visit = _VISIT if any(f.visits is not None for f in data.files) else ""
-    caption = " ".join(filter(None, [taken, unique, visit, *_summarize_dataset(data)]))
-    caption += table.not_recorded(but=("size on disk",))  # for which the highest byte stands in
-    table = table.without_empty_columns()
-    # Which bytes were read needs operations with offsets: the table stands without bars.
-    if data.unique_bytes is None:
-        reason = "Which bytes were read is not recorded: it needs single operations with offsets."
-        return Figure("dataset", "Dataset", "Dataset files", caption, None, table, reason)
-    if cut := n_of_m(min(len(data.files), FILE_BARS), len(data.files), "files (most bytes)"):
-        caption += f" Shown: {cut}."
-    return Figure(
-        "dataset",
-        "Dataset",
-        "Dataset files",
-        caption,
-        _plot_dataset(data.files[:FILE_BARS]),
-        table,
-        alt_text=_describe_dataset(data),
-        half=True,
-    )
-
-
-def _summarize_dataset(data: Dataset) -> list[str]:
     words = [f"{plural(len(data.files), 'file')} in all: {_describe_bytes(data)}."]
     orders = [o for o in (describe_order(data.order), describe_within(data.within)) if o]
     words += [f"{order[0].upper()}{order[1:]}." for order in orders]
@@ -120,7 +98,26 @@ def _summarize_dataset(data: Dataset) -> list[str]:
             if data.traced_share
             else "None of the reads was traced: these are totals by counters."
         )
-    return words
+    caption = " ".join(filter(None, [taken, unique, visit, *words]))
+    caption += table.not_recorded(but=("size on disk",))  # for which the highest byte stands in
+    table = table.without_empty_columns()
+    # Which bytes were read needs operations with offsets: the table stands without bars.
+    if data.unique_bytes is None:
+        reason = "Which bytes were read is not recorded: it needs single operations with offsets."
+        return Figure("dataset", "Dataset", "Dataset files", caption, None, table, reason)
+    if cut := n_of_m(min(len(data.files), FILE_BARS), len(data.files), "files (most bytes)"):
+        caption += f" Shown: {cut}."
+    dataset = f"{plural(len(data.files), 'dataset file')}: {_describe_bytes(data)}."
+    return Figure(
+        "dataset",
+        "Dataset",
+        "Dataset files",
+        caption,
+        _plot_dataset(data.files[:FILE_BARS]),
+        table,
+        alt_text=dataset,
+        half=True,
+    )
 
 
 def _describe_bytes(data: Dataset) -> str:
@@ -162,10 +159,6 @@ def _list_data_file(file: DataFile) -> tuple[str | int | float | None, ...]:
     )
 
 
-def _describe_dataset(data: Dataset) -> str:
-    return f"{plural(len(data.files), 'dataset file')}: {_describe_bytes(data)}."
-
-
 Pairs = list[tuple[str, str]]
 
 _MOST_MODES = 4
@@ -176,10 +169,12 @@ def _write_dataset(run: Run) -> str | None:
     data = run.dataset
     if data is None:
         return None
+    words = describe_within(data.within)
+    within = [("reads", words)] if words else []
     rows = [
         ("files read", plural(len(data.files), "file") + _describe_visits_each(data)),
         ("bytes", _describe_bytes(data)),
-        *_list_within(data),
+        *within,
         *_list_sharing(data),
         *_list_samples(data),
         *((f"size {name_size_range(m)}", describe_mode(m)) for m in data.modes[:_MOST_MODES]),
@@ -200,11 +195,6 @@ def _describe_visits_each(data: Dataset) -> str:
             f", {words}" if words else ""
         )
     return f", {_name_range(min(opens), max(opens))} opens per file" if opens else ""
-
-
-def _list_within(data: Dataset) -> Pairs:
-    words = describe_within(data.within)
-    return [("reads", words)] if words else []
 
 
 def _list_sharing(data: Dataset) -> Pairs:
@@ -602,7 +592,10 @@ def draw_visits(run: Run) -> Figure:
     names = tuple(data.files[i].path for i in shown)
     amounts = data.grid.nbytes[:TABLE_FILES]
     table = tabulate_lines("file", names, data.grid.edges_s, amounts, cut_from=data.grid.files)
-    return replace(drawn, table=table, alt_text=_describe_visits(data.grid))
+    grid = data.grid
+    first = seconds(float(grid.edges_s[int(np.flatnonzero(grid.nbytes.sum(axis=0))[0])]))
+    visits = f"{plural(grid.files, 'file')}, the first read {first} after the start."
+    return replace(drawn, table=table, alt_text=visits)
 
 
 def _compose_visits(caption: str, *, spec: Spec | None = None, reason: str = "") -> Figure:
@@ -611,15 +604,20 @@ def _compose_visits(caption: str, *, spec: Spec | None = None, reason: str = "")
 
 
 def _plot_visits(data: Dataset, grid: ReadGrid) -> Spec:
-    edges, sums = fold_bins(grid.edges_s, grid.nbytes, _count_bins(len(grid.file)))
+    files = len(grid.file)
+    bins = max(min(MOST_BINS, CELLS // max(files, 1)), 64)
+    edges, sums = fold_bins(grid.edges_s, grid.nbytes, bins)
     divisor, unit = byte_scale(float(sums.max(initial=0)))
+    # Nothing is transparent, little beside much is seen.
+    first, *rest = palette.scale(palette.RAMP, power=2)
+    colours = [[0.0, "rgba(0,0,0,0)"], [1e-9, "rgba(0,0,0,0)"], [1e-9, first[1]], *rest]
     heat = {
         "type": "heatmap",
         "x": round_edges(edges),
         "y": list(range(len(grid.file))),
         "z": [round_values(row / divisor) for row in sums],
         "zmin": 0,
-        "colorscale": _scale_colours(),
+        "colorscale": colours,
         "colorbar": palette.colorbar(f" {unit}"),
         "hovertemplate": "%{y}, at %{x:.2f} s: %{z:.3g} " + unit + "<extra></extra>",
     }
@@ -632,25 +630,10 @@ def _plot_visits(data: Dataset, grid: ReadGrid) -> Spec:
     return {"data": [heat], "layout": layout}
 
 
-def _scale_colours() -> list[list[float | str]]:
-    """Nothing is transparent, little beside much is seen."""
-    first, *rest = palette.scale(palette.RAMP, power=2)
-    return [[0.0, "rgba(0,0,0,0)"], [1e-9, "rgba(0,0,0,0)"], [1e-9, first[1]], *rest]
-
-
-def _count_bins(files: int) -> int:
-    return max(min(MOST_BINS, CELLS // max(files, 1)), 64)
-
-
 def round_edges(edges: NDArray[np.float64]) -> list[float]:
     """Edges of bins to the microsecond."""
     values: list[float] = np.round(edges, 6).tolist()
     return values
-
-
-def _describe_visits(grid: ReadGrid) -> str:
-    first = seconds(float(grid.edges_s[int(np.flatnonzero(grid.nbytes.sum(axis=0))[0])]))
-    return f"{plural(grid.files, 'file')}, the first read {first} after the start."
 
 
 VISITS = Section("visits", (draw_visits,))

@@ -11,7 +11,7 @@ from vanidl.analyses.files import FileRow, GroupRow
 from vanidl.figures import palette
 from vanidl.figures.bars import Stack, byte_bars
 from vanidl.figures.downsample import n_of_m
-from vanidl.figures.figure import Column, Figure, Spec, Table
+from vanidl.figures.figure import Column, Figure, Table
 from vanidl.formatting.names import elided, plotted
 from vanidl.formatting.terminal import aligned_table
 from vanidl.formatting.units import Cell, count, nbytes, plural, seconds
@@ -218,42 +218,7 @@ def draw_kinds(run: Run) -> Figure:
         reason = "No file was read or written through this layer."
         return Figure("kinds", "Files", "Files by kind", "", empty_reason=reason)
     rows = tuple(sorted(groups, key=lambda g: -(g.bytes_read + g.bytes_written)))[:MOST_KINDS]
-    table = _tabulate_kinds(rows, len(groups))
-    # Opens and look-ups alone: a table, and no bars of 0.
-    if not any(g.bytes_read or g.bytes_written for g in rows):
-        reason = "The files were touched, but no bytes were moved."
-        return Figure("kinds", "Files", "Files by kind", "", None, table, reason)
-    return Figure(
-        "kinds",
-        "Files",
-        "Files by kind",
-        _compose_caption(rows)
-        + table.not_recorded()
-        + describe_untimed(run.coverage, run.summary.layer, groups),
-        _plot_kinds(rows),
-        table.without_empty_columns(),
-        alt_text=_describe_kinds(groups),
-        half=True,
-    )
-
-
-def _compose_caption(rows: tuple[GroupRow, ...]) -> str:
-    names = {row.name for row in rows}
-    return " ".join(
-        [_KINDS_CAPTION, *(words for kind, words in _MEANINGS.items() if kind in names)]
-    )
-
-
-def _plot_kinds(rows: tuple[GroupRow, ...]) -> Spec:
-    stacks = (
-        Stack("read", palette.READ, "", [g.bytes_read for g in rows]),
-        Stack("written", palette.WRITE, "/", [g.bytes_written for g in rows]),
-    )
-    largest = max(max(g.bytes_read, g.bytes_written) for g in rows)
-    return byte_bars([plotted(g.name) for g in rows], stacks, largest=largest, row_px=34)
-
-
-def _tabulate_kinds(rows: tuple[GroupRow, ...], total: int) -> Table:
+    total = len(groups)
     columns = (
         Column("kind"),
         Column("files", "count"),
@@ -264,7 +229,31 @@ def _tabulate_kinds(rows: tuple[GroupRow, ...], total: int) -> Table:
     cells = tuple(
         (elided(g.name, limit=80), g.files, g.bytes_read, g.bytes_written, g.busy_s) for g in rows
     )
-    return Table(columns, cells, n_of_m(len(rows), total, "kinds"))
+    table = Table(columns, cells, n_of_m(len(rows), total, "kinds"))
+    # Opens and look-ups alone: a table, and no bars of 0.
+    if not any(g.bytes_read or g.bytes_written for g in rows):
+        reason = "The files were touched, but no bytes were moved."
+        return Figure("kinds", "Files", "Files by kind", "", None, table, reason)
+    names = {row.name for row in rows}
+    caption = " ".join(
+        [_KINDS_CAPTION, *(words for kind, words in _MEANINGS.items() if kind in names)]
+    )
+    stacks = (
+        Stack("read", palette.READ, "", [g.bytes_read for g in rows]),
+        Stack("written", palette.WRITE, "/", [g.bytes_written for g in rows]),
+    )
+    largest = max(max(g.bytes_read, g.bytes_written) for g in rows)
+    kinds = byte_bars([plotted(g.name) for g in rows], stacks, largest=largest, row_px=34)
+    return Figure(
+        "kinds",
+        "Files",
+        "Files by kind",
+        caption + table.not_recorded() + describe_untimed(run.coverage, run.summary.layer, groups),
+        kinds,
+        table.without_empty_columns(),
+        alt_text=_describe_kinds(groups),
+        half=True,
+    )
 
 
 def _describe_kinds(groups: tuple[GroupRow, ...]) -> str:

@@ -153,9 +153,17 @@ _TOTALS_COLUMNS = (Column("quantity"), Column("value"), Column("meaning"))
 def draw_totals(run: Run) -> Figure:
     """Run time, operations, bytes and busy time of the chosen layer, and storage in all."""
     summary = run.summary
+    layer = summary.layer
+    amounts = (
+        ("operations", count(summary.ops), f"reads and writes through {layer}"),
+        ("reads", count(summary.reads), f"through {layer}"),
+        ("writes", count(summary.writes), f"through {layer}"),
+        ("bytes read", nbytes(summary.bytes_read), f"through {layer}"),
+        ("bytes written", nbytes(summary.bytes_written), f"through {layer}"),
+    )
     rows = (
         ("run time", seconds(run.trace.job.run_time_s), "last end minus first start over its logs"),
-        *_list_amounts(summary),
+        *amounts,
         *_list_times(summary),
         *_list_storage(run),
         *_list_mpi_time(run.trace),
@@ -167,17 +175,6 @@ def draw_totals(run: Run) -> Figure:
     caption = sources.get(summary.source, nothing)
     return Figure(
         "summary", "Totals", "Totals of the run", caption, None, Table(_TOTALS_COLUMNS, rows)
-    )
-
-
-def _list_amounts(summary: Summary) -> tuple[tuple[str, str, str], ...]:
-    layer = summary.layer
-    return (
-        ("operations", count(summary.ops), f"reads and writes through {layer}"),
-        ("reads", count(summary.reads), f"through {layer}"),
-        ("writes", count(summary.writes), f"through {layer}"),
-        ("bytes read", nbytes(summary.bytes_read), f"through {layer}"),
-        ("bytes written", nbytes(summary.bytes_written), f"through {layer}"),
     )
 
 
@@ -265,13 +262,17 @@ def _list_rows(run: Run) -> list[tuple[str, str]]:
     summary = run.summary
     if not summary.source:
         return [("operations", "not recorded")]
+    # Time in calls that take files away, which is no part of opening them.
+    spent_s = sum(layer.remove_s or 0.0 for layer in summary.layers)
+    said = f"{seconds(spent_s)} in unlink, remove and rmdir, summed over files and processes"
+    removing = [("removing", said)] if spent_s else []
     return [
         ("read", f"{nbytes(summary.bytes_read)} in {count(summary.reads)} operations"),
         ("written", f"{nbytes(summary.bytes_written)} in {count(summary.writes)} operations"),
         # Times by counters stand in for busy time where none is known.
         *(_collect_busy(summary.time) or _collect_counter_time(summary.counter_s)),
         *_list_bandwidth(summary),
-        *_list_removing(summary),
+        *removing,
         ("storage", f"{nbytes(summary.storage_bytes_read)} read, "
                     f"{nbytes(summary.storage_bytes_written)} written "
                     f"({name_storage_layers(run)})"),
@@ -301,13 +302,6 @@ def _collect_counter_time(time: CounterTime | None) -> list[tuple[str, str]]:
     mean = f"{seconds(time.per_rank_mean_s)} reading and writing per rank on average"
     rows.append(("by counters", f"{spent}{meta}, summed over files and processes"))
     return [*rows, ("", mean)]
-
-
-def _list_removing(summary: Summary) -> list[tuple[str, str]]:
-    """Time in calls that take files away, which is no part of opening them."""
-    spent_s = sum(layer.remove_s or 0.0 for layer in summary.layers)
-    said = f"{seconds(spent_s)} in unlink, remove and rmdir, summed over files and processes"
-    return [("removing", said)] if spent_s else []
 
 
 def _list_bandwidth(summary: Summary) -> list[tuple[str, str]]:

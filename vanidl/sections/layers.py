@@ -73,7 +73,12 @@ def draw_layers(run: Run) -> Figure:
     objects = any(layer.layer == OBJECT for layer in run.summary.layers)
     caption = (_WITH_OBJECTS if objects else _LAYERS_CAPTION) if rows else ""
     # Bars where the time of any layer is known.
-    costs = _list_costs(run)
+    # (layer, seconds of each of _COSTS per rank) of the layers that take any time.
+    found = (
+        (use.layer, [s or 0.0 for s in (use.read_s, use.write_s, use.meta_s, use.wait_s)])
+        for use in run.results.layers
+    )
+    costs = [(layer, parts) for layer, parts in found if any(parts)]
     if not costs:
         return Figure("layers", _SECTION, "Layers by counters", caption, None, table, reason)
     caption += " Bars: means over ranks."
@@ -83,15 +88,6 @@ def draw_layers(run: Run) -> Figure:
     return Figure(
         "layers", _SECTION, "Layers by counters", caption, _plot_costs(costs), table, "", alt_text
     )
-
-
-def _list_costs(run: Run) -> list[tuple[str, list[float]]]:
-    """(layer, seconds of each of _COSTS per rank) of the layers that take any time."""
-    found = (
-        (use.layer, [s or 0.0 for s in (use.read_s, use.write_s, use.meta_s, use.wait_s)])
-        for use in run.results.layers
-    )
-    return [(layer, parts) for layer, parts in found if any(parts)]
 
 
 def _plot_costs(costs: list[tuple[str, list[float]]]) -> Spec:

@@ -65,7 +65,18 @@ def draw_overlap(run: Run) -> Figure:
     if overlap is None:
         return _leave_empty(_explain_missing(run.trace), None)
     rows = pick_ranks(overlap, MOST_BARS)
-    table = _tabulate_overlap(overlap, rows)
+    traced = any(row.io_s is not None for row in rows)
+    # Without traced operations empty columns are left out; with them a gap is worth showing.
+    known = [
+        c for c in _OVERLAP_COLUMNS if traced or any(getattr(row, c[0]) is not None for row in rows)
+    ]
+    columns = (Column("rank"), *(Column(title, "s") for _, title in known))
+    cells = tuple(
+        (elided(row.label, limit=80), *(getattr(row, name) for name, _ in known)) for row in rows
+    )
+    # The mean is no rank.
+    shown = len(rows) - 1 if len(rows) > 1 else len(rows)
+    table = Table(columns, cells, n_of_m(shown, len(overlap.per_rank), "ranks"))
     # Waits without operations: the table holds, the split by I/O does not.
     if all(row.io_s is None for row in rows):
         return _leave_empty(
@@ -257,21 +268,6 @@ _OVERLAP_COLUMNS = (
     ("input_wait_s", "input wait"),
     ("input_wait_io_s", "of it I/O"),
 )
-
-
-def _tabulate_overlap(overlap: Overlap, rows: tuple[RankOverlap, ...]) -> Table:
-    traced = any(row.io_s is not None for row in rows)
-    # Without traced operations empty columns are left out; with them a gap is worth showing.
-    known = [
-        c for c in _OVERLAP_COLUMNS if traced or any(getattr(row, c[0]) is not None for row in rows)
-    ]
-    columns = (Column("rank"), *(Column(title, "s") for _, title in known))
-    cells = tuple(
-        (elided(row.label, limit=80), *(getattr(row, name) for name, _ in known)) for row in rows
-    )
-    # The mean is no rank.
-    shown = len(rows) - 1 if len(rows) > 1 else len(rows)
-    return Table(columns, cells, n_of_m(shown, len(overlap.per_rank), "ranks"))
 
 
 def _describe_overlap(mean: RankOverlap) -> str:

@@ -55,7 +55,43 @@ def draw_ranks(run: Run) -> Figure:
     words, bars = f"{caption} {_spread(balance)}", _busiest(balance.rows)
     if len(bars) < len(balance.rows):
         words += _SHARED_BARS.format(plural(len(balance.rows), "rank"))
-    drawn = _compose_ranks(words, spec=_plot_ranks(bars), table=table)
+    divisor, unit = byte_scale(max(max(r.bytes_read, r.bytes_written) for r in bars))
+    counted = all(r.busy_s is None for r in bars)
+    data = [
+        _bars(
+            bars,
+            "time by counters" if counted else "time in I/O",
+            palette.BUSY,
+            [_time_s(r) for r in bars],
+        ),
+        _bars(bars, "bytes read", palette.READ, [r.bytes_read / divisor for r in bars]),
+        _bars(bars, "bytes written", palette.WRITE, [r.bytes_written / divisor for r in bars]),
+    ]
+    # Time above, bytes below, over the same ranks.
+    for trace in data[1:]:
+        trace["yaxis"] = "y2"
+    # Names of some ranks only, where there are many.
+    every = max(1, -(-len(bars) // 16))
+    ranks = {
+        "data": data,
+        "layout": palette.layout(
+            380,
+            barmode="stack",
+            bargap=0.25 if len(bars) <= 64 else 0,
+            xaxis=palette.axis(
+                tickvals=list(range(0, len(bars), every)),
+                ticktext=[
+                    plotted(r.label, limit=_LABEL if len(bars) > _FEW else 3 * _LABEL)
+                    for r in bars[::every]
+                ],
+                showgrid=False,
+                anchor="y2",
+            ),
+            yaxis=palette.axis("seconds", domain=[0.56, 1], fixedrange=True),
+            yaxis2=palette.axis(unit, domain=[0, 0.46], fixedrange=True),
+        ),
+    }
+    drawn = _compose_ranks(words, spec=ranks, table=table)
     return replace(drawn, alt_text=_describe_ranks(balance))
 
 
@@ -102,45 +138,6 @@ def _busiest(rows: tuple[RankLoad, ...]) -> tuple[RankLoad, ...]:
     each = -(-len(rows) // MOST_BARS)
     groups = (rows[i : i + each] for i in range(0, len(rows), each))
     return tuple(max(group, key=lambda r: (_time_s(r), r.bytes_read)) for group in groups)
-
-
-def _plot_ranks(rows: tuple[RankLoad, ...]) -> Spec:
-    divisor, unit = byte_scale(max(max(r.bytes_read, r.bytes_written) for r in rows))
-    counted = all(r.busy_s is None for r in rows)
-    data = [
-        _bars(
-            rows,
-            "time by counters" if counted else "time in I/O",
-            palette.BUSY,
-            [_time_s(r) for r in rows],
-        ),
-        _bars(rows, "bytes read", palette.READ, [r.bytes_read / divisor for r in rows]),
-        _bars(rows, "bytes written", palette.WRITE, [r.bytes_written / divisor for r in rows]),
-    ]
-    # Time above, bytes below, over the same ranks.
-    for trace in data[1:]:
-        trace["yaxis"] = "y2"
-    # Names of some ranks only, where there are many.
-    every = max(1, -(-len(rows) // 16))
-    return {
-        "data": data,
-        "layout": palette.layout(
-            380,
-            barmode="stack",
-            bargap=0.25 if len(rows) <= 64 else 0,
-            xaxis=palette.axis(
-                tickvals=list(range(0, len(rows), every)),
-                ticktext=[
-                    plotted(r.label, limit=_LABEL if len(rows) > _FEW else 3 * _LABEL)
-                    for r in rows[::every]
-                ],
-                showgrid=False,
-                anchor="y2",
-            ),
-            yaxis=palette.axis("seconds", domain=[0.56, 1], fixedrange=True),
-            yaxis2=palette.axis(unit, domain=[0, 0.46], fixedrange=True),
-        ),
-    }
 
 
 def _time_s(row: RankLoad) -> float:

@@ -48,17 +48,36 @@ def draw_sizes(run: Run) -> Figure:
     traced = run.sizes.histogram
     counted = run.sizes.darshan_histogram
     if traced:
+        largest = max(max(b.bytes_read or 0, b.bytes_written or 0) for b in traced)
+        divisor, unit = byte_scale(largest)
+        counts = _plot_counts(traced)
+        amounts = [
+            _plot_bars(traced, [(b.bytes_read or 0) / divisor for b in traced], _READ, "y2"),
+            _plot_bars(traced, [(b.bytes_written or 0) / divisor for b in traced], _WRITE, "y2"),
+        ]
+        # Operations in the upper half, bytes below, over one axis of sizes.
+        layout = palette.layout(
+            380,
+            barmode="group",
+            bargap=0.15,
+            xaxis=_size_axis(traced, anchor="y2"),
+            yaxis=palette.counts(
+                "operations", _find_most(traced), domain=[0.55, 1], fixedrange=True
+            ),
+            yaxis2=palette.axis(unit, domain=[0, 0.45], fixedrange=True),
+        )
+        sizes = {"data": [*_drop_empty(counts), *_drop_empty(amounts)], "layout": layout}
         drawn = _compose_sizes(
             f"{_SIZES_CAPTION} {_name_frequent(run.sizes)}",
-            _plot_sizes(traced),
+            sizes,
             _tabulate_sizes(traced),
         )
         return replace(drawn, alt_text=_describe_sizes(traced or counted))
     # Classes of counters hold operations, and not how many bytes each class moved.
     if any(b.reads or b.writes for b in counted):
-        drawn = _compose_sizes(
-            _SIZES_BY_COUNTERS, _plot_classes(counted), _tabulate_classes(counted)
-        )
+        columns = (Column("size"), Column("reads", "count"), Column("writes", "count"))
+        classes = Table(columns, tuple((label_bin(b), b.reads, b.writes) for b in counted))
+        drawn = _compose_sizes(_SIZES_BY_COUNTERS, _plot_classes(counted), classes)
         return replace(drawn, alt_text=_describe_sizes(traced or counted))
     return _compose_sizes("", None, None, _explain_no_sizes(run))
 
@@ -94,26 +113,6 @@ def label_bin(size: SizeBin) -> str:
     if size.high - size.low <= 1:
         return nbytes(size.low)
     return f"{nbytes(size.low)} to {nbytes(size.high)}"
-
-
-def _plot_sizes(bins: tuple[SizeBin, ...]) -> Spec:
-    largest = max(max(b.bytes_read or 0, b.bytes_written or 0) for b in bins)
-    divisor, unit = byte_scale(largest)
-    counts = _plot_counts(bins)
-    amounts = [
-        _plot_bars(bins, [(b.bytes_read or 0) / divisor for b in bins], _READ, "y2"),
-        _plot_bars(bins, [(b.bytes_written or 0) / divisor for b in bins], _WRITE, "y2"),
-    ]
-    # Operations in the upper half, bytes below, over one axis of sizes.
-    layout = palette.layout(
-        380,
-        barmode="group",
-        bargap=0.15,
-        xaxis=_size_axis(bins, anchor="y2"),
-        yaxis=palette.counts("operations", _find_most(bins), domain=[0.55, 1], fixedrange=True),
-        yaxis2=palette.axis(unit, domain=[0, 0.45], fixedrange=True),
-    )
-    return {"data": [*_drop_empty(counts), *_drop_empty(amounts)], "layout": layout}
 
 
 _READ = ("reads", palette.READ, "")
@@ -193,11 +192,6 @@ def _tabulate_sizes(bins: tuple[SizeBin, ...]) -> Table:
     return Table(columns, rows)
 
 
-def _tabulate_classes(bins: tuple[SizeBin, ...]) -> Table:
-    columns = (Column("size"), Column("reads", "count"), Column("writes", "count"))
-    return Table(columns, tuple((label_bin(b), b.reads, b.writes) for b in bins))
-
-
 def _describe_sizes(bins: tuple[SizeBin, ...]) -> str:
     top = max(bins, key=lambda b: b.reads + b.writes)
     total = sum(b.reads + b.writes for b in bins)
@@ -212,7 +206,11 @@ def _write_sizes(run: Run) -> str | None:
 
 def _list_sizes(sizes: Sizes) -> list[tuple[str, str]]:
     if sizes.min is None:
-        return _list_classes(sizes)
+        # Darshan's classes with any operation in them; that is all that counters know.
+        used = [b for b in sizes.darshan_histogram if b.reads or b.writes]
+        return [
+            (label_bin(b), f"{plural(b.reads, 'read')}, {plural(b.writes, 'write')}") for b in used
+        ]
     common = ", ".join(
         f"{nbytes(c.nbytes)} x {count(c.reads + c.writes)}" for c in sizes.common[:4]
     )
@@ -221,12 +219,6 @@ def _list_sizes(sizes: Sizes) -> list[tuple[str, str]]:
                   f"median {nbytes(sizes.median)}"),
         ("most frequent", common),
     ]  # fmt: skip
-
-
-def _list_classes(sizes: Sizes) -> list[tuple[str, str]]:
-    """Darshan's classes with any operation in them; that is all that counters know."""
-    used = [b for b in sizes.darshan_histogram if b.reads or b.writes]
-    return [(label_bin(b), f"{plural(b.reads, 'read')}, {plural(b.writes, 'write')}") for b in used]
 
 
 def _collect_sizes(run: Run) -> Object:
@@ -457,8 +449,42 @@ def draw_durations(run: Run) -> Figure:
             "durations", _SECTION, title, "", empty_reason=_explain_untraced(run), applies=False
         )
     words = _describe_statistics(run.results.durations) + _count_without_bytes(run, found.histogram)
+    bins = found.histogram
+    data = [
+        {
+            "type": "bar",
+            "name": name,
+            "x": list(range(len(bins))),
+            "y": [getattr(b, name) for b in bins],
+            "customdata": [
+                [_label_duration(b), count(getattr(b, name)), seconds(getattr(b, spent))]
+                for b in bins
+            ],
+            "marker": palette.fill(colour, pattern),
+            "hovertemplate": "%{customdata[0]}: %{customdata[1]} " + name
+            + ", %{customdata[2]} in sum<extra></extra>",
+        }
+        for name, spent, colour, pattern in (
+            ("reads", "read_s", palette.READ, ""),
+            ("writes", "write_s", palette.WRITE, "/"),
+        )
+        if any(getattr(b, name) for b in bins)
+    ]  # fmt: skip
+    # At most twelve ticks, at the borders of classes: half a bar to the left.
+    every = max(1, -(-len(bins) // 12))
+    places = list(range(0, len(bins), every))
+    ticks = palette.axis(
+        tickvals=[i - 0.5 for i in places],
+        ticktext=[border(bins[i].low_s) for i in places],
+        showgrid=False,
+        fixedrange=True,
+    )
+    most = max(b.reads + b.writes for b in bins)
+    counts = palette.counts("operations", most, rangemode="tozero", fixedrange=True)
+    layout = palette.layout(280, barmode="stack", bargap=0.1, xaxis=ticks, yaxis=counts)
+    durations = {"data": data, "layout": layout}
     return Figure(
-        "durations", _SECTION, title, _DURATIONS_CAPTION + words, _plot_durations(found.histogram),
+        "durations", _SECTION, title, _DURATIONS_CAPTION + words, durations,
         _tabulate_durations(found.histogram),
         alt_text=words or _describe_durations(found.histogram), half=True,
     )  # fmt: skip
@@ -493,8 +519,23 @@ def draw_offsets(run: Run) -> Figure:
     name, shown = elided(sample.path, limit=120), len(sample.offset)
     cut = n_of_m(shown, sample.reads, "reads")
     words = f"The file is {name}" + (f"; shown are {cut}, drawn at random." if cut else ".")
+    divisor, unit = byte_scale(float(sample.offset.max(initial=0)))
+    at = np.round(sample.offset / divisor, 4)
+    layout = palette.time_layout(300, showlegend=False)
+    layout["xaxis"] = palette.time_axis()
+    layout["yaxis"] = palette.axis(f"offset, {unit}", rangemode="tozero", fixedrange=True)
+    points = {
+        "type": "scatter",
+        "mode": "markers",
+        "name": "reads",
+        "x": np.round(sample.start_s, 5).tolist(),
+        "y": at.tolist(),
+        "marker": {"size": 3, "color": palette.READ},
+        "hovertemplate": "at %{x:.4g} s: offset %{y:.3g} " + unit + "<extra></extra>",
+    }
+    offsets = {"data": [points], "layout": layout}
     return Figure(
-        "offsets", _SECTION, title, _OFFSET_CAPTION + words, _plot_offsets(sample),
+        "offsets", _SECTION, title, _OFFSET_CAPTION + words, offsets,
         _tabulate_offsets(run, sample), alt_text=_describe_offsets(sample), half=True,
     )  # fmt: skip
 
@@ -533,42 +574,6 @@ def _label_duration(found: DurationBin) -> str:
     return f"{border(found.low_s)} to {border(found.high_s)}"
 
 
-def _plot_durations(bins: tuple[DurationBin, ...]) -> Spec:
-    data = [
-        {
-            "type": "bar",
-            "name": name,
-            "x": list(range(len(bins))),
-            "y": [getattr(b, name) for b in bins],
-            "customdata": [
-                [_label_duration(b), count(getattr(b, name)), seconds(getattr(b, spent))]
-                for b in bins
-            ],
-            "marker": palette.fill(colour, pattern),
-            "hovertemplate": "%{customdata[0]}: %{customdata[1]} " + name
-            + ", %{customdata[2]} in sum<extra></extra>",
-        }
-        for name, spent, colour, pattern in (
-            ("reads", "read_s", palette.READ, ""),
-            ("writes", "write_s", palette.WRITE, "/"),
-        )
-        if any(getattr(b, name) for b in bins)
-    ]  # fmt: skip
-    # At most twelve ticks, at the borders of classes: half a bar to the left.
-    every = max(1, -(-len(bins) // 12))
-    places = list(range(0, len(bins), every))
-    ticks = palette.axis(
-        tickvals=[i - 0.5 for i in places],
-        ticktext=[border(bins[i].low_s) for i in places],
-        showgrid=False,
-        fixedrange=True,
-    )
-    most = max(b.reads + b.writes for b in bins)
-    counts = palette.counts("operations", most, rangemode="tozero", fixedrange=True)
-    layout = palette.layout(280, barmode="stack", bargap=0.1, xaxis=ticks, yaxis=counts)
-    return {"data": data, "layout": layout}
-
-
 def _tabulate_durations(bins: tuple[DurationBin, ...]) -> Table:
     columns = (
         Column("from", "border"), Column("up to", "border"), Column("reads", "count"),
@@ -582,24 +587,6 @@ def _describe_durations(bins: tuple[DurationBin, ...]) -> str:
     most = max(bins, key=lambda b: b.reads + b.writes)
     total = sum(b.reads + b.writes for b in bins)
     return f"{plural(total, 'operation')}; most take {_label_duration(most)}."
-
-
-def _plot_offsets(sample: OffsetSample) -> Spec:
-    divisor, unit = byte_scale(float(sample.offset.max(initial=0)))
-    at = np.round(sample.offset / divisor, 4)
-    layout = palette.time_layout(300, showlegend=False)
-    layout["xaxis"] = palette.time_axis()
-    layout["yaxis"] = palette.axis(f"offset, {unit}", rangemode="tozero", fixedrange=True)
-    points = {
-        "type": "scatter",
-        "mode": "markers",
-        "name": "reads",
-        "x": np.round(sample.start_s, 5).tolist(),
-        "y": at.tolist(),
-        "marker": {"size": 3, "color": palette.READ},
-        "hovertemplate": "at %{x:.4g} s: offset %{y:.3g} " + unit + "<extra></extra>",
-    }
-    return {"data": [points], "layout": layout}
 
 
 def _tabulate_offsets(run: Run, sample: OffsetSample) -> Table:

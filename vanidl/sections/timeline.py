@@ -281,7 +281,14 @@ def compose_heat(
     edges_s, moved = amounts
     unit, found = _scale_heat(edges_s, moved)
     spec = _plot_heat(distinct(labels), unit, (found.start_s, found.end_s))
-    alt_text = _describe_heat(labels, edges_s, moved)
+    # The busiest line and the busiest moment, in words.
+    by_line, over_time = moved.sum(axis=1), moved.sum(axis=0)
+    line, moment = int(by_line.argmax()), int(over_time.argmax())
+    alt_text = (
+        f"{plural(len(labels), 'line')}. Most is moved by {labels[line]}, "
+        f"{nbytes(int(by_line[line]))} of {nbytes(int(moved.sum()))}; "
+        f"the busiest moment is {seconds(float(edges_s[moment]))} after the start."
+    )
     return Figure(name, "Over time", title, caption, spec, table, "", alt_text, view, found)
 
 
@@ -291,17 +298,6 @@ def _scale_heat(edges_s: NDArray[np.float64], moved: Int64Array) -> tuple[str, L
     width = (edges_s[-1] - edges_s[0]) / coarse.shape[1]
     divisor, unit = byte_scale(float(coarse.max()) / max(float(width), 1e-9))
     return unit, build_levels(edges_s, (moved,), divisor)
-
-
-def _describe_heat(labels: list[str], edges_s: NDArray[np.float64], moved: Int64Array) -> str:
-    """The busiest line and the busiest moment, in words."""
-    by_line, over_time = moved.sum(axis=1), moved.sum(axis=0)
-    line, moment = int(by_line.argmax()), int(over_time.argmax())
-    return (
-        f"{plural(len(labels), 'line')}. Most is moved by {labels[line]}, "
-        f"{nbytes(int(by_line[line]))} of {nbytes(int(moved.sum()))}; "
-        f"the busiest moment is {seconds(float(edges_s[moment]))} after the start."
-    )
 
 
 def tabulate_lines(

@@ -172,7 +172,12 @@ def answer(store: Store, window: Window) -> dict[str, Any]:
     counts = dict.fromkeys(window.lanes, 0)
     for segment, (first, last) in zip(mine, rows, strict=True):
         counts[segment.lane] += last - first
-    whole = _few(counts)
+    # Lanes whose slices are sent, those with the fewest first.
+    left, whole = MOST_SLICES, set()
+    for lane, count in sorted(counts.items(), key=lambda item: item[1]):
+        left -= count
+        if left >= 0:
+            whole.add(lane)
     held = [
         _block(store, segment, place, low)
         for segment, place in zip(mine, rows, strict=True) if segment.lane in whole
@@ -192,16 +197,6 @@ def answer(store: Store, window: Window) -> dict[str, Any]:
         "bins": pack_bins(amounts, window.width, fast=True),
         "processes": {str(p): store.processes[p] for p in used if 0 <= p < len(store.processes)},
     }
-
-
-def _few(counts: dict[int, int]) -> set[int]:
-    """Lanes whose slices are sent, those with the fewest first."""
-    left, found = MOST_SLICES, set()
-    for lane, count in sorted(counts.items(), key=lambda item: item[1]):
-        left -= count
-        if left >= 0:
-            found.add(lane)
-    return found
 
 
 def _rows(store: Store, segment: Segment, low: int, high: int) -> tuple[int, int]:
@@ -257,7 +252,12 @@ def find(store: Store, words: str) -> dict[str, Any]:
     for segment in store.segments:
         if store.labels.lanes.lanes[segment.lane].kind != IO:
             continue
-        rows = _rows_of(store, segment, code)
+        found: Sequence[Int64Array] = [
+            low
+            + np.flatnonzero(store.columns["name"][low : min(low + _AT_ONCE, segment.last)] == code)
+            for low in range(segment.first, segment.last, _AT_ONCE)
+        ]
+        rows = np.concatenate(found)
         count += len(rows)
         if len(rows):
             at = int(store.columns["start"][rows[0]])
@@ -267,14 +267,6 @@ def find(store: Store, words: str) -> dict[str, Any]:
         "matches": len(matching), "name": store.labels.paths[code], "count": count,
         "first": earliest,
     }  # fmt: skip
-
-
-def _rows_of(store: Store, segment: Segment, code: int) -> Int64Array:
-    found: Sequence[Int64Array] = [
-        low + np.flatnonzero(store.columns["name"][low : min(low + _AT_ONCE, segment.last)] == code)
-        for low in range(segment.first, segment.last, _AT_ONCE)
-    ]
-    return np.concatenate(found)
 
 
 ADDRESS = "127.0.0.1"
@@ -389,18 +381,16 @@ class Site:
         if not secrets.compare_digest(token.encode(), self.token.encode()):
             return _refuse("the address lacks the token that vanidl view printed")
         try:
-            return self._named(name, parse_qs(found.query, max_num_fields=8))
+            query = parse_qs(found.query, max_num_fields=8)
+            if name == "":
+                return Answer(200, _HTML, self.page)
+            if name == "slices":
+                return _answer_json(answer(self.store, _parse_window(query, self.store)))
+            if name == "find":
+                return _answer_json(find(self.store, query.get("words", [""])[0][:_MOST_WORDS]))
+            return Answer(404, _TEXT, b"there is no such thing here\n")
         except ValueError as error:
             return Answer(400, _TEXT, f"{error}\n".encode())
-
-    def _named(self, name: str, query: Mapping[str, list[str]]) -> Answer:
-        if name == "":
-            return Answer(200, _HTML, self.page)
-        if name == "slices":
-            return _answer_json(answer(self.store, _parse_window(query, self.store)))
-        if name == "find":
-            return _answer_json(find(self.store, query.get("words", [""])[0][:_MOST_WORDS]))
-        return Answer(404, _TEXT, b"there is no such thing here\n")
 
 
 def _parse_window(query: Mapping[str, list[str]], store: Store) -> Window:

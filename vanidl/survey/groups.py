@@ -62,21 +62,18 @@ def _build_table(
     lines = _build_lines(jobs, parts, hours, shown, with_users=noun != "user")
     worst = jobs.index[parts.job[_find_worst(parts, hours.input(jobs))[shown]]]
     cells = make_job_cells(jobs, reports, worst)
-    return Table(
-        _build_columns(noun, hours),
-        tuple((*line, job) for line, job in zip(lines, cells, strict=True)),
-        n_of_m(len(shown), len(order), f"{noun}s"),
-        sorted_by=1,
-    )
-
-
-def _build_columns(noun: str, hours: HoursOf) -> tuple[Column, ...]:
-    return (
+    columns = (
         Column(noun), Column(f"input ({hours.noun} h)", "number"), Column("of all input", "share"),
         Column("of its jobs' time", "share"), Column("jobs", "count"),
         *([] if noun == "user" else [Column("users", "count")]),
         Column("job with most"),
     )  # fmt: skip
+    return Table(
+        columns,
+        tuple((*line, job) for line, job in zip(lines, cells, strict=True)),
+        n_of_m(len(shown), len(order), f"{noun}s"),
+        sorted_by=1,
+    )
 
 
 def _build_lines(

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from vanidl.dataclass import dataclass
 from vanidl.figures import palette
 from vanidl.figures.downsample import n_of_m
-from vanidl.figures.figure import Column, Figure, Spec, Table
+from vanidl.figures.figure import Column, Figure, Table
 from vanidl.formatting.names import elided
 from vanidl.formatting.units import Cell, count, nbytes, percent, plural, scaled, seconds
 from vanidl.report.page import Page, Tile, render_page, write_page
@@ -56,33 +56,13 @@ def page(jobs: Fleet, folder: str, reports: Mapping[int, str] | None = None) -> 
     """The page of all jobs."""
     # What could not be read is counted in tables and warnings, and in no figure.
     read = jobs.only(~jobs.known("problem"))
-    warnings = tuple(_list_problems(jobs) + _list_common_warnings(read))
-    return Page(
-        title=f"I/O of {plural(len(jobs), 'job')}",
-        kind="I/O survey",
-        headline=_write_headline(jobs, read),
-        facts=_list_facts(jobs, folder),
-        tiles=_build_tiles(read),
-        warnings=warnings,
-        warned_section="Jobs" if warnings else "",
-        figures=(
-            draw_jobs(jobs, reports or {}),
-            *draw_benchmarks(read),
-            *group_figures(jobs, reports or {}),
-            _draw_io_share(read),
-            _draw_moved_bytes(read),
-            _draw_sizes(read),
-            draw_changes(jobs),
-            draw_input_by_day(read),
-            draw_share_by_day(read),
-        ),
-        terms=TERMS,
-        commands=(),
-    )
-
-
-def _write_headline(jobs: Fleet, read: Fleet) -> Headline:
-    # The title counts jobs with much I/O.
+    # Warnings that nearly all jobs have, said once: the table leaves them out.
+    common_warnings = [
+        (code, f"{count(jobs)} of {plural(len(read), 'job')} have this warning: it is left out "
+         "of the table, and their reports say what it means.", "info")
+        for code, jobs in count_shared_codes(read).items()
+    ]  # fmt: skip
+    warnings = tuple(_list_problems(jobs) + common_warnings)
     shares = read.values("io_share")
     heavy = sum(share >= 0.1 for share in shares)
     title = (
@@ -104,16 +84,32 @@ def _write_headline(jobs: Fleet, read: Fleet) -> Headline:
     recorded = read.values("exit_status")
     failed = sum(status != 0 for status in recorded)
     ending = f"{count(failed)} of {plural(len(recorded), 'recorded program')} failed."
-    return Headline(title, support, ending if failed else "")
-
-
-def _list_common_warnings(read: Fleet) -> list[tuple[str, str, str]]:
-    """Warnings that nearly all jobs have, said once: the table leaves them out."""
-    return [
-        (code, f"{count(jobs)} of {plural(len(read), 'job')} have this warning: it is left out "
-         "of the table, and their reports say what it means.", "info")
-        for code, jobs in count_shared_codes(read).items()
-    ]  # fmt: skip
+    headline = Headline(title, support, ending if failed else "")
+    caption = "How many jobs read and wrote how much together, through POSIX and STDIO."
+    values = _get_moved_bytes(read, "read") + _get_moved_bytes(read, "written")
+    moved_bytes = _draw_powers(("moved", "Bytes of a job", caption), values)
+    return Page(
+        title=f"I/O of {plural(len(jobs), 'job')}",
+        kind="I/O survey",
+        headline=headline,
+        facts=_list_facts(jobs, folder),
+        tiles=_build_tiles(read),
+        warnings=warnings,
+        warned_section="Jobs" if warnings else "",
+        figures=(
+            draw_jobs(jobs, reports or {}),
+            *draw_benchmarks(read),
+            *group_figures(jobs, reports or {}),
+            _draw_io_share(read),
+            moved_bytes,
+            _draw_sizes(read),
+            draw_changes(jobs),
+            draw_input_by_day(read),
+            draw_share_by_day(read),
+        ),
+        terms=TERMS,
+        commands=(),
+    )
 
 
 def _list_facts(jobs: Fleet, folder: str) -> tuple[tuple[str, str], ...]:
@@ -174,12 +170,6 @@ def _draw_io_share(read: Fleet) -> Figure:
     return _draw_histogram(names, _select_known(read, "io_share"), bins, 4)
 
 
-def _draw_moved_bytes(read: Fleet) -> Figure:
-    caption = "How many jobs read and wrote how much together, through POSIX and STDIO."
-    values = _get_moved_bytes(read, "read") + _get_moved_bytes(read, "written")
-    return _draw_powers(("moved", "Bytes of a job", caption), values)
-
-
 def _draw_sizes(read: Fleet) -> Figure:
     caption = (
         "The median size of a job's operations: in small ones, latency counts more than bandwidth."
@@ -233,14 +223,8 @@ def _draw_histogram(
     most = bins[int(np.argmax(numbers))].label
     found = f"{count(max(numbers))} of {plural(len(values), 'job')}"
     alt_text = f"Most often {most}: {found}."
-    spec = _draw_bars(bins, numbers, every)
-    return Figure(key, "Distributions", title, caption, spec, table, alt_text=alt_text)
-
-
-def _draw_bars(bins: Sequence[_Bin], numbers: Sequence[int], every: int) -> Spec:
-    # Labels stand on borders between bars, every few of them.
     borders = range(0, len(bins), every)
-    return {
+    spec = {
         "data": [
             {
                 "type": "bar",
@@ -267,6 +251,7 @@ def _draw_bars(bins: Sequence[_Bin], numbers: Sequence[int], every: int) -> Spec
             yaxis=palette.counts("jobs", max(numbers)),
         ),
     }
+    return Figure(key, "Distributions", title, caption, spec, table, alt_text=alt_text)
 
 
 _MOST_SHOWN = 1000
@@ -364,17 +349,13 @@ def draw_jobs(jobs: Fleet, reports: Mapping[int, str]) -> Figure:
         *map(Column, ("start (UTC)", "warnings", "command", "first log")),
     )
     table = Table(columns, lines, n_of_m(len(shown), len(order), "jobs"), sorted_by=1)
-    caption = _write_caption(read, reports)
-    return Figure("worst", "Jobs", "Jobs by time in I/O", caption, None, table)
-
-
-def _write_caption(read: Fleet, reports: Mapping[int, str]) -> str:
     said = ["Sorted by I/O, all ranks (I/O per rank x ranks)."]
     if not read.known("io_per_rank_mean_s").all():
         said.append("Jobs without a trace of their operations come last, by bytes moved.")
     if len(reports) < len(read):
         said.append("vanidl survey --reports N writes and links the reports of the first N.")
-    return " ".join(said)
+    caption = " ".join(said)
+    return Figure("worst", "Jobs", "Jobs by time in I/O", caption, None, table)
 
 
 def _build_column(

@@ -374,17 +374,15 @@ def anonymize_rows(rows: Sequence[Row], root: Path, names: Pseudonyms) -> list[R
 def _anonymize_row(row: Row, root: Path, names: Pseudonyms) -> Row:
     names.path(str(root / row["first_log"]), "log")  # which the problem names
     problem, command, workload = row["problem"], row["command"], row["workload"]
+    kinds = row["input_file_systems"]
+    file_systems = None if kinds is None else [names.file_system(kind) for kind in kinds]
     return row | {
         "job": names.job(row["job"]),
         "command": command and names.command(command),
         "user": row["user"] and names.user(row["user"]),
-        "input_file_systems": _rename_file_systems(row["input_file_systems"], names),
+        "input_file_systems": file_systems,
         "first_log": names.path(row["first_log"], "log"),
         "workload": workload and names.text(workload),
         "problem": problem and names.text(problem),
         "last_error": None,
     }
-
-
-def _rename_file_systems(kinds: Sequence[str] | None, names: Pseudonyms) -> list[str] | None:
-    return None if kinds is None else [names.file_system(kind) for kind in kinds]

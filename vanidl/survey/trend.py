@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from datetime import date, timedelta
 
 import numpy as np
@@ -43,14 +43,8 @@ def draw_input_by_day(jobs: Fleet) -> Figure:
     caption = f"Hours of {hours.noun}s in reads of the dataset, by the day on which jobs started."
     most = max(lines, key=lambda line: line[1])
     alt_text = f"Most on {most[0]}: {number(most[1])} {hours.noun} h of {plural(most[2], 'job')}."
-    spec = _draw_bars(lines, f"{hours.noun} h")
-    return Figure(
-        "input-trend", SECTION, title, caption, spec, Table(columns, lines), alt_text=alt_text
-    )
-
-
-def _draw_bars(lines: Sequence[tuple[str, float, int]], unit: str) -> Spec:
-    return {
+    unit = f"{hours.noun} h"
+    spec = {
         "data": [
             {
                 "type": "bar",
@@ -66,6 +60,9 @@ def _draw_bars(lines: Sequence[tuple[str, float, int]], unit: str) -> Spec:
             260, xaxis=palette.axis(type="date"), yaxis=palette.axis(unit, rangemode="tozero")
         ),
     }  # fmt: skip
+    return Figure(
+        "input-trend", SECTION, title, caption, spec, Table(columns, lines), alt_text=alt_text
+    )
 
 
 def draw_share_by_day(jobs: Fleet) -> Figure:
@@ -76,7 +73,11 @@ def draw_share_by_day(jobs: Fleet) -> Figure:
         reason = "No job has a trace of its operations."
         return Figure("trend", SECTION, title, "", empty_reason=reason)
     # The median of each day, and the time that all ranks spent.
-    shares = _compute_medians(dated.numbers("io_share"), day)
+    # The median of each day's values.
+    values = dated.numbers("io_share")
+    order = np.argsort(day, kind="stable")
+    borders = np.flatnonzero(np.diff(day[order])) + 1
+    shares = [float(np.median(some)) for some in np.split(values[order], borders)]
     many = np.bincount(day).tolist()
     rank_time_s = np.bincount(day, dated.numbers("ranks") * dated.numbers("io_per_rank_mean_s"))
     caption = "Median over the jobs that started that day (UTC) of the share of time in I/O."
@@ -108,13 +109,6 @@ def _draw_line(x: list[str], y: list[float], jobs: list[str]) -> Spec:
     }
 
 
-def _compute_medians(values: NDArray[np.float64], day: NDArray[np.intp]) -> list[float]:
-    """The median of each day's values."""
-    order = np.argsort(day, kind="stable")
-    borders = np.flatnonzero(np.diff(day[order])) + 1
-    return [float(np.median(some)) for some in np.split(values[order], borders)]
-
-
 DAYS = 7
 MOST_CHANGES = 5  # of users, of commands, of file systems and of findings
 
@@ -134,11 +128,19 @@ def draw_changes(jobs: Fleet) -> Figure:
         return Figure("changes", SECTION, title, "", empty_reason=reason)
     # What changed: totals, then users, commands and file systems, then findings.
     hours = pick_hours(jobs.only(_is_in_week(days, last) | _is_in_week(days, last - DAYS)))
-    lines = (
-        _compare_totals(now, before, hours)
-        + _compare_parts(now, before, hours)
-        + _compare_findings(now, before)
-    )
+    values: tuple[tuple[str, Callable[[Fleet], float | None], str], ...] = (
+        ("jobs", len, "count"),
+        ("jobs not read", lambda jobs: int(jobs.known("problem").sum()), "count"),
+        (f"run time ({hours.noun} h)", lambda jobs: sum(hours.all(jobs).tolist()), "number"),
+        (f"input ({hours.noun} h)",
+         lambda jobs: sum(hours.input(select_with_input(jobs)).tolist()), "number"),
+        ("median share of I/O", _compute_median_share, "share"),
+        ("read", lambda jobs: sum(jobs.values("storage_bytes_read")), "bytes"),
+    )  # fmt: skip
+    totals = [(name, "all jobs", of(now), of(before), unit) for name, of, unit in values]
+    sums = [_count_jobs_by_finding(week) for week in (now, before)]
+    findings = [("jobs with finding", *line, "count") for line in _find_most_changed(*sums)]
+    lines = totals + _compare_parts(now, before, hours) + findings
     table = Table(
         (Column("what"), Column("of"), Column("last week"), Column("week before"),
          Column("change")),
@@ -161,19 +163,6 @@ def _is_in_week(days: NDArray[np.int64], last: int) -> NDArray[np.bool_]:
     return found
 
 
-def _compare_totals(now: Fleet, before: Fleet, hours: HoursOf) -> _Lines:
-    values: tuple[tuple[str, Callable[[Fleet], float | None], str], ...] = (
-        ("jobs", len, "count"),
-        ("jobs not read", lambda jobs: int(jobs.known("problem").sum()), "count"),
-        (f"run time ({hours.noun} h)", lambda jobs: sum(hours.all(jobs).tolist()), "number"),
-        (f"input ({hours.noun} h)",
-         lambda jobs: sum(hours.input(select_with_input(jobs)).tolist()), "number"),
-        ("median share of I/O", _compute_median_share, "share"),
-        ("read", lambda jobs: sum(jobs.values("storage_bytes_read")), "bytes"),
-    )  # fmt: skip
-    return [(name, "all jobs", of(now), of(before), unit) for name, of, unit in values]
-
-
 def _compute_median_share(jobs: Fleet) -> float | None:
     known = jobs.values("io_share")
     return float(np.median(known)) if known else None
@@ -187,11 +176,6 @@ def _compare_parts(now: Fleet, before: Fleet, hours: HoursOf) -> _Lines:
         what = f"input by {noun} ({hours.noun} h)"
         lines += [(what, *line, "number") for line in _find_most_changed(*sums)]
     return lines
-
-
-def _compare_findings(now: Fleet, before: Fleet) -> _Lines:
-    sums = [_count_jobs_by_finding(week) for week in (now, before)]
-    return [("jobs with finding", *line, "count") for line in _find_most_changed(*sums)]
 
 
 def _count_jobs_by_finding(jobs: Fleet) -> dict[str, int]:

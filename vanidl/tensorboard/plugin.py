@@ -102,7 +102,13 @@ class IoPlugin(base_plugin.TBPlugin):  # type: ignore[misc]  # TensorBoard has n
             result = self._pages.get(kind, self._asked(request, (count,)))
         except VanidlError as error:
             return _refuse(request, error)
-        return _respond(request, result, "application/json" if kind == "timeline" else "text/html")
+        content_type = "application/json" if kind == "timeline" else "text/html"
+        if result is None:
+            return http_util.Respond(request, "being prepared", "text/plain", _PREPARING)
+        if isinstance(result, VanidlError):
+            return http_util.Respond(request, str(result), "text/plain", _UNUSABLE)
+        policy = hash_scripts(result) if content_type == "text/html" else None
+        return http_util.Respond(request, result, content_type, csp_scripts_sha256s=policy)
 
     def _asked(self, request: Request, counts: Sequence[int]) -> list[Path]:
         """The runs that `?run=` names: found among the known, never opened.
@@ -122,15 +128,6 @@ class IoPlugin(base_plugin.TBPlugin):  # type: ignore[misc]  # TensorBoard has n
 def _refuse(request: Request, error: VanidlError) -> Any:  # noqa: ANN401 - a response
     """Also for a run that is gone since it was listed."""
     return http_util.Respond(request, str(error), "text/plain", 404)
-
-
-def _respond(request: Request, result: Result | None, content_type: str) -> Any:  # noqa: ANN401
-    if result is None:
-        return http_util.Respond(request, "being prepared", "text/plain", _PREPARING)
-    if isinstance(result, VanidlError):
-        return http_util.Respond(request, str(result), "text/plain", _UNUSABLE)
-    policy = hash_scripts(result) if content_type == "text/html" else None
-    return http_util.Respond(request, result, content_type, csp_scripts_sha256s=policy)
 
 
 def hash_scripts(page: bytes) -> list[str]:

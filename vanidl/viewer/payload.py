@@ -59,6 +59,8 @@ def payload(content: Content, io: JobTimeline | None) -> Spec:
     """Everything that the trace viewer of a page needs, as JSON."""
     trace, lanes = content.trace, content.lanes
     since = trace.job.start_ns
+    used = np.unique(_join_columns([block.process for block in content.held])).tolist()
+    processes = {str(p): label_process(trace, p) for p in used if p >= 0}
     return {
         "low": content.low_ns - since,
         "high": content.high_ns - since,
@@ -70,7 +72,7 @@ def payload(content: Content, io: JobTimeline | None) -> Spec:
             str(r): elided(trace.processes[trace.ranks[r]].label, limit=60) if r >= 0 else "no rank"
             for r in {lane.rank for lane in lanes.lanes}
         },
-        "processes": _label_processes(trace, content.held),
+        "processes": processes,
         "total": content.total_count,
         "held": content.held_count,
         "whole": sorted(content.whole),
@@ -170,11 +172,6 @@ def _collect_names(entries: Sequence[Block], known: Labels) -> tuple[list[str], 
         for i in used[kept].tolist()
     ]
     return names, number[place.ravel()]
-
-
-def _label_processes(trace: Trace, held: Sequence[Block]) -> Spec:
-    used = np.unique(_join_columns([block.process for block in held])).tolist()
-    return {str(p): label_process(trace, p) for p in used if p >= 0}
 
 
 def label_process(trace: Trace, process: int) -> str:

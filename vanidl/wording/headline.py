@@ -247,7 +247,13 @@ def _describe_waits_of_steps(
     average = _say_average(trace, overlap)
     # Without waits: the I/O of the steps, or what is known to be hidden.
     if not account.waits_known and overlap.basis is None and mean.io_s is not None:
-        return _describe_io_in_steps(mean, average)
+        # What steps alone can tell: how much of the I/O fell into them.
+        io_s = mean.io_s or 0.0
+        inside = seconds(io_s - (mean.unobserved_s or 0.0))
+        return (
+            f"{inside} of {seconds(io_s)} of I/O fell within the recorded steps{average}; neither "
+            "input wait nor compute was recorded, so whether it was hidden is not known."
+        )
     if not account.waits_known:
         return f"Input wait was not recorded; {_describe_hidden(overlap)}."
     wait_ns, steps_ns = account.length_ns(WAIT), account.steps_ns
@@ -305,16 +311,6 @@ def find_beside_training(account: Breakdown, least_ns: float = 1.0) -> dict[str,
     spent_ns[EPOCH_END] = account.length_ns(EPOCH_END)
     least_ns = max(least_ns, _REAL * account.steps_ns)
     return {_WINDOWS[window]: ns for window, ns in spent_ns.items() if ns >= least_ns}
-
-
-def _describe_io_in_steps(mean: RankOverlap, average: str) -> str:
-    """What steps alone can tell: how much of the I/O fell into them."""
-    io_s = mean.io_s or 0.0
-    inside = seconds(io_s - (mean.unobserved_s or 0.0))
-    return (
-        f"{inside} of {seconds(io_s)} of I/O fell within the recorded steps{average}; neither "
-        "input wait nor compute was recorded, so whether it was hidden is not known."
-    )
 
 
 def _say_average(trace: Trace, overlap: Overlap) -> str:
@@ -468,20 +464,6 @@ def _describe_without_overlap(trace: Trace, results: Results, account: Breakdown
     return _describe_nothing(trace, results, account)
 
 
-def _describe_heatmaps(trace: Trace, account: Breakdown) -> str:
-    """What the run moved, and at most how long, where only heat maps were recorded."""
-    read, written = (
-        sum(int(getattr(each, name).sum()) for each in trace.heatmaps)
-        for name in ("bytes_read", "bytes_written")
-    )
-    layers = " and ".join(dict.fromkeys(each.layer for each in trace.heatmaps))
-    spent = describe_storage(trace, account)
-    return (
-        f"By its heat maps, the run {describe_moved(read, written)} through {layers}"
-        f"{f'. {spent}' if spent else ''}."
-    )
-
-
 def _describe_moved_elsewhere(title: str, summary: Summary) -> str:
     """What other layers moved where nothing went through the one that is looked at."""
     if summary.ops or not title.startswith(("Storage", "I/O can", "No time")):
@@ -498,7 +480,17 @@ def _describe_nothing(trace: Trace, results: Results, account: Breakdown) -> str
     summary, run = results.summary, _name_run(trace)
     others = [layer for layer in summary.layers if layer.bytes_read or layer.bytes_written]
     if trace.heatmaps and not trace.counters:
-        return _describe_heatmaps(trace, account)
+        # What the run moved, and at most how long, where only heat maps were recorded.
+        read, written = (
+            sum(int(getattr(each, name).sum()) for each in trace.heatmaps)
+            for name in ("bytes_read", "bytes_written")
+        )
+        layers = " and ".join(dict.fromkeys(each.layer for each in trace.heatmaps))
+        spent = describe_storage(trace, account)
+        return (
+            f"By its heat maps, the run {describe_moved(read, written)} through {layers}"
+            f"{f'. {spent}' if spent else ''}."
+        )
     if others:
         moved = ", ".join(
             f"{o.layer} {describe_moved(o.bytes_read, o.bytes_written)}" for o in others

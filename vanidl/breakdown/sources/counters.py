@@ -383,7 +383,16 @@ def _bound_uses(
     least_all = np.where(outer_all > 0, np.maximum(outer_all, uses.deepest), 0.0) * share
     zeros = np.zeros_like(outer_all)
     rows = {ALL: (least_all, outer_all + inner_all, zeros, inner_all)}
-    split = _split_by_bytes(uses)
+    # The time in the outermost layer of each use: reading, writing and metadata, (3, uses). For as
+    # long as a layer beneath moved data beyond the calls that read or wrote, it moved that within
+    # the others, or was called apart: HDF5 writes fill values as a dataset is made, and what it
+    # kept as a file is flushed or closed.
+    data, metadata = uses.outer[:2], uses.outer[2]
+    within = np.minimum((uses.moved.sum(axis=0) - data.sum(axis=0)).clip(0), metadata)
+    more = (uses.moved - data).clip(0)
+    total = more.sum(axis=0)
+    more *= np.divide(within, total, out=np.zeros_like(total), where=total > 0)
+    split = np.stack([*(data + more), metadata - within])
     for part, least, own, inner in zip(_TIMED, split, uses.outer, uses.inner, strict=True):
         most = np.where(uses.called, least, np.maximum(own, least) + inner)
         rows[part] = least * share, most, outer_all - least, inner
@@ -394,21 +403,6 @@ def _bound_uses(
     objects = np.where(uses.of_objects, outer_all, 0.0)
     rows[OBJECT] = objects * share, objects, outer_all - objects, zeros
     return rows
-
-
-def _split_by_bytes(uses: _Usage) -> Floats:
-    """The time in the outermost layer of each use: reading, writing and metadata, (3, uses).
-
-    For as long as a layer beneath moved data beyond the calls that read or wrote, it moved that
-    within the others, or was called apart: HDF5 writes fill values as a dataset is made, and what
-    it kept as a file is flushed or closed.
-    """
-    data, metadata = uses.outer[:2], uses.outer[2]
-    within = np.minimum((uses.moved.sum(axis=0) - data.sum(axis=0)).clip(0), metadata)
-    more = (uses.moved - data).clip(0)
-    total = more.sum(axis=0)
-    more *= np.divide(within, total, out=np.zeros_like(total), where=total > 0)
-    return np.stack([*(data + more), metadata - within])
 
 
 def _is_called_from_above(records: _Records, outermost: Mask) -> Mask:

@@ -363,7 +363,10 @@ def _own_strata(
             _tell_fetch(stratum, look, main, chosen, cached, on_objects)
         elif waiting or tiles.part[first] == windows.EPOCH_END:
             _tell(stratum, look, main, chosen, on_objects, blocks=False, piped=True)
-            _leave_open(stratum, chosen, main)
+            # Running time that may be of any cause.
+            running = (main.samples.kind[chosen] == states.RUNNING).astype(float)
+            for cause in _ANYTHING:
+                _add(stratum, cause, None, running)
         else:
             _tell(
                 stratum, look, main, chosen, on_objects,
@@ -643,13 +646,6 @@ def _attribute_running(
     for cause in causes:
         _add(stratum, cause, (1 - share) * on_cpu if only else None, on_cpu.clip(0))
     stratum.assumed.update(dict.fromkeys(assumed))
-
-
-def _leave_open(stratum: _Stratum, chosen: Int64Array, thread: SampledThread) -> None:
-    """Running time that may be of any cause."""
-    running = (thread.samples.kind[chosen] == states.RUNNING).astype(float)
-    for cause in _ANYTHING:
-        _add(stratum, cause, None, running)
 
 
 def _measure_queued_share(thread: SampledThread) -> Floats:

@@ -94,11 +94,15 @@ def _bound_waits(
     any later one.
     """
     known = fetch >= 0
-    since = np.full(len(fetch), tiles.start[0])
+    since: Int64Array = np.full(len(fetch), tiles.start[0])
     if alone:
         since = calls.find_begun(trainer, tiles.wait_start)
     elif delays_next:
-        since = _find_last_wait(tiles)
+        # When the last wait before each ended in which the loop truly waited, or when all began.
+        place = np.arange(len(tiles.wait_start))
+        waited = np.where(tiles.wait_end - tiles.wait_start > _WAITED_NS, place, -1)
+        before = np.append(-1, np.maximum.accumulate(waited)[:-1])
+        since = np.where(before >= 0, tiles.wait_end[before], tiles.start[0])
     since[known] = np.minimum(fetches.begin[fetch[known]], tiles.wait_start[known])
     by = np.full(len(fetch), -1)
     by[known] = np.where(fetches.worker[fetch[known]] < 0, trainer, fetches.process[fetch[known]])
@@ -117,15 +121,6 @@ def _bound_waits(
     sure[known] = cost_ns - (ended - begun - within.clip(0))
     sure[(by == trainer) & (not calls.by_training_thread)] = 0
     return sure.clip(0), np.ceil(_AT_MOST * most * call_ns)
-
-
-def _find_last_wait(tiles: Tiles) -> Int64Array:
-    """When the last wait before each ended in which the loop truly waited, or when all began."""
-    place = np.arange(len(tiles.wait_start))
-    waited = np.where(tiles.wait_end - tiles.wait_start > _WAITED_NS, place, -1)
-    before = np.append(-1, np.maximum.accumulate(waited)[:-1])
-    since: Int64Array = np.where(before >= 0, tiles.wait_end[before], tiles.start[0])
-    return since
 
 
 class _Calls:

@@ -134,7 +134,14 @@ def draw_changes(comparison: Comparison) -> Figure:
         reason = "No metric was recorded on both sides, so there is nothing to compare."
         return _record("", empty_reason=reason)
     bars = any(change.low is not None for rows in drawn for change in rows)
-    words = [_CAPTION, _BARS if bars else _SINGLE, *_left_out(comparison, names)]
+    rest = dict.fromkeys(
+        change.metric.title
+        for pairing in comparison.pairings
+        for change in pairing.changes
+        if change.metric.title not in names
+    )
+    out = [f"Not drawn, for want of a ratio: {'; '.join(rest)}."] if rest else []
+    words = [_CAPTION, _BARS if bars else _SINGLE, *out]
     data = [
         _points(pairing, rows, names, (i, len(drawn)))
         for i, (pairing, rows) in enumerate(zip(comparison.pairings, drawn, strict=True))
@@ -145,16 +152,6 @@ def draw_changes(comparison: Comparison) -> Figure:
 def _record(caption: str, *, spec: Spec | None = None, empty_reason: str = "") -> Figure:
     title = "Change of each metric"
     return Figure("changes", "What changed", title, caption, spec, None, empty_reason)
-
-
-def _left_out(comparison: Comparison, names: list[str]) -> list[str]:
-    rest = dict.fromkeys(
-        change.metric.title
-        for pairing in comparison.pairings
-        for change in pairing.changes
-        if change.metric.title not in names
-    )
-    return [f"Not drawn, for want of a ratio: {'; '.join(rest)}."] if rest else []
 
 
 def _points(pairing: Pairing, rows: list[Change], names: list[str], place: tuple[int, int]) -> Spec:
@@ -276,16 +273,11 @@ def draw_metrics(comparison: Comparison) -> Figure:
     titles = dict.fromkeys(c.metric.title for p in comparison.pairings for c in p.changes)
     table = Table(tuple(columns), tuple(_metric_row(comparison, title) for title in titles))
     shown = table.without_empty_columns()
-    return Figure(
-        "metrics", "What changed", "In numbers", _caption_metrics(comparison), None, shown
-    )
-
-
-def _caption_metrics(comparison: Comparison) -> str:
     several = any(len(side.samples) > 1 for side in comparison.sides)
     verdicts = any(has_verdicts(pairing) for pairing in comparison.pairings)
     said = ((_MEANS, several), (_CORRECTED, several and verdicts))
-    return " ".join(sentence for sentence, applies in said if applies)
+    metrics = " ".join(sentence for sentence, applies in said if applies)
+    return Figure("metrics", "What changed", "In numbers", metrics, None, shown)
 
 
 def _metric_row(comparison: Comparison, title: str) -> tuple[Cell, ...]:
@@ -341,7 +333,9 @@ def draw_repeats(comparison: Comparison) -> Figure:
     if not changes:
         return _record_repeats("", reason="The metric of the question was not recorded.")
     paired = all(pairing.paired for pairing in comparison.pairings)
-    rows = _collect_values(comparison, changes)
+    sides = [(comparison.sides[0], changes[0].values_a)]
+    others = zip(comparison.sides[1:], changes, strict=True)
+    rows = sides + [(side, change.values_b) for side, change in others]
     spec = {"data": [_repeat_line(comparison, s, v, changes[0]) for s, v in rows],
             "layout": _lay_out_repeats(changes[0], paired, most)}  # fmt: skip
     caption = _PAIRED if paired else _UNPAIRED
@@ -355,12 +349,6 @@ def _record_repeats(
 
 
 Rows = list[tuple[Side, tuple[float | None, ...]]]
-
-
-def _collect_values(comparison: Comparison, changes: list[Change]) -> Rows:
-    sides = [(comparison.sides[0], changes[0].values_a)]
-    others = zip(comparison.sides[1:], changes, strict=True)
-    return sides + [(side, change.values_b) for side, change in others]
 
 
 def _repeat_line(
@@ -381,18 +369,15 @@ def _repeat_line(
 
 
 def _lay_out_repeats(change: Change, paired: bool, most: int) -> Spec:
+    title, unit = change.metric.title, change.metric.unit
+    axis = f"{title} in {unit}" if unit else title
     return palette.layout(
         280,
         xaxis=palette.axis(
             "pair" if paired else "run", dtick=max(1, most // 12), showgrid=False, fixedrange=True
         ),
-        yaxis=palette.axis(_title_axis(change), fixedrange=True),
+        yaxis=palette.axis(axis, fixedrange=True),
     )
-
-
-def _title_axis(change: Change) -> str:
-    title, unit = change.metric.title, change.metric.unit
-    return f"{title} in {unit}" if unit else title
 
 
 def _tabulate_repeats(rows: Rows, change: Change, paired: bool) -> Table:

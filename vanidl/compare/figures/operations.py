@@ -159,9 +159,13 @@ def draw_access(comparison: Comparison) -> Figure:
          *(Column(attribute, "count") for attribute, _, _, _ in ACCESS_PARTS)),
         tuple((name, c.ops, *(getattr(c, a) for a, _, _, _ in ACCESS_PARTS)) for name, c in rows),
     )  # fmt: skip
-    return _record_access(
-        " ".join(word for word in words if word), spec=_draw_access_bars(rows), table=table
-    )
+    stacks = [
+        Stack(name, colour, pattern, [getattr(counts, attribute) for _, counts in rows])
+        for attribute, name, colour, pattern in ACCESS_PARTS
+    ]
+    ops = [(label, counts.ops) for label, counts in rows]
+    access_bars = share_bars(ops, stacks, height=110 + 36 * len(rows), hover="%{y}: %{customdata}")
+    return _record_access(" ".join(word for word in words if word), spec=access_bars, table=table)
 
 
 def _record_access(
@@ -184,12 +188,3 @@ def _access_rows(comparison: Comparison) -> tuple[list[AccessRow], list[str]]:
     reads = [(f"{letter}: reads", access.read) for letter, access in found]
     writes = [(f"{letter}: writes", access.write) for letter, access in found]
     return [row for row in (*reads, *writes) if row[1].ops], missing
-
-
-def _draw_access_bars(rows: list[AccessRow]) -> Spec:
-    stacks = [
-        Stack(name, colour, pattern, [getattr(counts, attribute) for _, counts in rows])
-        for attribute, name, colour, pattern in ACCESS_PARTS
-    ]
-    ops = [(label, counts.ops) for label, counts in rows]
-    return share_bars(ops, stacks, height=110 + 36 * len(rows), hover="%{y}: %{customdata}")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -151,11 +153,36 @@ def _spec(comparison: Comparison, known: Known, edges: NDArray[np.float64]) -> S
     data, layout = [], palette.layout(96 + 130 * rows, bargap=0.06, shapes=[])
     tallest = 0.0
     for row, (side, values) in enumerate(known):
-        bars = _bars(comparison, side, values, edges)
+        counts, _ = np.histogram(np.minimum(values, edges[-1]), edges)
+        shares = counts / len(values)
+        spans = [
+            f"{seconds(float(low))} to {seconds(float(high))}: {count(n)} steps ({percent(share)})"
+            for low, high, n, share in zip(edges[:-1], edges[1:], counts, shares, strict=True)
+        ]
+        bars: dict[str, Any] = {
+            "type": "bar",
+            "name": named(side),
+            "x": round_values((edges[:-1] + edges[1:]) / 2),
+            "y": round_values(100 * shares),
+            "width": float(f"{0.94 * (edges[1] - edges[0]):.4g}"),
+            "customdata": spans,
+            "marker": palette.fill(colour(comparison, side)),
+            "hovertemplate": "%{customdata}<extra>" + side.letter + "</extra>",
+        }
         bars["yaxis"] = _axis(row)
         tallest = max(tallest, *bars["y"])
         data.append(bars)
-        layout["shapes"].append(_mean_line(float(values.mean()), row))
+        mean = float(values.mean())
+        mean_line = {
+            "type": "line",
+            "x0": mean,
+            "x1": mean,
+            "y0": 0,
+            "y1": 1,
+            "yref": f"{_axis(row)} domain",
+            "line": {"color": palette.INK, "width": 1.5, "dash": "dash"},
+        }
+        layout["shapes"].append(mean_line)
     # One scale for all sides, or the bars would not compare.
     for row in range(rows):
         layout[_axis(row).replace("y", "yaxis")] = palette.axis(
@@ -176,40 +203,6 @@ def _spec(comparison: Comparison, known: Known, edges: NDArray[np.float64]) -> S
 
 def _axis(row: int) -> str:
     return f"y{row + 1}" if row else "y"
-
-
-def _bars(
-    comparison: Comparison, side: Side, values: NDArray[np.float64], edges: NDArray[np.float64]
-) -> Spec:
-    # The last bin has all that is longer.
-    counts, _ = np.histogram(np.minimum(values, edges[-1]), edges)
-    shares = counts / len(values)
-    spans = [
-        f"{seconds(float(low))} to {seconds(float(high))}: {count(n)} steps ({percent(share)})"
-        for low, high, n, share in zip(edges[:-1], edges[1:], counts, shares, strict=True)
-    ]
-    return {
-        "type": "bar",
-        "name": named(side),
-        "x": round_values((edges[:-1] + edges[1:]) / 2),
-        "y": round_values(100 * shares),
-        "width": float(f"{0.94 * (edges[1] - edges[0]):.4g}"),
-        "customdata": spans,
-        "marker": palette.fill(colour(comparison, side)),
-        "hovertemplate": "%{customdata}<extra>" + side.letter + "</extra>",
-    }
-
-
-def _mean_line(mean: float, row: int) -> Spec:
-    return {
-        "type": "line",
-        "x0": mean,
-        "x1": mean,
-        "y0": 0,
-        "y1": 1,
-        "yref": f"{_axis(row)} domain",
-        "line": {"color": palette.INK, "width": 1.5, "dash": "dash"},
-    }
 
 
 def _table(known: Known) -> Table:

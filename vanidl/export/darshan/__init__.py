@@ -130,17 +130,15 @@ class _Writer:
 
     def _counters(self, records: _Records, process: int, found: FileCounters | None) -> int:
         """Writes the counters of a process; how many records these are."""
-        codes, words = records.of(process, found, self._since_zero_s(process))
+        # When the times that its tracer kept of a process begin; of all ranks, with the job.
+        began = None if process == _SHARED else self._trace.processes[process].start_ns
+        zero_s = ((self._trace.job.start_ns if began is None else began) - self.zero_ns) / 1e9
+        codes, words = records.of(process, found, zero_s)
         self._used[codes] = True
         for low in range(0, len(words), _RECORDS_AT_ONCE):
             raw = words[low : low + _RECORDS_AT_ONCE].data.cast("B")
             self._log.add(records.layer, _VERSIONS[records.layer], raw)
         return len(words)
-
-    def _since_zero_s(self, process: int) -> float:
-        """When the times that its tracer kept of a process begin; of all ranks, with the job."""
-        began = None if process == _SHARED else self._trace.processes[process].start_ns
-        return ((self._trace.job.start_ns if began is None else began) - self.zero_ns) / 1e9
 
 
 @dataclass(frozen=True, slots=True)

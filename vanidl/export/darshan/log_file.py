@@ -159,7 +159,20 @@ class LogFile:
             partial: modules whose records are flagged incomplete.
         """
         # The table of contents: what lies where, module by module in the order of their numbers.
-        head = zlib.compress(_pack_job_record(job)), zlib.compress(_name_records(names), _LEVEL)
+        times = (*divmod(job.start_ns, _SECOND_NS), *divmod(job.end_ns, _SECOND_NS))
+        fixed = _JOB.pack(job.user_id, *times, job.nprocs, job.job_id)
+        metadata = b"lib_ver=%s\n" % encode_text(job.writer, METADATA_BYTES - 16)
+        record = fixed + metadata.ljust(METADATA_BYTES, b"\0")
+        record += encode_text(job.command, _LONGEST_COMMAND_BYTES)
+        # Darshan's reader takes a log without any mount for one without a command.
+        for point, kind in job.mounts or (("/", "unknown"),):
+            line = b"\n%s\t%s" % tuple(_escape_field(text) for text in (kind, point))
+            if len(record) + len(line) < _JOB_RECORD_BYTES:
+                record += line
+        job_record = record + b"\0"
+        key = struct.Struct("<Q")
+        records = b"".join(key.pack(i) + encode_text(name, 4096) + b"\0" for i, name in names)
+        head = zlib.compress(job_record), zlib.compress(records, _LEVEL)
         table, versions = [0] * (2 + 2 * _LAYOUT.slots), [0] * _LAYOUT.slots
         position = _HEADER.size + len(head[0])
         table[:2] = position, len(head[1])
@@ -187,25 +200,6 @@ def encode_text(text: str, most: int) -> bytes:
     return raw if len(raw) <= most else raw[:most].decode("utf-8", "ignore").encode()
 
 
-def _pack_job_record(job: JobText) -> bytes:
-    times = (*divmod(job.start_ns, _SECOND_NS), *divmod(job.end_ns, _SECOND_NS))
-    fixed = _JOB.pack(job.user_id, *times, job.nprocs, job.job_id)
-    metadata = b"lib_ver=%s\n" % encode_text(job.writer, METADATA_BYTES - 16)
-    record = fixed + metadata.ljust(METADATA_BYTES, b"\0")
-    record += encode_text(job.command, _LONGEST_COMMAND_BYTES)
-    # Darshan's reader takes a log without any mount for one without a command.
-    for point, kind in job.mounts or (("/", "unknown"),):
-        line = b"\n%s\t%s" % tuple(_escape_field(text) for text in (kind, point))
-        if len(record) + len(line) < _JOB_RECORD_BYTES:
-            record += line
-    return record + b"\0"
-
-
 def _escape_field(text: str) -> bytes:
     """A mount point or type as /proc/mounts writes it: blanks would end the field."""
     return encode_text("".join("\\040" if c.isspace() else c for c in text) or "unknown", 1024)
-
-
-def _name_records(names: Iterable[tuple[int, str]]) -> bytes:
-    key = struct.Struct("<Q")
-    return b"".join(key.pack(i) + encode_text(name, 4096) + b"\0" for i, name in names)

@@ -74,7 +74,11 @@ def align_profile(inputs: AlignmentInputs, given_ns: int | None = None) -> Clock
         alone = (ClockReason(ABSOLUTE, "", "there is no log that it has to agree with"),)
         return Clock(ABSOLUTE, given_ns or 0, given_ns or 0, given_ns or 0, alone)
     if given_ns is not None:
-        return _use_given(inputs, given_ns)
+        half = max(log.start_uncertainty_ns for log in inputs.logs)
+        why = (ClockReason(GIVEN, "", "with --clock-offset"),)
+        if len(intervals.intersect(inputs.lifetime, make_interval(given_ns, given_ns)).start):
+            return Clock(GIVEN, given_ns, given_ns - half, given_ns + half, why)
+        return _give_up(inputs, (_tell_outside(inputs, given_ns),), why)
     claimed = find_absolute(inputs)
     within = inputs.lifetime
     if claimed is not None and not inputs.meets_logs:  # another run, whatever else fits
@@ -89,14 +93,6 @@ def align_profile(inputs: AlignmentInputs, given_ns: int | None = None) -> Clock
             return _give_up(inputs, (_tell_outside(inputs, 0),), ())
         return _reconcile(inputs, claimed, _observe(inputs, None, inside))
     return _reconcile(inputs, None, _observe(inputs, None, within))
-
-
-def _use_given(inputs: AlignmentInputs, given_ns: int) -> Clock:
-    half = max(log.start_uncertainty_ns for log in inputs.logs)
-    why = (ClockReason(GIVEN, "", "with --clock-offset"),)
-    if len(intervals.intersect(inputs.lifetime, make_interval(given_ns, given_ns)).start):
-        return Clock(GIVEN, given_ns, given_ns - half, given_ns + half, why)
-    return _give_up(inputs, (_tell_outside(inputs, given_ns),), why)
 
 
 def find_absolute(inputs: AlignmentInputs) -> Evidence | None:

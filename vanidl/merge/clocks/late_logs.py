@@ -31,7 +31,6 @@ from vanidl.model import intervals
 from vanidl.model.intervals import Intervals
 from vanidl.model.trace import READ, ClockReason, SpanKind
 from vanidl.model.warnings import Notice
-from vanidl.readers.records import FetchTable
 
 WITHIN_FETCHES = "reads within fetches"
 
@@ -243,18 +242,15 @@ def find_by_fetches(inputs: AlignmentInputs, clock: Clock) -> Mapping[int, LogCl
     found = {}
     for worker in inputs.workers:
         if worker.clock.late:
-            narrowed = _narrow_by_fetches(worker, _select_fetches(table, worker, clock.offset_ns))
+            # When one worker fetched, on the clock of the logs.
+            members = [m for m, (pid, _) in enumerate(table.by) if m and pid == worker.log.pid]
+            mine = np.isin(table.member, members)
+            begin, end = table.begin[mine] + clock.offset_ns, table.end[mine] + clock.offset_ns
+            fetches = intervals.union(begin - _SLACK_NS, end + _SLACK_NS)
+            narrowed = _narrow_by_fetches(worker, fetches)
             if narrowed is not None:
                 found[worker.number] = narrowed
     return found
-
-
-def _select_fetches(table: FetchTable, worker: TracedProcess, offset_ns: int) -> Intervals:
-    """When one worker fetched, on the clock of the logs."""
-    members = [m for m, (pid, _) in enumerate(table.by) if m and pid == worker.log.pid]
-    mine = np.isin(table.member, members)
-    begin, end = table.begin[mine] + offset_ns, table.end[mine] + offset_ns
-    return intervals.union(begin - _SLACK_NS, end + _SLACK_NS)
 
 
 def _narrow_by_fetches(worker: TracedProcess, fetches: Intervals) -> LogClock | None:

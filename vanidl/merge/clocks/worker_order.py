@@ -103,7 +103,9 @@ def deal_batches(
         waits: waits that were recorded.
         stops: those that are known to have found the end of an epoch.
     """
-    epochs = _split_epochs(workers)
+    # What the workers read, epoch by epoch.
+    reading = [(worker.process, worker.operations(READ)) for worker in workers]
+    epochs = split_generations((process, reads) for process, reads in reading if len(reads))
     # Where ends of epochs were seen, each epoch has one; else both are tried.
     closings = (True,) if len(stops) else (True, False)
     for _, pick in _UNITS:
@@ -124,12 +126,6 @@ def _tell_dealing(calls: Calls, unit: str) -> str:
         f"batches of {calls.per_batch} {unit}, {calls.batches} per epoch by "
         f"{plural(workers, 'worker')}: each is read before it is taken{later}"
     )
-
-
-def _split_epochs(workers: Sequence[TracedProcess]) -> list[Generation]:
-    """What the workers read, epoch by epoch."""
-    reading = [(worker.process, worker.operations(READ)) for worker in workers]
-    return split_generations((process, reads) for process, reads in reading if len(reads))
 
 
 def _join_visits(reads: Part) -> Part:
@@ -156,28 +152,29 @@ def _try_mappings(
         for closing in closings:
             cells = (len(epochs) * (batches + closing) - waits + 1) * waits
             if 0 < cells <= _MOST_CELLS:
-                yield _deal_calls(epochs, batches, per_batch, closing)
-
-
-def _deal_calls(epochs: Sequence[Generation], batches: int, per_batch: int, closing: bool) -> Calls:
-    workers = len(epochs[0])
-    dealt = [deal_to_workers(generation, batches, per_batch) for generation in epochs]
-    begins = np.array([int(e.first_start.min()) for e in dealt] + [NEVER], np.int64)
-    ends = [np.append(e.end, [-NEVER] * closing) for e in dealt]
-    ahead = _measure_read_ahead(dealt, workers)
-    before = np.full(batches - 1 + closing, NEVER, np.int64)
-    after = [np.append(before, later) for later in begins[1:]]
-    return Calls(
-        worker=np.concatenate([np.append(e.worker, [-1] * closing) for e in dealt]),
-        epoch=np.repeat(np.arange(len(dealt)), batches + closing),
-        ends=np.concatenate(ends),
-        asked=_find_asked(dealt, ahead * workers if ahead else batches, closing=closing),
-        asked_by_default=_find_asked(dealt, (ahead or PREFETCH_FACTOR) * workers, closing=closing),
-        after=np.concatenate(after),
-        batches=batches,
-        per_batch=per_batch,
-        ahead=ahead,
-    )
+                workers = len(epochs[0])
+                dealt = [deal_to_workers(generation, batches, per_batch) for generation in epochs]
+                begins = np.array([int(e.first_start.min()) for e in dealt] + [NEVER], np.int64)
+                ends = [np.append(e.end, [-NEVER] * closing) for e in dealt]
+                ahead = _measure_read_ahead(dealt, workers)
+                before = np.full(batches - 1 + closing, NEVER, np.int64)
+                after = [np.append(before, later) for later in begins[1:]]
+                calls = Calls(
+                    worker=np.concatenate([np.append(e.worker, [-1] * closing) for e in dealt]),
+                    epoch=np.repeat(np.arange(len(dealt)), batches + closing),
+                    ends=np.concatenate(ends),
+                    asked=_find_asked(
+                        dealt, ahead * workers if ahead else batches, closing=closing
+                    ),
+                    asked_by_default=_find_asked(
+                        dealt, (ahead or PREFETCH_FACTOR) * workers, closing=closing
+                    ),
+                    after=np.concatenate(after),
+                    batches=batches,
+                    per_batch=per_batch,
+                    ahead=ahead,
+                )
+                yield calls
 
 
 def _find_asked(dealt: Sequence[EpochBatches], ahead: int, *, closing: bool) -> Int64Array:

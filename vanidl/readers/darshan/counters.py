@@ -489,7 +489,19 @@ def decode_counters(log: Raw, known: Mapping[str, Layer]) -> CounterFile:
     stripes: _Walked[tuple[int, list[Stripe]]] = _Walked()
     heatmaps: _Walked[Bins] = _Walked()
     if "LUSTRE" in known_ones:
-        stripes = _walk_stripes(header, regions["LUSTRE"])
+        # Layouts by file.
+        data = regions["LUSTRE"]
+        # A view: of millions of targets no list is made.
+        count = len(data) // _WORD
+        words = np.frombuffer(data, f"{header.byte_order}i8", count).astype(np.int64).data
+        one = _read_layout_1 if header.regions["LUSTRE"].version == 1 else _read_layout_2
+        found: list[tuple[int, list[Stripe]]] = []
+        at = 0
+        while layout := one(words, at):
+            parts, end = layout
+            found.append((words[at] % (1 << 64), parts))
+            at = end
+        stripes = _Walked(found, len(data) - _WORD * at)
         losses.append(_describe_loss("LUSTRE", len(stripes.records), stripes.left, broken))
     if "HEATMAP" in known_ones:
         heatmaps = _walk_heatmaps(header, regions["HEATMAP"])
@@ -626,21 +638,6 @@ def _fill_absent(
     whole[there] = kept
     whole[~there] = np.array(list(absent.values()), kept.dtype)[:, None]
     return whole
-
-
-def _walk_stripes(header: Header, data: bytes) -> _Walked[tuple[int, list[Stripe]]]:
-    """Layouts by file."""
-    # A view: of millions of targets no list is made.
-    count = len(data) // _WORD
-    words = np.frombuffer(data, f"{header.byte_order}i8", count).astype(np.int64).data
-    one = _read_layout_1 if header.regions["LUSTRE"].version == 1 else _read_layout_2
-    found: list[tuple[int, list[Stripe]]] = []
-    at = 0
-    while layout := one(words, at):
-        parts, end = layout
-        found.append((words[at] % (1 << 64), parts))
-        at = end
-    return _Walked(found, len(data) - _WORD * at)
 
 
 def _read_layout_1(words: memoryview[int], at: int) -> tuple[list[Stripe], int] | None:

@@ -365,7 +365,13 @@ class _Columns:
             return
         first, self.rows = self.rows, self.rows + self._waiting_rows
         if self.rows > len(self._columns[0]):
-            self._grow(first, used)
+            expected = self.rows * self._nbytes // max(used, 1) * 9 // 8
+            room = max(
+                self.rows, min(expected, max(16 * self.rows, min(_FREE_ROOM, 256 * self.rows)))
+            )
+            for i, column in enumerate(self._columns):
+                self._columns[i] = np.empty(room, column.dtype)
+                self._columns[i][:first] = column[:first]
         segments = self._joined()
         for low in range(0, len(segments), _BLOCK):
             self._store(segments[low : low + _BLOCK], first + low)
@@ -381,14 +387,6 @@ class _Columns:
             self._scratch = np.empty(words * 9 // 8, np.int64)
         joined = np.concatenate(self._waiting, out=self._scratch[:words])
         return joined.reshape(-1, self.width)
-
-    def _grow(self, held: int, used: int) -> None:
-        # Streams are alike, so the share of the region used so far tells the rows to come.
-        expected = self.rows * self._nbytes // max(used, 1) * 9 // 8
-        room = max(self.rows, min(expected, max(16 * self.rows, min(_FREE_ROOM, 256 * self.rows))))
-        for i, column in enumerate(self._columns):
-            self._columns[i] = np.empty(room, column.dtype)
-            self._columns[i][:held] = column[:held]
 
     def _store(self, block: NDArray[np.int64], first: int) -> None:
         """Writes rows into the columns from row `first` on."""

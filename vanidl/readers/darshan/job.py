@@ -57,6 +57,9 @@ def read_job(data: bytes, header: Header) -> JobRecord | None:
     exact = bool(times[1] or times[3])
     start, end = (times[i] * SECOND + times[i + 1] for i in (0, 2))
     command, _, mounts = decode_text(data[fields.size + METADATA_BYTES :]).partition("\n")
+    lines = decode_text(data[fields.size : fields.size + METADATA_BYTES])
+    pairs = (line.partition("=") for line in lines.split("\n"))
+    metadata = {key: value for key, mark, value in pairs if mark}
     return JobRecord(
         user_id=user,
         job_id=job,
@@ -64,7 +67,7 @@ def read_job(data: bytes, header: Header) -> JobRecord | None:
         start_ns=start,
         end_ns=end if exact else end + SECOND,
         start_resolution_ns=1 if exact else SECOND,
-        metadata=_split_metadata(decode_text(data[fields.size : fields.size + METADATA_BYTES])),
+        metadata=metadata,
         command=command.strip(),
         mounts=_split_mounts(mounts),
     )
@@ -137,11 +140,6 @@ def _walk_marked_names(data: bytes, order: str) -> Iterator[tuple[int, int, int,
     while (end := data.find(b"\0", position + size)) >= 0:
         yield unpack(data, position)[0], position + size, end, end + 1
         position = end + 1
-
-
-def _split_metadata(lines: str) -> dict[str, str]:
-    pairs = (line.partition("=") for line in lines.split("\n"))
-    return {key: value for key, mark, value in pairs if mark}
 
 
 @lru_cache(16)  # one table in thousands of logs of a job

@@ -34,7 +34,6 @@ from vanidl.readers.darshan.job import SECOND
 from vanidl.readers.darshan.log import read_log, read_pid
 from vanidl.readers.records import (
     CounterFile,
-    CounterRecords,
     OperationTable,
     TracerLog,
     describe_left_out,
@@ -252,20 +251,16 @@ def darshan_frames(path: str | PathLike[str]) -> dict[str, Any]:
     modules = {layer: module for module, layer in LAYERS.items()}
     for records in log.counters.layers if log.counters else ():
         module = modules.get(records.layer, "DAOS")  # its objects that are files are a layer apart
-        some = _build_counter_frames(records)
+        import pandas  # half a second that reading does not need
+
+        who = {"rank": records.rank, "id": records.file}
+        values = {"counters": records.counters, "fcounters": records.seconds}
+        some = {key: pandas.DataFrame({**who, **columns}) for key, columns in values.items()}
         frames[module] = _join_frames(frames[module], some) if module in frames else some
     for table in log.operations:
         module = next(m for m, layer in dxt.LAYERS.items() if layer == table.layer)
         frames[module] = list(_build_segment_frames(table))
     return frames
-
-
-def _build_counter_frames(records: CounterRecords) -> dict[str, pandas.DataFrame]:
-    import pandas  # half a second that reading does not need
-
-    who = {"rank": records.rank, "id": records.file}
-    values = {"counters": records.counters, "fcounters": records.seconds}
-    return {key: pandas.DataFrame({**who, **columns}) for key, columns in values.items()}
 
 
 def _join_frames(

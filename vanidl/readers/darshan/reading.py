@@ -27,7 +27,7 @@ from vanidl.readers.darshan.header import LAYOUTS, is_cut, open_log, read_versio
 from vanidl.readers.darshan.log import read_log, read_logs, read_logs_to_send
 from vanidl.readers.darshan.pydarshan import add_newer_counters
 from vanidl.readers.format import FileKind, Files, Reading, Records
-from vanidl.readers.names import DarshanName, parse_darshan_name
+from vanidl.readers.names import parse_darshan_name
 from vanidl.readers.records import CounterFile, CounterRecords, TracerLog
 from vanidl.readers.verdict import LayerCheck, Verdict
 
@@ -109,19 +109,16 @@ def find_utc_offset_s(logs: Iterable[tuple[str, int]]) -> int | None:
     for path, start_ns in logs:
         name = parse_darshan_name(path)
         if name is not None:
-            return _measure_offset_s(name, start_ns // _SECOND_NS)
+            start_s = start_ns // _SECOND_NS
+            utc = datetime.fromtimestamp(start_s, timezone.utc)
+            around = (utc - timedelta(days=1), utc, utc + timedelta(days=1))  # names hold no year
+            days = {datetime(day.year, day.month, day.day, tzinfo=timezone.utc) for day in around}
+            named = [day for day in days if (day.month, day.day) == (name.month, name.day)]
+            if not named:
+                return 0
+            apart = named[0] + timedelta(seconds=name.second) - utc
+            return round(apart.total_seconds() / _QUARTER_S) * _QUARTER_S
     return None
-
-
-def _measure_offset_s(name: DarshanName, start_s: int) -> int:
-    utc = datetime.fromtimestamp(start_s, timezone.utc)
-    around = (utc - timedelta(days=1), utc, utc + timedelta(days=1))  # names hold no year
-    days = {datetime(day.year, day.month, day.day, tzinfo=timezone.utc) for day in around}
-    named = [day for day in days if (day.month, day.day) == (name.month, name.day)]
-    if not named:
-        return 0
-    apart = named[0] + timedelta(seconds=name.second) - utc
-    return round(apart.total_seconds() / _QUARTER_S) * _QUARTER_S
 
 
 # Verdicts on Darshan logs: what they lost, and how much of what was counted is in the trace.

@@ -117,26 +117,7 @@ def build_profile(process: TracedProcess) -> ProfileTrace | None:
 
 def _collect_spans(events: Events) -> dict[str, Int64Array]:
     """Columns of all spans, those of steps made from fetches and blocks; sorted by start."""
-    kind = _classify_events(events)
-    rows = np.flatnonzero(kind >= 0)
-    columns, start = events.columns, events.columns["ts"][rows]
-    step_start, step_end = _find_steps(events, kind)
-    n = len(step_start)
-    threads = np.unique(columns["tid"], return_inverse=True)[1]
-    spans = {
-        "start": np.concatenate([start, step_start]),
-        "end": np.concatenate([start + columns["dur"][rows], step_end]),
-        "step": np.concatenate([_number_epochs(events, kind, rows), np.arange(n)]),
-        "kind": np.concatenate([kind[rows], np.full(n, SpanKind.STEP)]),
-        "thread": np.concatenate([threads[rows], np.full(n, -1)]),
-        "name": np.concatenate([columns["name"][rows], np.full(n, len(events.names))]),
-    }
-    order = stable_order(spans["start"])
-    return {key: column[order] for key, column in spans.items()}
-
-
-def _classify_events(events: Events) -> Int64Array:
-    """SpanKind of each event, -1 for one that is no span of training."""
+    # SpanKind of each event, -1 for one that is no span of training.
     names = events.names
     of_name = [_classify_span(category, name) for category, name in names]
     if SpanKind.EPOCH not in of_name:
@@ -144,7 +125,27 @@ def _classify_events(events: Events) -> Int64Array:
             int(SpanKind.EPOCH) if name == _OLD_EPOCH else kind
             for (_, name), kind in zip(names, of_name, strict=True)
         ]
-    return np.array(of_name or [-1], np.int64)[events.columns["name"]]
+    kind = np.array(of_name or [-1], np.int64)[events.columns["name"]]
+    rows = np.flatnonzero(kind >= 0)
+    columns, start = events.columns, events.columns["ts"][rows]
+    step_start, step_end = _find_steps(events, kind)
+    n = len(step_start)
+    threads = np.unique(columns["tid"], return_inverse=True)[1]
+    # For an epoch the number that it was given, else its place among them; -1 elsewhere.
+    numbers = np.full(len(rows), -1, np.int64)
+    epochs = kind[rows] == SpanKind.EPOCH
+    given = events.columns["epoch"][rows][epochs]
+    numbers[epochs] = np.where(given == ABSENT, np.arange(len(given)), given)
+    spans = {
+        "start": np.concatenate([start, step_start]),
+        "end": np.concatenate([start + columns["dur"][rows], step_end]),
+        "step": np.concatenate([numbers, np.arange(n)]),
+        "kind": np.concatenate([kind[rows], np.full(n, SpanKind.STEP)]),
+        "thread": np.concatenate([threads[rows], np.full(n, -1)]),
+        "name": np.concatenate([columns["name"][rows], np.full(n, len(events.names))]),
+    }
+    order = stable_order(spans["start"])
+    return {key: column[order] for key, column in spans.items()}
 
 
 def _classify_span(category: str, name: str) -> int:
@@ -201,15 +202,6 @@ def _find_steps(events: Events, kind: Int64Array) -> tuple[Int64Array, Int64Arra
     return wait_start[before[known]], end[known]
 
 
-def _number_epochs(events: Events, kind: Int64Array, rows: Int64Array) -> Int64Array:
-    """For an epoch the number that it was given, else its place among them; -1 elsewhere."""
-    numbers = np.full(len(rows), -1, np.int64)
-    epochs = kind[rows] == SpanKind.EPOCH
-    given = events.columns["epoch"][rows][epochs]
-    numbers[epochs] = np.where(given == ABSENT, np.arange(len(given)), given)
-    return numbers
-
-
 # Totals of each file, from operations: a tracer that records all of them needs no counters.
 #
 # The names are Darshan's, so that everything that reads counters reads these. What Darshan
@@ -224,9 +216,13 @@ def count_calls(process: TracedProcess) -> tuple[CounterRecords, ...]:
     `file` is a path code.
     """
     traced = (_count_layer(process.events, layer) for layer in LAYERS)
+    # Counters of one process, one entry a layer that it used; `file` is a path code.
+    summed = tuple(
+        r for r in (_count_summed_layer(process.summed, layer) for layer in LAYERS) if len(r.file)
+    )
     found = (
         *traced,
-        *_count_summed(process.summed),
+        *summed,
         *_count_layers_above(process.events),
     )
     return tuple(records for records in found if len(records.file))
@@ -274,11 +270,6 @@ def _sum_rows(
 # Lines that stand for many calls: bytes, calls and seconds.
 
 
-def _count_summed(summed: Events) -> tuple[CounterRecords, ...]:
-    """Counters of one process, one entry a layer that it used; `file` is a path code."""
-    return tuple(r for r in (_count_summed_layer(summed, layer) for layer in LAYERS) if len(r.file))
-
-
 def _count_summed_layer(summed: Events, layer: str) -> CounterRecords:
     """Counters of one layer.
 
@@ -291,7 +282,9 @@ def _count_summed_layer(summed: Events, layer: str) -> CounterRecords:
     files, place = np.unique(columns["file"], return_inverse=True)
     known = columns["ret"] != ABSENT
     nbytes = np.where(known, get_summed_nbytes(of_layer), 0)
-    calls = np.where(_have_failed(columns), 0, columns["calls"])
+    # Lines of a single call that failed.
+    failed: Mask = (columns["calls"] == 1) & (columns["ret"] < 0) & (columns["ret"] != ABSENT)
+    calls = np.where(failed, 0, columns["calls"])
     reads = is_call(of_layer, layer, READS[layer])
     writes = is_call(of_layer, layer, WRITES[layer])
     group = _FileGroups(place, len(files))
@@ -310,12 +303,6 @@ def _count_summed_layer(summed: Events, layer: str) -> CounterRecords:
     }
     ranks = np.zeros(len(files), np.int64)
     return CounterRecords(layer, files.astype(np.uint64), ranks, counts, seconds)
-
-
-def _have_failed(columns: Mapping[str, Int64Array]) -> Mask:
-    """Lines of a single call that failed."""
-    failed: Mask = (columns["calls"] == 1) & (columns["ret"] < 0) & (columns["ret"] != ABSENT)
-    return failed
 
 
 class _FileGroups:
@@ -360,7 +347,29 @@ def _count_layers_above(events: Events) -> Iterator[CounterRecords]:
         start = layer if of == HDF5 else ""
         used = _select_events(events, lambda c, name: c == of and name.startswith(start))  # noqa: B023
         if used.any():
-            yield _count_layer_above(events, used, layer, "MPIIO" if layer == MPIIO else layer)
+            prefix = "MPIIO" if layer == MPIIO else layer
+            spent = events.columns["dur"]
+            counts = {
+                name: used & _select_events(events, partial(_adds_to, name))
+                for name in _COUNTERS[layer]
+            }
+            times = {
+                name: used & _select_events(events, partial(_takes_time, name))
+                for name in _TIMES[layer]
+            }
+            yield CounterRecords(
+                layer,
+                np.array([ALL_FILES], np.uint64),
+                np.zeros(1, np.int64),
+                {
+                    f"{prefix}_{name}": np.array([rows.sum()], np.int64)
+                    for name, rows in counts.items()
+                },
+                {
+                    f"{prefix}_F_{name}_TIME": np.array([spent[rows].sum(dtype=np.float64) / 1e9])
+                    for name, rows in times.items()
+                },
+            )
 
 
 def measure_mpi_time(events: Events, host: str) -> tuple[MpiRecord, ...]:
@@ -371,26 +380,6 @@ def measure_mpi_time(events: Events, host: str) -> tuple[MpiRecord, ...]:
     start = events.columns["ts"][calls]
     inside = intervals.union(start, start + events.columns["dur"][calls])
     return (MpiRecord(0, host, inside.length / 1e9, None),)
-
-
-def _count_layer_above(events: Events, used: Mask, layer: str, prefix: str) -> CounterRecords:
-    spent = events.columns["dur"]
-    counts = {
-        name: used & _select_events(events, partial(_adds_to, name)) for name in _COUNTERS[layer]
-    }
-    times = {
-        name: used & _select_events(events, partial(_takes_time, name)) for name in _TIMES[layer]
-    }
-    return CounterRecords(
-        layer,
-        np.array([ALL_FILES], np.uint64),
-        np.zeros(1, np.int64),
-        {f"{prefix}_{name}": np.array([rows.sum()], np.int64) for name, rows in counts.items()},
-        {
-            f"{prefix}_F_{name}_TIME": np.array([spent[rows].sum(dtype=np.float64) / 1e9])
-            for name, rows in times.items()
-        },
-    )
 
 
 def _adds_to(counter: str, category: str, name: str) -> bool:

@@ -115,33 +115,6 @@ class _Calls:
         return ~self.opens & ~self.closes
 
 
-def _sort_calls(process: TracedProcess) -> _Calls:
-    events = process.events
-    columns = events.columns
-    opens = is_call(events, _POSIX, OPENS[_POSIX])
-    opens &= (columns["ret"] >= 0) | (columns["ret"] == ABSENT)
-    closes = is_call(events, _POSIX, CLOSES)
-    moves = is_call(events, _POSIX, (*READS[_POSIX], *WRITES[_POSIX]))
-
-    # By thread and start; an open lasts, at most, until its thread calls next.
-    order = stable_order(columns["tid"])  # events are sorted by start
-    thread, ts = columns["tid"][order], columns["ts"][order]
-    following = np.full(len(order), process.end_ns, np.int64)
-    following[:-1] = np.where(thread[1:] == thread[:-1], ts[1:], process.end_ns)
-    used = ((opens | closes | moves) & (columns["file"] >= 0))[order]
-    rows = order[used]
-    return _Calls(
-        thread=thread[used],
-        file=columns["file"][rows],
-        ts=ts[used],
-        end=ts[used] + columns["dur"][rows],
-        ret=columns["ret"][rows],
-        opens=opens[rows],
-        closes=closes[rows],
-        open_ended=following[used],
-    )
-
-
 @dataclass(frozen=True, slots=True)
 class _Visits:
     """Opens in several threads, and what each thread did before its next open; an entry each."""
@@ -187,7 +160,30 @@ def _find_visits(calls: _Calls) -> _Visits:
 
 def _find_lost(process: TracedProcess) -> tuple[Int64Array, Int64Array]:
     """The file of each open of one process that lost something, surely and perhaps."""
-    calls = _sort_calls(process)
+    events = process.events
+    columns = events.columns
+    opens = is_call(events, _POSIX, OPENS[_POSIX])
+    opens &= (columns["ret"] >= 0) | (columns["ret"] == ABSENT)
+    closes = is_call(events, _POSIX, CLOSES)
+    moves = is_call(events, _POSIX, (*READS[_POSIX], *WRITES[_POSIX]))
+
+    # By thread and start; an open lasts, at most, until its thread calls next.
+    order = stable_order(columns["tid"])  # events are sorted by start
+    thread, ts = columns["tid"][order], columns["ts"][order]
+    following = np.full(len(order), process.end_ns, np.int64)
+    following[:-1] = np.where(thread[1:] == thread[:-1], ts[1:], process.end_ns)
+    used = ((opens | closes | moves) & (columns["file"] >= 0))[order]
+    rows = order[used]
+    calls = _Calls(
+        thread=thread[used],
+        file=columns["file"][rows],
+        ts=ts[used],
+        end=ts[used] + columns["dur"][rows],
+        ret=columns["ret"][rows],
+        opens=opens[rows],
+        closes=closes[rows],
+        open_ended=following[used],
+    )
     if len(np.unique(calls.thread[calls.opens])) < 2:
         return np.empty(0, np.int64), np.empty(0, np.int64)
 

@@ -213,7 +213,20 @@ def build_profile(
     output: RankOutput | None, times: Times, world_size: int | None, slowest: Slowest, folder: str
 ) -> ProfileTrace:
     """The spans of one rank: its steps where it wrote them, its epochs and checkpoints."""
-    spans = _collect_spans(output, times, slowest)
+    # Epochs, checkpoints, and the steps of every block whose time is known.
+    spans = _Spans()
+    stamps = BlockStamps.of(times)
+    for epoch, found in times.epochs.items():
+        spans.names.append(f"epoch {epoch}")
+        spans.add(*found.whole, SpanKind.EPOCH, len(spans.names) - 1, epoch)
+        for part in (part for name, part in found.parts.items() if CHECKPOINT in name):
+            spans.add(*part, SpanKind.CHECKPOINT, _CHECKPOINT)
+    for epoch, blocks in output.epochs.items() if output else ():
+        for block in blocks:
+            when = stamps.of_block.get((epoch, block.name))
+            if when is not None and len(block):
+                _add_block(spans, block, when, slowest.get((epoch, block.name)))
+            spans.steps += 0 if block.name == EVALUATION else len(block)
     start, end, number, kind, name = _sort_columns(spans)
     return ProfileTrace(
         path=output.path if output else times.path,
@@ -235,24 +248,6 @@ def build_profile(
         clock_uncertainty_ns=spans.unsure_ns,
         recording=folder,
     )
-
-
-def _collect_spans(output: RankOutput | None, times: Times, slowest: Slowest) -> _Spans:
-    """Epochs, checkpoints, and the steps of every block whose time is known."""
-    spans = _Spans()
-    stamps = BlockStamps.of(times)
-    for epoch, found in times.epochs.items():
-        spans.names.append(f"epoch {epoch}")
-        spans.add(*found.whole, SpanKind.EPOCH, len(spans.names) - 1, epoch)
-        for part in (part for name, part in found.parts.items() if CHECKPOINT in name):
-            spans.add(*part, SpanKind.CHECKPOINT, _CHECKPOINT)
-    for epoch, blocks in output.epochs.items() if output else ():
-        for block in blocks:
-            when = stamps.of_block.get((epoch, block.name))
-            if when is not None and len(block):
-                _add_block(spans, block, when, slowest.get((epoch, block.name)))
-            spans.steps += 0 if block.name == EVALUATION else len(block)
-    return spans
 
 
 def build_durations(output: RankOutput) -> StepDurations:

@@ -53,6 +53,8 @@ def build_log(file: OperationsFile) -> TracerLog:
     placed = _place_file(file)
     process, requests = file.process, file.requests
     used = np.unique(requests.name).tolist()
+    value = process.get("command")
+    words = value if isinstance(value, list) else ()
     return TracerLog(
         path=file.path,
         tracer=TRACER,
@@ -67,7 +69,7 @@ def build_log(file: OperationsFile) -> TracerLog:
         end_ns=placed.end_ns,
         start_resolution_ns=0,
         start_error_ns=0,  # every operation is stamped with the clock of the system
-        command=" ".join(map(str, _list_words(process.get("command")))),
+        command=" ".join(map(str, words)),
         metadata={},
         mounts=(),
         names={code: file.names[code] for code in used},
@@ -180,10 +182,6 @@ def _get_owner(path: str) -> int:
         return Path(path).stat().st_uid
     except OSError:
         return -1
-
-
-def _list_words(value: object) -> Sequence[object]:
-    return value if isinstance(value, list) else ()
 
 
 def _to_count(value: Any) -> int | None:  # noqa: ANN401

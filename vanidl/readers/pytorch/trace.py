@@ -9,7 +9,7 @@ file's name only.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -149,7 +149,9 @@ def _is_loader(name: str) -> bool:
 
 def find_validation(table: EventTable, step: Mask) -> Mask:
     """Which of the steps do not train: they hold no step of training where others do."""
-    trains = _find_starts(table, _TRAINING.fullmatch)
+    trains: Int64Array = table.start_ns[
+        _find_rows(table, lambda _, n: bool(_TRAINING.fullmatch(n)))
+    ]
     end = table.start_ns + table.duration_ns
     holds = np.searchsorted(trains, end) > np.searchsorted(trains, table.start_ns)
     return step & ~holds if (step & holds).any() else np.zeros(len(table), bool)
@@ -184,7 +186,10 @@ def measure_impossible_overlap(table: EventTable, rows: Int64Array) -> tuple[int
     start, lane, launch = table.start_ns[order], table.lane[order], table.launch_ns[order]
     end = start + table.duration_ns[order]
     overlapping_ns = busy_ns = 0
-    for first, last in _find_runs(lane):
+    # First place of each run of equal values, and the place behind it.
+    borders = [0, *(np.flatnonzero(np.diff(lane)) + 1).tolist(), len(lane)]
+    runs = pairwise(borders) if len(lane) else iter(())
+    for first, last in runs:
         ended = np.append(_NEVER, np.maximum.accumulate(end[first:last])[:-1])
         beside = np.clip(np.minimum(ended, end[first:last]) - start[first:last], 0, None)
         beside[0] = 0
@@ -193,17 +198,6 @@ def measure_impossible_overlap(table: EventTable, rows: Int64Array) -> tuple[int
         overlapping_ns += int(beside[~at_once].sum())
         busy_ns += union(start[first:last], end[first:last]).length
     return overlapping_ns, busy_ns
-
-
-def _find_runs(values: NDArray[np.int32]) -> Iterator[tuple[int, int]]:
-    """First place of each run of equal values, and the place behind it."""
-    borders = [0, *(np.flatnonzero(np.diff(values)) + 1).tolist(), len(values)]
-    return pairwise(borders) if len(values) else iter(())
-
-
-def _find_starts(table: EventTable, is_named: Callable[[str], object]) -> Int64Array:
-    found: Int64Array = table.start_ns[_find_rows(table, lambda _, n: bool(is_named(n)))]
-    return found
 
 
 def _find_rows(table: EventTable, wanted: Callable[[str, str], bool]) -> Int64Array:
@@ -297,10 +291,6 @@ def _classify_label(category: str, name: str, waits: Sequence[re.Pattern[str]]) 
         return SpanKind.STEP
     if any(wait.search(name) for wait in waits):
         return SpanKind.INPUT_WAIT
-    return _classify_host_label(category, name)
-
-
-def _classify_host_label(category: str, name: str) -> int:
     if _LAUNCH.match(name):
         return _OPERATOR_COMMUNICATION
     if _HOST_LAUNCH.match(name):

@@ -76,24 +76,15 @@ def build_fetch_table(journal: Journal, workers: Workers) -> FetchTable | None:
     """What the loaders of a training process fetched; None for other processes, and nothing."""
     if not _trains(journal):
         return None
-    table = _join_fetches(journal, workers)
-    return table if len(table.begin) else None
-
-
-def list_processes(journal: Journal, workers: Workers) -> list[Journal]:
-    """The journals of a training process and of the workers that fetched for it, each once."""
-    found = {worker.path: worker for _, worker in _match_workers(journal, workers)}
-    return [journal, *found.values()]
-
-
-def _trains(journal: Journal) -> bool:
-    return bool(np.isin(journal.events.kind, (WAIT, END, TAKEN, WORKER)).any())
-
-
-def _join_fetches(journal: Journal, workers: Workers) -> FetchTable:
     events, pid = journal.events, _get_pid(journal)
     by = [(-1 if pid is None else pid, -1)]
-    blocks = [_collect_own(events)]
+    # What the training process fetched itself: each is of the wait that ends next.
+    done = _collect_done(events)
+    wait = _find_next_wait(events, done.row, done.thread)
+    inside = wait >= 0
+    inside[inside] = events.begin[wait[inside]] <= done.begin[inside]
+    own = _add_waits(done, 0, np.where(inside, wait, -1), events)
+    blocks = [own]
     taken = _Taken.of(events)
     for row, worker in _match_workers(journal, workers):
         blocks.append(_collect_worker(worker, len(by), int(events.loader[row]), taken))
@@ -105,7 +96,7 @@ def _join_fetches(journal: Journal, workers: Workers) -> FetchTable:
     }
     for column in columns.values():
         column.flags.writeable = False
-    return FetchTable(
+    table = FetchTable(
         host=_get_host(journal),
         pid=pid,
         by=tuple(by),
@@ -113,6 +104,17 @@ def _join_fetches(journal: Journal, workers: Workers) -> FetchTable:
         ahead={number: _get_read_ahead(text) for number, text in journal.loaders.items()},
         **columns,
     )
+    return table if len(table.begin) else None
+
+
+def list_processes(journal: Journal, workers: Workers) -> list[Journal]:
+    """The journals of a training process and of the workers that fetched for it, each once."""
+    found = {worker.path: worker for _, worker in _match_workers(journal, workers)}
+    return [journal, *found.values()]
+
+
+def _trains(journal: Journal) -> bool:
+    return bool(np.isin(journal.events.kind, (WAIT, END, TAKEN, WORKER)).any())
 
 
 def _get_read_ahead(loader: Mapping[str, Any]) -> tuple[int, int]:
@@ -154,15 +156,6 @@ def _match_workers(journal: Journal, workers: Workers) -> Iterator[tuple[int, Jo
             )
             if place:
                 yield int(mine[place - 1]), worker
-
-
-def _collect_own(events: Events) -> _Fetches:
-    """What the training process fetched itself: each is of the wait that ends next."""
-    done = _collect_done(events)
-    wait = _find_next_wait(events, done.row, done.thread)
-    inside = wait >= 0
-    inside[inside] = events.begin[wait[inside]] <= done.begin[inside]
-    return _add_waits(done, 0, np.where(inside, wait, -1), events)
 
 
 def _collect_worker(worker: Journal, member: int, iterator: int, taken: _Taken) -> _Fetches:

@@ -183,7 +183,12 @@ class Scan:
         mine = self._keep_in_reach(spans.select_training(events, self.known.thread))
         if not len(mine) or self.reached_back_ns:
             return
-        both = _append_events(self._held, mine)
+        both = Events(
+            *(
+                np.concatenate([getattr(self._held, name), getattr(mine, name)])
+                for name in Events.__slots__
+            )
+        )
         self._held = spans.keep_outermost(both.pick(np.argsort(both.end, kind="stable")))
         steps = spans.find_steps(self._held, self.known.loaders, self._context)
         cut = self._find_cut(steps)
@@ -305,12 +310,6 @@ def _count_classes(durations_ns: Int64Array) -> dict[int, int]:
     return dict(zip(known.tolist(), counts.tolist(), strict=True))
 
 
-def _append_events(a: Events, b: Events) -> Events:
-    return Events(
-        *(np.concatenate([getattr(a, name), getattr(b, name)]) for name in Events.__slots__)
-    )
-
-
 MOST_ROWS = 32_768
 """Of a portion: a megabyte."""
 _MOST_TEXT_ROWS = 4_096
@@ -394,7 +393,18 @@ class LiveJournal:
         self._follower.advance(skipped + len(rows))
         texts, is_event = split_texts(rows)
         for text in texts:
-            self._note_text(text)
+            if "pid" in text and self.process is None:
+                self.process = text
+            self.has_stopped |= "stopped" in text
+            self.has_ended |= "ended" in text and not self.has_stopped
+            if describes_loader(text) and (
+                text["loader"] in self._loaders or len(self._loaders) < _MOST_LOADERS
+            ):
+                words = {word: text[word] for word in _WORDS if word in text}
+                self._loaders[text["loader"]] = {
+                    word: bounded_name(value) if isinstance(value, str) else value
+                    for word, value in words.items()
+                }
         codes = rows[is_event, 0]
         of_loop = codes[np.isin(codes & KIND, _OF_LOOP)]
         self.last = int(of_loop[-1]) if len(of_loop) else self.last
@@ -414,20 +424,6 @@ class LiveJournal:
                     return int(row)
                 self._skipped = after - len(rows)
         return len(rows)
-
-    def _note_text(self, text: Mapping[str, Any]) -> None:
-        if "pid" in text and self.process is None:
-            self.process = text
-        self.has_stopped |= "stopped" in text
-        self.has_ended |= "ended" in text and not self.has_stopped
-        if describes_loader(text) and (
-            text["loader"] in self._loaders or len(self._loaders) < _MOST_LOADERS
-        ):
-            words = {word: text[word] for word in _WORDS if word in text}
-            self._loaders[text["loader"]] = {
-                word: bounded_name(value) if isinstance(value, str) else value
-                for word, value in words.items()
-            }
 
     def _must_read_again(self, ended: bool) -> bool:
         """At the end of what is written: whether it has to be read again."""

@@ -91,11 +91,19 @@ def build_profile(journal: Journal) -> ProfileTrace:
         _collect_windows([w for w in windows if w.label == VALIDATION], SpanKind.VALIDATION),
         _collect_windows([w for w in windows if w.label not in _OWN_KIND], SpanKind.PHASE),
     )
-    beside = (*_collect_parts(own), _collect_workers(own), _collect_collectives(own))
+    # Calls of the program that returned once every rank had come.
+    mine = own.pick(own.kind == COLLECTIVE)
+    rows = np.zeros(len(mine), np.int64)
+    collectives = _Block(
+        SpanKind.COMMUNICATION, mine.begin, mine.end, rows - 1, rows, ("collective",)
+    )
+    beside = (*_collect_parts(own), _collect_workers(own), collectives)
     start, end, step, kind, name, names = _join_blocks((*blocks, *beside))
 
     # What the journal says of its process besides.
     process = journal.process
+    found = process.get("frameworks")
+    frameworks = tuple(n for n in found if isinstance(n, str)) if isinstance(found, list) else ()
     return ProfileTrace(
         path=journal.path,
         source=f"{SOURCE}, steps marked by {MARKED}" if loaders.is_marked else SOURCE,
@@ -119,7 +127,7 @@ def build_profile(journal: Journal) -> ProfileTrace:
         marks_saves=bool(process.get("marks_saves")),
         dataset_kind=_get_dataset_kind(journal.loaders.get(loaders.main, {})),
         purpose=_infer_purpose(journal, loaders),
-        frameworks=_get_frameworks(process),
+        frameworks=frameworks,
     )
 
 
@@ -135,11 +143,6 @@ def _infer_purpose(journal: Journal, loaders: Loaders) -> str:
     if trained or TRAINING in get_roles(journal.loaders).values():
         return ""
     return INFERENCE if libraries else UNSURE
-
-
-def _get_frameworks(process: Mapping[str, Any]) -> tuple[str, ...]:
-    found = process.get("frameworks")
-    return tuple(n for n in found if isinstance(n, str)) if isinstance(found, list) else ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,13 +263,6 @@ def _collect_workers(events: Events) -> _Block:
     return _Block(SpanKind.WORKERS, mine.begin, mine.end, np.full(len(mine), -1), stops, names)
 
 
-def _collect_collectives(events: Events) -> _Block:
-    """Calls of the program that returned once every rank had come."""
-    mine = events.pick(events.kind == COLLECTIVE)
-    rows = np.zeros(len(mine), np.int64)
-    return _Block(SpanKind.COMMUNICATION, mine.begin, mine.end, rows - 1, rows, ("collective",))
-
-
 def _collect_parts(events: Events) -> Iterator[_Block]:
     """What the model does, where its backward passes were recorded; of devices they are moments."""
     events = events.pick((events.kind != BACKWARD) | (events.end > events.begin))
@@ -311,11 +307,6 @@ def _collect_saves(calls: Sequence[CheckpointCall], kind: SpanKind) -> _Block:
     )
 
 
-def _select_loop(events: Events) -> Events:
-    thread = spans.find_training_thread(spans.count_threads(events))
-    return spans.keep_outermost(spans.select_training(events, thread))
-
-
 def _collect_steps(events: Events, loaders: Loaders) -> _Block:
     found = spans.find_steps(events, loaders)
     return _Block.of(SpanKind.STEP, found, np.arange(len(found.start)), "step")
@@ -341,7 +332,9 @@ def _collect_waits(
 
 def name_loaders(journal: Journal) -> dict[int, str]:
     """Number -> name of each loader that something was asked of."""
-    loaders = Loaders.of(_select_loop(journal.events), get_roles(journal.loaders))
+    thread = spans.find_training_thread(spans.count_threads(journal.events))
+    loop = spans.keep_outermost(spans.select_training(journal.events, thread))
+    loaders = Loaders.of(loop, get_roles(journal.loaders))
     used = np.unique(journal.events.loader[journal.events.kind == WAIT]).tolist()
     return {k: name_loader(k, journal.loaders.get(k, {}), loaders.role(k)) for k in used}
 

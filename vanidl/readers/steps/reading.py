@@ -94,24 +94,19 @@ def warn_of_silent_ranks(profiles: Sequence[ProfileTrace]) -> Iterator[Notice]:
     for size, found in sorted(launches.items()):
         ranks = {rank for rank in found if rank is not None and rank < size}
         if len(ranks) == len(found) < size:
-            yield _describe_silent_ranks(size, ranks)
-
-
-def _describe_silent_ranks(size: int, ranks: set[int]) -> Notice:
-    # Not by making the set of all: the size is what a file says.
-    missing = size - len(ranks)
-    named = [
-        *islice((rank for rank in count() if rank not in ranks), min(missing, _MOST_RANKS_NAMED))
-    ]
-    words = ", ".join(map(counted, named))
-    more = f" and {counted(missing - len(named))} more" if missing > len(named) else ""
-    return Notice(
-        "ranks_silent",
-        f"Expected recorded steps of {counted(size)} ranks, found those of {counted(len(ranks))}: "
-        f"rank{'s' if missing > 1 else ''} {words}{more} of {counted(size)} left none, and "
-        "every number is of the others. Such a rank was killed within a second of its first step, "
-        "runs without the recorder, has no loop, or wrote into another RUN.",
-    )
+            missing = size - len(ranks)
+            silent = (rank for rank in count() if rank not in ranks)
+            named = [*islice(silent, min(missing, _MOST_RANKS_NAMED))]
+            words = ", ".join(map(counted, named))
+            more = f" and {counted(missing - len(named))} more" if missing > len(named) else ""
+            yield Notice(
+                "ranks_silent",
+                f"Expected recorded steps of {counted(size)} ranks, found those of "
+                f"{counted(len(ranks))}: rank{'s' if missing > 1 else ''} {words}{more} of "
+                f"{counted(size)} left none, and every number is of the others. Such a rank was "
+                "killed within a second of its first step, runs without the recorder, has no loop, "
+                "or wrote into another RUN.",
+            )
 
 
 # Files that the program mapped into memory or loaded past every tracer, as warnings.

@@ -97,7 +97,9 @@ def find_windows(
         for number, begin, end in _list_rows(every.pick(every.kind == PHASE))
         for name in [names.get(number, {})]
     ]
-    trains = _select_training(loop, loaders)
+    # Steps, and calls of loaders that train.
+    own = np.isin(loop.loader, [k for k in set(loop.loader.tolist()) if not _evaluates(loaders, k)])
+    trains = loop.pick(closes_step(loop) | (is_call(loop) & own))
     modes = every.pick(every.kind == MODE)
     evaluated = [window for window in said if window.label != COMPILE]
     stops = every.pick(every.kind == WORKERS_STOP)
@@ -121,12 +123,6 @@ def _normalize_label(word: str) -> str:
 def _list_rows(events: Events) -> Iterable[tuple[int, int, int]]:
     columns = (events.loader.tolist(), events.begin.tolist(), events.end.tolist())
     return zip(*columns, strict=True)
-
-
-def _select_training(loop: Events, loaders: Loaders) -> Events:
-    """Steps, and calls of loaders that train."""
-    own = np.isin(loop.loader, [k for k in set(loop.loader.tolist()) if not _evaluates(loaders, k)])
-    return loop.pick(closes_step(loop) | (is_call(loop) & own))
 
 
 def _evaluates(loaders: Loaders, number: int) -> bool:

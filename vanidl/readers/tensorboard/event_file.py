@@ -146,20 +146,17 @@ def _split_records(data: bytes) -> tuple[list[tuple[int, int]], str]:
         heads.append((at, at + 8, crc))
         bounds.append((low, low + length))
         at = low + length + _FOOT_BYTES
-    whole = min(_find_first_bad(data, heads), _find_first_bad(data, _check_feet(data, bounds)))
-    if whole < len(bounds):
-        loss = f"the checksum of record {whole:,} is wrong"
-    return bounds[:whole], loss
-
-
-def _check_feet(data: bytes, bounds: list[tuple[int, int]]) -> list[tuple[int, int, int]]:
-    """(low, high, checksum) of the data of each record; of long ones it is not checked."""
-    return [
+    # (low, high, checksum) of the data of each record; of long ones it is not checked.
+    feet = [
         (low, high, int.from_bytes(data[high : high + _FOOT_BYTES], "little"))
         if high - low <= _LARGEST_SCALAR
         else (low, low, -1)
         for low, high in bounds
     ]
+    whole = min(_find_first_bad(data, heads), _find_first_bad(data, feet))
+    if whole < len(bounds):
+        loss = f"the checksum of record {whole:,} is wrong"
+    return bounds[:whole], loss
 
 
 def _find_first_bad(data: bytes, ranges: list[tuple[int, int, int]]) -> int:
@@ -217,15 +214,22 @@ def _split_segments(marks: Marks) -> Iterator[Marks]:
 def _build_segment(path: Path, marks: Marks, tag: str, losses: tuple[str, ...]) -> ProfileTrace:
     name = parse_event_file_name(path)
     rows = len(marks.step) - 1
-    columns = (marks.wall_ns[:-1].copy(), marks.wall_ns[1:].copy(), _to_int32(marks.step[1:]))
+    step = marks.step[1:]
+    int32 = np.clip(step, -(2**31), 2**31 - 1).astype(np.int32)
+    columns = (marks.wall_ns[:-1].copy(), marks.wall_ns[1:].copy(), int32)
     for column in columns:
         column.setflags(write=False)
+    # How many training steps lie between two marks, mostly.
+    stride = int(np.median(np.diff(marks.step)))
+    # The rank that the file's folder names, as in `tb/rank3/events...`.
+    found = _RANK.search(path.absolute().parent.name.lower())
+    rank = int(found[1]) if found else None
     return ProfileTrace(
         path=str(path),
         source=SOURCE,
         host=name.host if name else "",
         pid=name.pid if name else None,
-        rank=_find_rank(path),
+        rank=rank,
         world_size=None,
         devices=(),
         start_ns=columns[0],
@@ -236,20 +240,5 @@ def _build_segment(path: Path, marks: Marks, tag: str, losses: tuple[str, ...]) 
         name=np.zeros(rows, np.int32),
         names=(tag,),
         losses=losses,
-        every=_find_stride(marks.step),
+        every=stride,
     )
-
-
-def _to_int32(step: NDArray[np.int64]) -> NDArray[np.int32]:
-    return np.clip(step, -(2**31), 2**31 - 1).astype(np.int32)
-
-
-def _find_stride(step: NDArray[np.int64]) -> int:
-    """How many training steps lie between two marks, mostly."""
-    return int(np.median(np.diff(step)))
-
-
-def _find_rank(path: Path) -> int | None:
-    """The rank that the file's folder names, as in `tb/rank3/events...`."""
-    found = _RANK.search(path.absolute().parent.name.lower())
-    return int(found[1]) if found else None

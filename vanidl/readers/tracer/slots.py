@@ -367,11 +367,7 @@ class _Found:
         whole = bool(block.sound.all())
         if not whole:
             self._look_at_the_rest(block)
-        self._take_calls(block, whole=whole)
-        self._take_names(block)
-
-    def _take_calls(self, block: _Block, *, whole: bool) -> None:
-        """Copies what the calls say into columns."""
+        # Copies what the calls say into columns.
         words = block.columns.reshape(_WORDS_A_SLOT, -1)
         call, result = block.call.ravel(), words[2].view(np.int64)
         moved = (call - np.uint8(FIRST_MOVE)) < np.uint8(BEHIND_MOVES - FIRST_MOVE)
@@ -398,6 +394,7 @@ class _Found:
                 Others(start[rest], end[rest], result[rest], file[rest], call[rest])
             )
         self._take_threads(block, rows)
+        self._take_names(block)
 
     def _possible(
         self, moves: NDArray[np.intp], others: NDArray[np.intp], columns: Sequence[Int64Array]
@@ -490,9 +487,19 @@ class _Found:
         )
         instants = np.concatenate([np.empty((0, 5), np.int64), *self._instants])
         monotonic, real, error, thread, of_name = instants.T
-        losses = self._losses(
-            len(moves) + len(others.call), np.column_stack([monotonic, thread, of_name])
-        )
+        calls = len(moves) + len(others.call)
+        threads = np.column_stack([monotonic, thread, of_name])
+        losses = []
+        if self._damaged:
+            losses.append(f"{plural(self._damaged, 'call')} left out for a wrong check")
+        if missing := self._holes + sum(one.missing(threads) for one in self._unfilled):
+            losses.append(f"up to {plural(missing, 'call')} between others are missing")
+        if self._impossible:
+            losses.append(describe_left_out(self._impossible, calls + self._impossible))
+        if self._broken_names:
+            losses.append(f"{plural(self._broken_names, 'file name')} could not be read")
+        if self._unnamed:
+            losses.append(f"its file names take more than {self._budget.memory_limit}")
         return Decoded(
             moves,
             others,
@@ -501,20 +508,6 @@ class _Found:
             np.concatenate([np.empty(0, COUNTER), *self._counters]),
             tuple(losses),
         )
-
-    def _losses(self, calls: int, threads: Int64Array) -> list[str]:
-        found = []
-        if self._damaged:
-            found.append(f"{plural(self._damaged, 'call')} left out for a wrong check")
-        if missing := self._holes + sum(one.missing(threads) for one in self._unfilled):
-            found.append(f"up to {plural(missing, 'call')} between others are missing")
-        if self._impossible:
-            found.append(describe_left_out(self._impossible, calls + self._impossible))
-        if self._broken_names:
-            found.append(f"{plural(self._broken_names, 'file name')} could not be read")
-        if self._unnamed:
-            found.append(f"its file names take more than {self._budget.memory_limit}")
-        return found
 
 
 _OF_OTHERS: dict[str, type[np.generic]] = {

@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from vanidl.dataclass import dataclass
 from vanidl.encoding.budget import whole_number
 from vanidl.errors import InputError
-from vanidl.model.intervals import Intervals
 from vanidl.model.trace import SpanKind
 from vanidl.readers.launches import find_queued
 from vanidl.readers.names import classify_kernel
@@ -121,7 +120,15 @@ def _is_stream(label: Label) -> bool:
 
 def _classify_label(label: Label, waits: Sequence[re.Pattern[str]]) -> int:
     if is_device(label.plane):
-        return _classify_device_label(label)
+        if not (_is_stream(label) or label.line == _XLA_OPS):
+            return NONE
+        if _DEVICE_COPY.match(label.name):
+            return SpanKind.COPY
+        return (
+            SpanKind.COMMUNICATION
+            if _COLLECTIVE.search(label.name)
+            else classify_kernel(label.name)
+        )
     if any(wait.search(label.name) for wait in waits):
         return SpanKind.INPUT_WAIT
     if _USER_FUNCTION.match(label.name):
@@ -134,14 +141,6 @@ def _classify_label(label: Label, waits: Sequence[re.Pattern[str]]) -> int:
         if operator is None or label.numbered
         else _classify_operator(operator["type"], label.line)
     )
-
-
-def _classify_device_label(label: Label) -> int:
-    if not (_is_stream(label) or label.line == _XLA_OPS):
-        return NONE
-    if _DEVICE_COPY.match(label.name):
-        return SpanKind.COPY
-    return SpanKind.COMMUNICATION if _COLLECTIVE.search(label.name) else classify_kernel(label.name)
 
 
 def _classify_operator(kind: str, line: str) -> int:
@@ -243,12 +242,6 @@ def place_by_folder(path: Path, events: SessionEvents, utc_offset_s: int) -> Pla
             "that time as in plugins/profile/2026_11_21_00_02_36, found neither; keep the folder "
             "that the profiler made"
         )
-    written_ns = (_read_utc_s(path, match) - utc_offset_s) * _SECOND_NS
-    last_ns = int(events.end_ns.max(initial=0))
-    return Placed(written_ns + _SECOND_NS // 2 - last_ns, FOLDER, _SECOND_NS)
-
-
-def _read_utc_s(path: Path, match: re.Match[str]) -> int:
     year, month, day, hour, minute, second = (int(part or 0) for part in match.groups())
     try:
         written = datetime(year, month, day, hour, minute, second, tzinfo=timezone.utc)
@@ -257,7 +250,10 @@ def _read_utc_s(path: Path, match: re.Match[str]) -> int:
             f"{path}: expected a folder named after a time, found {match[0]} ({error}); give it "
             "back the name that the profiler chose"
         ) from error
-    return int(written.timestamp())
+    utc_s = int(written.timestamp())
+    written_ns = (utc_s - utc_offset_s) * _SECOND_NS
+    last_ns = int(events.end_ns.max(initial=0))
+    return Placed(written_ns + _SECOND_NS // 2 - last_ns, FOLDER, _SECOND_NS)
 
 
 _Key = TypeVar("_Key")
@@ -285,7 +281,10 @@ def build_profile(
         InputError: No event means anything to the analyses.
     """
     # The events that mean something to the analyses, by start, the longer of equal ones first.
-    kind = _classify_events(events, waits)
+    counts = np.bincount(events.label, minlength=len(events.labels)).tolist()
+    of_label = classify_labels(events.labels, waits)
+    of_label[find_steps(events.labels, counts)] = SpanKind.STEP
+    kind = of_label[events.label]
     keep = np.flatnonzero(kind != NONE)
     if not keep.size:
         raise InputError(
@@ -299,6 +298,11 @@ def build_profile(
     labels = [events.labels[code] for code in used.tolist()]
     name_of, names = _number_values([label.name for label in labels])
     thread_of, _ = _number_values([(label.plane, label.line) for label in labels])
+    # When devices did nothing with work in their queues; None where that is not known.
+    of_device = np.array([is_device(label.plane) for label in events.labels], bool)
+    worked = keep[of_device[events.label[keep]]]
+    waited = find_queued(events.start_ns[worked], events.end_ns[worked], events.launch_ns[worked])
+    queued = None if waited is None else waited.shifted(placed.zero_ns)
     return ProfileTrace(
         path=str(writer.path),
         source=writer.source,
@@ -317,23 +321,8 @@ def build_profile(
         losses=writer.losses,
         clock_method=placed.method,
         clock_uncertainty_ns=placed.uncertainty_ns,
-        queued=_find_queued(events, keep, placed.zero_ns),
+        queued=queued,
     )
-
-
-def _find_queued(events: SessionEvents, keep: Int64Array, zero_ns: int) -> Intervals | None:
-    """When devices did nothing with work in their queues; None where that is not known."""
-    of_device = np.array([is_device(label.plane) for label in events.labels], bool)
-    worked = keep[of_device[events.label[keep]]]
-    waited = find_queued(events.start_ns[worked], events.end_ns[worked], events.launch_ns[worked])
-    return None if waited is None else waited.shifted(zero_ns)
-
-
-def _classify_events(events: SessionEvents, waits: Sequence[re.Pattern[str]]) -> NDArray[np.uint8]:
-    counts = np.bincount(events.label, minlength=len(events.labels)).tolist()
-    of_label = classify_labels(events.labels, waits)
-    of_label[find_steps(events.labels, counts)] = SpanKind.STEP
-    return of_label[events.label]
 
 
 def _number_steps(

@@ -107,7 +107,10 @@ class _Content:
             return
         arguments = event.get("args")
         known: dict[str, Any] = arguments if isinstance(arguments, dict) else {}
-        step = _read_step(known.get("step_num"))
+        # The number of a step, which the viewer's arguments hold as text.
+        value = known.get("step_num")
+        number = whole_number(str(value)) if isinstance(value, int | str) else None
+        step = NO_STEP if number is None else min(number, _LARGEST_STEP)
         # The viewer shows the type of an operator; its whole name is beside it.
         whole = known.get("long_name")
         name = whole if isinstance(whole, str) and not whole.startswith("%") else name
@@ -146,9 +149,3 @@ class _Content:
 
 def _get_lane(event: dict[str, Any]) -> tuple[str, str]:
     return str(event.get("pid")), str(event.get("tid"))
-
-
-def _read_step(value: object) -> int:
-    """The number of a step, which the viewer's arguments hold as text."""
-    number = whole_number(str(value)) if isinstance(value, int | str) else None
-    return NO_STEP if number is None else min(number, _LARGEST_STEP)

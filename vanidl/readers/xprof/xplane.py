@@ -311,7 +311,12 @@ def read_xplane(
     waits = compile_wait_names(wait_names, profile.WAIT_NAMES)
     try:
         space = read_space(memoryview(read_whole(path)))
-        collected = _collect(space, waits)
+        collected = _Collected()
+        for plane in space.planes:
+            for encoded in plane.lines:
+                known: dict[_Key, int] = {}
+                for block in read_blocks(encoded, plane, (_STEP, _HLO, _CORRELATION)):
+                    collected.add(plane, block, known, waits)
     except OSError as error:
         raise InputError(f"{path}: {_EXPECTED}, found {error.strerror}; check the path") from error
     except NotProtobuf as error:
@@ -321,7 +326,9 @@ def read_xplane(
         raise InputError(f"{path}: {_EXPECTED}, found {what}; {_REMEDY}")
     events, refused = profile.drop_impossible(collected.events())
     losses = _list_losses(space, refused)
-    writer = Writer(Path(path), SOURCE, _find_host(Path(path), space), _find_pid(space), losses)
+    pids = {pid for pid in _get_plane_stats(space, _PID) if 0 < pid <= _LARGEST_PID}
+    pid = pids.pop() if len(pids) == 1 else None
+    writer = Writer(Path(path), SOURCE, _find_host(Path(path), space), pid, losses)
     placed = _place_profile(Path(path), space, events, utc_offset_s)
     return build_profile(events, writer, waits, placed)
 
@@ -386,16 +393,6 @@ def _take_all(parts: list[Int64Array]) -> Int64Array:
     return whole
 
 
-def _collect(space: Space, waits: Sequence[re.Pattern[str]]) -> _Collected:
-    collected = _Collected()
-    for plane in space.planes:
-        for encoded in plane.lines:
-            known: dict[_Key, int] = {}
-            for block in read_blocks(encoded, plane, (_STEP, _HLO, _CORRELATION)):
-                collected.add(plane, block, known, waits)
-    return collected
-
-
 def _build_label(plane: Plane, line: str, code: int | None, marks: int) -> Label:
     name = None if code is None else plane.names[code]
     text = name.text if name else ""
@@ -432,11 +429,6 @@ def _find_host(path: Path, space: Space) -> str:
         return space.hosts[0]
     name = parse_session_name(path)
     return name.host if name else ""
-
-
-def _find_pid(space: Space) -> int | None:
-    pids = {pid for pid in _get_plane_stats(space, _PID) if 0 < pid <= _LARGEST_PID}
-    return pids.pop() if len(pids) == 1 else None
 
 
 def _get_plane_stats(space: Space, name: str) -> list[int]:
