@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import stat
 from pathlib import Path
-from typing import BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -74,7 +73,24 @@ class Follower:
         columns = self._row_bytes // _INTEGER_BYTES
         try:
             with open(self.path, "rb", opener=without_waiting) as file:
-                content = self._next(file, most_rows)
+                status = os.fstat(file.fileno())
+                if not stat.S_ISREG(status.st_mode):
+                    raise refuse_rows(self.path, self._what, "no regular file")
+                # Another file in its place, or one that became shorter: from its beginning.
+                if self._inode not in (None, status.st_ino) or status.st_size < self._offset:
+                    self._offset, self.restarts = 0, self.restarts + 1
+                self._inode, self.nbytes = status.st_ino, status.st_size
+                if not self._offset:
+                    head = file.read(self._row_bytes)
+                    if len(head) < self._row_bytes and any(
+                        m.startswith(head) for m in self._magics
+                    ):
+                        return np.empty((0, columns), np.int64)  # its first row is being written
+                    if head not in self._magics:
+                        raise refuse_rows(self.path, self._what, "something else")
+                    self._offset = self._row_bytes
+                file.seek(self._offset)
+                content = file.read(most_rows * self._row_bytes)
         except OSError as error:
             found = f"no readable file ({error.strerror})"
             raise refuse_rows(self.path, self._what, found) from error
@@ -84,23 +100,6 @@ class Follower:
     def advance(self, rows: int) -> None:
         """That many rows have been used."""
         self._offset += rows * self._row_bytes
-
-    def _next(self, file: BinaryIO, most_rows: int) -> bytes:
-        found = os.fstat(file.fileno())
-        if not stat.S_ISREG(found.st_mode):
-            raise refuse_rows(self.path, self._what, "no regular file")
-        if self._inode not in (None, found.st_ino) or found.st_size < self._offset:
-            self._offset, self.restarts = 0, self.restarts + 1
-        self._inode, self.nbytes = found.st_ino, found.st_size
-        if not self._offset:
-            head = file.read(self._row_bytes)
-            if len(head) < self._row_bytes and any(m.startswith(head) for m in self._magics):
-                return b""
-            if head not in self._magics:
-                raise refuse_rows(self.path, self._what, "something else")
-            self._offset = self._row_bytes
-        file.seek(self._offset)
-        return file.read(most_rows * self._row_bytes)
 
 
 def refuse_rows(path: Path, what: str, found: str) -> InputError:

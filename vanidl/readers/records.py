@@ -405,6 +405,14 @@ class StepDurations:
         set_clean(self, host=clean_text(self.host))
 
 
+def find_owner(path: str) -> int:
+    """User id of the file's owner, -1 where the file is gone."""
+    try:
+        return Path(path).stat().st_uid
+    except OSError:
+        return -1
+
+
 def same_host(a: str, b: str) -> bool:
     """Whether two host names can be the same machine; an unknown name fits every host."""
     return not a or not b or a.split(".")[0] == b.split(".")[0]

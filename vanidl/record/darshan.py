@@ -124,9 +124,13 @@ def tracer(run: Path, given: str | None = None) -> Tracer:
         day = today + timedelta(days=days)
         (folder / str(day.year) / str(day.month) / str(day.day)).mkdir(parents=True, exist_ok=True)
     (folder / "darshan.conf").write_text(configuration())
+    # Its version, from the runtime's own file beside the library, where it has one.
+    described = preload.parent / "pkgconfig" / "darshan-runtime.pc"
+    text = described.read_text() if described.is_file() else ""
+    version = re.search(r"^Version:\s*(\S+)", text, re.M)
     return Tracer(
         NAME,
-        _version(preload),
+        version[1] if version else "",
         environment(preload, folder),
         lambda pids: found(folder, pids),
         (
@@ -165,20 +169,22 @@ def environment(preload: Path, folder: Path) -> dict[str, str | None]:
     return variables
 
 
-def _version(preload: Path) -> str:
-    """From the runtime's own file beside the library, "" where it has none."""
-    described = preload.parent / "pkgconfig" / "darshan-runtime.pc"
-    text = described.read_text() if described.is_file() else ""
-    match = re.search(r"^Version:\s*(\S+)", text, re.M)
-    return match[1] if match else ""
-
-
 def found(folder: Path, pids: Mapping[int, int | None]) -> Mapping[int, str]:
     """Processes with a log: pid -> ENDED, or CUT where Darshan did not finish it.
 
     The log of an MPI job holds all its ranks; `pids` maps processes to ranks.
     """
-    _gather(folder)
+    # Logs leave the dated folders, and those that are empty go.
+    for path in sorted(folder.rglob("*.darshan")):
+        if path.parent != folder:
+            with suppress(OSError):  # it is found where it is, too
+                path.rename(folder / path.name)
+    for path in sorted(folder.rglob("*"), reverse=True):
+        with suppress(OSError):
+            if path.is_dir() and not any(path.iterdir()):
+                path.rmdir()
+
+    # Whose log each is: its file's name says so, and for all ranks of an MPI job the log.
     states: dict[int, str] = {}
     for path in sorted(folder.rglob("*.darshan*")):
         name = parse_darshan_name(path)
@@ -199,18 +205,6 @@ def _shared_by(path: Path, pids: Mapping[int, int | None]) -> list[int]:
     except InputError:  # the report will say what is wrong with it
         return []
     return [p for p, rank in pids.items() if nprocs > 1 and rank is not None and rank < nprocs]
-
-
-def _gather(folder: Path) -> None:
-    """Moves logs out of the dated folders and removes those that are empty."""
-    for path in sorted(folder.rglob("*.darshan")):
-        if path.parent != folder:
-            with suppress(OSError):  # it is found where it is, too
-                path.rename(folder / path.name)
-    for path in sorted(folder.rglob("*"), reverse=True):
-        with suppress(OSError):
-            if path.is_dir() and not any(path.iterdir()):
-                path.rmdir()
 
 
 RECORDER = Recorder(

@@ -118,7 +118,11 @@ def run(
         ) from error
     signals.start(pid)
     watch = Watch(pid, command)
-    status, cpu_s = _wait(pid, watch, looked)
+    # Looks at its processes until it has ended.
+    with _await_end(pid) as ended:
+        while not ended(_look(watch, looked)):
+            pass
+    _, status, usage = os.wait4(pid, 0)
     signals.pid = None
     end = time.time_ns()
     # Gives processes that outlive the command, as fork servers do, time to write their logs.
@@ -129,16 +133,7 @@ def run(
         watch.look()
     code = os.waitstatus_to_exitcode(status)
     exit_status = code if code >= 0 else 128 - code
-    return Ended(exit_status, start, end, cpu_s, watch)
-
-
-def _wait(pid: int, watch: Watch, looked: Callable[[Watch], object]) -> tuple[int, float]:
-    """Wait status and CPU seconds of a child; looks around meanwhile."""
-    with _await_end(pid) as ended:
-        while not ended(_look(watch, looked)):
-            pass
-    _, status, usage = os.wait4(pid, 0)
-    return status, usage.ru_utime + usage.ru_stime
+    return Ended(exit_status, start, end, usage.ru_utime + usage.ru_stime, watch)
 
 
 @contextmanager

@@ -38,10 +38,14 @@ def describe_run(command: Sequence[str], tracer: Tracer, ended: Ended) -> RunRec
     ranks = {s.rank for s in seen.values() if s.rank is not None}
     begin = datetime.fromtimestamp(ended.start_ns / 1e9, tz=timezone.utc)
     run_id = f"{begin:%Y%m%d-%H%M%S}-{next(iter(ended.watch.seen))}"
+    try:
+        folder = os.getcwd()  # noqa: PTH109
+    except OSError:  # removed by the command
+        folder = ""
     return RunRecord(
         id=run_id,
         command=tuple(masked(map(_make_storable, command))),
-        folder=_make_storable(_find_current_folder()),
+        folder=_make_storable(folder),
         host=socket.gethostname(),
         tracer=tracer.name,
         tracer_version=tracer.version,
@@ -78,13 +82,6 @@ def _describe_process(seen: Seen, states: Mapping[int, str]) -> ProcessRecord:
 def _make_storable(text: str) -> str:
     """The text as JSON can hold it: a word of a command may have bytes that are no text."""
     return text.encode("utf-8", "backslashreplace").decode()
-
-
-def _find_current_folder() -> str:
-    try:
-        return os.getcwd()  # noqa: PTH109
-    except OSError:  # removed by the command
-        return ""
 
 
 def list_mounts() -> Iterator[tuple[str, str]]:

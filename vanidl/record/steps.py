@@ -85,6 +85,7 @@ def make_environment(
     with suppress(OSError):  # the command runs as well; what is missing, run.json says
         folder.mkdir(parents=True, exist_ok=True)
     before = os.environ.get(_PYTHONPATH)
+    limits = None if replay is None else (replay.warm_up, replay.nbytes, replay.epoch_batches or "")
     return {
         _PYTHONPATH: f"{_INJECTED}{os.pathsep}{before}" if before else str(_INJECTED),
         "VANIDL_STEPS": str(folder),
@@ -92,7 +93,7 @@ def make_environment(
         "VANIDL_WAITS": ",".join(waits),
         "VANIDL_TRAINS": ",".join(trains),
         **({} if profile_steps is None else {"VANIDL_PROFILE": str(profile_steps)}),
-        **({} if replay is None else {"VANIDL_CEILING": _write_numbers(replay)}),
+        **({} if limits is None else {"VANIDL_CEILING": ",".join(map(str, limits))}),
     }
 
 
@@ -115,7 +116,3 @@ def explain_names_not_found(
                     f"{option} {word}: no process of the command had {name} in {module}, or none "
                     "that it was told of: nothing of it is recorded."
                 )
-
-
-def _write_numbers(replay: Replay) -> str:
-    return f"{replay.warm_up},{replay.nbytes},{replay.epoch_batches or ''}"

@@ -105,14 +105,20 @@ def drop_impossible(
     module: str, names: tuple[str, ...], times: tuple[str, ...], table: Table
 ) -> tuple[Table, str]:
     """A table without impossible records, and a sentence about those ("")."""
-    wrong = _find_impossible(names, times, table)
+    # Records that damage made: sums over them would mean nothing, or leave the integers.
+    summed, timed = _find_checked(names, times)
+    ids, ranks, counters, seconds = table
+    with np.errstate(invalid="ignore"):
+        in_range = np.abs(seconds[timed]) <= _LONGEST_S  # false for NaN
+    some = counters[summed]
+    possible = (some >= -1) & (some <= _LARGEST)
+    wrong = np.asarray(~(in_range.all(axis=0) & possible.all(axis=0)), np.bool_)
     loss = ""
     if wrong.any():
         loss = (
             f"{module}: {int(wrong.sum()):,} of {len(wrong):,} records hold impossible numbers "
             "and are left out"
         )
-        ids, ranks, counters, seconds = table
         table = ids[~wrong], ranks[~wrong], counters[:, ~wrong], seconds[:, ~wrong]
     for array in table:
         array.setflags(write=False)
@@ -157,19 +163,6 @@ def _pick_columns(values: Mapping[str, NDArray[Any]], rows: NDArray[np.bool_]) -
     picked = np.array([column[rows] for column in values.values()])
     picked.setflags(write=False)
     return Columns(tuple(values), picked)
-
-
-def _find_impossible(
-    names: tuple[str, ...], times: tuple[str, ...], table: Table
-) -> NDArray[np.bool_]:
-    """Records that damage made: sums over them would mean nothing, or leave the integers."""
-    summed, timed = _find_checked(names, times)
-    _, _, counters, seconds = table
-    with np.errstate(invalid="ignore"):
-        in_range = np.abs(seconds[timed]) <= _LONGEST_S  # false for NaN
-    some = counters[summed]
-    possible = (some >= -1) & (some <= _LARGEST)
-    return np.asarray(~(in_range.all(axis=0) & possible.all(axis=0)), np.bool_)
 
 
 @lru_cache(64)

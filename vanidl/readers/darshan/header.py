@@ -115,7 +115,14 @@ def read_header(data: memoryview, path: str) -> Header:
             f"{path}: expected a log of Darshan 3, found one of Darshan 1, which no vanidl reads; "
             "darshan-parser of darshan-util 2.x prints what is in it"
         )
-    order = _find_byte_order(data, path)
+    orders = "<>" if len(data) >= 16 else ""
+    order = next((o for o in orders if struct.unpack_from(f"{o}q", data, 8)[0] == MAGIC), "")
+    if not order:
+        found = "an empty file" if not len(data) else f"{len(data):,} bytes of another kind"
+        raise InputError(
+            f"{path}: expected a Darshan log, found {found}; "
+            "name a .darshan file or the folder that holds them"
+        )
     version = bytes(data[:8]).split(b"\0")[0].decode("ascii", "backslashreplace")
     layout = LAYOUTS.get(version)
     if layout is None:
@@ -196,17 +203,6 @@ def is_cut(data: bytes) -> bool:
     return any(region.missing(len(data)) for region in header.regions.values())
 
 
-def _find_byte_order(data: memoryview, path: str) -> str:
-    for order in "<>":
-        if len(data) >= 16 and struct.unpack_from(f"{order}q", data, 8)[0] == MAGIC:
-            return order
-    found = "an empty file" if not len(data) else f"{len(data):,} bytes of another kind"
-    raise InputError(
-        f"{path}: expected a Darshan log, found {found}; "
-        "name a .darshan file or the folder that holds them"
-    )
-
-
 def _read_fields(data: memoryview, path: str, version: str, order: str) -> Header:
     layout = LAYOUTS[version]
     form = _get_struct(layout, order)
@@ -221,8 +217,19 @@ def _read_fields(data: memoryview, path: str, version: str, order: str) -> Heade
             f"{path}: expected a compression of {', '.join(COMPRESSIONS)} (0 to 2), "
             f"found {code}; the log's header is damaged: copy it again"
         )
+
+    # The regions that are used, the table of names before those of modules.
     names = name_slots(layout)
-    regions = _list_regions(names, table, form.size, len(data))
+    count = len(names)
+    starts, lengths = table[: 2 * count + 2 : 2], table[1 : 2 * count + 2 : 2]
+    versions = (0, *table[2 * count + 2 :])
+    named = (NAMES, *names)
+    used = list(compress(range(count + 1), lengths))
+    regions = {named[i]: Region(named[i], starts[i], lengths[i], versions[i]) for i in used}
+    # The header does not say how long the job record is: it ends where the next begins.
+    first = form.size
+    end = min((r.start for r in regions.values() if r.start > first), default=max(len(data), first))
+    regions = {JOB: Region(JOB, first, end - first, 0), **regions}
     partial = tuple(name for i, name in enumerate(names) if flags >> i & 1) if flags else ()
     return Header(version, layout, order, COMPRESSIONS[code], partial, regions, form.size)
 
@@ -237,20 +244,6 @@ def name_slots(layout: Layout) -> tuple[str, ...]:
     """A name for every module number that the header has room for."""
     spare = range(len(layout.modules), layout.slots)
     return (*layout.modules, *(f"module {i}" for i in spare))
-
-
-def _list_regions(
-    names: tuple[str, ...], table: list[int], first: int, size: int
-) -> dict[str, Region]:
-    count = len(names)
-    starts, lengths = table[: 2 * count + 2 : 2], table[1 : 2 * count + 2 : 2]
-    versions = (0, *table[2 * count + 2 :])
-    used = list(compress(range(count + 1), lengths))
-    named = (NAMES, *names)
-    regions = {named[i]: Region(named[i], starts[i], lengths[i], versions[i]) for i in used}
-    # The header does not say how long the job record is: it ends where the next begins.
-    end = min((r.start for r in regions.values() if r.start > first), default=max(size, first))
-    return {JOB: Region(JOB, first, end - first, 0), **regions}
 
 
 # The bytes of a log, those of a large one read where they are used.

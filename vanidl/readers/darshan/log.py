@@ -223,7 +223,18 @@ class _Source:
 def _open(name: str) -> tuple[_Source, list[str], list[str]]:
     """(the log, sentences about its layout, about regions that are left out)."""
     data = open_log(name)
-    header = _read_header(data if isinstance(data, memoryview) else data[:_HEADER_BYTES], name)
+    head = data if isinstance(data, memoryview) else data[:_HEADER_BYTES]
+    try:
+        header = read_header(head, name)
+    except InputError as error:
+        # Darshan writes the header last, so an unfinished log may have none.
+        if not len(head) or any(head[:_HEADER_START]):
+            raise
+        raise InputError(
+            f"{name}: expected a log that Darshan finished, found one whose header was never "
+            "written (its process was stopped while it ended); nothing in it can be found, so "
+            "record that process again"
+        ) from error
     misplaced = find_layout_losses(header, len(data))
     header, doubtful = drop_overlapping(header, len(data)) if misplaced else (header, [])
     return _Source(data, header, Budget.of_file(len(data))), misplaced, doubtful
@@ -241,7 +252,11 @@ def _gather(name: str, traced: Callable[[_Source, str, list[str]], _Traced | Non
     names = _read_names(source, losses)
     found = [traced(source, module, losses) for module in dxt.LAYERS]
     counters = _read_modules(source, losses)
-    mpi = _read_mpi(counters.regions, header, losses)
+    mpi: tuple[MpiRecord, ...] = ()
+    if MPI_MODULE in counters.regions:
+        mpi, left = decode_mpi(counters.regions[MPI_MODULE], header.byte_order)
+        if left:
+            losses.append(f"{MPI_MODULE}: {left:,} bytes are no whole record")
     return _Gathered(
         name,
         header,
@@ -324,20 +339,6 @@ def _build_log(
     )
 
 
-def _read_header(data: memoryview, name: str) -> Header:
-    """The header; Darshan writes it last, so an unfinished log may have none."""
-    try:
-        return read_header(data, name)
-    except InputError as error:
-        if not len(data) or any(data[:_HEADER_START]):
-            raise
-        raise InputError(
-            f"{name}: expected a log that Darshan finished, found one whose header was never "
-            "written (its process was stopped while it ended); nothing in it can be found, so "
-            "record that process again"
-        ) from error
-
-
 def _read_job(source: _Source, name: str, losses: list[str]) -> JobRecord:
     region = source.header.regions[JOB]
 
@@ -378,17 +379,6 @@ def _read_names(source: _Source, losses: list[str]) -> Mapping[int, str]:
         reason = problem or f"{left} bytes are no whole name"
         losses.append(f"only {len(names):,} file names could be read: {reason}")
     return names
-
-
-def _read_mpi(
-    others: Mapping[str, bytes], header: Header, losses: list[str]
-) -> tuple[MpiRecord, ...]:
-    if MPI_MODULE not in others:
-        return ()
-    records, left = decode_mpi(others[MPI_MODULE], header.byte_order)
-    if left:
-        losses.append(f"{MPI_MODULE}: {left:,} bytes are no whole record")
-    return records
 
 
 def _read_modules(source: _Source, losses: list[str]) -> Raw:

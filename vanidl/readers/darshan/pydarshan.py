@@ -13,7 +13,7 @@ from dataclasses import replace
 from importlib.util import find_spec
 from os import PathLike
 from tempfile import NamedTemporaryFile
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,10 +39,6 @@ from vanidl.readers.records import (
     describe_left_out,
     find_impossible_operations,
 )
-
-if TYPE_CHECKING:
-    import pandas
-
 
 # Counters of module versions that are newer than ours, by PyDarshan where that is installed.
 #
@@ -256,19 +252,14 @@ def darshan_frames(path: str | PathLike[str]) -> dict[str, Any]:
         who = {"rank": records.rank, "id": records.file}
         values = {"counters": records.counters, "fcounters": records.seconds}
         some = {key: pandas.DataFrame({**who, **columns}) for key, columns in values.items()}
-        frames[module] = _join_frames(frames[module], some) if module in frames else some
+        if module in frames:
+            before = frames[module]
+            some = {k: pandas.concat([before[k], some[k]], ignore_index=True) for k in some}
+        frames[module] = some
     for table in log.operations:
         module = next(m for m, layer in dxt.LAYERS.items() if layer == table.layer)
         frames[module] = list(_build_segment_frames(table))
     return frames
-
-
-def _join_frames(
-    one: Mapping[str, pandas.DataFrame], other: Mapping[str, pandas.DataFrame]
-) -> dict[str, pandas.DataFrame]:
-    import pandas
-
-    return {key: pandas.concat([one[key], other[key]], ignore_index=True) for key in one}
 
 
 def _build_segment_frames(table: OperationTable) -> Iterator[dict[str, Any]]:

@@ -360,7 +360,8 @@ def drop_copied_sums(traced: Sequence[TracedProcess]) -> tuple[TracedProcess, ..
     some = [i for i, process in enumerate(traced) if len(process.summed)]
     calls: dict[tuple[object, ...], dict[int, int]] = {}
     for i in some if len(some) > 1 else ():
-        for key, count in zip(_list_sum_keys(traced[i]), _get_calls(traced[i]), strict=True):
+        counts = traced[i].summed.columns["calls"].tolist()
+        for key, count in zip(_list_sum_keys(traced[i]), counts, strict=True):
             of_key = calls.setdefault(key, {})
             of_key[i] = of_key.get(i, 0) + count
 
@@ -373,11 +374,6 @@ def drop_copied_sums(traced: Sequence[TracedProcess]) -> tuple[TracedProcess, ..
         if not all(kept):
             found[i] = replace(traced[i], summed=pick_events(traced[i].summed, np.array(kept)))
     return tuple(found)
-
-
-def _get_calls(process: TracedProcess) -> list[int]:
-    calls: list[int] = process.summed.columns["calls"].tolist()
-    return calls
 
 
 def _list_sum_keys(process: TracedProcess) -> Iterator[tuple[object, ...]]:

@@ -62,6 +62,7 @@ from vanidl.readers.records import (
     OperationTable,
     ProfileTrace,
     TracerLog,
+    find_owner,
     freeze,
 )
 from vanidl.readers.verdict import CUT, DAMAGED, LIMITED, PARTIAL, WHOLE, Verdict, ends_early
@@ -552,7 +553,7 @@ def _build_log(
         host=process.host,
         pid=process.pid,
         parent_pid=_find_employer(process, known),
-        user_id=_get_owner(path),
+        user_id=find_owner(path),
         nprocs=1,
         start_ns=process.start_ns,
         end_ns=process.end_ns,
@@ -596,20 +597,6 @@ def _find_metadata_calls(process: TracedProcess) -> Intervals:
     return intervals.union(start, start + np.maximum(events.columns["dur"][calls], 0))
 
 
-def _get_owner(path: str) -> int:
-    """User id of the file's owner, -1 where the file is gone."""
-    try:
-        return Path(path).stat().st_uid
-    except OSError:
-        return -1
-
-
-def _find_parent(process: TracedProcess, known: Known) -> TracedProcess | None:
-    if process.parent_pid is None or process.parent_pid == process.pid:
-        return None
-    return known.get((process.host, process.parent_pid))
-
-
 def _find_employer(process: TracedProcess, known: Known) -> int | None:
     """The process that this one works for: the next above it that is no shell or launcher.
 
@@ -625,49 +612,46 @@ def _find_employer(process: TracedProcess, known: Known) -> int | None:
 def _walk_ancestors(process: TracedProcess, known: Known) -> Iterator[TracedProcess]:
     """Recorded processes above this one, the nearest first."""
     seen = {process.pid}
-    while (parent := _find_parent(process, known)) is not None and parent.pid not in seen:
+    while process.parent_pid is not None and process.parent_pid not in seen:
+        parent = known.get((process.host, process.parent_pid))
+        if parent is None:
+            return
         yield parent
         process = parent
         seen.add(process.pid)
 
 
 def _build_tables(process: TracedProcess) -> Iterator[OperationTable]:
-    for layer in LAYERS:
-        table = _build_table(process, layer)
-        if len(table.record_file):
-            yield table
-
-
-def _build_table(process: TracedProcess, layer: str) -> OperationTable:
-    """Reads and writes of one layer that did not fail, of files that have a name."""
-    # The rows: calls that moved bytes of a file with a name.
+    """Reads and writes of each layer that did not fail, of files that have a name."""
     events = process.events
     moved = get_nbytes(events)
     sound = (moved >= 0) & (events.columns["file"] >= 0)
-    write = is_call(events, layer, WRITES[layer])
-    rows = np.flatnonzero(sound & (write | is_call(events, layer, READS[layer])))
+    for layer in LAYERS:
+        write = is_call(events, layer, WRITES[layer])
+        rows = np.flatnonzero(sound & (write | is_call(events, layer, READS[layer])))
+        if not len(rows):
+            continue
 
-    # In the order of Darshan's tables: by file, writes before reads, by start.
-    op = np.where(write[rows], WRITE, READ).astype(np.uint8)
-    files, record = np.unique(events.columns["file"][rows], return_inverse=True)
-    order = np.lexsort((events.columns["ts"][rows], -op.astype(np.int8), record))
-    rows, op, record = rows[order], op[order], record[order]
-    start = events.columns["ts"][rows] - process.start_ns
-    offset = events.columns["offset"][rows]
-    columns = (
-        record.astype(np.int32),
-        op,
-        np.where(offset < 0, -1, offset),
-        moved[rows],
-        start,
-        start + events.columns["dur"][rows],
-        events.columns["tid"][rows].astype(np.uint64),
-    )
-    for column in columns:
-        column.flags.writeable = False
-    ranks = np.zeros(len(files), np.int64)
-    return OperationTable(layer, files.astype(np.uint64), ranks, (process.host,) * len(files),
-                          *columns)  # fmt: skip
+        # In the order of Darshan's tables: by file, writes before reads, by start.
+        op = np.where(write[rows], WRITE, READ).astype(np.uint8)
+        files, record = np.unique(events.columns["file"][rows], return_inverse=True)
+        order = np.lexsort((events.columns["ts"][rows], -op.astype(np.int8), record))
+        rows, op, record = rows[order], op[order], record[order]
+        start = events.columns["ts"][rows] - process.start_ns
+        offset = events.columns["offset"][rows]
+        columns = (
+            record.astype(np.int32),
+            op,
+            np.where(offset < 0, -1, offset),
+            moved[rows],
+            start,
+            start + events.columns["dur"][rows],
+            events.columns["tid"][rows].astype(np.uint64),
+        )
+        for column in columns:
+            column.flags.writeable = False
+        ranks, hosts = np.zeros(len(files), np.int64), (process.host,) * len(files)
+        yield OperationTable(layer, files.astype(np.uint64), ranks, hosts, *columns)
 
 
 _TITLE = "DFTracer traces"

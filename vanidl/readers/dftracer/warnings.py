@@ -257,8 +257,16 @@ def list_warnings(
     """Warnings and remarks about all DFTracer traces of a run; none where there is none."""
     if not files:
         return ()
-    above = any(is_layer(p.events, layer).any() for p in traced for layer in ABOVE)
     others = sorted({pair for process in traced for pair in process.other_versions})
+    traces_above = any(is_layer(p.events, layer).any() for p in traced for layer in ABOVE)
+    above = "" if traces_above else ", and no layer above (MPI-IO, HDF5)"
+    blind_spots = Notice(
+        "not_traced",
+        "DFTracer records calls of POSIX and STDIO. It does not see np.load and np.fromfile of "
+        ".npy files, torch.save, preadv and pwritev, duplicated descriptors, memory maps, "
+        f"io_uring{above}: what went through these is not recorded, not zero.",
+        "info",
+    )
     return (
         *warn_of_versions(others),
         *_warn_of_empty_files(files),
@@ -275,7 +283,7 @@ def list_warnings(
         *_warn_of_unseen_writes(traced),
         *_warn_of_arrays(traced),
         *_warn_of_offsets(traced),
-        _describe_blind_spots(above),
+        blind_spots,
     )
 
 
@@ -465,17 +473,6 @@ def _warn_of_offsets(traced: Sequence[TracedProcess]) -> Iterator[Notice]:
             "bytes once.",
             "info",
         )
-
-
-def _describe_blind_spots(above: bool) -> Notice:
-    others = "" if above else ", and no layer above (MPI-IO, HDF5)"
-    return Notice(
-        "not_traced",
-        "DFTracer records calls of POSIX and STDIO. It does not see np.load and np.fromfile of "
-        ".npy files, torch.save, preadv and pwritev, duplicated descriptors, memory maps, "
-        f"io_uring{others}: what went through these is not recorded, not zero.",
-        "info",
-    )
 
 
 def _list_paths(process: TracedProcess, rows: NDArray[np.bool_]) -> set[str]:

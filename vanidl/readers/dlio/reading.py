@@ -68,7 +68,12 @@ def read_results(files: Files, reading: Reading) -> Records:
     durations: list[StepDurations] = []
     for folder, result in sorted(results.items()):
         settings = read_settings(folder)
-        slowest = _find_slowest_of_blocks(result.outputs, settings)
+        # What barriers wait for: known where every rank wrote its steps.
+        slowest: Slowest = {}
+        if result.outputs and len(result.outputs) == settings.accelerators:
+            epochs = (item for output in result.outputs for item in output.epochs.items())
+            keys = {(epoch, block.name) for epoch, blocks in epochs for block in blocks}
+            slowest = {key: find_slowest(result.outputs, *key) for key in keys}
         profiles += _build_profiles(folder, result, settings, slowest)
         if not result.times:
             durations += map(build_durations, result.outputs)
@@ -80,14 +85,6 @@ def read_results(files: Files, reading: Reading) -> Records:
         benchmarks=tuple(benchmarks),
         notices=tuple(notices),
     )
-
-
-def _find_slowest_of_blocks(outputs: Sequence[RankOutput], settings: Settings) -> Slowest:
-    """What barriers wait for: known where every rank wrote its steps."""
-    if not outputs or len(outputs) != settings.accelerators:
-        return {}
-    blocks = {(k, b.name) for o in outputs for k, found in o.epochs.items() for b in found}
-    return {(epoch, block): find_slowest(outputs, epoch, block) for epoch, block in blocks}
 
 
 def _find_times(rank: int, times: Sequence[Times]) -> Times | None:

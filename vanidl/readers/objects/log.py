@@ -7,15 +7,13 @@ A request that failed stays an operation of 0 bytes: training waited for it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.dataclass import dataclass
-from vanidl.model import intervals
 from vanidl.model import trace as model
+from vanidl.model.intervals import union
 from vanidl.model.warnings import Notice
 from vanidl.readers.objects.operations import (
     LIST,
@@ -24,7 +22,6 @@ from vanidl.readers.objects.operations import (
     STAT,
     WRITE,
     OperationsFile,
-    Requests,
 )
 from vanidl.readers.records import (
     LONGEST_NS,
@@ -32,6 +29,7 @@ from vanidl.readers.records import (
     CounterRecords,
     OperationTable,
     TracerLog,
+    find_owner,
 )
 
 Int64Array = NDArray[np.int64]
@@ -39,19 +37,19 @@ Int64Array = NDArray[np.int64]
 TRACER = "vanidl-record"
 
 
-@dataclass(frozen=True, slots=True)
-class _Placed:
-    """The requests of one process, and when it began and ended."""
-
-    file: OperationsFile
-    start_ns: int
-    end_ns: int
-
-
 def build_log(file: OperationsFile) -> TracerLog:
     """The log of one process."""
-    placed = _place_file(file)
+    # When the process began and ended: as it says, where that holds its requests.
     process, requests = file.process, file.requests
+    first_ns, last_ns = int(requests.begin.min()), int(requests.end.max())
+    start_ns = first_ns if file.start_ns is None else min(file.start_ns, first_ns)
+    end_ns = last_ns
+    if file.end_ns is not None and last_ns <= file.end_ns < last_ns + LONGEST_NS:
+        end_ns = file.end_ns
+
+    # What it asked of storage beside reads and writes, and the names that it used.
+    others = requests.of_kind(STAT, LIST, OTHER)
+    metadata_calls = union(requests.begin[others] - start_ns, requests.end[others] - start_ns)
     used = np.unique(requests.name).tolist()
     value = process.get("command")
     words = value if isinstance(value, list) else ()
@@ -63,10 +61,10 @@ def build_log(file: OperationsFile) -> TracerLog:
         host=str(process.get("host", "")),
         pid=_to_count(process.get("pid")),
         parent_pid=_to_count(process.get("parent_pid")),
-        user_id=_get_owner(file.path),
+        user_id=find_owner(file.path),
         nprocs=1,
-        start_ns=placed.start_ns,
-        end_ns=placed.end_ns,
+        start_ns=start_ns,
+        end_ns=end_ns,
         start_resolution_ns=0,
         start_error_ns=0,  # every operation is stamped with the clock of the system
         command=" ".join(map(str, words)),
@@ -74,12 +72,12 @@ def build_log(file: OperationsFile) -> TracerLog:
         mounts=(),
         names={code: file.names[code] for code in used},
         modules=(model.OBJECT,),
-        operations=_build_tables(placed),
+        operations=_build_tables(file, start_ns),
         partial_layers=(),
         whole=not file.losses,
         losses=file.losses,
         rank=_to_count(process.get("rank")),
-        metadata_calls=_find_metadata_calls(placed),
+        metadata_calls=metadata_calls,
         beside=True,
     )
 
@@ -127,18 +125,9 @@ def list_warnings(files: Sequence[OperationsFile]) -> Iterator[Notice]:
             )
 
 
-def _place_file(file: OperationsFile) -> _Placed:
-    """When the process began and ended: as it says, where that holds its requests."""
+def _build_tables(file: OperationsFile, since_ns: int) -> tuple[OperationTable, ...]:
+    # Reads and writes in the order of Darshan's tables: by name, writes before reads, by start.
     requests = file.requests
-    first, last = int(requests.begin.min()), int(requests.end.max())
-    start = first if file.start_ns is None else min(file.start_ns, first)
-    end = file.end_ns
-    ends_there = end is not None and last <= end < last + LONGEST_NS
-    return _Placed(file, start, end if end is not None and ends_there else last)
-
-
-def _build_tables(placed: _Placed) -> tuple[OperationTable, ...]:
-    requests = placed.file.requests
     moves = np.flatnonzero(requests.of_kind(READ, WRITE))
     if not len(moves):
         return ()
@@ -151,37 +140,22 @@ def _build_tables(placed: _Placed) -> tuple[OperationTable, ...]:
         op[order],
         requests.offset[rows],
         requests.nbytes[rows],
-        requests.begin[rows] - placed.start_ns,
-        requests.end[rows] - placed.start_ns,
+        requests.begin[rows] - since_ns,
+        requests.end[rows] - since_ns,
         requests.thread[rows].astype(np.uint64),
     )
     for column in columns:
         column.flags.writeable = False
     ranks = np.zeros(len(names), np.int64)
-    host = str(placed.file.process.get("host", ""))
+    host = str(file.process.get("host", ""))
     hosts = (host,) * len(names)
     return (OperationTable(model.OBJECT, names.astype(np.uint64), ranks, hosts, *columns),)
-
-
-def _find_metadata_calls(placed: _Placed) -> intervals.Intervals:
-    requests: Requests = placed.file.requests
-    calls = requests.of_kind(STAT, LIST, OTHER)
-    since = placed.start_ns
-    return intervals.union(requests.begin[calls] - since, requests.end[calls] - since)
 
 
 def _sum_by_place(place: Int64Array, values: Int64Array, names: int) -> Int64Array:
     total = np.zeros(names, np.int64)
     np.add.at(total, place, values)
     return total
-
-
-def _get_owner(path: str) -> int:
-    """User id of the file's owner, -1 where the file is gone."""
-    try:
-        return Path(path).stat().st_uid
-    except OSError:
-        return -1
 
 
 def _to_count(value: Any) -> int | None:  # noqa: ANN401

@@ -89,8 +89,10 @@ class EventColumns:
         """Reduce a block of elements of `traceEvents` to columns."""
         rows = _select_rows(values)
         self.seen += len(values)
-        sound = [row for row in rows if _is_sound(row)] if not _are_all_sound(rows) else rows
-        if len(sound) < len(rows):
+        # Rows whose fields are of the right types: mostly all are, and the types of each say so.
+        sound = rows
+        if not all({type(row[i]) for row in rows} <= types for i, types in _FIELDS):
+            sound = [row for row in rows if _is_sound(row)]
             self.refused += len(rows) - len(sound)
             self.of_devices += sum(
                 row[0] in KERNEL_CATEGORIES for row in rows if not _is_sound(row)
@@ -98,6 +100,7 @@ class EventColumns:
         if sound:
             for column, block in zip(self._columns, self._reduced(sound), strict=True):
                 column.append(block)
+        # When calls handed work to devices.
         if launches := _find_launches(values):
             names, correlation, start_us = zip(*launches, strict=True)
             self.launches = self.launches or any("launch" in str(name).lower() for name in names)
@@ -213,10 +216,6 @@ _FIELDS = (
     (4, _NUMBER),
     (5, _NUMBER),
 )
-
-
-def _are_all_sound(rows: Sequence[_Row]) -> bool:
-    return all({type(row[i]) for row in rows} <= types for i, types in _FIELDS)
 
 
 def _is_sound(row: _Row) -> bool:

@@ -378,7 +378,17 @@ def _find_steps_by_waits(events: Events, loaders: Loaders, since: int) -> Spans:
         return Spans(waits, waits, waits)
     first = _find_first_iter(events, own, waits)
     start = events.begin[first]
-    return Spans(first, start, _find_step_ends(events, waits, start, np.flatnonzero(breaks)))
+
+    # Each ends at the next one's start, at a break, or with its last event.
+    following = np.append(waits[1:], len(events))
+    end = np.append(start[1:], np.int64(0))
+    end[-1] = events.end[waits[-1] :].max()
+    stops = np.flatnonzero(breaks)
+    at = np.searchsorted(stops, waits)
+    broken = at < len(stops)
+    broken[broken] = stops[at[broken]] < following[broken]
+    end[broken] = events.begin[stops[at[broken]]]
+    return Spans(first, start, np.maximum(end, start))
 
 
 def _find_marked_steps(events: Events, loaders: Loaders, since: int) -> Spans:
@@ -414,7 +424,10 @@ def _find_breaks(events: Events, loaders: Loaders) -> tuple[Mask, Mask, Mask]:
     """Calls of the loaders of steps; ends of a pass before a step; events that end a step."""
     calls = is_call(events)
     own = np.isin(events.loader, list(loaders.of_steps)) & calls
-    ahead = own & _find_ends_before_steps(events)
+    # Who asks for a batch before it gives the last one, as accelerate does, is at the end before
+    # it gives the last; so is a loop that makes a step of what is left over.
+    closes_next = np.append(closes_step(events)[1:], False)[: len(events)]
+    ahead = own & (events.kind == END) & closes_next
     breaks = calls & (~own | _find_ends_of_passes(events, loaders)) & ~ahead
     return own, ahead, breaks
 
@@ -437,16 +450,6 @@ def _find_ends_of_passes(events: Events, loaders: Loaders) -> Mask:
     return ends
 
 
-def _find_ends_before_steps(events: Events) -> Mask:
-    """Ends of a pass that are followed by an optimizer's step.
-
-    Who asks for a batch before it gives the last one, as accelerate does, is at the end before it
-    gives the last; so is a loop that makes a step of what is left over.
-    """
-    ahead: Mask = (events.kind == END) & np.append(closes_step(events)[1:], False)[: len(events)]
-    return ahead
-
-
 def _find_first_iter(events: Events, own: Mask, waits: Int64Array) -> Int64Array:
     """For each wait the row of the first `__iter__` that comes soon before it, else its own.
 
@@ -458,17 +461,3 @@ def _find_first_iter(events: Events, own: Mask, waits: Int64Array) -> Int64Array
     follows = np.append(False, (events.kind[:-1] == ITER) & own[:-1]) & soon  # the row before it
     chain = np.maximum.accumulate(np.where(follows[: len(events)], -1, rows))
     return chain[waits]
-
-
-def _find_step_ends(
-    events: Events, waits: Int64Array, start: Int64Array, breaks: Int64Array
-) -> Int64Array:
-    """Where each step ends: at the next one's start, at a break, or with its last event."""
-    following = np.append(waits[1:], len(events))
-    end = np.append(start[1:], np.int64(0))
-    end[-1] = events.end[waits[-1] :].max()
-    at = np.searchsorted(breaks, waits)
-    broken = at < len(breaks)
-    broken[broken] = breaks[at[broken]] < following[broken]
-    end[broken] = events.begin[breaks[at[broken]]]
-    return np.maximum(end, start)

@@ -76,12 +76,14 @@ def find_steps(
     path: str | Path, content: EventFile, tag: str | None = None
 ) -> tuple[ProfileTrace, ...]:
     """The same of a file that was read already."""
-    chosen = _choose_tag(content) if tag is None else tag
-    if chosen not in content.tags:
+    if tag is None:  # the one with most different steps, of equals the first
+        counts = Counter({name: len(np.unique(m.step)) for name, m in content.tags.items()})
+        tag = counts.most_common(1)[0][0] if counts else ""
+    if tag not in content.tags:
         return ()
     return tuple(
-        _build_segment(Path(path), segment, chosen, () if i else content.losses)
-        for i, segment in enumerate(_split_segments(content.tags[chosen]))
+        _build_segment(Path(path), segment, tag, () if i else content.losses)
+        for i, segment in enumerate(_split_segments(content.tags[tag]))
     )
 
 
@@ -190,12 +192,6 @@ def _sort_marks(rows: list[tuple[float, int]]) -> Marks:
     wall_ns = np.round(np.where(usable, wall_s, 0.0) * 1e6).astype(np.int64) * 1_000
     step = np.array([step for _, step in rows], np.int64)
     return Marks(wall_ns[usable], step[usable])
-
-
-def _choose_tag(content: EventFile) -> str:
-    """The tag with most different steps, of equals the first; "" where there is none."""
-    counts = Counter({name: len(np.unique(m.step)) for name, m in content.tags.items()})
-    return counts.most_common(1)[0][0] if counts else ""
 
 
 def _split_segments(marks: Marks) -> Iterator[Marks]:

@@ -298,6 +298,12 @@ def build_profile(
     labels = [events.labels[code] for code in used.tolist()]
     name_of, names = _number_values([label.name for label in labels])
     thread_of, _ = _number_values([(label.plane, label.line) for label in labels])
+
+    # The number of each step: what it carries, or, on a device's own line of steps, its name.
+    named = [int(x.name) if is_device_step(x) else NO_STEP for x in labels]
+    step = np.maximum(events.step[keep], np.array(named, np.int64)[label])
+    step[kind[keep] != SpanKind.STEP] = NO_STEP
+
     # When devices did nothing with work in their queues; None where that is not known.
     of_device = np.array([is_device(label.plane) for label in events.labels], bool)
     worked = keep[of_device[events.label[keep]]]
@@ -313,7 +319,7 @@ def build_profile(
         devices=tuple(sorted({x.plane for x in labels if is_device(x.plane)})),
         start_ns=freeze(events.start_ns[keep] + placed.zero_ns),
         end_ns=freeze(events.end_ns[keep] + placed.zero_ns),
-        step=freeze(_number_steps(events.step[keep], kind[keep], labels, label)),
+        step=freeze(np.clip(step, NO_STEP, _LARGEST_STEP).astype(np.int32)),
         kind=freeze(kind[keep]),
         thread=freeze(thread_of[label]),
         name=freeze(name_of[label]),
@@ -323,16 +329,6 @@ def build_profile(
         clock_uncertainty_ns=placed.uncertainty_ns,
         queued=queued,
     )
-
-
-def _number_steps(
-    carried: Int64Array, kind: NDArray[np.uint8], labels: Sequence[Label], label: Int64Array
-) -> NDArray[np.int32]:
-    """The number of each step; of one on a device's own line of steps that is its name."""
-    named = [int(x.name) if is_device_step(x) else NO_STEP for x in labels]
-    number = np.maximum(carried, np.array(named, np.int64)[label])
-    number[kind != SpanKind.STEP] = NO_STEP
-    return np.clip(number, NO_STEP, _LARGEST_STEP).astype(np.int32)
 
 
 def _number_values(values: Sequence[_Key]) -> tuple[NDArray[np.int32], tuple[_Key, ...]]:

@@ -95,8 +95,14 @@ class _Content:
                 continue
             if event.get("ph") == "X":
                 self._add(event)
-            elif event.get("ph") == "M":
-                self._name(event)
+            elif event.get("ph") == "M":  # the name of a process or of a thread
+                arguments = event.get("args")
+                name = arguments.get("name") if isinstance(arguments, dict) else None
+                plane, line = _get_lane(event)
+                if event.get("name") == "process_name":
+                    self.planes[plane] = str(name)
+                elif event.get("name") == "thread_name":
+                    self.lines[plane, line] = str(name)
 
     def _add(self, event: dict[str, Any]) -> None:
         start, duration, name = event.get("ts"), event.get("dur", 0), event.get("name")
@@ -118,15 +124,6 @@ class _Content:
         key = (*lane, name, step != NO_STEP, "hlo_op" in known)
         label = self.keys.setdefault(key, len(self.keys))
         self.rows.append((start, duration, label, step))  # type: ignore[arg-type]
-
-    def _name(self, event: dict[str, Any]) -> None:
-        arguments = event.get("args")
-        name = arguments.get("name") if isinstance(arguments, dict) else None
-        plane, line = _get_lane(event)
-        if event.get("name") == "process_name":
-            self.planes[plane] = str(name)
-        elif event.get("name") == "thread_name":
-            self.lines[plane, line] = str(name)
 
     def events(self) -> SessionEvents:
         """All events, in nanoseconds."""

@@ -117,12 +117,24 @@ def read_space(data: memoryview) -> Space:
     Raises:
         NotProtobuf: The bytes are no such message, or are cut within the first plane.
     """
+    # What comes before the first field that is not whole.
+    whole, loss = 0, ""
+    try:
+        while whole < len(data):
+            whole = field_end(data, whole)
+    except NotProtobuf as error:
+        if data[0] != _PLANE_TAG:
+            raise
+        loss = f"the profile is cut ({error})"
+        if not whole:
+            raise NotProtobuf(loss) from error
+
+    # Its planes; what they hold is bounded by the length of the file.
     budget = Budget.of_file(len(data))
-    whole, loss = _find_cut(data)
     top = fields(data[:whole], budget)
-    found = top.messages(_PLANES)
-    _divide_budget(budget, len(found), "planes")
-    planes = tuple(_read_plane(fields(plane, budget), budget) for plane in found)
+    encoded = top.messages(_PLANES)
+    _divide_budget(budget, len(encoded), "planes")
+    planes = tuple(_read_plane(fields(plane, budget), budget) for plane in encoded)
     return Space(
         planes, _decode_texts(top.messages(_HOSTS)), _decode_texts(top.messages(_ERRORS)), loss
     )
@@ -131,22 +143,6 @@ def read_space(data: memoryview) -> Space:
 def _divide_budget(budget: Budget, pieces: int, what: str) -> None:
     if not budget.divide(pieces):
         raise NotProtobuf(f"its {what} are more than {budget.pieces_limit}")
-
-
-def _find_cut(data: memoryview) -> tuple[int, str]:
-    """Number of bytes before the first field that is not whole, and what is wrong with it."""
-    whole = 0
-    try:
-        while whole < len(data):
-            whole = field_end(data, whole)
-    except NotProtobuf as error:
-        if data[0] != _PLANE_TAG:
-            raise
-        why = f"the profile is cut ({error})"
-        if not whole:
-            raise NotProtobuf(why) from error
-        return whole, why
-    return whole, ""
 
 
 def read_blocks(encoded: memoryview, plane: Plane, stats: Sequence[str]) -> Iterator[Line]:
@@ -328,7 +324,9 @@ def read_xplane(
     losses = _list_losses(space, refused)
     pids = {pid for pid in _get_plane_stats(space, _PID) if 0 < pid <= _LARGEST_PID}
     pid = pids.pop() if len(pids) == 1 else None
-    writer = Writer(Path(path), SOURCE, _find_host(Path(path), space), pid, losses)
+    session = parse_session_name(Path(path))
+    host = space.hosts[0] if len(space.hosts) == 1 else session.host if session else ""
+    writer = Writer(Path(path), SOURCE, host, pid, losses)
     placed = _place_profile(Path(path), space, events, utc_offset_s)
     return build_profile(events, writer, waits, placed)
 
@@ -361,7 +359,10 @@ class _Collected:
         keys = [(k >> 2 if k >> 2 in plane.names else None, k & 3) for k in different.tolist()]
         new = list(dict.fromkeys(key for key in keys if key not in known))
         labels = [_build_label(plane, block.name, *key) for key in new]
-        known.update(zip(new, self._codes(labels, waits), strict=True))
+        kinds = profile.classify_labels(labels, waits).tolist()
+        for new_key, label, kind in zip(new, labels, kinds, strict=True):
+            means = kind != NONE or label.numbered or profile.is_device_step(label)
+            known[new_key] = self.labels.setdefault(label, len(self.labels)) if means else _USELESS
         code = np.array([known[key] for key in keys], np.int64)[place]
         useful = code != _USELESS
         numbers = np.where(numbered, np.maximum(step, NO_STEP), NO_STEP)
@@ -373,12 +374,6 @@ class _Collected:
             calls = correlation > 0
             self.calls[0].append(correlation[calls])
             self.calls[1].append(block.start_ns[calls])
-
-    def _codes(self, labels: Sequence[Label], waits: Sequence[re.Pattern[str]]) -> list[int]:
-        return [
-            self.labels.setdefault(label, len(self.labels)) if useful else _USELESS
-            for label, useful in zip(labels, _find_useful(labels, waits).tolist(), strict=True)
-        ]
 
     def events(self) -> SessionEvents:
         """All that was kept, which is here no longer."""
@@ -401,13 +396,6 @@ def _build_label(plane: Plane, line: str, code: int | None, marks: int) -> Label
     return Label(plane.name, line, short, numbered=bool(marks & 2), is_hlo=bool(marks & 1))
 
 
-def _find_useful(labels: Sequence[Label], waits: Sequence[re.Pattern[str]]) -> NDArray[np.bool_]:
-    marked = [label.numbered or profile.is_device_step(label) for label in labels]
-    useful: NDArray[np.bool_] = np.array(marked, bool)
-    useful |= profile.classify_labels(labels, waits) != NONE
-    return useful
-
-
 def _list_losses(space: Space, refused: int) -> tuple[str, ...]:
     losses = [f"{space.loss}; what comes before was read"] if space.loss else []
     losses += [f"the profiler itself reported: {error}" for error in space.errors]
@@ -422,13 +410,6 @@ def _place_profile(path: Path, space: Space, events: SessionEvents, utc_offset_s
     if began_ns:
         return Placed(began_ns[0])
     return profile.place_by_folder(path, events, utc_offset_s)
-
-
-def _find_host(path: Path, space: Space) -> str:
-    if len(space.hosts) == 1:
-        return space.hosts[0]
-    name = parse_session_name(path)
-    return name.host if name else ""
 
 
 def _get_plane_stats(space: Space, name: str) -> list[int]:
