@@ -21,7 +21,7 @@ from tests.makers.records import JOB_START_NS, Io, Span, darshan_log, profile
 from tests.makers.runs import analysed
 from tests.makers.sameness import same
 from tests.makers.sources_matrix import IO_WAYS, PAIRS, SPAN_WAYS, Made, Way
-from vanidl.analyses import REDUCTIONS, analyse, reduce_parts, timeline
+from vanidl.analyses import analyse, coverage, finish, list_reductions, reduce_parts, timeline
 from vanidl.analyses.reducing import collect_rows
 from vanidl.breakdown import attribute_time
 from vanidl.merge.jobs import Group
@@ -284,21 +284,18 @@ def _any_order_and_part_size_give_the_same_bits(here, ios, seen, way, data):
 def test_combine_is_commutative_and_associative_in_what_comes_of_it(ios, random):
     trace = trace_of(ios, None, max_part_rows=3)
     parts = list(trace.io)
-    whole = reduce_parts(REDUCTIONS, parts, trace)
+    reductions = list_reductions(trace)
+    whole = reduce_parts(reductions, parts, trace)
     random.shuffle(parts)
-    shuffled = {name: reduction.NOTHING for name, reduction in REDUCTIONS.items()}
+    shuffled = {name: reduction.NOTHING for name, reduction in reductions.items()}
     for part in parts:
         rows = collect_rows([part], trace)
-        for name, reduction in REDUCTIONS.items():
+        for name, reduction in reductions.items():
             shuffled[name] = reduction.combine(reduction.partial(rows, trace), shuffled[name])
-    assert same(_finish(whole, trace), _finish(shuffled, trace))
-
-
-def _finish(reduced, trace):
-    from vanidl.analyses import coverage, finish, list_reductions
-
-    reduced |= reduce_parts(list_reductions(trace), trace.io, trace)
-    return finish(reduced, coverage.NOTHING, trace, trace, "POSIX")
+    one, other = (
+        finish(each, coverage.NOTHING, trace, trace, "POSIX") for each in (whole, shuffled)
+    )
+    assert same(one, other)
 
 
 def _a_shift_of_all_clocks_changes_nothing_but_the_clock(here, account, ios, seen, way, data):

@@ -9,11 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vanidl.analyses.memory import (
-    COPIES,
-    GROWTH,
-    IN_FLIGHT,
     LEAST_NBYTES,
-    STEADY,
     estimate_trend,
     finish,
     sum_hosts,
@@ -85,7 +81,7 @@ def test_workers_that_copy_what_they_share_are_told():
     """They are as large as their parent from the start on; more and more of it is their own."""
     workers = [process(k, 1, GIB, grown(64 * MIB, 564 * MIB)) for k in (2, 3)]
     found = finish(run_of(TRAINER, *workers))
-    assert (found.kind, found.workers) == (COPIES, 2)
+    assert (found.kind, found.workers) == ("copies", 2)
     assert found.copied_nbytes == pytest.approx(1000 * MIB, rel=0.01)
     assert found.peak_nbytes == pytest.approx(GIB + 2 * 564 * MIB, rel=0.01)
     assert found.peak_workers_nbytes == pytest.approx(2 * 564 * MIB, rel=0.01)
@@ -99,13 +95,13 @@ def test_workers_that_copy_what_they_share_are_told():
 def test_workers_that_hold_more_and_more_do_not_copy():
     workers = [process(k, 1, grown(64 * MIB, 564 * MIB), grown(64 * MIB, 564 * MIB)) for k in (2,)]
     found = finish(run_of(TRAINER, *workers))
-    assert (found.kind, found.copied_nbytes) == (GROWTH, 0)
+    assert (found.kind, found.copied_nbytes) == ("growth", 0)
 
 
 def test_batches_on_their_way_are_in_shared_memory():
     filled = np.minimum(grown(0, 4 * GIB), GIB)
     found = finish(run_of(TRAINER, process(2, 1, 0, 0), dev_shm=filled + 5 * MIB))
-    assert found.kind == IN_FLIGHT
+    assert found.kind == "in_flight"
     assert found.peak_shared_nbytes == GIB
     assert found.peak_nbytes == 2 * GIB
     assert "1 GiB of shared memory" in explain_memory(found)
@@ -113,11 +109,13 @@ def test_batches_on_their_way_are_in_shared_memory():
 
 def test_steady_is_steady():
     found = finish(run_of(TRAINER, process(2, 1, GIB, 100 * MIB), dev_shm=MIB))
-    assert (found.kind, found.growth_nbytes_per_s, found.out_of_memory_s) == (STEADY, None, None)
+    assert (found.kind, found.growth_nbytes_per_s, found.out_of_memory_s) == ("steady", None, None)
     assert describe_memory(found, None) == explain_memory(found) == ""
 
 
-@pytest.mark.parametrize(("nbytes", "kind"), [(LEAST_NBYTES, COPIES), (LEAST_NBYTES - 1, STEADY)])
+@pytest.mark.parametrize(
+    ("nbytes", "kind"), [(LEAST_NBYTES, "copies"), (LEAST_NBYTES - 1, "steady")]
+)
 def test_little_that_is_copied_is_not_worth_a_word(nbytes, kind):
     worker = process(2, 1, 64 * MIB, grown(0, nbytes, LOOKS), every=1)
     assert finish(run_of(process(1, 0, 64 * MIB, 64 * MIB), worker)).kind == kind
@@ -126,7 +124,7 @@ def test_little_that_is_copied_is_not_worth_a_word(nbytes, kind):
 def test_growth_says_when_memory_runs_out():
     found = finish(run_of(process(1, 0, grown(GIB, 7 * GIB), grown(GIB, 7 * GIB)), limit=8 * GIB,
                           epochs=6))  # fmt: skip
-    assert found.kind == GROWTH
+    assert found.kind == "growth"
     assert found.growth_nbytes_per_s == pytest.approx(GIB / 10, rel=0.01)
     assert found.left_nbytes == pytest.approx(GIB, rel=0.01)
     assert found.out_of_memory_s == pytest.approx(10, rel=0.01)

@@ -11,7 +11,7 @@ import pytest
 import vanidl
 from tests.makers.records import Io, darshan_log
 from vanidl.analyses import analyse, placement
-from vanidl.analyses.placement import EXPOSED, HIDDEN, NOT_DETERMINED, Placement
+from vanidl.analyses.placement import Placement
 from vanidl.cli import main
 from vanidl.merge.jobs import Group
 from vanidl.merge.pipeline import assemble
@@ -54,7 +54,7 @@ def test_cosmictaggers_hidden_io_is_known_as_a_range_only(cosmic):
         assert row.io_s == pytest.approx(io_s, abs=0.006)
         assert row.hidden_low_s == pytest.approx(least, abs=0.006)
         assert row.hidden_high_s == pytest.approx(io_s, abs=0.006)
-    assert cosmic.verdict == NOT_DETERMINED
+    assert cosmic.verdict == "not determined"
 
 
 def test_cosmictaggers_slack_does_not_grow_with_the_bursts(cosmic):
@@ -115,7 +115,7 @@ def test_slack_tells_reads_that_block_from_reads_ahead():
 
 @pytest.mark.parametrize(
     ("prefetched", "slack_ms", "verdict"),
-    [(True, 1, HIDDEN), (True, 100, NOT_DETERMINED), (False, 1, NOT_DETERMINED)],
+    [(True, 1, "hidden"), (True, 100, "not determined"), (False, 1, "not determined")],
 )
 def test_verdicts(prefetched, slack_ms, verdict):
     found = made(prefetched=prefetched, slack_ms=slack_ms)[0].placement
@@ -124,9 +124,9 @@ def test_verdicts(prefetched, slack_ms, verdict):
 
 
 def test_a_verdict_is_given_only_where_the_range_is_narrow():
-    assert placement._decide_verdict(10, 9.5, 10) == HIDDEN
-    assert placement._decide_verdict(10, 0, 0.5) == EXPOSED
-    assert placement._decide_verdict(10, 0, 5) == NOT_DETERMINED
+    assert placement._decide_verdict(10, 9.5, 10) == "hidden"
+    assert placement._decide_verdict(10, 0, 0.5) == "exposed"
+    assert placement._decide_verdict(10, 0, 5) == "not determined"
 
 
 def test_steps_that_all_fit_anywhere_are_not_placed():

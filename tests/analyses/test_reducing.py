@@ -21,7 +21,6 @@ from tests.analyses.test_laws import operations, trace_of
 from tests.makers.records import Io, Span, darshan_log
 from tests.makers.sameness import same
 from vanidl.analyses import (
-    REDUCTIONS,
     analyse,
     coverage,
     dataset,
@@ -233,7 +232,7 @@ def test_values_are_those_of_single_parts(ios, max_part_rows, data) -> None:
         return
     borders = sorted(data.draw(st.sets(st.integers(1, len(parts)))) | {0, len(parts)})
     lists = [parts[low:high] for low, high in pairwise(borders)]
-    for name, reduction in (REDUCTIONS | list_reductions(trace) | {"coverage": coverage}).items():
+    for name, reduction in (list_reductions(trace) | {"coverage": coverage}).items():
         one_by_one, together = (
             reduce(reduction.combine, (reduction.partial(collect_rows(some, trace), trace)
                                        for some in split), reduction.NOTHING)
@@ -341,7 +340,7 @@ def test_the_columns_of_a_part_go_with_it() -> None:
     held = [weakref.ref(each) for each in (rows, rows.reads, rows.writes)]
     gc.disable()
     try:
-        for reduction in (REDUCTIONS | list_reductions(trace)).values():
+        for reduction in list_reductions(trace).values():
             reduction.partial(rows, trace)
         del rows
         assert [each() for each in held] == [None, None, None]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from vanidl.analyses.placement import EXPOSED, HIDDEN, Placement, RankPlacement
+from vanidl.analyses.placement import Placement, RankPlacement
 from vanidl.sections.placement import list_placement_sentences
 from vanidl.wording.results import describe_placement
 
@@ -33,8 +33,8 @@ def test_nothing_placed_is_nothing_said():
 @pytest.mark.parametrize(
     ("verdict", "words"),
     [
-        (HIDDEN, "nearly all of it was hidden"),
-        (EXPOSED, "nearly none of it was hidden"),
+        ("hidden", "nearly all of it was hidden"),
+        ("exposed", "nearly none of it was hidden"),
         ("not determined", "how much was hidden is not determined"),
     ],
 )

@@ -28,7 +28,6 @@ from vanidl.breakdown.account import MEAN, WAIT
 from vanidl.breakdown.attribution import open_gains
 from vanidl.breakdown.causes import BLOCKED, DELIVERY, READ, STORAGE, SYNC
 from vanidl.breakdown.costs import PARTS_BESIDE_THE_MODEL
-from vanidl.breakdown.overlap import has_kernels
 from vanidl.breakdown.windows import EPOCH_END as WAIT_WITHOUT_BATCH
 from vanidl.breakdown.windows import (
     INPUT_WAIT,
@@ -370,7 +369,7 @@ class Facts:
             return None
         idle = [r.starving_wait_s for r in overlap.per_rank]
         # What a device still had to do meanwhile was not lost.
-        if not has_kernels(overlap.basis) or None in idle:
+        if not overlap.has_kernels or None in idle:
             return overlap.lost_to_input_s
         return min(overlap.lost_to_input_s, sum(i or 0.0 for i in idle))
 

@@ -10,71 +10,49 @@ from __future__ import annotations
 from collections.abc import Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from vanidl.analyses import (
-    access,
-    balance,
-    batches,
-    benchmark,
     by_counters,
     checkpoints,
     coverage,
     dataset,
-    durations,
     files,
-    latencies,
     layers,
-    lines,
-    memory,
     operations,
     osts,
-    placement,
     profiled_steps,
-    sizes,
     summary,
-    timeline,
-    workers,
 )
-from vanidl.analyses.access import Access
-from vanidl.analyses.balance import Balance
-from vanidl.analyses.batches import Fetching
-from vanidl.analyses.benchmark import BenchmarkResult
-from vanidl.analyses.checkpoints import Burst
-from vanidl.analyses.coverage import Coverage
-from vanidl.analyses.dataset import Dataset
-from vanidl.analyses.durations import Durations
-from vanidl.analyses.files import FileTimeline, FileTotals
-from vanidl.analyses.latencies import Latencies
-from vanidl.analyses.layers import LayerUse
-from vanidl.analyses.lines import Lines
-from vanidl.analyses.memory import Memory
 from vanidl.analyses.operations import Calls, Operations
-from vanidl.analyses.osts import OstTimeline
-from vanidl.analyses.placement import Placement
-from vanidl.analyses.profiled_steps import NO_SUMS, Steps, StepSums
+from vanidl.analyses.profiled_steps import NO_SUMS, StepSums
 from vanidl.analyses.reducing import Reduction, reduce_parts
-from vanidl.analyses.sizes import Sizes
-from vanidl.analyses.summary import Summary
-from vanidl.analyses.timeline import Timeline
-from vanidl.analyses.workers import Workers
 from vanidl.dataclass import dataclass
 from vanidl.model.intervals import Intervals, merge_by_key
 from vanidl.model.selection import SelectedParts, Selection, fitted, select
 from vanidl.model.trace import STORAGE_LAYERS, Trace
 
-REDUCTIONS: dict[str, Reduction] = {
-    "operations": operations,
-    "sizes": sizes,
-    "timeline": timeline,
-    "access": access,
-    "files": files,
-    "dataset": dataset,
-    "workers": workers,
-    "latencies": latencies,
-    "durations": durations,
-}
-
+if TYPE_CHECKING:
+    from vanidl.analyses.access import Access
+    from vanidl.analyses.balance import Balance
+    from vanidl.analyses.batches import Fetching
+    from vanidl.analyses.benchmark import BenchmarkResult
+    from vanidl.analyses.checkpoints import Burst
+    from vanidl.analyses.coverage import Coverage
+    from vanidl.analyses.dataset import Dataset
+    from vanidl.analyses.durations import Durations
+    from vanidl.analyses.files import FileTimeline, FileTotals
+    from vanidl.analyses.latencies import Latencies
+    from vanidl.analyses.layers import LayerUse
+    from vanidl.analyses.lines import Lines
+    from vanidl.analyses.memory import Memory
+    from vanidl.analyses.osts import OstTimeline
+    from vanidl.analyses.placement import Placement
+    from vanidl.analyses.profiled_steps import Steps
+    from vanidl.analyses.sizes import Sizes
+    from vanidl.analyses.summary import Summary
+    from vanidl.analyses.timeline import Timeline
+    from vanidl.analyses.workers import Workers
 
 _COVERAGE: dict[str, Reduction] = {"coverage": coverage}
 
@@ -124,7 +102,7 @@ def analyse(
     """
     selection = fitted(selection or Selection(), trace)
     chosen = select(trace, selection)
-    first = REDUCTIONS | list_reductions(chosen)
+    first = list_reductions(chosen)
     # Parts may have to be read from disk: those chosen whole are looked at for both at once.
     if isinstance(chosen.io, SelectedParts) and chosen.io.whole:
         reduced = reduce_parts(first | _COVERAGE, chosen.io, chosen, executor)
@@ -133,8 +111,10 @@ def analyse(
     else:
         reduced = reduce_parts(first, chosen.io, chosen, executor)
         seen = reduce_parts(_COVERAGE, trace.io, trace, executor)["coverage"]
-    if second := list_second_reductions(reduced):
-        reduced |= reduce_parts(second, chosen.io, chosen, executor)
+    if "filetimeline" not in reduced and "sizes" in reduced:
+        # Of many files over time only the busiest: another pass, once these are known.
+        busiest: dict[str, Reduction] = {"filetimeline": files.bin_busiest_files(reduced["files"])}
+        reduced |= reduce_parts(busiest, chosen.io, chosen, executor)
     # The reduced values with what the account of time needs of the other layers of storage. These
     # are disjoint from the layer that is looked at: a file that is read through streams takes as
     # long as one that is not.
@@ -165,23 +145,39 @@ def _get_storage_values(
 
 
 def list_reductions(trace: Trace) -> dict[str, Reduction]:
-    """Reductions made for one trace; those of its files over time only where these are few."""
+    """What is summed over the parts of one trace, by name.
+
+    What only single operations tell, and what few runs hold, is there only where this one has
+    them: of a log with counters alone its code is not even loaded.
+    """
     made: dict[str, Reduction] = {
-        "checkpoints": checkpoints.make_reduction(trace),
-        "step_sums": profiled_steps.make_step_sums_reduction(trace),
-        "fetches": batches.make_reduction(trace),
+        "operations": operations,
         "calls": operations.make_calls_reduction(trace),
+        "files": files,
+        "dataset": dataset,
+        "checkpoints": checkpoints.make_reduction(trace),
         "osts": osts.make_reduction(trace),
     }
-    over_time = files.bin_all_files(trace)
-    return made if over_time is None else made | {"filetimeline": over_time}
+    if len(trace.io):
+        from vanidl.analyses import access, durations, latencies, sizes, timeline, workers
 
+        made |= {
+            "sizes": sizes,
+            "timeline": timeline,
+            "access": access,
+            "workers": workers,
+            "latencies": latencies,
+            "durations": durations,
+        }
+        if (over_time := files.bin_all_files(trace)) is not None:
+            made["filetimeline"] = over_time
+    if len(trace.spans):
+        made["step_sums"] = profiled_steps.make_step_sums_reduction(trace)
+    if len(trace.fetches):
+        from vanidl.analyses import batches
 
-def list_second_reductions(reduced: dict[str, Any]) -> dict[str, Reduction]:
-    """Reductions that build on the values of the first: they take another pass over the parts."""
-    if "filetimeline" in reduced:
-        return {}
-    return {"filetimeline": files.bin_busiest_files(reduced["files"])}
+        made["fetches"] = batches.make_reduction(trace)
+    return made
 
 
 def finish(
@@ -199,58 +195,72 @@ def finish(
             "dataset": data,
             "operations": reduced["operations"],
             "saves": tuple(checkpoints.find_checkpoints(reduced["checkpoints"], chosen)),
-            "step_sums": reduced["step_sums"],
-            "workers": workers.finish(reduced["workers"], chosen, data),
-            "fetching": batches.finish(reduced["fetches"], chosen),
+            "step_sums": reduced.get("step_sums", NO_SUMS),
             **dict(zip(("calls", "busy", "sum_ns"), storage, strict=True)),
         }
-        results = Results(**others, **alone.result())
-    return results if reduced["operations"].totals else _finish_untraced(results, chosen, layer)
+        if "workers" in reduced:
+            from vanidl.analyses import workers
+
+            others["workers"] = workers.finish(reduced["workers"], chosen, data)
+        if "fetches" in reduced:
+            from vanidl.analyses import batches
+
+            others["fetching"] = batches.finish(reduced["fetches"], chosen)
+        return Results(**others, **alone.result())
 
 
 def _finish_independent(
     reduced: dict[str, Any], seen: coverage.Traced, whole: Trace, chosen: Trace, layer: str
 ) -> dict[str, Any]:
     """The results that build on reduced values only, by name."""
-    return {
+    results: dict[str, Any] = {
         "coverage": coverage.finish(seen, whole),
         "summary": summary.finish(reduced["operations"], chosen, layer),
-        "sizes": sizes.finish(reduced["sizes"], chosen),
-        "timeline": timeline.finish(reduced["timeline"], chosen),
-        "access": access.finish(reduced["access"], chosen, layer),
         "files": files.finish(reduced["files"], chosen, layer),
-        "balance": balance.finish(reduced["operations"], chosen),
-        "filetimeline": files.finish_timeline(reduced["filetimeline"], reduced["files"], chosen),
-        "placement": placement.finish(chosen),
-        "durations": durations.finish(reduced["durations"]),
-        "latencies": latencies.finish(reduced["latencies"], chosen),
-        "benchmarks": benchmark.finish(reduced["operations"], chosen),
-        "lines": lines.finish(chosen),
-        "memory": memory.finish(chosen),
         "layers": layers.summarize_layers(chosen),
         "osts": osts.finish(reduced["osts"], chosen, layer),
         "heatmaps": by_counters.bin_all_heatmaps(chosen),
     }
+    # What single operations tell; where none was traced, what counters and heat maps say of it.
+    if "sizes" in reduced:
+        from vanidl.analyses import access, balance, durations, latencies, sizes, timeline
+
+        results |= {
+            "sizes": sizes.finish(reduced["sizes"], chosen),
+            "timeline": timeline.finish(reduced["timeline"], chosen),
+            "access": access.finish(reduced["access"], chosen, layer),
+            "balance": balance.finish(reduced["operations"], chosen),
+            "durations": durations.finish(reduced["durations"]),
+            "latencies": latencies.finish(reduced["latencies"], chosen),
+            "filetimeline": files.finish_timeline(
+                reduced["filetimeline"], reduced["files"], chosen
+            ),
+        }
+    if not reduced["operations"].totals:
+        results |= {
+            "sizes": by_counters.count_sizes(chosen, layer),
+            "timeline": by_counters.bin_heatmaps(chosen, layer),
+            "access": by_counters.count_access(chosen, layer),
+            "balance": by_counters.count_load(chosen, layer),
+        }
+    # What few runs hold.
+    if chosen.step_durations:
+        from vanidl.analyses import placement
+
+        results["placement"] = placement.finish(chosen)
+    if chosen.benchmarks:
+        from vanidl.analyses import benchmark
+
+        results["benchmarks"] = benchmark.finish(reduced["operations"], chosen)
+    if chosen.lines:
+        from vanidl.analyses import lines
+
+        results["lines"] = lines.finish(chosen)
+    if chosen.memory:
+        from vanidl.analyses import memory
+
+        results["memory"] = memory.finish(chosen)
+    return results
 
 
-def _finish_untraced(results: Results, chosen: Trace, layer: str) -> Results:
-    """What counters and heat maps say where no operation was traced."""
-    return replace(
-        results,
-        sizes=by_counters.count_sizes(chosen, layer),
-        timeline=by_counters.bin_heatmaps(chosen, layer),
-        access=by_counters.count_access(chosen, layer),
-        balance=by_counters.count_load(chosen, layer),
-    )
-
-
-__all__ = [
-    "REDUCTIONS",
-    "Reduction",
-    "Results",
-    "analyse",
-    "finish",
-    "list_reductions",
-    "list_second_reductions",
-    "reduce_parts",
-]
+__all__ = ["Reduction", "Results", "analyse", "finish", "list_reductions", "reduce_parts"]

@@ -13,6 +13,7 @@ steady      none of these.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +22,7 @@ from vanidl.dataclass import dataclass
 from vanidl.model.run_facts import HostMemory, Int64Array, ProcessMemory
 from vanidl.model.trace import SpanKind, Trace
 
-COPIES, IN_FLIGHT, GROWTH, STEADY = "copies", "in_flight", "growth", "steady"
+Growth = Literal["copies", "in_flight", "growth", "steady"]
 LEAST_NBYTES = 32 << 20
 """Growth and batches of less are not worth a word."""
 _SHARE = 0.05  # of the level, that growth must be
@@ -50,11 +51,11 @@ class MemorySeries:
 class Memory:
     """Memory of the host with the highest peak.
 
-    `kind` is COPIES, IN_FLIGHT, GROWTH or STEADY. Sizes are bytes, None where not known. `series`
+    `kind`: what makes it grow. Sizes are bytes, None where not known. `series`
     are of all hosts, this one first.
     """
 
-    kind: str
+    kind: Growth
     peak_nbytes: int  # of all processes at one time, proportional
     peak_training_nbytes: int
     peak_workers_nbytes: int
@@ -129,13 +130,13 @@ def _fit_slope(at_s: FloatArray, nbytes: FloatArray) -> float:
     return float((centred * nbytes).sum()) / spread if spread else 0.0
 
 
-def _classify_growth(copied: int, shared: float, total: float, slope: float | None) -> str:
+def _classify_growth(copied: int, shared: float, total: float, slope: float | None) -> Growth:
     """What there is to say, the dearest first."""
     if copied >= max(LEAST_NBYTES, _SHARE * total):
-        return COPIES
+        return "copies"
     if shared >= max(LEAST_NBYTES, _MOSTLY * total):
-        return IN_FLIGHT
-    return GROWTH if slope is not None else STEADY
+        return "in_flight"
+    return "growth" if slope is not None else "steady"
 
 
 def sum_hosts(host: HostMemory) -> tuple[FloatArray, FloatArray]:

@@ -9,6 +9,8 @@ is known as [low, high] over all places, each step on its own.
 
 from __future__ import annotations
 
+from typing import Literal
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -20,9 +22,7 @@ from vanidl.model.trace import READ, Trace
 Int64Array = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
-NOT_DETERMINED = "not determined"
-HIDDEN = "hidden"
-EXPOSED = "exposed"
+PlacementVerdict = Literal["hidden", "exposed", "not determined"]
 
 _CLEAR_GAP = 5.0  # between bursts against within them
 _PAUSE = 0.01  # of the eighth longest gap: shorter ones are within bursts
@@ -91,7 +91,7 @@ class Placement:
     io_s: float  # sums over ranks
     hidden_low_s: float
     hidden_high_s: float
-    verdict: str  # "hidden", "exposed" or "not determined"
+    verdict: PlacementVerdict
 
 
 def finish(trace: Trace) -> Placement | None:
@@ -123,10 +123,10 @@ def finish(trace: Trace) -> Placement | None:
     return Placement(tuple(rows), io_s, low, high, _decide_verdict(io_s, low, high))
 
 
-def _decide_verdict(io_s: float, low: float, high: float) -> str:
+def _decide_verdict(io_s: float, low: float, high: float) -> PlacementVerdict:
     if low >= (1 - _SURE) * io_s:
-        return HIDDEN
-    return EXPOSED if high <= _SURE * io_s else NOT_DETERMINED
+        return "hidden"
+    return "exposed" if high <= _SURE * io_s else "not determined"
 
 
 def _find_busiest_file(trace: Trace) -> int | None:

@@ -91,6 +91,16 @@ class Overlap:
     accelerator_utilization: float | None  # compute / window: AU of MLPerf Storage; not by loop
     pipeline_share: float | None  # (dataset I/O or preprocessing) / run time; None: unrecorded
 
+    @property
+    def has_kernels(self) -> bool:
+        """Whether kernels were recorded: a device may compute while training waits for input."""
+        return _has_kernels(self.basis)
+
+    @property
+    def rests_on_loop(self) -> bool:
+        """Whether what was hidden rests on the marked loop, all of it or in part."""
+        return _rests_on_loop(self.basis)
+
 
 class SlowestWaits:
     """The longest input wait of any rank in each step, gathered rank by rank.
@@ -160,7 +170,7 @@ def summarize_overlap(
         None if waited is None else lost_s,
         _divide_or_none(waited, steps_ns / 1e9),
         None
-        if rests_on_loop(basis)
+        if _rests_on_loop(basis)
         else _divide_or_none(_sum([r.compute_s for r in rows]), window),
         None,  # profiles hold preprocessing of profiled steps only, and this is of the run
     )
@@ -233,12 +243,12 @@ def find_basis(trace: Trace) -> str | None:
     return computed
 
 
-def has_kernels(basis: str | None) -> bool:
+def _has_kernels(basis: str | None) -> bool:
     """Whether kernels were recorded: a device may compute while training waits for input."""
     return basis in (DEVICE, f"{DEVICE}+{LOOP}")
 
 
-def rests_on_loop(basis: str | None) -> bool:
+def _rests_on_loop(basis: str | None) -> bool:
     """Whether what was hidden rests on the marked loop, all of it or in part."""
     return basis is not None and basis.endswith(LOOP)
 
@@ -259,7 +269,7 @@ def _find_rank_activity(
         picked = mine.of_kind(kind)
         return intersect(intervals.union(picked.start, picked.end), spans.windows)
 
-    if has_kernels(basis):
+    if _has_kernels(basis):
         compute = within(SpanKind.KERNEL)
         starving = subtract(spans.waits, compute)
     else:
@@ -334,7 +344,7 @@ def split_rank(
     exposed = subtract(rest, did.compute)
     waits = spans.waits_known
     can_hide = basis == DEVICE or (basis is not None and (waits or spans.marks_compute))
-    can_hide &= threads_known or not (rests_on_loop(basis) and spans.marks_loop)
+    can_hide &= threads_known or not (_rests_on_loop(basis) and spans.marks_loop)
     return Split(
         spans,
         did,

@@ -6,9 +6,9 @@ Of a run without steps the bar is the run itself: how much of it was storage, an
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from vanidl.advice.finding import Diagnosis
-from vanidl.analyses.lines import Line, Lines, PartLines
 from vanidl.breakdown import Breakdown
 from vanidl.breakdown import step_bar as parts
 from vanidl.breakdown.account import MEAN, RUN
@@ -24,6 +24,9 @@ from vanidl.sections.actions import name_for_ranks
 from vanidl.sections.section import Json, Object, Section, values_of
 from vanidl.wording.results import ENOUGH, MATTERS, name_line
 from vanidl.wording.tracing import describe_traced_share
+
+if TYPE_CHECKING:
+    from vanidl.analyses.lines import Line, Lines, PartLines
 
 _NAMES = {
     parts.IO_WAIT: "waiting for I/O",

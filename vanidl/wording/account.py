@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from vanidl.breakdown import Breakdown, Cell
 from vanidl.breakdown.account import EPOCH_END, MEAN, RUN, STEP, STEPS, WAIT
 from vanidl.breakdown.assumptions import BLOCKING
@@ -24,13 +26,15 @@ from vanidl.breakdown.causes import (
     WORKERS,
 )
 from vanidl.breakdown.costs import PARTS_BESIDE_THE_MODEL, STORAGE_SYNC, Cost, rank_costs
-from vanidl.breakdown.overlap import rests_on_loop
 from vanidl.dataclass import dataclass
 from vanidl.formatting.units import percent, seconds
 from vanidl.model.counter_totals import prefix_of
 from vanidl.model.states import SAMPLED
 from vanidl.model.trace import MPIIO, Trace
 from vanidl.wording.cells import mark_cell
+
+if TYPE_CHECKING:
+    from vanidl.breakdown.overlap import Overlap
 
 _ALIKE = 0.02  # of the upper end: ends that are closer are said as one
 
@@ -460,11 +464,11 @@ def name_compute(basis: str | None) -> str:
     return _COMPUTE.get(basis or "", "not recorded")
 
 
-def name_hidden(basis: str | None) -> str:
+def name_hidden(overlap: Overlap) -> str:
     """How to say that I/O was hidden, without claiming more than the basis supports."""
-    return "overlapped with training" if rests_on_loop(basis) else "was hidden behind compute"
+    return "overlapped with training" if overlap.rests_on_loop else "was hidden behind compute"
 
 
-def name_steps(basis: str | None) -> str:
+def name_steps(overlap: Overlap) -> str:
     """What the steps are called: a profiler rarely sees all of them."""
-    return "steps" if rests_on_loop(basis) else "profiled steps"
+    return "steps" if overlap.rests_on_loop else "profiled steps"

@@ -7,6 +7,7 @@ sentence must stay true when something was not recorded.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,8 +16,6 @@ from vanidl.analyses.summary import Summary, has_separate_objects
 from vanidl.breakdown import Breakdown
 from vanidl.breakdown.account import EPOCH_END, MEAN, PHASE, WAIT
 from vanidl.breakdown.causes import STORAGE
-from vanidl.breakdown.overlap import Overlap, RankOverlap, has_kernels
-from vanidl.breakdown.page_cache import find_epoch_reads
 from vanidl.dataclass import dataclass
 from vanidl.formatting.names import elided
 from vanidl.formatting.units import count, nbytes, percent, plural, seconds
@@ -54,6 +53,9 @@ from vanidl.wording.tracing import (
     describe_stdio,
     name_tracer,
 )
+
+if TYPE_CHECKING:
+    from vanidl.breakdown.overlap import Overlap, RankOverlap
 
 MOSTLY = 0.5  # from half on
 _SURE = 1.01  # of the lower end: up to there it is said without the upper one
@@ -166,6 +168,8 @@ def make_headline(trace: Trace, results: Results, account: Breakdown) -> Headlin
 
 def _describe_cached(trace: Trace) -> str:
     """Which epochs came from the page cache: they say nothing of the storage."""
+    from vanidl.breakdown.page_cache import find_epoch_reads
+
     epochs = find_epoch_reads(trace)
     cached = [each for each in epochs if each.from_cache]
     if not cached:
@@ -325,7 +329,7 @@ def _explain_unknown_io(results: Results, overlap: Overlap) -> str:
     if mean.input_wait_io_s is None:
         return "no single operation was traced"
     if _is_cut(results) and mean.io_s == mean.unobserved_s:
-        steps = name_steps(overlap.basis)
+        steps = name_steps(overlap)
         return f"the trace is not whole and holds no operation of the {steps}"
     return ""
 
@@ -342,13 +346,13 @@ def _describe_hidden(overlap: Overlap) -> str:
         why = "" if overlap.basis else ": the profile holds no compute"
         return f"whether I/O was hidden is not known{why}"
     if overlap.hidden_fraction is None:
-        return f"no I/O was recorded during the {name_steps(overlap.basis)}"
-    which = "I/O" if mean.unobserved_s == 0 else f"I/O in {name_steps(overlap.basis)}"
+        return f"no I/O was recorded during the {name_steps(overlap)}"
+    which = "I/O" if mean.unobserved_s == 0 else f"I/O in {name_steps(overlap)}"
     if overlap.hidden_fraction == 0:
-        return f"none of the {which} {name_hidden(overlap.basis)}"
+        return f"none of the {which} {name_hidden(overlap)}"
     if overlap.hidden_fraction == 1:
-        return f"all of the {which} {name_hidden(overlap.basis)}"
-    return f"{percent(overlap.hidden_fraction)} of the {which} {name_hidden(overlap.basis)}"
+        return f"all of the {which} {name_hidden(overlap)}"
+    return f"{percent(overlap.hidden_fraction)} of the {which} {name_hidden(overlap)}"
 
 
 def _explain_no_overlap(trace: Trace) -> str:
@@ -365,7 +369,7 @@ def _explain_no_overlap(trace: Trace) -> str:
 def _describe_starving(overlap: Overlap) -> str:
     mean = overlap.mean
     starving, wait = mean.starving_wait_s, mean.input_wait_s
-    if not has_kernels(overlap.basis) or starving is None or not wait or starving >= 0.95 * wait:
+    if not overlap.has_kernels or starving is None or not wait or starving >= 0.95 * wait:
         return ""
     part = f", {percent(starving / mean.window_s)} of the time" if mean.window_s > 0 else ""
     return (
@@ -414,7 +418,7 @@ def _describe_unobserved(overlap: Overlap) -> str:
     mean = overlap.mean
     if not mean.io_s or mean.unobserved_s is None or mean.unobserved_s <= MOSTLY * mean.io_s:
         return ""
-    outside = f"outside the {name_steps(overlap.basis)}: neither hidden nor exposed."
+    outside = f"outside the {name_steps(overlap)}: neither hidden nor exposed."
     if mean.unobserved_s == mean.io_s:
         return f"All of the I/O time ({seconds(mean.io_s)}) lies {outside}"
     share = percent(mean.unobserved_s / mean.io_s)

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import PurePath
+from typing import TYPE_CHECKING
 
-from vanidl.analyses.benchmark import BenchmarkResult
-from vanidl.analyses.lines import Line, Lines
-from vanidl.analyses.memory import COPIES, GROWTH, IN_FLIGHT, Memory
-from vanidl.analyses.placement import EXPOSED, HIDDEN, Placement
 from vanidl.formatting.names import elided
 from vanidl.formatting.units import count, four_digits, nbytes, percent, plural, seconds
 from vanidl.model.run_facts import Ceiling, Ending
+
+if TYPE_CHECKING:
+    from vanidl.analyses.benchmark import BenchmarkResult
+    from vanidl.analyses.lines import Line, Lines
+    from vanidl.analyses.memory import Memory
+    from vanidl.analyses.placement import Placement
 
 NEAR = 0.1
 """Of the limit: with less left, that is said in the answer."""
@@ -28,7 +31,7 @@ def describe_memory(memory: Memory | None, ending: Ending | None) -> str:
         and memory.left_nbytes is not None
         and memory.left_nbytes < NEAR * memory.limit_nbytes
     )
-    if memory.kind == COPIES or near or memory.out_of_memory_s is not None:
+    if memory.kind == "copies" or near or memory.out_of_memory_s is not None:
         return f"Memory: {describe_peak(memory)}. {explain_memory(memory)}".strip()
     return ""
 
@@ -47,20 +50,20 @@ def describe_peak(memory: Memory) -> str:
 
 def explain_memory(memory: Memory) -> str:
     """What takes it, "" where there is nothing to say."""
-    if memory.kind == COPIES:
+    if memory.kind == "copies":
         said = (
             f"Workers have made {nbytes(memory.copied_nbytes)} their own that they shared: "
             "reference counts do that to the objects of a list or dict in the dataset; an array "
             "of NumPy or a tensor is not copied."
         )
-    elif memory.kind == IN_FLIGHT:
+    elif memory.kind == "in_flight":
         said = f"Batches on their way take {nbytes(memory.peak_shared_nbytes)} of shared memory"
         if memory.batches_in_flight is not None:
             each = memory.peak_shared_nbytes / memory.batches_in_flight
             batches = plural(memory.batches_in_flight, "batch", "batches")
             said += f": {batches} (workers x prefetch_factor) of {nbytes(int(each))}"
         said += "; a lower prefetch_factor takes less."
-    elif memory.kind == GROWTH:
+    elif memory.kind == "growth":
         said = "It goes on growing."
     else:
         said = ""
@@ -246,8 +249,8 @@ def describe_utilization(result: BenchmarkResult) -> Iterator[str]:
 # Steps without times between bursts of reads: in words, and for programs.
 
 _VERDICT = {
-    HIDDEN: "nearly all of it was hidden, wherever the steps lay",
-    EXPOSED: "nearly none of it was hidden, wherever the steps lay",
+    "hidden": "nearly all of it was hidden, wherever the steps lay",
+    "exposed": "nearly none of it was hidden, wherever the steps lay",
 }
 _NOT_KNOWN = "how much was hidden is not determined"
 
