@@ -324,12 +324,11 @@ def test_what_each_open_reads_again_stays_with_a_file_that_is_kept(transfer, sha
 
 @pytest.mark.parametrize(("again", "passes"), [(4.0, 4.0), (6.0, 2.0), (2.0, 4.0)])
 @pytest.mark.parametrize("transfer", [0.0, 0.3, 1.0])
-def test_a_copy_spares_of_the_first_pass_all_but_the_bytes(monkeypatch, again, passes, transfer):
+def test_a_copy_spares_of_the_first_pass_all_but_the_bytes(again, passes, transfer):
     facts = facts_of()
-    vars(facts)["transfer_share"] = transfer
-    monkeypatch.setattr("vanidl.advice.caching.fit_request_cost", lambda trace: object())
+    vars(facts).update(transfer_share=transfer, request_cost=object())
     later = 1 - 1 / min(passes, again)  # of all reading, which a replay spares
     share = compute_spared_share(facts, again, passes)
     assert later + share == pytest.approx(1 - transfer / again)
-    monkeypatch.setattr("vanidl.advice.caching.fit_request_cost", lambda trace: None)
+    vars(facts)["request_cost"] = None
     assert compute_spared_share(facts, again, passes) == 0

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from tests.advice import labeled
-from vanidl.advice.patches import (
+from vanidl.advice.actions import (
     KEEP_FILES,
     KEEP_OPEN,
     LOADER,
@@ -23,8 +23,8 @@ from vanidl.advice.patches import (
     SAVE_SELDOM,
     SEND_BEHIND,
     SYNC_SELDOM,
-    patch_program,
 )
+from vanidl.advice.patches import patch_program
 from vanidl.model.lines import FETCH, FunctionLines, LineCost, SampledPart
 
 BEGIN = "from torch.utils.data import DataLoader\n\n\ndef main():\n"

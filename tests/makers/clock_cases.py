@@ -23,6 +23,7 @@ from vanidl.merge.clocks.evidence import (
     gather_inputs,
 )
 from vanidl.merge.clocks.late_logs import choose_log_clocks
+from vanidl.merge.clocks.log_clock import clock_processes
 from vanidl.merge.files import number_files
 from vanidl.merge.processes import ProcessTable, identify_processes
 from vanidl.model.trace import MAX_PART_ROWS, SpanKind
@@ -319,7 +320,8 @@ def merged(
     """Processes, what was traced of each, and what each profile's clock is aligned by."""
     processes, codes = identify_processes(logs, profiles), number_files(logs, {})
     io = operations.merge_operations(logs, processes, codes, MAX_PART_ROWS)
-    traced = find_traced_processes(logs, processes, io, codes, {})
+    clocks = clock_processes(logs, processes, {})
+    traced = find_traced_processes(logs, processes, io, codes, clocks)
     return processes, traced, gather_inputs(profiles, processes, logs, traced, events)
 
 

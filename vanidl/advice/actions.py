@@ -13,21 +13,17 @@ from vanidl.advice.facts import MUCH_PICKLED, Facts
 from vanidl.advice.finding import Finding, Remedy
 from vanidl.advice.frameworks import AHEAD, KEEP, PYTORCH, TENSORFLOW
 from vanidl.advice.opens import PACK
-from vanidl.advice.patches import (
-    KEEP_FILES,
-    KEEP_OPEN,
-    LOADER,
-    PREPARE,
-    SAVE_BEHIND,
-    SAVE_SELDOM,
-    SEND_BEHIND,
-    SYNC_SELDOM,
-)
 from vanidl.advice.proof import UNKNOWN, get_own_command
 from vanidl.advice.recording_gaps import OF_NO_KIND
 from vanidl.dataclass import dataclass
 from vanidl.formatting.units import nbytes, number, plural
 from vanidl.wording.account import NETWORK
+
+LOADER, KEEP_OPEN, SAVE_BEHIND, SAVE_SELDOM, SYNC_SELDOM, SEND_BEHIND, KEEP_FILES, PREPARE = (
+    "loader", "keep_open", "save_behind", "save_seldom", "sync_seldom", "send_behind", "keep_files",
+    "prepare",
+)  # fmt: skip
+"""What a patch changes of a program."""
 
 _READ_BUFFER = "8 << 20"
 _MANY_READS = 16  # at once, where no number was predicted

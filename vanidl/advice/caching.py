@@ -8,7 +8,6 @@ from vanidl.advice import own_loaders
 from vanidl.advice.facts import Claim, Facts
 from vanidl.advice.finding import Rule, RuleResult, Value
 from vanidl.advice.frameworks import SHARDS, TENSORFLOW, join_phrases
-from vanidl.advice.request_costs import fit_request_cost
 from vanidl.analyses.dataset import Dataset, read_by_all
 from vanidl.breakdown.causes import STORAGE
 from vanidl.formatting.units import nbytes, percent, times
@@ -102,7 +101,7 @@ def compute_spared_share(facts: Facts, again: float, passes: float | None = None
     Only bytes then take their time; 0 where reads of different sizes do not tell them apart. Of
     fewer `passes` than times that the same is read each holds reads of its own that are repeated.
     """
-    known = fit_request_cost(facts.trace) is not None
+    known = facts.request_cost is not None
     first = 1 / min(passes or again, again)
     return first - facts.transfer_share / again if known else 0.0
 

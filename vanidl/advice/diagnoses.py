@@ -16,7 +16,6 @@ from vanidl.advice.caching import compute_spared_share
 from vanidl.advice.changes import Predicted, WhatIf, compute_least_ratio
 from vanidl.advice.facts import ANY, BOUND_SHARE, Claim, Facts
 from vanidl.advice.finding import AT_BEST, LOW, PREDICTED, SEVERITIES, Diagnosis, Finding, SlowStep
-from vanidl.advice.patches import patch_program
 from vanidl.advice.proof import format_ab_line
 from vanidl.analyses import Results
 from vanidl.breakdown import Breakdown
@@ -62,6 +61,11 @@ def _make_diagnosis(
     locked = any(f.cause == f"{BLOCKED}.lock" for f in findings)
     best = None if locked else _find_best_change(cause, what_if, facts)
     said = suggest_remedies(code, Context(facts, findings, best))
+    patch = ""
+    if said.edit:
+        from vanidl.advice.patches import patch_program
+
+        patch = patch_program(facts.trace, said.edit, said.arguments)
     plain = Diagnosis(
         code,
         min((f.severity for f in findings), key=SEVERITIES.index),
@@ -69,7 +73,7 @@ def _make_diagnosis(
         findings,
         remedies=said.remedies,
         proof="" if limits else format_ab_line(facts.trace, best, said.remedies),
-        patch=patch_program(facts.trace, said.edit, said.arguments) if said.edit else "",
+        patch=patch,
     )
     return _add_gain(plain, cause, best, facts)
 

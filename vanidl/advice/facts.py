@@ -16,10 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vanidl.advice import frameworks as in_words
-from vanidl.advice.capacity import Throughput, fit_throughput
 from vanidl.advice.changes import EVERY_WORKER, HANDING_OVER_S
 from vanidl.advice.frameworks import PYTORCH, find_named_frameworks, infer_frameworks
-from vanidl.advice.request_costs import fit_request_cost
 from vanidl.analyses import Results
 from vanidl.analyses.files import GroupRow
 from vanidl.analyses.summary import has_separate_objects
@@ -50,6 +48,8 @@ from vanidl.model.trace import READ as READ_OP
 from vanidl.model.warnings import LOWER_BOUNDS, UNREAD, serious_codes
 
 if TYPE_CHECKING:
+    from vanidl.advice.capacity import Throughput
+    from vanidl.advice.request_costs import RequestCost
     from vanidl.breakdown.pipelines import Gains
 
 INPUT, LOOP, RUN = "input", "loop", "run"
@@ -882,7 +882,20 @@ class Facts:
     @cached_property
     def throughput(self) -> Throughput | None:
         """What the storage delivered to so many readers at once."""
+        if not len(self.trace.io):
+            return None
+        from vanidl.advice.capacity import fit_throughput
+
         return fit_throughput(self.trace)
+
+    @cached_property
+    def request_cost(self) -> RequestCost | None:
+        """What a request of the dataset costs, and a byte of it; None where reads do not tell."""
+        if not len(self.trace.io):
+            return None
+        from vanidl.advice.request_costs import fit_request_cost
+
+        return fit_request_cost(self.trace)
 
     @cached_property
     def transfer_share(self) -> float:
@@ -890,7 +903,7 @@ class Facts:
 
         By reads of different sizes; half, where these do not tell.
         """
-        cost = fit_request_cost(self.trace)
+        cost = self.request_cost
         data = self.results.dataset
         if cost is None or data is None or not data.bytes_read or not self.reads:
             return 0.5

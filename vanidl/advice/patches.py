@@ -18,6 +18,16 @@ from functools import partial
 from pathlib import Path
 from typing import TypeGuard
 
+from vanidl.advice.actions import (
+    KEEP_FILES,
+    KEEP_OPEN,
+    LOADER,
+    PREPARE,
+    SAVE_BEHIND,
+    SAVE_SELDOM,
+    SEND_BEHIND,
+    SYNC_SELDOM,
+)
 from vanidl.dataclass import dataclass
 from vanidl.formatting.secrets import is_secret_name, masked_text
 from vanidl.model.trace import Trace
@@ -31,13 +41,6 @@ _ODD = frozenset("\r\v\f\x1c\x1d\x1e\x85\u2028\u2029")
 _NEEDS_WORKERS = ("persistent_workers", "prefetch_factor")
 _ASSIGNED = re.compile(r"(\w+)[\"']?\]?\s*[:=]")
 _LOADER = re.compile(r"DataLoader \d+ \((\w+)")
-
-
-LOADER, KEEP_OPEN, SAVE_BEHIND, SAVE_SELDOM, SYNC_SELDOM, SEND_BEHIND, KEEP_FILES, PREPARE = (
-    "loader", "keep_open", "save_behind", "save_seldom", "sync_seldom", "send_behind", "keep_files",
-    "prepare",
-)  # fmt: skip
-"""What a patch changes."""
 
 
 def patch_program(trace: Trace, kind: str, settings: Mapping[str, str] | None = None) -> str:

@@ -14,7 +14,6 @@ from functools import cache
 from typing import Any, NoReturn
 
 import vanidl
-from vanidl.anonymize.pseudonyms import Pseudonyms
 from vanidl.commands import COMMANDS, EXAMPLES, GROUPS
 from vanidl.errors import UsageError
 from vanidl.export.registry import FORMATS
@@ -286,12 +285,29 @@ def declare_survey(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--anonymize",
         dest="names",
-        action="store_const",
-        const=Pseudonyms(),
+        action=_Anonymize,
         help="replace users, commands, job ids and paths by numbers; times stay, and nothing to "
         "resume from is kept",
     )
     add_executor_arguments(parser)
+
+
+class _Anonymize(argparse.Action):
+    """`names` becomes the pseudonyms of all that the command reads."""
+
+    def __init__(self, option_strings: Sequence[str], dest: str, help: str) -> None:
+        super().__init__(option_strings, dest, nargs=0, help=help)
+
+    def __call__(
+        self,
+        _parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        _values: object,
+        _option: str | None = None,
+    ) -> None:
+        from vanidl.anonymize.pseudonyms import Pseudonyms
+
+        setattr(namespace, self.dest, Pseudonyms())
 
 
 def add_run_arguments(
@@ -358,8 +374,7 @@ def _add_inputs(parser: argparse.ArgumentParser) -> None:
     add(
         "--anonymize",
         dest="names",
-        action="store_const",
-        const=Pseudonyms(),
+        action=_Anonymize,
         help="replace paths, hosts, users and commands by numbers, the same in all output",
     )
 

@@ -22,8 +22,7 @@ from vanidl.formatting.from_logs import clean_path
 from vanidl.formatting.names import elided
 from vanidl.formatting.units import plural
 from vanidl.merge import copies, training_steps
-from vanidl.merge.clocks.evidence import find_traced_processes
-from vanidl.merge.clocks.log_clock import LogClock, lay_on_one_clock
+from vanidl.merge.clocks.log_clock import LogClock, clock_processes, lay_on_one_clock
 from vanidl.merge.counters import (
     Counters,
     collect_heatmaps,
@@ -39,13 +38,6 @@ from vanidl.merge.operations import (
     merge_operations,
 )
 from vanidl.merge.processes import ProcessTable, identify_processes
-from vanidl.merge.profiles import (
-    add_profiles,
-    align_profiles,
-    choose_profiles,
-    lay_states,
-    match_undated_steps,
-)
 from vanidl.model.file_kinds import KindRule, parse_rules, profiler_rules
 from vanidl.model.parts import Parts
 from vanidl.model.run_facts import describe_ending
@@ -56,6 +48,7 @@ from vanidl.model.trace import (
     LogState,
     Process,
     Trace,
+    UndatedSteps,
     concatenate_spans,
 )
 from vanidl.model.warnings import UNUSABLE, Notice
@@ -168,6 +161,11 @@ def build_trace(
     trace = assemble(run, counters, notices, options, steps.durations, steps.events)
 
     # What lies beside logs and profiles: event files, benchmarks, the data, the recorder.
+    states = steps.states
+    if len(states):
+        from vanidl.merge.profiles import lay_states
+
+        states = lay_states(states, trace)
     recordings = {profile.recording for profile in run.profiles}
     trace = replace(
         trace,
@@ -177,7 +175,7 @@ def build_trace(
             for each in steps.benchmarks
             if each.folder in recordings
         ),
-        states=lay_states(steps.states, trace) if len(steps.states) else steps.states,
+        states=states,
     )
     paths = [*(log.path for log in run.logs), *(profile.path for profile in run.profiles)]
     user_data, unopened = read_user_data(trace, inputs.data)
@@ -228,6 +226,8 @@ def _read_files(found: Found, inputs: Inputs, reading: Reading) -> _FileContents
     marked = [profile for one in traced for profile in one.profiles]
     profiles, left_profiles = list[ProfileTrace](), list[Notice]()
     if steps.profiles or marked:
+        from vanidl.merge.profiles import choose_profiles
+
         logs, profiles, left_profiles = choose_profiles(logs, steps.profiles, marked)
 
     notices = [*_tell_unread(found, reading), *copied, *copied_logs, *left_logs, *left_profiles]
@@ -317,10 +317,13 @@ def assemble(
     # Operations by layer, process and time, and the clocks that they are evidence of.
     codes = number_files(logs, counters)
     io = merge_operations(logs, processes, codes, options.max_part_rows, spilled=options.spilled)
-    traced = find_traced_processes(logs, processes, io, codes, counters)
-    log_clocks: Mapping[int, LogClock] = {n: process.clock for n, process in traced.items()}
+    log_clocks: Mapping[int, LogClock] = clock_processes(logs, processes, counters)
     alignment = None
     if profiles:
+        from vanidl.merge.clocks.evidence import find_traced_processes
+        from vanidl.merge.profiles import align_profiles
+
+        traced = find_traced_processes(logs, processes, io, codes, log_clocks)
         given_ns = options.clock_offset_ns
         alignment = align_profiles(profiles, processes, logs, traced, events, given_ns)
         log_clocks = alignment.of_logs
@@ -337,7 +340,11 @@ def assemble(
         io=io.shifted(offsets, without=OBJECT),
     )
 
-    undated, unmatched = match_undated_steps(durations, processes.rows) if durations else ([], [])
+    undated, unmatched = list[UndatedSteps](), list[Notice]()
+    if durations:
+        from vanidl.merge.profiles import match_undated_steps
+
+        undated, unmatched = match_undated_steps(durations, processes.rows)
     trace = replace(
         _describe_run(run, counters, options.kind_rules),
         step_durations=tuple(each for each in undated if len(each.step)),
@@ -352,6 +359,8 @@ def assemble(
     )
     if alignment is None:
         return trace
+    from vanidl.merge.profiles import add_profiles
+
     return add_profiles(trace, profiles, processes, alignment.clocks)
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import field, replace
 from functools import lru_cache
@@ -63,6 +63,16 @@ class ProcessTable:
             rank: as the record says; only a log of several ranks tells them apart.
         """
         return self.of_log.get((number, rank if log.nprocs > 1 else 0), -1)
+
+    def iterate_own_logs(self, logs: Sequence[TracerLog]) -> Iterator[tuple[tuple[int, int], int]]:
+        """((log, rank in the log), row) of each process that a log knows.
+
+        A log beside others counts only for a process that has no tracer's log.
+        """
+        own = {row for (i, _), row in self.of_log.items() if not logs[i].beside}
+        for place, row in self.of_log.items():
+            if not logs[place[0]].beside or row not in own:
+                yield place, row
 
 
 @dataclass(slots=True)

@@ -7,13 +7,14 @@ from dataclasses import asdict, field
 from typing import TYPE_CHECKING, Any
 
 from vanidl.dataclass import dataclass
-from vanidl.figures.figure import Figure
 from vanidl.run import Run
 from vanidl.schema import Kind
 from vanidl.wording.cells import SaidCell
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
+
+    from vanidl.figures.figure import Figure
 
 Object = dict[str, Any]
 

@@ -9,13 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vanidl.dataclass import dataclass
-from vanidl.merge.clocks.log_clock import LogClock, read_log_clocks
+from vanidl.merge.clocks.log_clock import LogClock
 from vanidl.merge.processes import ProcessTable
 from vanidl.model import intervals
 from vanidl.model.intervals import Intervals
 from vanidl.model.parts import Parts
 from vanidl.model.trace import POSIX, Part, Process, SpanKind, concatenate_parts
-from vanidl.readers.records import CounterFile, EventRecords, ProfileTrace, TracerLog
+from vanidl.readers.records import EventRecords, ProfileTrace, TracerLog
 
 Int64Array = NDArray[np.int64]
 
@@ -121,13 +121,10 @@ def find_traced_processes(
     processes: ProcessTable,
     io: Parts,
     file_codes: Mapping[str, int],
-    counters: Mapping[str, CounterFile],
+    log_clocks: Mapping[int, LogClock],
 ) -> dict[int, TracedProcess]:
     """Each process that a log knows, by its index, with the operations that were merged."""
     parts = io.by_process(POSIX)
-    # A log beside others counts only for a process that has no tracer's log.
-    own = {number for (i, _), number in processes.of_log.items() if not logs[i].beside}
-    clocks = read_log_clocks(logs, counters)
     return {
         number: TracedProcess(
             number=number,
@@ -136,10 +133,9 @@ def find_traced_processes(
             rank=rank,
             parts=parts.get(number, ()),
             file_codes=file_codes,
-            clock=clocks[i],
+            clock=log_clocks[number],
         )
-        for (i, rank), number in processes.of_log.items()
-        if not logs[i].beside or number not in own
+        for (i, rank), number in processes.iterate_own_logs(logs)
     }
 
 

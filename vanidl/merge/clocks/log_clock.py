@@ -50,6 +50,14 @@ class LogClock:
         return max(self.high_ns - self.offset_ns, self.offset_ns - self.low_ns)
 
 
+def clock_processes(
+    logs: Sequence[TracerLog], processes: ProcessTable, counters: Mapping[str, CounterFile]
+) -> dict[int, LogClock]:
+    """What its own log leaves open of each process, by its row."""
+    clocks = read_log_clocks(logs, counters)
+    return {row: clocks[i] for (i, _), row in processes.iterate_own_logs(logs)}
+
+
 def read_log_clocks(
     logs: Sequence[TracerLog], counters: Mapping[str, CounterFile]
 ) -> list[LogClock]:
