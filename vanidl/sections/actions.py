@@ -179,7 +179,10 @@ def _write_findings(run: Run) -> str | None:
 
 
 def _write_finding(finding: Finding) -> str:
-    title = f"{_MARK[finding.severity]} {finding.code}: {finding.title}{_write_gain(finding)}"
+    title = f"{_MARK[finding.severity]} {finding.code}: {finding.title}"
+    # Without a bound that the trace sets there is no gain to tell.
+    if finding.gain_at_most_s is not None:
+        title += f" (gains at most {seconds(finding.gain_at_most_s)} per rank)"
     texts = [
         (title, "  ", "     "),
         (finding.detail, " " * 5, " " * 5),
@@ -189,13 +192,6 @@ def _write_finding(finding: Finding) -> str:
         textwrap.fill(text, WIDTH, initial_indent=first, subsequent_indent=then)
         for text, first, then in texts
     )
-
-
-def _write_gain(finding: Finding) -> str:
-    """What the finding could gain, in words; "" where the trace sets no bound."""
-    if finding.gain_at_most_s is None:
-        return ""
-    return f" (gains at most {seconds(finding.gain_at_most_s)} per rank)"
 
 
 def _collect_findings(run: Run) -> list[Object]:
@@ -472,21 +468,18 @@ def describe_effect(diagnosis: Diagnosis) -> str:
 
 
 def _make_evidence(finding: Finding) -> Evidence:
-    gain = finding.gain_at_most_s
+    gain_s, bound = finding.gain_at_most_s, ""
+    if gain_s is not None:
+        cell = mark_cell(name_gain("finding", finding.code), seconds(gain_s))
+        bound = settle(f"gains at most {cell} per rank")
     return Evidence(
         finding.code,
         finding.severity,
         elided(finding.title, limit=_LONG),
         elided(finding.detail, limit=1000),
         finding.advice,
-        "" if gain is None else _write_most(finding.code, gain),
+        bound,
         list_numbers(finding.evidence),
-    )
-
-
-def _write_most(code: str, gain_s: float) -> str:
-    return settle(
-        f"gains at most {mark_cell(name_gain('finding', code), seconds(gain_s))} per rank"
     )
 
 

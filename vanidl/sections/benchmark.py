@@ -8,7 +8,6 @@ from dataclasses import replace
 from vanidl.analyses.benchmark import (
     CAUSES,
     BenchmarkResult,
-    BenchmarkRule,
     EpochWaits,
 )
 from vanidl.figures import palette
@@ -66,7 +65,19 @@ def draw_benchmark(run: Run) -> Figure:
     picked = [rows[i] for i in pick_spread(len(rows), TABLE_LIMIT)]
     table = Table(
         _BENCHMARK_COLUMNS,
-        tuple(map(_cells, picked)),
+        tuple(
+            (
+                f"rank {row.rank}",
+                row.epoch,
+                row.steps,
+                row.utilization_percent,
+                row.recorded_percent,
+                row.total_s,
+                row.compute_s,
+                *row.waits_s,
+            )
+            for row in picked
+        ),
         n_of_m(len(picked), len(rows), "epochs of ranks"),
     )
     epochs = _by_epoch(rows)
@@ -80,13 +91,6 @@ def _compose_benchmark(
     caption: str, spec: Spec | None = None, table: Table | None = None, reason: str = ""
 ) -> Figure:
     return Figure("benchmark", "Benchmark", _BENCHMARK_TITLE, caption, spec, table, reason)
-
-
-def _cells(row: EpochWaits) -> tuple[str | int | float | None, ...]:
-    return (
-        f"rank {row.rank}", row.epoch, row.steps, row.utilization_percent, row.recorded_percent,
-        row.total_s, row.compute_s, *row.waits_s,
-    )  # fmt: skip
 
 
 def _by_epoch(rows: list[EpochWaits]) -> list[tuple[str, list[float]]]:
@@ -142,7 +146,14 @@ def _write_benchmark(run: Run) -> str | None:
             for s in list_benchmark_sentences(result)
             for line in paragraph(s).splitlines()
         )
-        blocks.append((table or "Benchmark\n") + words + _cache(result))
+        # How far the page cache filled up, where it was looked at more than once.
+        if len(result.page_cache_nbytes) > 1:
+            first, last = result.page_cache_nbytes[0], result.page_cache_nbytes[-1]
+            words += (
+                f"  Page cache of one host: {nbytes(first[1])} as epoch {first[0]} began, "
+                f"{nbytes(last[1])} as epoch {last[0]} did.\n"
+            )
+        blocks.append((table or "Benchmark\n") + words)
     return "\n".join(blocks)
 
 
@@ -163,16 +174,6 @@ def _rows(result: BenchmarkResult) -> Iterator[Row]:
 def _mean(values: list[float | None]) -> str:
     known = [value for value in values if value is not None]
     return seconds(sum(known) / len(values)) if known else "-"
-
-
-def _cache(result: BenchmarkResult) -> str:
-    if len(result.page_cache_nbytes) < 2:
-        return ""
-    first, last = result.page_cache_nbytes[0], result.page_cache_nbytes[-1]
-    return (
-        f"  Page cache of one host: {nbytes(first[1])} as epoch {first[0]} began, "
-        f"{nbytes(last[1])} as epoch {last[0]} did.\n"
-    )
 
 
 def _collect_benchmark(run: Run) -> list[Object]:
@@ -210,16 +211,11 @@ def list_benchmark_sentences(result: BenchmarkResult) -> Iterator[str]:
             "or DFTracer traces of the run beside the result."
         )
     for rule in result.rules:
-        yield _describe_rule(rule)
-
-
-def _describe_rule(rule: BenchmarkRule) -> str:
-    least = "" if rule.least is None else f", {_describe_limit(rule)} asked for"
-    if rule.found is None:
-        return f"Rule: {rule.name}{least}: not recorded."
-    held = {True: "holds", False: "does not hold", None: "no limit recorded"}[rule.holds]
-    return f"Rule: {rule.name} {four_digits(rule.found)} {rule.unit}{least}: {held}."
-
-
-def _describe_limit(rule: BenchmarkRule) -> str:
-    return f"{rule.least:g}" if rule.exact else f"at least {rule.least:g}"
+        limit = ""
+        if rule.least is not None:
+            limit = f", {'' if rule.exact else 'at least '}{rule.least:g} asked for"
+        if rule.found is None:
+            yield f"Rule: {rule.name}{limit}: not recorded."
+            continue
+        held = {True: "holds", False: "does not hold", None: "no limit recorded"}[rule.holds]
+        yield f"Rule: {rule.name} {four_digits(rule.found)} {rule.unit}{limit}: {held}."

@@ -179,18 +179,15 @@ def account_lines(account: Breakdown) -> Iterator[Line]:
         for cause, key in shown.items() if length_ns else ():
             cell = account.cell(key)
             name = f"  {cause.replace('_', ' ')}"
-            yield Line(key, name, range_words(cell), _share(cell, length_ns))
+            low, high = (percent(value / length_ns) for value in (cell.low_ns, cell.high_ns))
+            share = low if low == high else f"{low} to {high}"
+            yield Line(key, name, range_words(cell), share)
 
 
 def _write_breakdown(run: Run) -> str | None:
     rows: list[Row] = [("Cause", "time", "share")]
     rows += [(line.name, line.time, line.share) for line in account_lines(run.breakdown)]
     return aligned_table("Where the time went, mean over ranks", rows)
-
-
-def _share(cell: Cell, length_ns: float) -> str:
-    low, high = (percent(value / length_ns) for value in (cell.low_ns, cell.high_ns))
-    return low if low == high else f"{low} to {high}"
 
 
 _CAUSES_KIND = Mapping[str, Range]

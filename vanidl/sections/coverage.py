@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator
 
 from vanidl.analyses.coverage import LayerCoverage
 from vanidl.analyses.profiled_steps import ClockEvidence, LogClock, Steps
@@ -28,7 +27,13 @@ _NOT_ALIGNED = (
 
 def list_clocks(steps: Steps) -> list[tuple[str, str]]:
     """The least certain clock and its evidence, and how many others there are."""
-    rows = [("clock", describe_clock(steps.clock) + _count_others(steps))]
+    # Of many clocks how many there are, and how many of them could not be aligned.
+    others = ""
+    if len(steps.clocks) > 1:
+        lost = sum(c.offset_s is None for c in steps.clocks)
+        unsure = f", {count(lost)} of them not aligned" if lost else ""
+        others = f"; the least certain of {count(len(steps.clocks))}{unsure}"
+    rows = [("clock", describe_clock(steps.clock) + others)]
     rows += [("", str(reason)) for reason in steps.clock.evidence if not is_alone(steps.clock)]
     return rows + [("clocks of logs", words) for words in describe_log_clocks(steps)]
 
@@ -71,14 +76,6 @@ def describe_interval(clock: ClockEvidence | LogClock) -> str:
     return range_words(clock.low_s, clock.high_s)
 
 
-def _count_others(steps: Steps) -> str:
-    if len(steps.clocks) < 2:
-        return ""
-    lost = sum(c.offset_s is None for c in steps.clocks)
-    unsure = f", {count(lost)} of them not aligned" if lost else ""
-    return f"; the least certain of {count(len(steps.clocks))}{unsure}"
-
-
 _COUNTED = "Counted: operations by Darshan's counters."
 _TRACED = "Traced: operations recorded one by one, which is what times, sizes and overlap rest on."
 _NONE_TRACED = "No operation was traced one by one, which is what times and overlap rest on."
@@ -87,32 +84,18 @@ _BELOW = "A traced share below 100 % means that the other operations are missing
 
 def draw_coverage(run: Run) -> Figure:
     """Counted and traced operations of each layer."""
-    layers = run.coverage.layers
-    reason = (
-        "" if layers else ("No log with I/O records was found. Record the run with vanidl record.")
-    )
-    return Figure(
-        "coverage",
-        "Coverage",
-        "Operations counted and traced",
-        " ".join(_explain_columns(layers)),
-        None,
-        _tabulate_coverage(layers).without_empty_columns() if layers else None,
-        reason,
-    )
-
-
-def _explain_columns(layers: tuple[LayerCoverage, ...]) -> Iterator[str]:
-    """What the columns that are there mean."""
+    title, layers = "Operations counted and traced", run.coverage.layers
+    if not layers:
+        reason = "No log with I/O records was found. Record the run with vanidl record."
+        return Figure("coverage", "Coverage", title, "", empty_reason=reason)
+    # What the columns that are there mean.
+    words = []
     if any(layer.counted_ops is not None for layer in layers):
-        yield _COUNTED
-    if layers:
-        yield _TRACED if any(layer.traced_ops is not None for layer in layers) else _NONE_TRACED
+        words.append(_COUNTED)
+    traced = any(layer.traced_ops is not None for layer in layers)
+    words.append(_TRACED if traced else _NONE_TRACED)
     if any(layer.traced_fraction is not None and layer.traced_fraction < 1 for layer in layers):
-        yield _BELOW
-
-
-def _tabulate_coverage(layers: tuple[LayerCoverage, ...]) -> Table:
+        words.append(_BELOW)
     columns = (
         Column("layer"),
         Column("counted", "count"),
@@ -132,7 +115,8 @@ def _tabulate_coverage(layers: tuple[LayerCoverage, ...]) -> Table:
         )
         for layer in layers
     )
-    return Table(columns, rows)
+    table = Table(columns, rows).without_empty_columns()
+    return Figure("coverage", "Coverage", title, " ".join(words), None, table)
 
 
 _MARK = {"warning": "!", "info": "-"}

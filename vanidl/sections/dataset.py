@@ -159,8 +159,6 @@ def _list_data_file(file: DataFile) -> tuple[str | int | float | None, ...]:
     )
 
 
-Pairs = list[tuple[str, str]]
-
 _MOST_MODES = 4
 
 
@@ -169,65 +167,44 @@ def _write_dataset(run: Run) -> str | None:
     data = run.dataset
     if data is None:
         return None
-    words = describe_within(data.within)
-    within = [("reads", words)] if words else []
-    rows = [
-        ("files read", plural(len(data.files), "file") + _describe_visits_each(data)),
-        ("bytes", _describe_bytes(data)),
-        *within,
-        *_list_sharing(data),
-        *_list_samples(data),
-        *((f"size {name_size_range(m)}", describe_mode(m)) for m in data.modes[:_MOST_MODES]),
-        *_list_never_read(data),
-        *list_throughput(run),
-    ]  # fmt: skip
-    return named_values("Dataset", rows)
-
-
-def _describe_visits_each(data: Dataset) -> str:
-    """How often files were read; where offsets of reads are not known, how often opened."""
+    # How often files were read; where offsets of reads are not known, how often opened.
+    files = plural(len(data.files), "file")
     visits = [f.visits for f in data.files if f.visits is not None]
-    # Opens stand in for visits of files whose reads have no offsets.
     opens = [f.opens for f in data.files if f.opens is not None and f.visits is None]
     if visits:
-        words = describe_order(data.order)
-        return f", {_name_range(min(visits), max(visits))} visits per file" + (
-            f", {words}" if words else ""
-        )
-    return f", {_name_range(min(opens), max(opens))} opens per file" if opens else ""
-
-
-def _list_sharing(data: Dataset) -> Pairs:
+        files += f", {_name_range(min(visits), max(visits))} visits per file"
+        order = describe_order(data.order)
+        files += f", {order}" if order else ""
+    elif opens:
+        files += f", {_name_range(min(opens), max(opens))} opens per file"
+    rows = [("files read", files), ("bytes", _describe_bytes(data))]
+    if within := describe_within(data.within):
+        rows.append(("reads", within))
+    # How ranks share it, and how many samples files hold.
     shares = [r.share for r in data.ranks if r.share is not None]
-    if len(shares) < 2:
-        return []
-    low, high = percent(min(shares)), percent(max(shares))
-    return [("of it per rank", f"{low} to {high} of the {data.share_of}")]
-
-
-def _list_samples(data: Dataset) -> Pairs:
+    if len(shares) > 1:
+        low, high = percent(min(shares)), percent(max(shares))
+        rows.append(("of it per rank", f"{low} to {high} of the {data.share_of}"))
     samples = data.samples
-    if samples.total is None:
-        return []
-    spread = (
-        f"{count(samples.min)} in each file"
-        if samples.min == samples.max
-        else f"{count(samples.min)} to {count(samples.max)} per file, "
-        f"median {count(samples.median)}"
-    )
-    return [("samples", f"{count(samples.total)}: {spread} ({samples.source})")]
-
-
-def _list_never_read(data: Dataset) -> Pairs:
-    never, rows = data.never, []
+    if samples.total is not None:
+        spread = (
+            f"{count(samples.min)} in each file"
+            if samples.min == samples.max
+            else f"{count(samples.min)} to {count(samples.max)} per file, "
+            f"median {count(samples.median)}"
+        )
+        rows.append(("samples", f"{count(samples.total)}: {spread} ({samples.source})"))
+    # Where sizes cluster.
+    rows += [(f"size {name_size_range(m)}", describe_mode(m)) for m in data.modes[:_MOST_MODES]]
+    # What was left unread. A mapped file is opened and read by page faults, which no tracer sees.
+    never = data.never
     if never.reason:
         rows.append(("never read", f"unknown. {never.reason}"))
-    # A file that is mapped is opened and then read by page faults, which no tracer sees.
     if never.opened:
         rows.append(("opened, not read", f"{plural(len(never.opened), 'data file')} (or mapped)"))
     if never.on_disk:
         rows.append(("never opened", f"{plural(len(never.on_disk), 'file')} of the folder given"))
-    return rows
+    return named_values("Dataset", [*rows, *list_throughput(run)])
 
 
 _MOST_FILES = 1000
@@ -303,21 +280,20 @@ def draw_modes(run: Run) -> Figure:
     if data is None or not data.modes:
         reason = NO_DATASET if data is None else "Sizes of single reads were not recorded."
         return Figure("data-sizes", "Dataset", _MODES_TITLE, "", empty_reason=reason)
-    rows = tuple(_list_mode(mode) for mode in data.modes)
+    rows = tuple(
+        (
+            name_size_range(mode),
+            mode.reads,
+            mode.share_of_reads,
+            mode.share_of_bytes,
+            mode.cause or "unknown",
+            "yes" if mode.certain else "no",
+            mode.evidence,
+        )
+        for mode in data.modes
+    )
     return Figure(
         "data-sizes", "Dataset", _MODES_TITLE, _MODES_CAPTION, None, Table(_MODES_COLUMNS, rows)
-    )
-
-
-def _list_mode(mode: TransferMode) -> tuple[str | int | float | None, ...]:
-    return (
-        name_size_range(mode),
-        mode.reads,
-        mode.share_of_reads,
-        mode.share_of_bytes,
-        mode.cause or "unknown",
-        "yes" if mode.certain else "no",
-        mode.evidence,
     )
 
 
@@ -388,34 +364,33 @@ def draw_samples(run: Run) -> Figure:
         (Column("samples in a file"), Column("files", "count")),
         tuple((_name_range(b.low, b.high), b.files) for b in samples.histogram),
     )
-    caption = _compose_samples(samples)
+    bins = samples.histogram
+    files = plural(sum(b.files for b in bins), "file")
     return Figure(
         "samples",
         "Dataset",
         _SAMPLES_TITLE,
-        caption,
+        _compose_samples(samples),
         # A histogram of one file is a single bar.
         _plot_samples(samples) if samples.files > 1 else None,
         table,
-        alt_text=_describe_samples(samples),
+        alt_text=f"{files} in {plural(len(bins), 'class', 'classes')}.",
         half=True,
     )
 
 
 def _compose_samples(samples: SamplesPerFile) -> str:
     size = f"{nbytes(samples.record_bytes)} each, " if samples.record_bytes else ""
+    least, most, median = count(samples.min), count(samples.max), count(samples.median)
+    # One file has no spread.
+    spread = (
+        f", {least} in each" if least == most else f", {least} to {most} in one, median {median}"
+    )
     return (
         f"Samples in the part of each file that was read ({size}{samples.evidence}): "
-        f"{count(samples.total)} in {plural(samples.files, 'file')}{_describe_spread(samples)}."
+        f"{count(samples.total)} in {plural(samples.files, 'file')}"
+        f"{spread if samples.files > 1 else ''}."
     )
-
-
-def _describe_spread(samples: SamplesPerFile) -> str:
-    if samples.files <= 1:
-        return ""
-    if samples.min == samples.max:
-        return f", {count(samples.min)} in each"
-    return f", {count(samples.min)} to {count(samples.max)} in one, median {count(samples.median)}"
 
 
 def _name_range(low: int, high: int) -> str:
@@ -450,12 +425,6 @@ def _plot_samples(samples: SamplesPerFile) -> Spec:
     return {"data": [bars], "layout": layout}
 
 
-def _describe_samples(samples: SamplesPerFile) -> str:
-    bins = samples.histogram
-    files = plural(sum(b.files for b in bins), "file")
-    return f"{files} in {plural(len(bins), 'class', 'classes')}."
-
-
 SAMPLES = Section("samples", (draw_samples,))
 
 
@@ -481,7 +450,10 @@ def draw_shares(run: Run) -> Figure:
         return Figure("data-shares", "Dataset", _SHARES_TITLE, "", empty_reason=reason)
     table = Table(
         _SHARES_COLUMNS,
-        tuple(_list_share(r) for r in data.ranks[:MOST_SHARES]),
+        tuple(
+            (elided(r.label, limit=80), r.share, r.unique_bytes, r.bytes_read, r.files)
+            for r in data.ranks[:MOST_SHARES]
+        ),
         n_of_m(min(len(data.ranks), MOST_SHARES), len(data.ranks), "ranks"),
     )
     caption = (
@@ -498,6 +470,13 @@ def draw_shares(run: Run) -> Figure:
     picked = [data.ranks[i] for i in pick_spread(len(data.ranks), RANK_BARS).tolist()]
     cut = n_of_m(len(picked), len(data.ranks), "ranks")
     caption += f" Shown: {cut}." if cut else ""
+    shares = [r.share for r in data.ranks if r.share is not None]
+    alt_text = (
+        f"Each of {plural(len(data.ranks), 'rank')} read {percent(min(shares))} to "
+        f"{percent(max(shares))} of the {data.share_of}."
+        if shares
+        else ""
+    )
     return Figure(
         "data-shares",
         "Dataset",
@@ -505,7 +484,7 @@ def draw_shares(run: Run) -> Figure:
         caption,
         _plot_shares(picked),
         table,
-        alt_text=_describe_shares(data),
+        alt_text=alt_text,
         half=True,
     )
 
@@ -536,26 +515,6 @@ def _plot_shares(ranks: list[RankShare]) -> Spec:
     return {"data": [bars], "layout": layout}
 
 
-def _list_share(rank: RankShare) -> tuple[str | int | float | None, ...]:
-    return (
-        elided(rank.label, limit=80),
-        rank.share,
-        rank.unique_bytes,
-        rank.bytes_read,
-        rank.files,
-    )
-
-
-def _describe_shares(data: Dataset) -> str:
-    shares = [r.share for r in data.ranks if r.share is not None]
-    if not shares:
-        return ""
-    return (
-        f"Each of {plural(len(data.ranks), 'rank')} read {percent(min(shares))} to "
-        f"{percent(max(shares))} of the {data.share_of}."
-    )
-
-
 DATA_SHARES = Section("data shares", (draw_shares,))
 
 
@@ -582,17 +541,17 @@ def draw_visits(run: Run) -> Figure:
     if data.grid is None or not data.grid.nbytes.any():
         reason = "When each file was read is not recorded: it needs single operations."
         return _compose_visits("", reason=reason)
-    cut = n_of_m(len(data.grid.file), data.grid.files, "files")
-    spec = _plot_visits(data, data.grid)
-    spec["layout"]["shapes"] = epoch_lines(run.phases)
-    caption = _VISITS_CAPTION + (_MANY if len(data.grid.file) > 1 else "")
-    caption += _BORDERS if spec["layout"]["shapes"] else ""
-    drawn = _compose_visits(caption + (f" Shown: {cut}." if cut else ""), spec=spec)
-    shown = data.grid.file[:TABLE_FILES].tolist()
-    names = tuple(data.files[i].path for i in shown)
-    amounts = data.grid.nbytes[:TABLE_FILES]
-    table = tabulate_lines("file", names, data.grid.edges_s, amounts, cut_from=data.grid.files)
     grid = data.grid
+    spec = _plot_visits(data, grid)
+    spec["layout"]["shapes"] = epoch_lines(run.phases)
+    caption = _VISITS_CAPTION + (_MANY if len(grid.file) > 1 else "")
+    caption += _BORDERS if spec["layout"]["shapes"] else ""
+    cut = n_of_m(len(grid.file), grid.files, "files")
+    drawn = _compose_visits(caption + (f" Shown: {cut}." if cut else ""), spec=spec)
+    # The same in few spans of time, and in words.
+    names = tuple(data.files[i].path for i in grid.file[:TABLE_FILES].tolist())
+    amounts = grid.nbytes[:TABLE_FILES]
+    table = tabulate_lines("file", names, grid.edges_s, amounts, cut_from=grid.files)
     first = seconds(float(grid.edges_s[int(np.flatnonzero(grid.nbytes.sum(axis=0))[0])]))
     visits = f"{plural(grid.files, 'file')}, the first read {first} after the start."
     return replace(drawn, table=table, alt_text=visits)
@@ -604,8 +563,7 @@ def _compose_visits(caption: str, *, spec: Spec | None = None, reason: str = "")
 
 
 def _plot_visits(data: Dataset, grid: ReadGrid) -> Spec:
-    files = len(grid.file)
-    bins = max(min(MOST_BINS, CELLS // max(files, 1)), 64)
+    bins = max(min(MOST_BINS, CELLS // max(len(grid.file), 1)), 64)
     edges, sums = fold_bins(grid.edges_s, grid.nbytes, bins)
     divisor, unit = byte_scale(float(sums.max(initial=0)))
     # Nothing is transparent, little beside much is seen.

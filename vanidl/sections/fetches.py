@@ -218,7 +218,10 @@ def _write_fetches(run: Run) -> str | None:
         ("mean per batch", "batches", "workers", "samples", "of it reads", "decoding", "collate",
          "waited")
     ]  # fmt: skip
-    rows += [_loader(each) for each in found.loaders[:_MOST_LOADERS]]
+    for each in found.loaders[:_MOST_LOADERS]:
+        spent = (each.samples_s, each.reads_s, each.decoding_s, each.collate_s, each.wait_s)
+        times = ("not recorded" if value is None else seconds(value) for value in spent)
+        rows.append((elided(each.name, limit=60), count(each.batches), count(each.workers), *times))
     table = aligned_table("Fetches, known per batch", rows) or "Fetches\n"
     words: list[tuple[str, str]] = []
     if run.breakdown.length_ns(WAIT):
@@ -226,12 +229,6 @@ def _write_fetches(run: Run) -> str | None:
     words += [("I/O", remark) for remark in _remarks(run, found)]
     words += [("longest", each) for each in _longest(run.trace, found.batches)]
     return named_values(table.rstrip(), words)
-
-
-def _loader(each: LoaderFetches) -> Row:
-    times = (each.samples_s, each.reads_s, each.decoding_s, each.collate_s, each.wait_s)
-    shown = ("not recorded" if value is None else seconds(value) for value in times)
-    return (elided(each.name, limit=60), count(each.batches), count(each.workers), *shown)
 
 
 def _longest(trace: Trace, batches: FetchedBatches) -> Iterator[str]:

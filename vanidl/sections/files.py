@@ -14,7 +14,7 @@ from vanidl.figures.downsample import n_of_m
 from vanidl.figures.figure import Column, Figure, Table
 from vanidl.formatting.names import elided, plotted
 from vanidl.formatting.terminal import aligned_table
-from vanidl.formatting.units import Cell, count, nbytes, plural, seconds
+from vanidl.formatting.units import count, nbytes, plural, seconds
 from vanidl.model.counter_tables import Stripes
 from vanidl.model.trace import STORAGE_LAYERS
 from vanidl.run import Run
@@ -62,7 +62,16 @@ def draw_files(run: Run) -> Figure:
         _list_files(file, opens.get(file.path), _count_empty_reads(file, empty))
         for file in _sort_by_time(run)[:MOST_FILES]
     )
-    table = _drop_uninformative(run, rows, n_of_m(len(rows), len(files), "files"))
+    # Without the ranks of a run of one rank, and the stripes of files that have none.
+    dropped = {"ranks"} if len(run.trace.ranks) == 1 else set()
+    if all(row[-1] is None for row in rows):
+        dropped.add("Lustre stripes")
+    kept = [i for i, column in enumerate(_FILES_COLUMNS) if column.title not in dropped]
+    table = Table(
+        tuple(_FILES_COLUMNS[i] for i in kept),
+        tuple(tuple(row[i] for i in kept) for row in rows),
+        n_of_m(len(rows), len(files), "files"),
+    )
     # What the columns cannot say: paths that are cut, counters in place of operations.
     cut = describe_traced(run.coverage, run.summary.layer)
     note = ""
@@ -74,19 +83,6 @@ def draw_files(run: Run) -> Figure:
     timed = any(file.io_s is not None for file in files)
     words = (_FILES_CAPTION if timed else _UNTIMED) + table.not_recorded() + note
     return Figure("files", "Files", "Files", words, None, table.without_empty_columns())
-
-
-def _drop_uninformative(run: Run, rows: tuple[tuple[Cell, ...], ...], cut: str) -> Table:
-    """Without the ranks of a run of one rank, and the stripes of files that have none."""
-    empty = {"ranks"} if len(run.trace.ranks) == 1 else set()
-    if all(row[-1] is None for row in rows):
-        empty.add("Lustre stripes")
-    kept = [i for i, column in enumerate(_FILES_COLUMNS) if column.title not in empty]
-    return Table(
-        tuple(_FILES_COLUMNS[i] for i in kept),
-        tuple(tuple(row[i] for i in kept) for row in rows),
-        cut,
-    )
 
 
 def _sort_by_time(run: Run) -> list[FileRow]:
@@ -244,6 +240,7 @@ def draw_kinds(run: Run) -> Figure:
     )
     largest = max(max(g.bytes_read, g.bytes_written) for g in rows)
     kinds = byte_bars([plotted(g.name) for g in rows], stacks, largest=largest, row_px=34)
+    moved = ", ".join(f"{g.name} {nbytes(g.bytes_read + g.bytes_written)}" for g in groups[:3])
     return Figure(
         "kinds",
         "Files",
@@ -251,14 +248,9 @@ def draw_kinds(run: Run) -> Figure:
         caption + table.not_recorded() + describe_untimed(run.coverage, run.summary.layer, groups),
         kinds,
         table.without_empty_columns(),
-        alt_text=_describe_kinds(groups),
+        alt_text=f"Bytes moved by kind of file, most first: {moved}.",
         half=True,
     )
-
-
-def _describe_kinds(groups: tuple[GroupRow, ...]) -> str:
-    moved = (f"{row.name} {nbytes(row.bytes_read + row.bytes_written)}" for row in groups[:3])
-    return f"Bytes moved by kind of file, most first: {', '.join(moved)}."
 
 
 def _write_kinds(run: Run) -> str | None:

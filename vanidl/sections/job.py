@@ -59,28 +59,34 @@ def _write_job(run: Run) -> str | None:
         ("start", f"{iso_time(job.start_ns)}, run time {seconds(job.run_time_s)}"),
         ("ranks", f"{len(trace.ranks):,} ({processes}) on {shown or 'unknown hosts'}"),
         ("tracer", tracing.name_tracer_versions(trace)),
-        *_list_ending(trace),
-        *_list_mpi(trace),
     ]
+    if trace.ending is not None:
+        rows.append(("ended", describe_ending(trace.ending) or "exit status 0"))
+    # Time inside MPI calls, where Darshan's AutoPerf module recorded it.
+    if total := [m.total_s for m in trace.mpi]:
+        mean = seconds(sum(total) / len(total))
+        rows.append(("MPI calls", f"{mean} per rank on average, {seconds(max(total))} at most"))
     return named_values("Job", rows)
-
-
-def _list_ending(trace: Trace) -> list[tuple[str, str]]:
-    if trace.ending is None:
-        return []
-    return [("ended", describe_ending(trace.ending) or "exit status 0")]
-
-
-def _list_mpi(trace: Trace) -> list[tuple[str, str]]:
-    total = [m.total_s for m in trace.mpi]
-    if not total:
-        return []
-    mean = seconds(sum(total) / len(total))
-    return [("MPI calls", f"{mean} per rank on average, {seconds(max(total))} at most")]
 
 
 def _collect_job(run: Run) -> Object:
     job, trace = run.trace.job, run.trace
+    # How the recorded command ended.
+    ending = None
+    if trace.ending is not None:
+        ending = values_of(trace.ending) | {
+            "signal": trace.ending.signal or None,
+            "last_error": trace.ending.last_error or None,
+        }
+    # Seconds inside MPI calls by rank, where Darshan's AutoPerf module recorded them.
+    mpi = None
+    if total := [m.total_s for m in trace.mpi]:
+        per_rank = [
+            {"label": trace.processes[m.process].label, **values_of(m, without=("process",))}
+            for m in trace.mpi
+            if m.process >= 0
+        ]
+        mpi = {"mean": sum(total) / len(total), "max": max(total), "per_rank": per_rank}
     return {
         "id": job.id,
         "command": job.command,
@@ -91,33 +97,9 @@ def _collect_job(run: Run) -> Object:
         "hosts": _find_hosts(trace),
         "tracer": job.tracer or None,
         "roles": dict(sorted(Counter(p.role for p in trace.processes).items())),
-        "mpi_time_s": _collect_mpi(trace),
-        "ending": _collect_ending(trace),
+        "mpi_time_s": mpi,
+        "ending": ending,
     }
-
-
-def _collect_ending(trace: Trace) -> Object | None:
-    """How the recorded command ended."""
-    ending = trace.ending
-    if ending is None:
-        return None
-    return values_of(ending) | {
-        "signal": ending.signal or None,
-        "last_error": ending.last_error or None,
-    }
-
-
-def _collect_mpi(trace: Trace) -> Object | None:
-    """Seconds inside MPI calls by rank, where Darshan's AutoPerf module recorded them."""
-    if not trace.mpi:
-        return None
-    total = [m.total_s for m in trace.mpi]
-    per_rank = [
-        {"label": trace.processes[m.process].label, **values_of(m, without=("process",))}
-        for m in trace.mpi
-        if m.process >= 0
-    ]
-    return {"mean": sum(total) / len(total), "max": max(total), "per_rank": per_rank}
 
 
 def _find_hosts(trace: Trace) -> list[str]:
@@ -161,13 +143,21 @@ def draw_totals(run: Run) -> Figure:
         ("bytes read", nbytes(summary.bytes_read), f"through {layer}"),
         ("bytes written", nbytes(summary.bytes_written), f"through {layer}"),
     )
+    # Bytes that reached storage, whichever layer the run is seen through.
+    by_layers = f"{name_storage_layers(run)}, by counters"
     rows = (
         ("run time", seconds(run.trace.job.run_time_s), "last end minus first start over its logs"),
         *amounts,
         *_list_times(summary),
-        *_list_storage(run),
-        *_list_mpi_time(run.trace),
+        ("storage read", nbytes(summary.storage_bytes_read), by_layers),
+        ("storage written", nbytes(summary.storage_bytes_written), by_layers),
     )
+    # Time inside MPI calls, where Darshan's AutoPerf module recorded it.
+    if total := [m.total_s for m in run.trace.mpi]:
+        rows += (
+            ("time in MPI, mean", seconds(sum(total) / len(total)), "inside MPI calls, over ranks"),
+            ("time in MPI, longest", seconds(max(total)), "the rank with most of it"),
+        )
     if not summary.source:  # one sentence for what is not known, not a row for each
         rows = tuple(row for row in rows if row[1] != seconds(None))
     sources = {"trace": "From single operations.", "counters": "From the tracer's totals."}
@@ -179,11 +169,23 @@ def draw_totals(run: Run) -> Figure:
 
 
 def _list_times(summary: Summary) -> tuple[tuple[str, str, str], ...]:
-    time = summary.time
+    time, counted = summary.time, summary.counter_s
     # Counters have no single operations: no busy time, and sums only.
     if time is None:
         busy = ("busy time", seconds(None), "needs single operations with their times")
-        return (busy, *_list_counter_times(summary.counter_s))
+        if counted is None:
+            return (busy,)
+        meaning = "by counters, summed over files and processes: not busy time"
+        return (
+            busy,
+            ("reading", seconds(counted.read_s), meaning),
+            ("writing", seconds(counted.write_s), meaning),
+            ("metadata", seconds(counted.meta_s), meaning),
+            ("reading and writing, mean", seconds(counted.per_rank_mean_s),
+             "by counters, over ranks"),
+            ("reading and writing, longest", seconds(counted.per_rank_max_s),
+             "not known where Darshan adds up files over all ranks"),
+        )  # fmt: skip
     return (
         ("busy time, mean", seconds(time.per_rank_mean_s), "union of operations in each rank"),
         ("busy time, longest", seconds(time.per_rank_max_s), "the rank with most of it"),
@@ -203,31 +205,6 @@ def _list_times(summary: Summary) -> tuple[tuple[str, str, str], ...]:
     )
 
 
-def _list_counter_times(time: CounterTime | None) -> tuple[tuple[str, str, str], ...]:
-    if time is None:
-        return ()
-    meaning = "by counters, summed over files and processes: not busy time"
-    return (
-        ("reading", seconds(time.read_s), meaning),
-        ("writing", seconds(time.write_s), meaning),
-        ("metadata", seconds(time.meta_s), meaning),
-        ("reading and writing, mean", seconds(time.per_rank_mean_s), "by counters, over ranks"),
-        ("reading and writing, longest", seconds(time.per_rank_max_s), "not known where Darshan "
-         "adds up files over all ranks"),
-    )  # fmt: skip
-
-
-def _list_mpi_time(trace: Trace) -> tuple[tuple[str, str, str], ...]:
-    """Time inside MPI calls, where Darshan's AutoPerf module recorded it."""
-    total = [m.total_s for m in trace.mpi]
-    if not total:
-        return ()
-    return (
-        ("time in MPI, mean", seconds(sum(total) / len(total)), "inside MPI calls, over ranks"),
-        ("time in MPI, longest", seconds(max(total)), "the rank with most of it"),
-    )
-
-
 def name_storage_layers(run: Run) -> str:
     """The layers whose bytes are storage's, but for unread ones: those of DAOS where used."""
     unread = {module for log in run.trace.logs for module in log.unread_modules}
@@ -238,77 +215,46 @@ def name_storage_layers(run: Run) -> str:
     return " and ".join(filter(None, (", ".join(read[:-1]), *read[-1:]))) or "no layer was read"
 
 
-def _list_storage(run: Run) -> tuple[tuple[str, str, str], ...]:
-    summary = run.summary
-    return (
-        (
-            "storage read",
-            nbytes(summary.storage_bytes_read),
-            f"{name_storage_layers(run)}, by counters",
-        ),
-        (
-            "storage written",
-            nbytes(summary.storage_bytes_written),
-            f"{name_storage_layers(run)}, by counters",
-        ),
-    )
-
-
 def _write_totals(run: Run) -> str | None:
-    return named_values(f"I/O through {run.summary.layer}", _list_rows(run))
-
-
-def _list_rows(run: Run) -> list[tuple[str, str]]:
+    """Bytes, time and order of the operations of the chosen layer, and what storage moved."""
     summary = run.summary
+    title, time, counted = f"I/O through {summary.layer}", summary.time, summary.counter_s
     if not summary.source:
-        return [("operations", "not recorded")]
-    # Time in calls that take files away, which is no part of opening them.
-    spent_s = sum(layer.remove_s or 0.0 for layer in summary.layers)
-    said = f"{seconds(spent_s)} in unlink, remove and rmdir, summed over files and processes"
-    removing = [("removing", said)] if spent_s else []
-    return [
+        return named_values(title, [("operations", "not recorded")])
+    rows = [
         ("read", f"{nbytes(summary.bytes_read)} in {count(summary.reads)} operations"),
         ("written", f"{nbytes(summary.bytes_written)} in {count(summary.writes)} operations"),
-        # Times by counters stand in for busy time where none is known.
-        *(_collect_busy(summary.time) or _collect_counter_time(summary.counter_s)),
-        *_list_bandwidth(summary),
-        *removing,
-        ("storage", f"{nbytes(summary.storage_bytes_read)} read, "
-                    f"{nbytes(summary.storage_bytes_written)} written "
-                    f"({name_storage_layers(run)})"),
-        *requests.list_access(run),
-        *coverage.list_coverage(run),
-    ]  # fmt: skip
-
-
-def _collect_busy(time: BusyTime | None) -> list[tuple[str, str]]:
-    if time is None:
-        return []
-    mean, most = seconds(time.per_rank_mean_s), seconds(time.per_rank_max_s)
-    anyone, plain = seconds(time.any_rank_s), seconds(time.sum_s)
-    share = percent(time.share)
-    return [
-        ("busy time", f"{mean} per rank on average ({share} of the run), {most} at most"),
-        ("", f"{anyone} with any rank in I/O, {plain} as a plain sum of durations"),
     ]
-
-
-def _collect_counter_time(time: CounterTime | None) -> list[tuple[str, str]]:
-    rows = [("busy time", "not recorded (no traced operations)")]
-    if time is None:
-        return rows
-    spent = f"{seconds(time.read_s)} reading, {seconds(time.write_s)} writing"
-    meta = "" if time.meta_s is None else f", {seconds(time.meta_s)} metadata"
-    mean = f"{seconds(time.per_rank_mean_s)} reading and writing per rank on average"
-    rows.append(("by counters", f"{spent}{meta}, summed over files and processes"))
-    return [*rows, ("", mean)]
-
-
-def _list_bandwidth(summary: Summary) -> list[tuple[str, str]]:
-    if summary.time is None:
-        return []
-    both = bandwidth(summary.aggregate_bytes_per_s), bandwidth(summary.per_op_median_bytes_per_s)
-    return [("bandwidth", f"{both[0]} while any rank is in I/O, {both[1]} median operation")]
+    if time is not None:
+        mean, most = seconds(time.per_rank_mean_s), seconds(time.per_rank_max_s)
+        anyone, plain = seconds(time.any_rank_s), seconds(time.sum_s)
+        share = percent(time.share)
+        whole = bandwidth(summary.aggregate_bytes_per_s)
+        median = bandwidth(summary.per_op_median_bytes_per_s)
+        rows += [
+            ("busy time", f"{mean} per rank on average ({share} of the run), {most} at most"),
+            ("", f"{anyone} with any rank in I/O, {plain} as a plain sum of durations"),
+            ("bandwidth", f"{whole} while any rank is in I/O, {median} median operation"),
+        ]
+    else:
+        rows.append(("busy time", "not recorded (no traced operations)"))
+    # Times by counters stand in for busy time where none is known.
+    if time is None and counted is not None:
+        spent = f"{seconds(counted.read_s)} reading, {seconds(counted.write_s)} writing"
+        meta = "" if counted.meta_s is None else f", {seconds(counted.meta_s)} metadata"
+        mean = f"{seconds(counted.per_rank_mean_s)} reading and writing per rank on average"
+        rows.append(("by counters", f"{spent}{meta}, summed over files and processes"))
+        rows.append(("", mean))
+    # Time in calls that take files away, which is no part of opening them.
+    if spent_s := sum(layer.remove_s or 0.0 for layer in summary.layers):
+        removing = f"{seconds(spent_s)} in unlink, remove and rmdir"
+        rows.append(("removing", f"{removing}, summed over files and processes"))
+    moved = (
+        f"{nbytes(summary.storage_bytes_read)} read, {nbytes(summary.storage_bytes_written)} "
+        f"written ({name_storage_layers(run)})"
+    )
+    rows += [("storage", moved), *requests.list_access(run), *coverage.list_coverage(run)]
+    return named_values(title, rows)
 
 
 def _collect_totals(run: Run) -> Object:

@@ -47,28 +47,43 @@ def draw_memory(run: Run) -> Figure:
         )
     series = _thinned(found.series[0])
     rows = tuple(
-        (float(at), *(int(getattr(series, name)[k]) for name in _COLUMN_NAMES), _cache(series, k))
+        (
+            float(at),
+            *(int(getattr(series, name)[k]) for name in _COLUMN_NAMES),
+            None if np.isnan(series.page_cache[k]) else int(series.page_cache[k]),
+        )
         for k, at in enumerate(series.at_s.tolist())
     )
     # Every so many-th point, rounded up: at most `_MOST_ROWS` rows.
     step = -(-len(rows) // _MOST_ROWS)
     said = (f"{describe_peak(found)}.".capitalize(), explain_memory(found), _MEANING)
+    divisor, unit = byte_scale(float(found.peak_nbytes))
+    at_s = [round(value, 3) for value in series.at_s.tolist()]
+    data: list[Spec] = []
+    # Areas add up to what counts for the job; the page cache is beside it, as a line.
+    for name, title, colour in _AREAS:
+        sizes = getattr(series, name)
+        if sizes.any():
+            data.append(_line(title, at_s, sizes / divisor, unit, colour) | {"stackgroup": "all"})
+    if not np.isnan(series.page_cache).all():
+        cache = np.nan_to_num(series.page_cache) / divisor
+        line = {"line": {"color": palette.WRITE, "width": 1, "dash": "dot"}}
+        data.append(_line("page cache", at_s, cache, unit, palette.WRITE) | line)
+    layout = palette.time_layout(280)
+    layout["xaxis"] = palette.time_axis()
+    layout["yaxis"] = palette.axis(unit, rangemode="tozero", fixedrange=True)
     return Figure(
         "memory",
         "Input and compute",
         _MEMORY_TITLE,
         " ".join(filter(None, said)),
-        _plot_memory(series, found),
+        {"data": data, "layout": layout},
         Table(_MEMORY_COLUMNS, rows[::step] if step else ()),
         alt_text=f"Memory of the run's processes: {describe_peak(found)}.",
     )
 
 
 _COLUMN_NAMES = ("training", "workers", "shared_memory", "other")
-
-
-def _cache(series: MemorySeries, k: int) -> int | None:
-    return None if np.isnan(series.page_cache[k]) else int(series.page_cache[k])
 
 
 def _thinned(series: MemorySeries) -> MemorySeries:
@@ -81,32 +96,13 @@ def _thinned(series: MemorySeries) -> MemorySeries:
     return MemorySeries(series.host, np.array([series.at_s[p[0]] for p in parts]), **columns)
 
 
-def _plot_memory(series: MemorySeries, found: Memory) -> Spec:
-    divisor, unit = byte_scale(float(found.peak_nbytes))
-    at = [round(value, 3) for value in series.at_s.tolist()]
-    data: list[dict[str, Any]] = []
-    # Areas add up to what counts for the job; the page cache is beside it, as a line.
-    for name, title, colour in _AREAS:
-        sizes = getattr(series, name)
-        if sizes.any():
-            data.append(_line(title, at, sizes / divisor, unit, colour) | {"stackgroup": "all"})
-    if not np.isnan(series.page_cache).all():
-        cache = np.nan_to_num(series.page_cache) / divisor
-        line = {"line": {"color": palette.WRITE, "width": 1, "dash": "dot"}}
-        data.append(_line("page cache", at, cache, unit, palette.WRITE) | line)
-    layout = palette.time_layout(280)
-    layout["xaxis"] = palette.time_axis()
-    layout["yaxis"] = palette.axis(unit, rangemode="tozero", fixedrange=True)
-    return {"data": data, "layout": layout}
-
-
 def _line(
     title: str,
     at: Sequence[float],
     sizes: FloatArray,
     unit: str,
     colour: str,
-) -> dict[str, Any]:
+) -> Spec:
     return {
         "type": "scatter",
         "mode": "lines",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from vanidl.analyses.osts import OstTimeline, OstUse
+from vanidl.analyses.osts import OstUse
 from vanidl.figures.downsample import n_of_m
 from vanidl.figures.figure import Column, Figure, Table
 from vanidl.formatting.terminal import aligned_table
@@ -47,7 +47,19 @@ def draw_osts(run: Run) -> Figure:
     rows = found.rows[:MOST_OSTS]
     cut = n_of_m(len(rows), len(found.rows), "targets")
     labels = [_name_target(row) for row in rows]
-    table = Table(_COLUMNS, tuple(map(_tabulate, rows)), cut)
+    cells = tuple(
+        (
+            _name_target(row),
+            row.reads,
+            row.writes,
+            row.bytes_read,
+            row.bytes_written,
+            row.read_s,
+            row.write_s,
+        )
+        for row in rows
+    )
+    table = Table(_COLUMNS, cells, cut)
     caption = f"{_CAPTION} Operations are those of {found.layer}."
     caption += f" Shown: {cut}." if cut else ""
     return compose_heat(
@@ -57,18 +69,6 @@ def draw_osts(run: Run) -> Figure:
 
 def _name_target(row: OstUse) -> str:
     return "metadata server" if row.ost is None else f"OST {row.ost}"
-
-
-def _tabulate(row: OstUse) -> tuple[str | int | float | None, ...]:
-    return (
-        _name_target(row),
-        row.reads,
-        row.writes,
-        row.bytes_read,
-        row.bytes_written,
-        row.read_s,
-        row.write_s,
-    )
 
 
 def _write_osts(run: Run) -> str | None:
@@ -90,12 +90,9 @@ def _write_osts(run: Run) -> str | None:
         )
         for row in busiest[:_MOST_IN_TEXT]
     ]
-    return aligned_table(_title(found, len(rows)), [head, *rows])
-
-
-def _title(found: OstTimeline, shown: int) -> str:
-    cut = n_of_m(shown, len(found.rows), "targets")
-    return f"Lustre targets ({found.layer}{f'; {cut}' if cut else ''})"
+    cut = n_of_m(len(rows), len(found.rows), "targets")
+    title = f"Lustre targets ({found.layer}{f'; {cut}' if cut else ''})"
+    return aligned_table(title, [head, *rows])
 
 
 def _collect_osts(run: Run) -> list[Object]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from vanidl.breakdown.phases import Phase, Phases
 from vanidl.figures import palette
 from vanidl.figures.downsample import n_of_m
 from vanidl.figures.figure import Column, Figure, Spec, Table
 from vanidl.formatting.names import elided, plotted
-from vanidl.formatting.terminal import Row, aligned_table
+from vanidl.formatting.terminal import aligned_table
 from vanidl.formatting.units import instant, nbytes, plural, seconds
 from vanidl.run import Run
 from vanidl.schema import fields_of
@@ -49,13 +49,32 @@ def draw_phases(run: Run) -> Figure:
     every = (*phases.stages, *phases.epochs, *phases.checkpoints)
     rows = tuple(_list_phases(phase) for phase in every[:MOST_PHASES])
     table = Table(_PHASES_COLUMNS, rows, n_of_m(len(rows), len(every), "phases"))
-    words = [*_shown(phases), *_epoch_words(phases)]
+    # What the bands are, of those that the run has.
+    *earlier, last = (phase.name for phase in phases.stages)
+    stages = f"{', '.join(earlier)} and {last} follow on one another and add up to the run time"
+    groups = (("epochs", phases.epochs), ("checkpoints", phases.checkpoints))
+    within = [name for name, group in groups if group]
+    lie = f"; {' and '.join(within)} lie within" if within else ""
+    words = [f"{stages[0].upper()}{stages[1:]}{lie}."]
+    if any(phase.bytes_read is not None for phase in phases.stages):
+        words.append(_BYTES)
+    if phases.no_epochs:
+        words.append(f"No epochs are shown: {phases.no_epochs}.")
+    else:
+        words.append(f"Evidence of epochs: {phases.epochs[0].evidence}.")
+        if cut := n_of_m(min(len(phases.epochs), BANDS), len(phases.epochs), "epochs"):
+            words.append(f"Shown: {cut}.")
     # Phases behind the last traced operation are known by name alone.
     if cut := describe_traced(run.coverage, run.summary.layer):
         words.append(
             f"{cut}: bytes and times of phases that reach beyond the last traced operation are "
             "not recorded."
         )
+    alt_text = "; ".join(
+        f"{p.name} from {seconds(p.start_s)} to {seconds(p.end_s)}" for p in phases.stages
+    )
+    alt_text += f". {plural(len(phases.epochs), 'epoch')}, "
+    alt_text += f"{plural(len(phases.checkpoints), 'checkpoint')}."
     return Figure(
         "phases",
         "Over time",
@@ -63,7 +82,7 @@ def draw_phases(run: Run) -> Figure:
         " ".join(words) + table.not_recorded(),
         _plot_phases(phases),
         table.without_empty_columns(),
-        alt_text=_describe_phases(phases),
+        alt_text=alt_text,
     )
 
 
@@ -85,43 +104,23 @@ def epoch_lines(phases: Phases | None) -> list[Spec]:
     ]
 
 
-def _shown(phases: Phases) -> Iterator[str]:
-    """What the bands are, of those that the run has."""
-    names = [phase.name for phase in phases.stages]
-    stages = (
-        f"{', '.join(names[:-1])} and {names[-1]} follow on one another and add up to the run time"
-    )
-    groups = (("epochs", phases.epochs), ("checkpoints", phases.checkpoints))
-    within = [name for name, found in groups if found]
-    lie = f"; {' and '.join(within)} lie within" if within else ""
-    yield f"{stages[0].upper()}{stages[1:]}{lie}."
-    if any(phase.bytes_read is not None for phase in phases.stages):
-        yield _BYTES
-
-
-def _epoch_words(phases: Phases) -> list[str]:
-    if phases.no_epochs:
-        return [f"No epochs are shown: {phases.no_epochs}."]
-    words = [f"Evidence of epochs: {phases.epochs[0].evidence}."]
-    cut = n_of_m(min(len(phases.epochs), BANDS), len(phases.epochs), "epochs")
-    return words + ([f"Shown: {cut}."] if cut else [])
-
-
 def _plot_phases(phases: Phases) -> Spec:
-    lanes: list[tuple[str, Sequence[Phase]]] = [("stages", phases.stages)]
-    if phases.epochs:
-        lanes.append(("epochs", phases.epochs[:BANDS]))
-    if phases.checkpoints:
-        lanes.append(("checkpoints", phases.checkpoints[:BANDS]))
-    # Stages have a colour each, epochs and checkpoints one for all.
+    lanes = ["stages"]
+    # Stages have a colour each.
     data = [
         _bars(phase.name, [phase], 0, palette.fill(_COLOURS[phase.name], _SHAPES[phase.name]))
-        | {"name": phase.name}
         for phase in phases.stages
     ]
-    for lane, (name, rows) in enumerate(lanes):
-        if lane:
-            data += [_lane(name, rows, lane)]
+    # Epochs alternate in lightness, so that neighbours are told apart without a line.
+    if epochs := phases.epochs[:BANDS]:
+        colours = [(palette.BUSY, palette.UNOBSERVED)[i % 2] for i in range(len(epochs))]
+        marker: Spec = {"color": colours, "line": {"width": 0}}
+        data.append(_bars("epochs", epochs, len(lanes), marker) | {"showlegend": False})
+        lanes.append("epochs")
+    if checkpoints := phases.checkpoints[:BANDS]:
+        marker = {"color": palette.WRITE, "line": {"width": 1.5, "color": palette.WRITE}}
+        data.append(_bars("checkpoints", checkpoints, len(lanes), marker) | {"showlegend": False})
+        lanes.append("checkpoints")
     # 30 px a lane; 112 px lie around them.
     layout = palette.time_layout(112 + 30 * len(lanes), barmode="overlay", bargap=0.15)
     layout["margin"] = {**layout["margin"], "l": 88}
@@ -129,22 +128,12 @@ def _plot_phases(phases: Phases) -> Spec:
     layout["xaxis"] = palette.time_axis(range=[0, end])
     layout["yaxis"] = palette.axis(
         tickvals=list(range(len(lanes))),
-        ticktext=[name for name, _ in lanes],
+        ticktext=lanes,
         range=[len(lanes) - 0.5, -0.5],
         showgrid=False,
         fixedrange=True,
     )
     return {"data": data, "layout": layout}
-
-
-def _lane(name: str, rows: Sequence[Phase], lane: int) -> Spec:
-    """Epochs alternate in lightness, so that neighbours are told apart without a line."""
-    if name == "epochs":
-        colours = [(palette.BUSY, palette.UNOBSERVED)[i % 2] for i in range(len(rows))]
-        marker: Spec = {"color": colours, "line": {"width": 0}}
-    else:
-        marker = {"color": palette.WRITE, "line": {"width": 1.5, "color": palette.WRITE}}
-    return _bars(name, rows, lane, marker) | {"showlegend": False}
 
 
 def _bars(name: str, rows: Sequence[Phase], lane: int, marker: Spec) -> Spec:
@@ -156,17 +145,17 @@ def _bars(name: str, rows: Sequence[Phase], lane: int, marker: Spec) -> Spec:
         "x": [phase.end_s - phase.start_s for phase in rows],
         "y": [lane] * len(rows),
         "marker": marker,
-        "text": [_inside(phase.name) for phase in rows],
+        # An epoch's bar has room for its number alone.
+        "text": [
+            phase.name.removeprefix("epoch ") if phase.name.startswith("epoch ") else ""
+            for phase in rows
+        ],
         "textposition": "inside",
         "insidetextanchor": "middle",
         "constraintext": "none",
         "customdata": [_hover(phase) for phase in rows],
         "hovertemplate": "%{customdata}<extra></extra>",
     }
-
-
-def _inside(name: str) -> str:
-    return name.removeprefix("epoch ") if name.startswith("epoch ") else ""
 
 
 def _hover(phase: Phase) -> str:
@@ -190,14 +179,6 @@ def _list_phases(phase: Phase) -> tuple[str | int | float | None, ...]:
     )
 
 
-def _describe_phases(phases: Phases) -> str:
-    stages = (f"{p.name} from {seconds(p.start_s)} to {seconds(p.end_s)}" for p in phases.stages)
-    return (
-        f"{'; '.join(stages)}. {plural(len(phases.epochs), 'epoch')}, "
-        f"{plural(len(phases.checkpoints), 'checkpoint')}."
-    )
-
-
 _MOST_IN_TEXT = 20
 
 
@@ -207,18 +188,18 @@ def _write_phases(run: Run) -> str | None:
         return None
     header = ("phase", "from", "to", "data read", "in I/O", "input wait")
     every = (*phases.stages, *phases.epochs, *phases.checkpoints)
-    return aligned_table("Phases", [header, *(_text_row(p) for p in every[:_MOST_IN_TEXT])])
-
-
-def _text_row(phase: Phase) -> Row:
-    return (
-        phase.name,
-        instant(phase.start_s),
-        instant(phase.end_s),
-        nbytes(phase.bytes_read),
-        seconds(phase.busy_s),
-        seconds(phase.input_wait_s),
-    )
+    rows = [
+        (
+            phase.name,
+            instant(phase.start_s),
+            instant(phase.end_s),
+            nbytes(phase.bytes_read),
+            seconds(phase.busy_s),
+            seconds(phase.input_wait_s),
+        )
+        for phase in every[:_MOST_IN_TEXT]
+    ]
+    return aligned_table("Phases", [header, *rows])
 
 
 def _epochs_json(run: Run) -> list[Object]:

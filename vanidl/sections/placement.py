@@ -11,7 +11,7 @@ from vanidl.figures import palette
 from vanidl.figures.downsample import n_of_m
 from vanidl.figures.figure import Column, Figure, Spec, Table
 from vanidl.formatting.names import elided, plotted
-from vanidl.formatting.terminal import Row, aligned_table, paragraph
+from vanidl.formatting.terminal import aligned_table, paragraph
 from vanidl.formatting.units import count, number, plural, seconds
 from vanidl.run import Run
 from vanidl.schema import Maybe, fields_of
@@ -45,13 +45,30 @@ def draw_placement(run: Run) -> Figure:
         return replace(drawn, applies=bool(run.trace.step_durations))
     rows = placement.per_rank[:MOST_PLACEMENT]
     words = " ".join(sentence for sentence in list_placement_sentences(placement) if sentence)
+    cells = tuple(
+        (
+            elided(r.label, limit=80),
+            r.bursts,
+            r.steps,
+            float(np.median(r.slack_s)),
+            float(r.slack_s.max()),
+            r.io_s,
+            r.hidden_low_s,
+            r.hidden_high_s,
+            r.before_s,
+            r.after_s,
+            _slope(r),
+            r.why,
+        )
+        for r in rows
+    )
     return Figure(
         "placement",
         "Input and compute",
         title,
         _PLACEMENT_CAPTION + words,
         _plot_placement(rows),
-        _tabulate_placement(placement, rows),
+        Table(_PLACEMENT_COLUMNS, cells, n_of_m(len(rows), len(placement.per_rank), "ranks")),
         alt_text=describe_placement(placement),
     )
 
@@ -113,27 +130,6 @@ _PLACEMENT_COLUMNS = (
 )
 
 
-def _tabulate_placement(placement: Placement, rows: tuple[RankPlacement, ...]) -> Table:
-    cells = tuple(
-        (
-            elided(r.label, limit=80),
-            r.bursts,
-            r.steps,
-            float(np.median(r.slack_s)),
-            float(r.slack_s.max()),
-            r.io_s,
-            r.hidden_low_s,
-            r.hidden_high_s,
-            r.before_s,
-            r.after_s,
-            _slope(r),
-            r.why,
-        )
-        for r in rows
-    )
-    return Table(_PLACEMENT_COLUMNS, cells, n_of_m(len(rows), len(placement.per_rank), "ranks"))
-
-
 _MOST_RANKS = 16
 
 
@@ -142,23 +138,20 @@ def _write_placement(run: Run) -> str | None:
     if placement is None:
         return None
     header = ("rank", "bursts", "steps", "slack, median", "I/O", "hidden", "slope")
-    rows = [header, *(_text_row(row) for row in placement.per_rank[:_MOST_RANKS])]
-    table = aligned_table("Steps without times between bursts of reads", rows)
+    rows = [
+        (
+            row.label,
+            count(row.bursts),
+            count(row.steps),
+            seconds(float(np.median(row.slack_s))),
+            seconds(row.io_s),
+            f"{seconds(row.hidden_low_s)} to {seconds(row.hidden_high_s)}",
+            _slope(row),
+        )
+        for row in placement.per_rank[:_MOST_RANKS]
+    ]
+    table = aligned_table("Steps without times between bursts of reads", [header, *rows])
     return "\n".join([*map(paragraph, list_placement_sentences(placement)), table or ""])
-
-
-def _text_row(row: RankPlacement) -> Row:
-    hidden = f"{seconds(row.hidden_low_s)} to {seconds(row.hidden_high_s)}"
-    slack = seconds(float(np.median(row.slack_s)))
-    return (
-        row.label,
-        count(row.bursts),
-        count(row.steps),
-        slack,
-        seconds(row.io_s),
-        hidden,
-        _slope(row),
-    )
 
 
 def _slope(row: RankPlacement) -> str:
@@ -218,20 +211,19 @@ def list_placement_sentences(placement: Placement | None) -> list[str]:
         return []
     first = placement.per_rank[0]
     shortest = seconds(min(row.shortest_step_s for row in placement.per_rank))
+    # Between which two bursts: one lag for all ranks, or one each.
+    lags = sorted({row.lag for row in placement.per_rank})
+    if len(lags) > 1:
+        which = f"which two differs by rank (bursts {', '.join(map(str, lags))} after its number)."
+    else:
+        which = f"step k between bursts k + {lags[0]} and k + {lags[0] + 1}, both counted from 0."
     return [
         f"Each of the long steps (from {shortest} on) lies between the starts of two "
         f"bursts of reads of {elided(first.path.rsplit('/', 1)[-1], limit=60)}; "
-        f"{_describe_lag(placement)}",
+        f"{which}",
         _describe_slope(placement),
         "",
     ]
-
-
-def _describe_lag(placement: Placement) -> str:
-    lags = sorted({row.lag for row in placement.per_rank})
-    if len(lags) > 1:
-        return f"which two differs by rank (bursts {', '.join(map(str, lags))} after its number)."
-    return f"step k between bursts k + {lags[0]} and k + {lags[0] + 1}, both counted from 0."
 
 
 def _describe_slope(placement: Placement) -> str:

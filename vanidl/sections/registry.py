@@ -58,17 +58,11 @@ def mark_figure(figure: Figure, run: Run) -> Figure:
     words = describe_traced(run.coverage, run.summary.layer)
     if not words or words in figure.caption or (figure.spec is None and figure.table is None):
         return figure
-    return replace(figure, caption=f"{figure.caption} {words}{_mark_steps(figure, run)}.".strip())
-
-
-def _mark_steps(figure: Figure, run: Run) -> str:
-    """What a zero in the steps is worth where none of their operations was traced."""
-    mean = run.overlap.mean if run.overlap else None
-    if figure.section != OF_STEPS or mean is None or mean.io_s is None:
-        return ""
-    # All I/O lies outside the profiled steps.
-    none = mean.io_s == mean.unobserved_s
-    return ", none of them in the profiled steps: 0 there is not known to be 0" if none else ""
+    # What a zero in the steps is worth where all traced I/O lies outside of them.
+    mean = run.overlap.mean if run.overlap and figure.section == OF_STEPS else None
+    if mean is not None and mean.io_s is not None and mean.io_s == mean.unobserved_s:
+        words += ", none of them in the profiled steps: 0 there is not known to be 0"
+    return replace(figure, caption=f"{figure.caption} {words}.".strip())
 
 
 T = TypeVar("T")

@@ -8,7 +8,7 @@ import numpy as np
 
 from vanidl.analyses.access import Access, AccessCounts
 from vanidl.analyses.durations import DATA_READS, GROUPS, Durations, OfGroup
-from vanidl.analyses.latencies import DurationBin, OffsetSample, SlowOperation
+from vanidl.analyses.latencies import DurationBin, SlowOperation
 from vanidl.analyses.sizes import CommonSize, SizeBin, Sizes
 from vanidl.figures import palette
 from vanidl.figures.bars import Stack, share_bars
@@ -79,13 +79,11 @@ def draw_sizes(run: Run) -> Figure:
         classes = Table(columns, tuple((label_bin(b), b.reads, b.writes) for b in counted))
         drawn = _compose_sizes(_SIZES_BY_COUNTERS, _plot_classes(counted), classes)
         return replace(drawn, alt_text=_describe_sizes(traced or counted))
-    return _compose_sizes("", None, None, _explain_no_sizes(run))
-
-
-def _explain_no_sizes(run: Run) -> str:
+    reason = "No read or write was recorded, so there are no sizes to show."
     if run.summary.ops:
-        return f"Reads and writes were counted, their sizes were not. {advise_tracing(run.trace)}."
-    return "No read or write was recorded, so there are no sizes to show."
+        advice = advise_tracing(run.trace)
+        reason = f"Reads and writes were counted, their sizes were not. {advice}."
+    return _compose_sizes("", None, None, reason)
 
 
 def _compose_sizes(
@@ -201,24 +199,23 @@ def _describe_sizes(bins: tuple[SizeBin, ...]) -> str:
 
 
 def _write_sizes(run: Run) -> str | None:
-    return named_values("Transfer sizes", _list_sizes(run.sizes))
-
-
-def _list_sizes(sizes: Sizes) -> list[tuple[str, str]]:
+    sizes = run.sizes
     if sizes.min is None:
         # Darshan's classes with any operation in them; that is all that counters know.
         used = [b for b in sizes.darshan_histogram if b.reads or b.writes]
-        return [
+        rows = [
             (label_bin(b), f"{plural(b.reads, 'read')}, {plural(b.writes, 'write')}") for b in used
         ]
+        return named_values("Transfer sizes", rows)
     common = ", ".join(
         f"{nbytes(c.nbytes)} x {count(c.reads + c.writes)}" for c in sizes.common[:4]
     )
-    return [
+    rows = [
         ("range", f"{nbytes(sizes.min)} to {nbytes(sizes.max)}, mean {nbytes(sizes.mean)}, "
                   f"median {nbytes(sizes.median)}"),
         ("most frequent", common),
     ]  # fmt: skip
+    return named_values("Transfer sizes", rows)
 
 
 def _collect_sizes(run: Run) -> Object:
@@ -277,27 +274,35 @@ _ACCESS_CAPTION = (
 
 def draw_access(run: Run) -> Figure:
     """Share of first, consecutive, forward and backward operations."""
-    access = run.access
+    title, access = "Access pattern", run.access
     if access is not None and access.read.ops + access.write.ops == 0:
         reason = "No read or write was recorded, so there is no order to show."
-        return Figure("access", "Operations", "Access pattern", "", empty_reason=reason)
+        return Figure("access", "Operations", title, "", empty_reason=reason)
     if access is None:
         reason = (
             "No single operation was traced and no counter tells their order. "
             f"{advise_tracing(run.trace)}."
         )
-        return Figure("access", "Operations", "Access pattern", "", empty_reason=reason)
-    table, alt_text = _tabulate_access(access), _describe_access(access)
+        return Figure("access", "Operations", title, "", empty_reason=reason)
+    # A row for each order, reads beside writes: half a page has room for no more columns.
+    reads, writes = _count_orders(access, 0), _count_orders(access, 1)
+    rows = tuple((name, reads[name], writes[name]) for name in reads)
+    known = tuple(row for row in rows if row[1:] != (None, None))
+    columns = (Column("operations"), Column("reads", "count"), Column("writes", "count"))
+    sides = (("read", access.read), ("write", access.write))
+    alt_text = " ".join(_describe_pattern(name, counts) for name, counts in sides if counts.ops)
     # Counters know fewer kinds of order.
-    if access.source == "counters":
-        spec = _plot_access(access, COUNTED_ACCESS_PARTS)
-        return _compose_access(_ACCESS_BY_COUNTERS, spec, table, alt_text)
-    return _compose_access(_ACCESS_CAPTION, _plot_access(access, ACCESS_PARTS), table, alt_text)
-
-
-def _compose_access(caption: str, spec: Spec, table: Table, alt_text: str) -> Figure:
-    title = "Access pattern"
-    return Figure("access", "Operations", title, caption, spec, table, alt_text=alt_text, half=True)
+    by_counters = access.source == "counters"
+    return Figure(
+        "access",
+        "Operations",
+        title,
+        _ACCESS_BY_COUNTERS if by_counters else _ACCESS_CAPTION,
+        _plot_access(access, COUNTED_ACCESS_PARTS if by_counters else ACCESS_PARTS),
+        Table(columns, known),
+        alt_text=alt_text,
+        half=True,
+    )
 
 
 AccessPart = tuple[str, str, str, str]
@@ -329,17 +334,6 @@ def count_operations(counts: AccessCounts, attribute: str) -> int:
     return max(by_rule[attribute], 0)
 
 
-def _tabulate_access(access: Access) -> Table:
-    """A row for each order, reads beside writes: half a page has room for no more columns.
-
-    Orders that are of neither side known have no row.
-    """
-    sides = (_count_orders(access, 0), _count_orders(access, 1))
-    rows = tuple((name, reads, sides[1][name]) for name, reads in sides[0].items())
-    known = tuple(row for row in rows if row[1:] != (None, None))
-    return Table((Column("operations"), Column("reads", "count"), Column("writes", "count")), known)
-
-
 def _count_orders(access: Access, side: int) -> dict[str, int | None]:
     """Operations of each order: what the picture shows, then what its counters are checked by."""
     counts = (access.read, access.write)[side]
@@ -358,11 +352,6 @@ def _count_orders(access: Access, side: int) -> dict[str, int | None]:
     }
 
 
-def _describe_access(access: Access) -> str:
-    sides = (("read", access.read), ("write", access.write))
-    return " ".join(_describe_pattern(name, counts) for name, counts in sides if counts.ops)
-
-
 def _describe_pattern(name: str, counts: AccessCounts) -> str:
     parts = ("first", "consecutive", "forward", "backward", "sequential_darshan")
     known = [(part, getattr(counts, part)) for part in parts]
@@ -376,23 +365,21 @@ def list_access(run: Run) -> list[tuple[str, str]]:
     if run.access is None or not run.access.read.ops:
         return []
     read = run.access.read
-    if run.access.source == "counters":
-        return [("reads are", _describe_by_darshans_rule(read))]
-    parts = [
-        f"{percent(getattr(read, name) / read.ops)} {name}"
-        for name in ("consecutive", "forward", "backward", "first")
-    ]
-    return [("reads are", ", ".join(parts))]
-
-
-def _describe_by_darshans_rule(read: AccessCounts) -> str:
+    if run.access.source != "counters":
+        parts = [
+            f"{percent(getattr(read, name) / read.ops)} {name}"
+            for name in ("consecutive", "forward", "backward", "first")
+        ]
+        return [("reads are", ", ".join(parts))]
+    # Darshan's counters know two orders, of which one includes the other.
     sequential, consecutive = read.sequential_darshan, read.consecutive_darshan
     if sequential is None or consecutive is None:
-        return "in an order that was not recorded"
-    return (
+        return [("reads are", "in an order that was not recorded")]
+    words = (
         f"{percent(consecutive / read.ops)} consecutive, {percent(sequential / read.ops)} "
         "sequential (those included), by Darshan's counters"
     )
+    return [("reads are", words)]
 
 
 def _collect_access(run: Run) -> Object | None:
@@ -482,11 +469,18 @@ def draw_durations(run: Run) -> Figure:
     most = max(b.reads + b.writes for b in bins)
     counts = palette.counts("operations", most, rangemode="tozero", fixedrange=True)
     layout = palette.layout(280, barmode="stack", bargap=0.1, xaxis=ticks, yaxis=counts)
-    durations = {"data": data, "layout": layout}
+    # The same in numbers, and in a sentence where no statistics are known.
+    columns = (
+        Column("from", "border"), Column("up to", "border"), Column("reads", "count"),
+        Column("writes", "count"), Column("time in reads", "s"), Column("time in writes", "s"),
+    )  # fmt: skip
+    rows = tuple((b.low_s, b.high_s, b.reads, b.writes, b.read_s, b.write_s) for b in bins)
+    fullest = max(bins, key=lambda b: b.reads + b.writes)
+    total = sum(b.reads + b.writes for b in bins)
+    plain = f"{plural(total, 'operation')}; most take {_label_duration(fullest)}."
     return Figure(
-        "durations", _SECTION, title, _DURATIONS_CAPTION + words, durations,
-        _tabulate_durations(found.histogram),
-        alt_text=words or _describe_durations(found.histogram), half=True,
+        "durations", _SECTION, title, _DURATIONS_CAPTION + words,
+        {"data": data, "layout": layout}, Table(columns, rows), alt_text=words or plain, half=True,
     )  # fmt: skip
 
 
@@ -533,10 +527,27 @@ def draw_offsets(run: Run) -> Figure:
         "marker": {"size": 3, "color": palette.READ},
         "hovertemplate": "at %{x:.4g} s: offset %{y:.3g} " + unit + "<extra></extra>",
     }
-    offsets = {"data": [points], "layout": layout}
+    # The first reads in numbers, and in words how many begin beyond the one before.
+    labels = [elided(run.trace.processes[i].label, limit=60) for i in run.trace.ranks]
+    rows = tuple(
+        (start, offset if offset >= 0 else None, size, labels[rank] if rank >= 0 else "no rank")
+        for start, offset, size, rank in zip(
+            *(column[:TABLE_READS].tolist() for column in
+              (sample.start_s, sample.offset, sample.nbytes, sample.position)),
+            strict=True,
+        )
+    )  # fmt: skip
+    columns = (Column("start", "instant"), Column("offset", "count"), Column("size", "bytes"),
+               Column("rank"))  # fmt: skip
+    rising = int((np.diff(sample.offset) > 0).sum())
+    alt_text = (
+        f"{plural(shown, 'read')} at offsets up to "
+        f"{nbytes(float(sample.offset.max(initial=0)))}; {rising:,} begin beyond the one before."
+    )
     return Figure(
-        "offsets", _SECTION, title, _OFFSET_CAPTION + words, offsets,
-        _tabulate_offsets(run, sample), alt_text=_describe_offsets(sample), half=True,
+        "offsets", _SECTION, title, _OFFSET_CAPTION + words, {"data": [points], "layout": layout},
+        Table(columns, rows, n_of_m(len(rows), sample.reads, "reads")), alt_text=alt_text,
+        half=True,
     )  # fmt: skip
 
 
@@ -572,46 +583,6 @@ def _label_duration(found: DurationBin) -> str:
     if found.high_s is None:
         return f"from {border(found.low_s)}"
     return f"{border(found.low_s)} to {border(found.high_s)}"
-
-
-def _tabulate_durations(bins: tuple[DurationBin, ...]) -> Table:
-    columns = (
-        Column("from", "border"), Column("up to", "border"), Column("reads", "count"),
-        Column("writes", "count"), Column("time in reads", "s"), Column("time in writes", "s"),
-    )  # fmt: skip
-    rows = tuple((b.low_s, b.high_s, b.reads, b.writes, b.read_s, b.write_s) for b in bins)
-    return Table(columns, rows)
-
-
-def _describe_durations(bins: tuple[DurationBin, ...]) -> str:
-    most = max(bins, key=lambda b: b.reads + b.writes)
-    total = sum(b.reads + b.writes for b in bins)
-    return f"{plural(total, 'operation')}; most take {_label_duration(most)}."
-
-
-def _tabulate_offsets(run: Run, sample: OffsetSample) -> Table:
-    trace = run.trace
-    labels = [elided(trace.processes[i].label, limit=60) for i in trace.ranks]
-    rows = tuple(
-        (start, offset if offset >= 0 else None, size, labels[rank] if rank >= 0 else "no rank")
-        for start, offset, size, rank in zip(
-            *(column[:TABLE_READS].tolist() for column in
-              (sample.start_s, sample.offset, sample.nbytes, sample.position)),
-            strict=True,
-        )
-    )  # fmt: skip
-    columns = (Column("start", "instant"), Column("offset", "count"), Column("size", "bytes"),
-               Column("rank"))  # fmt: skip
-    return Table(columns, rows, n_of_m(len(rows), sample.reads, "reads"))
-
-
-def _describe_offsets(sample: OffsetSample) -> str:
-    """How many reads begin beyond the one before, in words."""
-    rising = int((np.diff(sample.offset) > 0).sum())
-    return (
-        f"{plural(len(sample.offset), 'read')} at offsets up to "
-        f"{nbytes(float(sample.offset.max(initial=0)))}; {rising:,} begin beyond the one before."
-    )
 
 
 def _write_durations(run: Run) -> str | None:

@@ -5,10 +5,9 @@ Of a run without steps the bar is the run itself: how much of it was storage, an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from vanidl.advice.finding import Diagnosis
 from vanidl.breakdown import Breakdown
 from vanidl.breakdown import step_bar as parts
 from vanidl.breakdown.account import MEAN, RUN
@@ -17,7 +16,6 @@ from vanidl.breakdown.causes import FAULT, METADATA, OBJECT, READ, STORAGE, WRIT
 from vanidl.breakdown.step_bar import StepParts, is_least_of_cell
 from vanidl.dataclass import dataclass
 from vanidl.formatting.units import change, percent, plural, seconds
-from vanidl.model.run_facts import Ceiling
 from vanidl.model.warnings import LOWER_BOUNDS, serious_codes
 from vanidl.run import Run
 from vanidl.sections.actions import name_for_ranks
@@ -307,14 +305,22 @@ def draw_bar(run: Run) -> Bar | None:
     title = f"One step: {seconds(whole.mean_s)}"
     words = ", ".join(f"{p.name} {p.amount} ({p.percent})" for p in found)
     # Below it what the step would be: measured with batches from memory, or predicted of a change.
-    ghosts = (
-        *_list_ceiling(run.ceiling, whole.mean_s),
-        *_list_ghosts(run.diagnoses, len(run.trace.ranks)),
-    )
+    ghosts: list[Ghost] = []
+    if (ceiling := run.ceiling) is not None and ceiling.low > 0:
+        # As a share of the steps that were measured beside it.
+        share = 1 - ceiling.cost
+        amount = change(whole.mean_s, share * whole.mean_s)
+        ghosts.append(Ghost("input from memory", amount, 100 * share, "#ceiling", MEASURED))
+    shorter = [d for d in run.diagnoses if d.step_s is not None and d.now_s]
+    for diagnosis in shorter[:GHOSTS]:
+        now_s, then_s = diagnosis.now_s or 0.0, diagnosis.step_s or 0.0
+        name = name_for_ranks(diagnosis.change or diagnosis.title, len(run.trace.ranks))
+        share, href = 100 * then_s / (now_s or 1.0), f"#action-{diagnosis.code}"
+        ghosts.append(Ghost(name, change(now_s, then_s), share, href, diagnosis.basis))
     # All of it in words, for who does not see the bar.
     than = "; ".join(f"{g.name}: {g.amount}" for g in ghosts)
     label = f"{title}: {words}." + (f" With a change: {than}." if than else "")
-    return Bar(title, found, ghosts, label, _note_traced(f"{over}{ranks}", run))
+    return Bar(title, found, tuple(ghosts), label, _note_traced(f"{over}{ranks}", run))
 
 
 def _draw_run_bar(run: Run) -> Bar | None:
@@ -377,23 +383,6 @@ def _note_traced(note: str, run: Run) -> str:
     """The note, with the share of operations that was traced if not all were."""
     share = describe_traced_share(run.coverage, run.summary.layer)
     return f"{note}; {share}" if share else note
-
-
-def _list_ghosts(diagnoses: Sequence[Diagnosis], ranks: int) -> tuple[Ghost, ...]:
-    shorter = [d for d in diagnoses if d.step_s is not None and d.now_s]
-    return tuple(
-        Ghost(name_for_ranks(d.change or d.title, ranks), change(d.now_s or 0.0, d.step_s or 0.0),
-              100 * (d.step_s or 0.0) / (d.now_s or 1.0), f"#action-{d.code}", d.basis)
-        for d in shorter[:GHOSTS]
-    )  # fmt: skip
-
-
-def _list_ceiling(found: Ceiling | None, mean_s: float) -> Iterator[Ghost]:
-    """The step with batches from memory, as a share of the steps measured beside it."""
-    if found is not None and found.low > 0:
-        share = 1 - found.cost
-        amount = change(mean_s, share * mean_s)
-        yield Ghost("input from memory", amount, 100 * share, "#ceiling", MEASURED)
 
 
 def _collect_step_parts(run: Run) -> Object | None:

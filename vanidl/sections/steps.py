@@ -103,6 +103,7 @@ _WAITS = (
     "checkpoint stand out; even orange from start to end means that the loader cannot keep up."
 )
 _UNKNOWN = "Input wait was not recorded: that is unknown, not zero."
+_NOT_ON_CLOCK = "The profile's clock could not be put on that of the logs"
 _GRID = (
     "One line per rank, one column per profiled step, counted from 0. A stronger colour is a "
     "longer {}. Horizontal lines are slow ranks, vertical lines are steps that {} all ranks."
@@ -127,10 +128,10 @@ def draw_steps(run: Run) -> Figure:
     # Lanes over time for few ranks; a grid of ranks and steps for many, and where no step has a
     # date.
     if table.undated_s is not None:
-        (spec, cut), words = (
-            _plot_grid(run.trace, table),
-            [_UNDATED.format(_explain_undated(steps.clock))],
-        )
+        (spec, cut), why = _plot_grid(run.trace, table), _NOT_ON_CLOCK
+        if steps.clock.method == "none":
+            why = "The profile has durations without start times"
+        words = [_UNDATED.format(why)]
     elif len(np.unique(table.rank)) > MAX_LANES:
         what = ("step", "were long on") if unknown else ("wait for input", "held up")
         (spec, cut), words = _plot_grid(run.trace, table), [_GRID.format(*what)]
@@ -144,6 +145,16 @@ def draw_steps(run: Run) -> Figure:
     if len(steps.loaders) > 1:
         words.append(f"Training waited for {'; '.join(_describe_loaders(steps))}.")
     numbers = tabulate_steps(run.trace, table, shown)
+    # In words how many steps, how long, and the longest wait.
+    wait_s = table.input_wait_s[~np.isnan(table.input_wait_s)]
+    waited = "input waits were not recorded"
+    if len(wait_s):
+        waited = f"the longest input wait is {seconds(float(wait_s.max()))}"
+    alt_text = (
+        f"{plural(len(table.step), 'step')} of {plural(steps.ranks, 'rank')}, "
+        f"{seconds(steps.median_s)} in the median and {seconds(steps.p99_s)} at the 99th "
+        f"percentile; {waited}."
+    )
     return Figure(
         "steps",
         "Input and compute",
@@ -151,15 +162,8 @@ def draw_steps(run: Run) -> Figure:
         " ".join(words) + numbers.not_recorded(but=("input wait",)),
         spec,
         numbers.without_empty_columns(),
-        alt_text=_describe_steps(steps),
+        alt_text=alt_text,
     )
-
-
-def _explain_undated(clock: ClockEvidence) -> str:
-    """Why steps have no place in time."""
-    if clock.method == "none":
-        return "The profile has durations without start times"
-    return "The profile's clock could not be put on that of the logs"
 
 
 def _plot_lanes(trace: Trace, table: StepTable, shown: ShownSteps) -> Spec:
@@ -189,29 +193,31 @@ def _plot_lanes(trace: Trace, table: StepTable, shown: ShownSteps) -> Spec:
             ticksuffix=" s",
             fixedrange=True,
         )
-        label = plotted(trace.processes[trace.ranks[int(rank)]].label)
-        layout["annotations"] += [_plot_lane_title(label, 1 - lane / lanes)] if lanes > 1 else []
+        # The name of the rank, right above its lane.
+        if lanes > 1:
+            title = {
+                "text": plotted(trace.processes[trace.ranks[int(rank)]].label),
+                "x": 1,
+                "xref": "paper",
+                "xanchor": "right",
+                "y": 1 - lane / lanes,
+                "yref": "paper",
+                "yanchor": "bottom",
+                "showarrow": False,
+                "font": {"size": 11},
+            }
+            layout["annotations"].append(title)
     layout["xaxis"] |= {"anchor": "free", "position": 0}
     return {"data": data, "layout": layout}
-
-
-def _plot_lane_title(label: str, top: float) -> Spec:
-    return {
-        "text": label,
-        "x": 1,
-        "xref": "paper",
-        "xanchor": "right",
-        "y": top,
-        "yref": "paper",
-        "yanchor": "bottom",
-        "showarrow": False,
-        "font": {"size": 11},
-    }
 
 
 def _plot_lane(table: StepTable, rows: np.ndarray, lane: int) -> list[Spec]:
     length = table.duration_s[rows]
     waits = table.input_wait_s[rows]
+    hover = [
+        f"step {int(k)}: {seconds(float(s))}, waited {seconds(float(w))}"
+        for k, s, w in zip(table.step[rows], length, waits, strict=True)
+    ]
     # Without waits a step is one box; with them its wait lies below the rest.
     if np.isnan(table.input_wait_s).all():
         series = [("step", palette.STEP, np.zeros_like(length), length)]
@@ -232,7 +238,7 @@ def _plot_lane(table: StepTable, rows: np.ndarray, lane: int) -> list[Spec]:
             "y": round_values(values),
             "yaxis": f"y{lane + 1}" if lane else "y",
             "width": round_values(length * 0.94),
-            "customdata": _write_hover(table, rows),
+            "customdata": hover,
             "marker": palette.fill(colour),
             "hovertemplate": "%{customdata}<extra>" + name + "</extra>",
         }
@@ -285,14 +291,6 @@ def _arrange_by_rank(table: StepTable, ranks: np.ndarray, values: np.ndarray) ->
     return grid
 
 
-def _write_hover(table: StepTable, rows: np.ndarray) -> list[str]:
-    length = table.duration_s[rows]
-    return [
-        f"step {int(k)}: {seconds(float(s))}, waited {seconds(float(w))}"
-        for k, s, w in zip(table.step[rows], length, table.input_wait_s[rows], strict=True)
-    ]
-
-
 def tabulate_steps(trace: Trace, table: StepTable, shown: ShownSteps) -> Table:
     """The shown steps in numbers, at most TABLE_LIMIT of them."""
     columns = (
@@ -324,21 +322,6 @@ def _none_if_nan(value: float) -> float | None:
     return None if np.isnan(value) else float(value)
 
 
-def _describe_steps(steps: Steps) -> str:
-    wait = steps.table.input_wait_s
-    known = wait[~np.isnan(wait)]
-    waited = (
-        f"the longest input wait is {seconds(float(known.max()))}"
-        if len(known)
-        else "input waits were not recorded"
-    )
-    return (
-        f"{plural(len(steps.table.step), 'step')} of {plural(steps.ranks, 'rank')}, "
-        f"{seconds(steps.median_s)} in the median and {seconds(steps.p99_s)} at the 99th "
-        f"percentile; {waited}."
-    )
-
-
 def _write_steps(run: Run) -> str | None:
     steps = run.steps
     if steps is None:
@@ -350,21 +333,17 @@ def _write_steps(run: Run) -> str | None:
         ("duration", f"mean {seconds(steps.mean_s)}, median {seconds(steps.median_s)}, "
                      f"99 % under {seconds(steps.p99_s)}"),
         *(("waited for", words) for words in _describe_loaders(steps)),
-        *(("device", words) for words in _describe_device(steps)),
-        *(("device idle", words) for words in [describe_idle(run.breakdown)] if words),
-        *list_clocks(steps),
     ]  # fmt: skip
-    return named_values("Steps", rows)
-
-
-def _describe_device(steps: Steps) -> Iterator[str]:
-    """How long the device was at the steps, beside the process that gave it work."""
-    device = steps.device
-    if device is not None:
-        yield (
+    # How long the device was at the steps, beside the process that gave it work.
+    if (device := steps.device) is not None:
+        busy = (
             f"busy for {seconds(device.device_s)} at most in {plural(device.steps, 'step')}; the "
             f"process took {seconds(device.host_s)} for the same, from the first batch on"
         )
+        rows.append(("device", busy))
+    if idle := describe_idle(run.breakdown):
+        rows.append(("device idle", idle))
+    return named_values("Steps", [*rows, *list_clocks(steps)])
 
 
 def _describe_loaders(steps: Steps) -> Iterator[str]:
@@ -459,7 +438,15 @@ def draw_each_step(run: Run) -> Figure:
     if each.reads is None and np.isnan(each.busy_s).all():
         return Figure("each-step", _SECTION, _EACH_STEP_TITLE, "", empty_reason=_NO_IO)
     table = _tabulate_each_step(run.trace, steps.table, each, rows)
-    words = " ".join(_explained(table)) + _others(each) + _cut(table)
+    words = " ".join(_explained(table))
+    # Where the steps are that this table leaves to the second.
+    if special_count := int((each.kind != ORDINARY).sum()):
+        are = "is" if special_count == 1 else "are"
+        words += (
+            f" {plural(special_count, 'step')} of {count(len(each.kind))}, first in an epoch or "
+            f"with a checkpoint, {are} in the table below."
+        )
+    words += _cut(table)
     return Figure("each-step", _SECTION, _EACH_STEP_TITLE, words, table=table)
 
 
@@ -472,10 +459,16 @@ def draw_special_steps(run: Run) -> Figure:
         known = each is not None
         return Figure("steps-apart", _SECTION, _APART, "", empty_reason=reason, applies=known)
     table = _tabulate_each_step(run.trace, steps.table, each, rows)
-    words = _compared(steps.table, each)
-    return Figure(
-        "steps-apart", _SECTION, _APART, _APART_CAPTION + words + _cut(table), table=table
-    )
+    # Mean durations of each kind in a sentence.
+    means = []
+    for kind, noun in ((FIRST, "first step"), (CHECKPOINT, "checkpoint step"), (ORDINARY, "other")):
+        of_kind = each.kind == kind
+        if of_kind.any():
+            mean = seconds(float(steps.table.duration_s[of_kind].mean()))
+            several = " on average" if of_kind.sum() > 1 else ""
+            means.append(f"{plural(int(of_kind.sum()), noun)} took {mean}{several}")
+    caption = f"{_APART_CAPTION}{'; '.join(means)}.{_cut(table)}"
+    return Figure("steps-apart", _SECTION, _APART, caption, table=table)
 
 
 def _explained(table: Table) -> Iterator[str]:
@@ -492,32 +485,8 @@ def _explained(table: Table) -> Iterator[str]:
         yield "Beside a file: the time in it."
 
 
-def _others(each: StepRecords) -> str:
-    """Where the steps are that the first table leaves to the second."""
-    special_count = int((each.kind != ORDINARY).sum())
-    if not special_count:
-        return ""
-    are = "is" if special_count == 1 else "are"
-    return (
-        f" {plural(special_count, 'step')} of {count(len(each.kind))}, first in an epoch or with a "
-        f"checkpoint, {are} in the table below."
-    )
-
-
 def _cut(table: Table) -> str:
     return " Shown are the longest." if table.cut else ""
-
-
-def _compared(table: StepTable, each: StepRecords) -> str:
-    """Mean durations of each kind in a sentence."""
-    found = []
-    for kind, noun in ((FIRST, "first step"), (CHECKPOINT, "checkpoint step"), (ORDINARY, "other")):
-        rows = each.kind == kind
-        if rows.any():
-            mean = seconds(float(table.duration_s[rows].mean()))
-            several = " on average" if rows.sum() > 1 else ""
-            found.append(f"{plural(int(rows.sum()), noun)} took {mean}{several}")
-    return "; ".join(found) + "."
 
 
 _NAME = 11  # letters of a file's name that leave the row in one line
@@ -529,38 +498,33 @@ Rows = NDArray[np.intp]
 
 def _columns(table: StepTable, each: StepRecords, rows: Rows) -> list[tuple[Column, list[Cell]]]:
     """Every column with its cells of these steps; those that would say nothing are left out."""
-    found: list[tuple[Column, list[Cell]]] = [
+    times = {
+        "duration": table.duration_s,
+        "input wait": table.input_wait_s,
+        "of it I/O": each.input_wait_io_s,
+        "time in I/O": each.busy_s,
+        "in wait": each.in_wait_s,
+        "hidden": each.hidden_s,
+        "behind comm.": each.behind_communication_s,
+        "other": each.other_s,
+    }
+    # Where nothing lay behind communication, the parts add up without it.
+    if not np.nan_to_num(each.behind_communication_s).any():
+        del times["behind comm."]
+    columns: list[tuple[Column, list[Cell]]] = [
         (Column("step", "count"), [int(k) for k in table.step[rows]]),
         (Column("kind"), [str(kind) or "ordinary" for kind in each.kind[rows]]),
         (Column("start", "instant"), _is_step_known(table.start_s[rows])),
-        *(
-            (Column(title, "s"), _is_step_known(values[rows]))
-            for title, values in _times(table, each)
-        ),
+        *((Column(title, "s"), _is_step_known(values[rows])) for title, values in times.items()),
         (Column("operations", "count"), _sums(rows, each.reads, each.writes)),
         (Column("read", "bytes"), _sums(rows, each.bytes_read)),
         (Column("written", "bytes"), _sums(rows, each.bytes_written)),
     ]
     if each.reads is not None:
         files = [each.slowest[i] for i in rows.tolist()]
-        found += [(Column(title), [_file(f, i) for f in files]) for i, title in enumerate(_FILES)]
+        columns += [(Column(title), [_file(f, i) for f in files]) for i, title in enumerate(_FILES)]
     # A column in which every cell is empty says nothing.
-    return [(column, cells) for column, cells in found if set(cells) != {None}]
-
-
-def _times(table: StepTable, each: StepRecords) -> list[tuple[str, NDArray[np.float64]]]:
-    columns = [
-        ("duration", table.duration_s),
-        ("input wait", table.input_wait_s),
-        ("of it I/O", each.input_wait_io_s),
-        ("time in I/O", each.busy_s),
-        ("in wait", each.in_wait_s),
-        ("hidden", each.hidden_s),
-        ("behind comm.", each.behind_communication_s),
-        ("other", each.other_s),
-    ]
-    silent = not np.nan_to_num(each.behind_communication_s).any()
-    return [c for c in columns if c[0] != "behind comm." or not silent]
+    return [(column, cells) for column, cells in columns if set(cells) != {None}]
 
 
 def _tabulate_each_step(trace: Trace, table: StepTable, each: StepRecords, rows: Rows) -> Table:
@@ -594,14 +558,11 @@ def _file(files: tuple[tuple[str, float], ...], place: int) -> str:
     if place >= len(files):
         return ""
     path, spent = files[place]
-    return f"{_short(path)} {seconds(spent)}"
-
-
-def _short(path: str) -> str:
-    """A file's name, or the end of it before the suffix: there are the numbers of files."""
+    # A file's name, or the end of it before the suffix: there are the numbers of files.
     name = path.rsplit("/", 1)[-1]
     stem = name if len(name) <= _NAME else name.rsplit(".", 1)[0] or name
-    return elided(stem if len(stem) <= _NAME else f"…{stem[1 - _NAME :]}", limit=_NAME)
+    short = elided(stem if len(stem) <= _NAME else f"…{stem[1 - _NAME :]}", limit=_NAME)
+    return f"{short} {seconds(spent)}"
 
 
 def _write_each_step(run: Run) -> str | None:

@@ -13,7 +13,7 @@ from vanidl.analyses.profiled_steps import Steps
 from vanidl.analyses.timeline import JobTimeline, Timeline
 from vanidl.figures import palette
 from vanidl.figures.downsample import build_levels, fold_bins, n_of_m
-from vanidl.figures.figure import Column, Figure, Levels, Spec, Table
+from vanidl.figures.figure import Column, Figure, Spec, Table
 from vanidl.formatting.names import distinct, elided, plotted
 from vanidl.formatting.units import byte_scale, change, count, nbytes, plural, seconds
 from vanidl.model.trace import DFS, MPIIO, POSIX, STDIO
@@ -279,8 +279,26 @@ def compose_heat(
     """A heat map of labelled lines; `amounts` are the edges of its bins and what each moved."""
     name, title, view = names
     edges_s, moved = amounts
-    unit, found = _scale_heat(edges_s, moved)
-    spec = _plot_heat(distinct(labels), unit, (found.start_s, found.end_s))
+    # The unit of the colours fits the coarsest level, which is seen first.
+    coarse = build_levels(edges_s, (moved,), 1).series[0][-1]
+    width = (edges_s[-1] - edges_s[0]) / coarse.shape[1]
+    divisor, unit = byte_scale(float(coarse.max()) / max(float(width), 1e-9))
+    levels = build_levels(edges_s, (moved,), divisor)
+    names_of_lines = distinct(labels)
+    heat = {
+        "type": "heatmap",
+        "y": names_of_lines,
+        "zmin": 0,
+        "colorscale": palette.scale(palette.RAMP, power=2),
+        "colorbar": palette.colorbar(f" {unit}/s"),
+        "hoverongaps": False,
+        "hovertemplate": "%{y}, at %{x:.4g} s: %{z:.3g} " + f"{unit}/s<extra></extra>",
+    }
+    layout = palette.time_layout(
+        124 + min(max(24 * len(labels), 60), 420),
+        xaxis=palette.time_axis(showgrid=False, range=[levels.start_s, levels.end_s]),
+        yaxis={**palette.rank_axis(names_of_lines), "type": "category"},
+    )
     # The busiest line and the busiest moment, in words.
     by_line, over_time = moved.sum(axis=1), moved.sum(axis=0)
     line, moment = int(by_line.argmax()), int(over_time.argmax())
@@ -289,15 +307,8 @@ def compose_heat(
         f"{nbytes(int(by_line[line]))} of {nbytes(int(moved.sum()))}; "
         f"the busiest moment is {seconds(float(edges_s[moment]))} after the start."
     )
-    return Figure(name, "Over time", title, caption, spec, table, "", alt_text, view, found)
-
-
-def _scale_heat(edges_s: NDArray[np.float64], moved: Int64Array) -> tuple[str, Levels]:
-    """Unit of the colours and the levels; the unit fits the coarsest level."""
-    coarse = build_levels(edges_s, (moved,), 1).series[0][-1]
-    width = (edges_s[-1] - edges_s[0]) / coarse.shape[1]
-    divisor, unit = byte_scale(float(coarse.max()) / max(float(width), 1e-9))
-    return unit, build_levels(edges_s, (moved,), divisor)
+    spec = {"data": [heat], "layout": layout}
+    return Figure(name, "Over time", title, caption, spec, table, "", alt_text, view, levels)
 
 
 def tabulate_lines(
@@ -320,24 +331,6 @@ def tabulate_lines(
     )
     cuts = [n_of_m(len(names), cut_from, f"{what}s"), name_spans(spans, bins)]
     return Table(columns, rows, "; ".join(cut for cut in cuts if cut))
-
-
-def _plot_heat(labels: list[str], unit: str, span: tuple[float, float]) -> Spec:
-    heat = {
-        "type": "heatmap",
-        "y": labels,
-        "zmin": 0,
-        "colorscale": palette.scale(palette.RAMP, power=2),
-        "colorbar": palette.colorbar(f" {unit}/s"),
-        "hoverongaps": False,
-        "hovertemplate": "%{y}, at %{x:.4g} s: %{z:.3g} " + f"{unit}/s<extra></extra>",
-    }
-    layout = palette.time_layout(
-        124 + min(max(24 * len(labels), 60), 420),
-        xaxis=palette.time_axis(showgrid=False, range=list(span)),
-        yaxis={**palette.rank_axis(labels), "type": "category"},
-    )
-    return {"data": [heat], "layout": layout}
 
 
 _OF_LAYERS = (partial(draw_layer_over_time, layer=layer) for layer in (POSIX, MPIIO, STDIO, DFS))
