@@ -106,13 +106,25 @@ def run_pairs(
             progress(f"{_SHOWN[side]}, {_named(pair)}", done, len(turns))
         if plan.drop_caches:
             _drop_caches()
-        use = from_memory if side == CEILING and from_memory is not None else recorder
-        made, last_error = _run(words[side], side, pair, plan, use)
-        runs.append(made)
+        name = f"{side}-{pair}"
+        folder = (plan.folder / name).resolve()
+        folder.mkdir()
+        command = [word.replace(PLACEHOLDER, str(folder)) for word in words[side]]
+        record = from_memory if side == CEILING and from_memory is not None else recorder
+        start = time.perf_counter()
+        recorded = record(command, folder, plan.tracer)
+        wall_time_s = time.perf_counter() - start
+        status = recorded.exit_status
+        runs.append(RecordedRun(side, pair, name, wall_time_s, status, recorded.tracer))
         # Saved before anything can fail: what was recorded survives.
         save(_experiment(plan, runs), plan.folder)
-        if runs[-1].exit_status != 0:
-            raise VanidlError(_failed(runs, plan, len(turns), last_error))
+        if status != 0:
+            why = f" ({recorded.ending.last_error})" if recorded.ending.last_error else ""
+            raise VanidlError(
+                f"command {_SHOWN[side]} failed in {_named(pair)} with exit status "
+                f"{status}{why}: stopped. {len(runs)} of {len(turns)} runs are kept in "
+                f"{plan.folder} ({AB_FILE} lists them)."
+            )
     return _experiment(plan, runs)
 
 
@@ -158,21 +170,6 @@ def _check(plan: Plan) -> None:
         _drop_caches()
 
 
-def _run(
-    words: Sequence[str], side: str, pair: int, plan: Plan, recorder: Recorder
-) -> tuple[RecordedRun, str]:
-    """One run, and the last error of its command."""
-    name = f"{side}-{pair}"
-    folder = (plan.folder / name).resolve()
-    folder.mkdir()
-    command = [word.replace(PLACEHOLDER, str(folder)) for word in words]
-    start = time.perf_counter()
-    recorded = recorder(command, folder, plan.tracer)
-    wall_time_s = time.perf_counter() - start
-    run = RecordedRun(side, pair, name, wall_time_s, recorded.exit_status, recorded.tracer)
-    return run, recorded.ending.last_error
-
-
 def _drop_caches() -> None:
     """Empties the page cache of the machine."""
     os.sync()
@@ -199,13 +196,3 @@ def _without_secrets(command: str) -> str:
 
 def _named(pair: int) -> str:
     return f"pair {pair}" if pair else "the warm-up pair"
-
-
-def _failed(runs: Sequence[RecordedRun], plan: Plan, turns: int, error: str) -> str:
-    last = runs[-1]
-    why = f" ({error})" if error else ""
-    return (
-        f"command {_SHOWN[last.side]} failed in {_named(last.pair)} with exit status "
-        f"{last.exit_status}{why}: stopped. {len(runs)} of {turns} runs are kept in "
-        f"{plan.folder} ({AB_FILE} lists them)."
-    )

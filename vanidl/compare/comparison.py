@@ -21,7 +21,7 @@ from vanidl.compare.metrics import (
     stdio_share,
     steps_a_rank,
 )
-from vanidl.compare.sides import Sample, Side
+from vanidl.compare.sides import Side
 from vanidl.compare.statistics import ALPHA
 from vanidl.dataclass import dataclass
 from vanidl.formatting.units import percent
@@ -171,17 +171,13 @@ def compare(sides: Sequence[Side], conditions: Sequence[tuple[str, str]] = ()) -
     """
     if len(sides) < 2:
         raise ValueError(f"expected at least two sides, found {len(sides)}")
-    primary = _choose_primary(sides)
+    # The first metric of those that may answer the question which every run recorded.
+    by_name = {metric.name: metric for metric in METRICS}
+    samples = [sample for side in sides for sample in side.samples]
+    recorded = (n for n in PRIMARY if all(by_name[n].read(s) is not None for s in samples))
+    primary = next(recorded, PRIMARY[0])
     pairings = [_compare_sides(sides[0], side) for side in sides[1:]]
     return Comparison(tuple(sides), primary, _judge(pairings, primary), tuple(conditions))
-
-
-def _choose_primary(sides: Sequence[Side]) -> str:
-    by_name = {metric.name: metric for metric in METRICS}
-    for name in PRIMARY:
-        if all(by_name[name].read(s) is not None for side in sides for s in side.samples):
-            return name
-    return PRIMARY[0]
 
 
 def _compare_sides(a: Side, b: Side) -> Pairing:
@@ -230,27 +226,22 @@ def _find_doubts(a: Side, b: Side) -> dict[str, str]:
             f"What counts as compute differs between the runs ({'; '.join(names)}), so hidden and "
             "exposed mean different things."
         )
-    if unseen := _find_unseen(samples):
-        doubts["io"] = unseen
-    return doubts
-
-
-def _find_unseen(samples: Sequence[Sample]) -> str:
-    """Why the I/O of some runs may look smaller than it was, "" where nothing says so."""
+    # The I/O of some runs may look smaller than it was: it was lost, or moved to where it is not
+    # traced.
     lost = frozenset[str]().union(*map(losses, samples))
+    shares = [share for share in map(stdio_share, samples) if share is not None]
     if lost:
-        return (
+        doubts["io"] = (
             f"The I/O of some runs was recorded in part ({', '.join(sorted(lost))}): what is "
             "missing must not look like an improvement."
         )
-    shares = [share for share in map(stdio_share, samples) if share is not None]
-    if shares and max(shares) - min(shares) > STDIO_MARGIN:
-        return (
+    elif shares and max(shares) - min(shares) > STDIO_MARGIN:
+        doubts["io"] = (
             f"STDIO, whose operations are not traced, moved {percent(min(shares))} of the bytes in "
             f"some runs and {percent(max(shares))} in others: I/O that moves there must not look "
             "like an improvement."
         )
-    return ""
+    return doubts
 
 
 def _find_doubt(metric: Metric, doubts: dict[str, str]) -> str:

@@ -53,6 +53,11 @@ def _side_object(side: Side) -> Object:
 
 def _sample_object(sample: Sample) -> Object:
     job = sample.job
+    # Whether the run was recorded whole, and every warning about it.
+    coverage = None
+    if sample.results is not None:
+        warnings = [values_of(warning) for warning in sample.results.coverage.warnings]
+        coverage = {"complete": sample.results.coverage.complete, "warnings": warnings}
     return {
         "path": sample.path,
         "pair": sample.pair,
@@ -62,17 +67,8 @@ def _sample_object(sample: Sample) -> Object:
         "start": None if job is None else iso_time(job.start_ns),
         "wall_time_s": sample.wall_time_s,
         "missing": sample.missing or None,
-        "coverage": _coverage_object(sample),
+        "coverage": coverage,
     }
-
-
-def _coverage_object(sample: Sample) -> Object | None:
-    """Whether the run was recorded whole, and every warning about it."""
-    if sample.results is None:
-        return None
-    coverage = sample.results.coverage
-    warnings = [values_of(warning) for warning in coverage.warnings]
-    return {"complete": coverage.complete, "warnings": warnings}
 
 
 def _pairing_object(pairing: Pairing) -> Object:

@@ -78,7 +78,11 @@ def _merge_warnings(comparison: Comparison) -> tuple[tuple[str, str, str], ...]:
     places: dict[tuple[str, str, str], list[tuple[str, str]]] = {}
     for side in comparison.sides:
         for sample in side.samples:
-            for code, message, severity in _list_warnings(sample):
+            warnings = [("not_read", sample.missing, "warning")]
+            if sample.results is not None:
+                noticed = sample.results.coverage.warnings
+                warnings = [(w.code, w.message, w.severity) for w in noticed]
+            for code, message, severity in warnings:
                 place, rest = _split_place(sample, message)
                 places.setdefault((code, rest, severity), []).append((side.letter, place))
     ordered = sorted(places.items(), key=lambda item: item[0][2] == "info")
@@ -100,12 +104,6 @@ def _name_sides(said: list[tuple[str, str]]) -> str:
     letters = ", ".join(dict.fromkeys(letter for letter, _ in said))
     place = said[0][1] if len(said) == 1 else ""
     return f"{letters}: {place}" if place else letters
-
-
-def _list_warnings(sample: Sample) -> list[tuple[str, str, str]]:
-    if sample.results is None:
-        return [("not_read", sample.missing, "warning")]
-    return [(w.code, w.message, w.severity) for w in sample.results.coverage.warnings]
 
 
 def _describe_command(side: Side) -> str:

@@ -17,7 +17,7 @@ import orjson
 
 from vanidl.ceiling import measure
 from vanidl.compare import statistics
-from vanidl.compare.comparison import Change, Comparison, Pairing, compare
+from vanidl.compare.comparison import Comparison, compare
 from vanidl.compare.json import make_object, render_json
 from vanidl.compare.sides import LETTERS, Opener, Sample, Side, distinct_names, sample_of, side_of
 from vanidl.compare.text import write_headline
@@ -280,7 +280,22 @@ class Compared:
         import pandas
 
         pairings = self.comparison.pairings
-        return pandas.DataFrame([_row(p, change) for p in pairings for change in p.changes])
+        rows = [
+            {
+                "side": pairing.b.name,
+                "quantity": change.metric.name,
+                "unit": change.metric.unit,
+                "a": change.a,
+                "b": change.b,
+                "ratio": change.ratio,
+                "low": change.low,
+                "high": change.high,
+                "verdict": change.verdict,
+            }
+            for pairing in pairings
+            for change in pairing.changes
+        ]
+        return pandas.DataFrame(rows)
 
 
 def compare_runs(*sides: Given | Sequence[Given], labels: Sequence[str] = ()) -> Compared:
@@ -334,49 +349,27 @@ def open_sides(
         InputError: nothing usable is there.
         UsageError: too few or too many paths or labels.
     """
-    # One path is the folder of an experiment.
+    # One path is the folder of an experiment, which holds both sides.
     if len(paths) == 1:
-        return _both_sides(paths[0], opener, labels)
+        if not (paths[0] / AB_FILE).is_file():
+            raise UsageError(
+                f"{paths[0]}: expected two or more runs to compare, or one folder that vanidl ab "
+                f"left (with {AB_FILE} in it)."
+            )
+        if len(labels) > 2:
+            raise UsageError(f"--label: expected at most 2, found {len(labels)}.")
+        return open_recorded(paths[0], opener, labels)
     if not 0 < len(paths) <= len(LETTERS):
         most = len(LETTERS)
         raise UsageError(f"expected at least one and at most {most} runs, found {len(paths)}.")
     if len(labels) > len(paths):
         raise UsageError(f"--label: expected at most {len(paths)}, found {len(labels)}.")
     names = [*labels, *[""] * len(paths)]
-    sides = [
-        _side(path, letter, opener, name)
-        for path, letter, name in zip(paths, LETTERS, names, strict=False)
-    ]
+    sides = []
+    for path, letter, name in zip(paths, LETTERS, names, strict=False):
+        if (path / AB_FILE).is_file():
+            raise UsageError(
+                f"{path}: holds both sides of an A/B, so expected it alone, or its runs."
+            )
+        sides.append(side_of(path, letter, opener, name))
     return distinct_names(sides, paths), ()
-
-
-def _side(path: Path, letter: str, opener: Opener, name: str) -> Side:
-    if (path / AB_FILE).is_file():
-        raise UsageError(f"{path}: holds both sides of an A/B, so expected it alone, or its runs.")
-    return side_of(path, letter, opener, name)
-
-
-def _both_sides(path: Path, opener: Opener, labels: Sequence[str]) -> tuple[Sides, Conditions]:
-    if not (path / AB_FILE).is_file():
-        raise UsageError(
-            f"{path}: expected two or more runs to compare, or one folder that vanidl ab left "
-            f"(with {AB_FILE} in it)."
-        )
-    if len(labels) > 2:
-        raise UsageError(f"--label: expected at most 2, found {len(labels)}.")
-    return open_recorded(path, opener, labels)
-
-
-def _row(pairing: Pairing, change: Change) -> dict[str, object]:
-    metric = change.metric
-    return {
-        "side": pairing.b.name,
-        "quantity": metric.name,
-        "unit": metric.unit,
-        "a": change.a,
-        "b": change.b,
-        "ratio": change.ratio,
-        "low": change.low,
-        "high": change.high,
-        "verdict": change.verdict,
-    }

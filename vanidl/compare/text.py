@@ -72,18 +72,16 @@ def _list_missing(side: Side) -> list[str]:
     return [f"{paragraph(f'! {side.letter}: {code}: {message}')}\n" for code, message in said]
 
 
-def _make_metric_table(pairing: Pairing) -> str:
-    a, b = pairing.a.letter, pairing.b.letter
-    header = (f"{count_runs(pairing)}", a, b, "change", f"{CONFIDENCE} interval", "verdict")
-    rows = [header, *(_format_change(change) for change in pairing.changes)]
-    kept = [True] * 4 + [any(map(format_interval, pairing.changes)), has_verdicts(pairing)]
-    shown_rows = [tuple(compress(row, kept)) for row in rows]
-    return aligned_table(f"{b} compared with {a}", shown_rows) or ""
-
-
 def _make_tables(pairing: Pairing) -> tuple[str, ...]:
     """The metrics, and where the time of both sides went as far as it is known."""
-    rows: list[tuple[str, ...]] = [("Cause", pairing.a.letter, pairing.b.letter)]
+    a, b = pairing.a.letter, pairing.b.letter
+    # Intervals and verdicts have a column only where there are any.
+    header = (f"{count_runs(pairing)}", a, b, "change", f"{CONFIDENCE} interval", "verdict")
+    changes = [header, *(_format_change(change) for change in pairing.changes)]
+    kept = [True] * 4 + [any(map(format_interval, pairing.changes)), has_verdicts(pairing)]
+    shown_rows = [tuple(compress(row, kept)) for row in changes]
+    metrics = aligned_table(f"{b} compared with {a}", shown_rows)
+    rows: list[tuple[str, ...]] = [("Cause", a, b)]
     window = ""
     for row in compare_cells(pairing.a, pairing.b):
         # Rows that neither side could have much time in are left out.
@@ -99,9 +97,7 @@ def _make_tables(pairing: Pairing) -> tuple[str, ...]:
             (f"  {cause.replace('_', ' ')}", *(_format_ends(ends) for ends in (row.a, row.b)))
         )
     accounts = aligned_table("Where the time went, mean over ranks", rows)
-    return tuple(
-        table for table in (_make_metric_table(pairing), accounts if rows[1:] else None) if table
-    )
+    return tuple(table for table in (metrics, accounts if rows[1:] else None) if table)
 
 
 def _format_ends(ends: tuple[float, float] | None) -> str:
@@ -293,10 +289,12 @@ def _list_not_recorded(pairing: Pairing) -> str:
             and not _repeats_itself(name, pairing)
         ):
             found.setdefault(change.note, []).append(change.metric.title)
-    return "; ".join(
-        f"{_listed(titles)} {'was' if len(titles) == 1 else 'were'} {note}"
-        for note, titles in found.items()
-    )
+    sentences = []
+    for note, titles in found.items():
+        *rest, last = titles
+        names = f"{', '.join(rest)} and {last}" if rest else last
+        sentences.append(f"{names} {'were' if rest else 'was'} {note}")
+    return "; ".join(sentences)
 
 
 def _phrase_support(pairing: Pairing, name: str) -> str:
@@ -312,12 +310,6 @@ def _phrase_support(pairing: Pairing, name: str) -> str:
         return f"{title} stayed at {a}"
     by = f" ({relative(change.ratio)})" if change.ratio is not None else ""
     return f"{title} {'rose' if change.b > change.a else 'fell'} from {a} to {b}{by}"
-
-
-def _listed(words: list[str]) -> str:
-    """`input wait, exposed I/O and hidden I/O`."""
-    *rest, last = words
-    return f"{', '.join(rest)} and {last}" if rest else last
 
 
 def _repeats_itself(name: str, pairing: Pairing) -> bool:
@@ -359,17 +351,12 @@ def list_differences(comparison: Comparison) -> tuple[tuple[str, str], ...]:
     changes = []
     for side in others:
         prefix = f"{side.letter}: " if len(others) > 1 else ""
-        changes += [(prefix + what, text) for what, text in _list_differences(first, side)]
+        for what, read in _READ:
+            a, b = _read_common(first, read), _read_common(side, read)
+            if a and b and a != b:
+                text = _diff_words(a, b) if what == "command" else _draw_arrow(a, b)
+                changes.append((prefix + what, text))
     return tuple(changes)
-
-
-def _list_differences(a: Side, b: Side) -> list[tuple[str, str]]:
-    texts = [(what, _read_common(a, read), _read_common(b, read)) for what, read in _READ]
-    return [
-        (what, _diff_words(x, y) if what == "command" else _draw_arrow(x, y))
-        for what, x, y in texts
-        if x and y and x != y
-    ]
 
 
 def _read_common(side: Side, read: Callable[[Sample], str]) -> str:

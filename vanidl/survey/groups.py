@@ -41,13 +41,25 @@ def group_figures(jobs: Fleet, reports: Mapping[int, str]) -> tuple[Figure, ...]
     """A table for each of GROUPS, and one of the findings."""
     hours = pick_hours(jobs)
     counted = select_with_input(jobs)
-    made = []
+    caption = (
+        f"Hours of {hours.noun}s in which reads of the dataset went on, hidden or not: no more "
+        "was lost."
+    )
+    # Hours of ranks stand in where not all nodes are known.
+    if hours.noun == "rank":
+        missing = len(counted) - int(counted.known("input_node_hours").sum())
+        whose = "does not say on which nodes all its"
+        if missing != 1:
+            whose = "do not say on which nodes all their"
+        of_all = f"{count(missing)} of {plural(len(counted), 'job')}"
+        caption += f" Hours of ranks, as {of_all} {whose} ranks ran."
+    figures = []
     for key, noun, parts in GROUPS:
         table = _build_table(counted, parts(counted), reports, hours, noun)
-        said = _write_caption(counted, hours) if table else ""
-        empty = "" if table else _NO_COUNTERS
-        made.append(Figure(key, SECTION, f"Input by {noun}", said, table=table, empty_reason=empty))
-    return (*made, draw_findings(jobs, reports))
+        said, empty = (caption, "") if table else ("", _NO_COUNTERS)
+        title = f"Input by {noun}"
+        figures.append(Figure(key, SECTION, title, said, table=table, empty_reason=empty))
+    return (*figures, draw_findings(jobs, reports))
 
 
 def _build_table(
@@ -56,12 +68,25 @@ def _build_table(
     """None where there is no group."""
     if not parts.names:
         return None
-    lost = parts.sums(hours.input(jobs)).tolist()
+    lost_hours = hours.input(jobs)
+    lost = parts.sums(lost_hours).tolist()
     order = sorted(range(len(lost)), key=lambda group: (-lost[group], parts.names[group]))
-    shown = order[:MOST_GROUPS]
-    lines = _build_lines(jobs, parts, hours, shown, with_users=noun != "user")
-    worst = jobs.index[parts.job[_find_worst(parts, hours.input(jobs))[shown]]]
-    cells = make_job_cells(jobs, reports, worst)
+    shown, total = order[:MOST_GROUPS], sum(lost)
+    # Jobs of each group and the hours that they had, and of its users how many they are.
+    had = np.bincount(parts.group, hours.all(jobs)[parts.job], len(parts.names)).tolist()
+    many = np.bincount(parts.group, minlength=len(parts.names)).tolist()
+    user = split_by_user(jobs)
+    pairs = np.unique(parts.group * len(user.names) + user.group[parts.job])
+    users = np.bincount(pairs // len(user.names), minlength=len(parts.names)).tolist()
+    lines = [
+        (elided(parts.names[group], limit=_LONGEST), lost[group],
+         lost[group] / total if total else None, lost[group] / had[group] if had[group] else None,
+         many[group], *([] if noun == "user" else [users[group]]))
+        for group in shown
+    ]  # fmt: skip
+    # The job of each group that lost most.
+    most = _find_first_of_most(parts.group, parts.job, parts.share * lost_hours[parts.job])
+    cells = make_job_cells(jobs, reports, jobs.index[parts.job[most[shown]]])
     columns = (
         Column(noun), Column(f"input ({hours.noun} h)", "number"), Column("of all input", "share"),
         Column("of its jobs' time", "share"), Column("jobs", "count"),
@@ -76,60 +101,13 @@ def _build_table(
     )
 
 
-def _build_lines(
-    jobs: Fleet, parts: Parts, hours: HoursOf, shown: list[int], *, with_users: bool
-) -> list[tuple[Cell, ...]]:
-    """What the groups that are shown come to, but for the job with most."""
-    lost = parts.sums(hours.input(jobs)).tolist()
-    had = np.bincount(parts.group, hours.all(jobs)[parts.job], len(parts.names)).tolist()
-    many = np.bincount(parts.group, minlength=len(parts.names)).tolist()
-    users = _count_users(jobs, parts).tolist()
-    total = sum(lost)
-    return [
-        (elided(parts.names[group], limit=_LONGEST), lost[group],
-         lost[group] / total if total else None, lost[group] / had[group] if had[group] else None,
-         many[group], *([users[group]] if with_users else []))
-        for group in shown
-    ]  # fmt: skip
-
-
-def _count_users(jobs: Fleet, parts: Parts) -> NDArray[np.int64]:
-    """How many users each group has."""
-    user = split_by_user(jobs)
-    pairs = np.unique(parts.group * len(user.names) + user.group[parts.job])
-    return np.bincount(pairs // len(user.names), minlength=len(parts.names))
-
-
-def _find_worst(parts: Parts, lost: NDArray[np.float64]) -> NDArray[np.intp]:
-    """Of each group the index of the entry with most of it, the first of equal ones."""
-    return _find_first_of_most(parts.group, parts.job, parts.share * lost[parts.job])
-
-
 def _find_first_of_most(
     group: NDArray[np.intp], job: NDArray[np.intp], most: NDArray[np.float64]
 ) -> NDArray[np.intp]:
+    """Of each group the index of the entry with most, the first of equal ones."""
     order = np.lexsort((job, -most, group))
     _, firsts = np.unique(group[order], return_index=True)
     return order[firsts]
-
-
-def _write_caption(jobs: Fleet, hours: HoursOf) -> str:
-    """`jobs`: those with input."""
-    said = [
-        f"Hours of {hours.noun}s in which reads of the dataset went on, hidden or not: no more "
-        "was lost."
-    ]
-    if hours.noun == "rank":
-        missing = len(jobs) - int(jobs.known("input_node_hours").sum())
-        says = (
-            "does not say on which nodes all its"
-            if missing == 1
-            else ("do not say on which nodes all their")
-        )
-        said.append(
-            f"Hours of ranks, as {count(missing)} of {plural(len(jobs), 'job')} {says} ranks ran."
-        )
-    return " ".join(said)
 
 
 def make_job_cells(jobs: Fleet, reports: Mapping[int, str], places: NDArray[np.intp]) -> list[Cell]:
@@ -159,8 +137,18 @@ def draw_findings(jobs: Fleet, reports: Mapping[int, str]) -> Figure:
     code, names = label_texts(found, str)
     bound = np.where(np.isnan(gains), -np.inf, gains)
     most = read.index[job[_find_first_of_most(code, job, bound)]]
-    # A line for each finding.
-    lines = _build_finding_lines(code, names, gains, len(read), make_job_cells(jobs, reports, most))
+    worst = make_job_cells(jobs, reports, most)
+    # A line for each finding; without a bound in any job nothing is known of what it saves.
+    bounded = ~np.isnan(gains)
+    sums = np.bincount(code[bounded], gains[bounded], len(names)).tolist()
+    many = np.bincount(code, minlength=len(names)).tolist()
+    with_bound = np.bincount(code[bounded], minlength=len(names)).tolist()
+    order = sorted(range(len(names)), key=lambda i: (-sums[i], -many[i], names[i]))
+    lines = tuple(
+        (names[i], sums[i] if with_bound[i] else None, many[i], many[i] / len(read),
+         many[i] - with_bound[i], worst[i])
+        for i in order
+    )  # fmt: skip
     columns = (
         Column("finding"), Column(f"saves at most ({hours.noun} h)", "number"),
         Column("jobs", "count"), Column("of all jobs", "share"),
@@ -172,22 +160,3 @@ def draw_findings(jobs: Fleet, reports: Mapping[int, str]) -> Figure:
         "bounds it. Findings of one job overlap: their savings do not add up."
     )
     return Figure("findings", SECTION, title, caption, table=Table(columns, lines, sorted_by=1))
-
-
-def _build_finding_lines(
-    code: NDArray[np.intp],
-    names: tuple[str, ...],
-    gains: NDArray[np.float64],
-    read: int,
-    worst: list[Cell],
-) -> tuple[tuple[Cell, ...], ...]:
-    bounded = ~np.isnan(gains)
-    sums = np.bincount(code[bounded], gains[bounded], len(names)).tolist()
-    many = np.bincount(code, minlength=len(names)).tolist()
-    with_bound = np.bincount(code[bounded], minlength=len(names)).tolist()
-    order = sorted(range(len(names)), key=lambda i: (-sums[i], -many[i], names[i]))
-    return tuple(
-        (names[i], sums[i] if with_bound[i] else None, many[i], many[i] / read,
-         many[i] - with_bound[i], worst[i])
-        for i in order
-    )  # fmt: skip

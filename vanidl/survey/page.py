@@ -150,17 +150,16 @@ def _get_moved_bytes(read: Fleet, what: str) -> NDArray[np.float64]:
 def _list_problems(jobs: Fleet) -> list[tuple[str, str, str]]:
     found = jobs.only(jobs.known("problem"))
     rows = jobs.rows(found.index[:_MOST_PROBLEMS].tolist())
-    shown = [("unreadable", elided(_describe_problem(row), limit=400), "warning") for row in rows]
+    shown = []
+    for row in rows:
+        # What is wrong, with the log that it is wrong with.
+        problem = str(row["problem"])
+        words = problem if row["first_log"] in problem else f"{row['first_log']}: {problem}"
+        shown.append(("unreadable", elided(words, limit=400), "warning"))
     if len(found) > len(shown):
         more = f"{plural(len(found) - len(shown), 'more job')} with a problem: see the table."
         shown.append(("unreadable", more, "warning"))
     return shown
-
-
-def _describe_problem(row: Row) -> str:
-    """What is wrong, with the log that it is wrong with."""
-    problem = str(row["problem"])
-    return problem if row["first_log"] in problem else f"{row['first_log']}: {problem}"
 
 
 def _draw_io_share(read: Fleet) -> Figure:

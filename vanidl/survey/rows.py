@@ -303,8 +303,17 @@ def build_row(run: Run) -> Row:
     content = summary_object(run)
     values = {name: _look_up(content, place) for name, _, place in COLUMNS}
     covered = content["coverage"]["layers"].get(values["layer"], {})
-    more = _describe_benchmark(content["benchmarks"]) | _summarize_input(run)
-    return values | more | {
+    # What reads of the data took; null where no counters say.
+    most = run.breakdown.cell(f"{MEAN}/{RUN}/{STORAGE}")
+    reads = sum_data_reads(run.trace, most.high_ns / 1e9)
+    systems = None if reads is None else reads.by_file_system
+    return values | _describe_benchmark(content["benchmarks"]) | {
+        "nodes": count_hosts(run.trace),
+        "input_s": reads and reads.read_s,
+        "input_rank_hours": reads and reads.rank_hours,
+        "input_node_hours": reads and reads.node_hours,
+        "input_file_systems": None if systems is None else list(systems),
+        "input_file_system_s": None if systems is None else list(systems.values()),
         "logs": len(run.trace.logs),
         "first_log": run.name,
         "user": None,
@@ -331,21 +340,6 @@ def _describe_benchmark(results: Sequence[Mapping[str, Any]]) -> Row:
     return {name: first[name] for name in names} | {
         "largest_wait_percent": 100 * wait_s / total_s if wait_s and total_s else None,
         "rules_not_kept": ", ".join(r["name"] for r in first["rules"] if r["holds"] is False),
-    }
-
-
-def _summarize_input(run: Run) -> Row:
-    """What reads of the data took; null where no counters say."""
-    most = run.breakdown.cell(f"{MEAN}/{RUN}/{STORAGE}")
-    found = sum_data_reads(run.trace, most.high_ns / 1e9)
-    systems = None if found is None else found.by_file_system
-    return {
-        "nodes": count_hosts(run.trace),
-        "input_s": found and found.read_s,
-        "input_rank_hours": found and found.rank_hours,
-        "input_node_hours": found and found.node_hours,
-        "input_file_systems": None if systems is None else list(systems),
-        "input_file_system_s": None if systems is None else list(systems.values()),
     }
 
 

@@ -191,12 +191,20 @@ class Ordered:
         """The rows in turn, as tables of some thousand."""
         import pyarrow
 
+        columns = build_schema()
         for first in range(0, len(self.order), _ROW_GROUP):
             some = self.order[first : first + _ROW_GROUP]
             is_read = some < self.many_read
             read = self._done.take(self._places[some[is_read]])
             unread = self._unread.take(some[~is_read] - self.many_read)
-            both = pyarrow.concat_tables([read, _add_missing_columns(unread)])
+            # What could not be read has few columns: the others are null.
+            filled = [
+                unread.column(field.name)
+                if field.name in unread.column_names
+                else pyarrow.nulls(len(unread), field.type)
+                for field in columns
+            ]
+            both = pyarrow.concat_tables([read, pyarrow.table(filled, schema=columns)])
             back = np.empty(len(some), np.int64)
             back[np.concatenate([np.flatnonzero(is_read), np.flatnonzero(~is_read)])] = np.arange(
                 len(some)
@@ -349,17 +357,6 @@ def _check_table(table: Any, columns: Any) -> Any:  # noqa: ANN401
 def _sum(content: Any) -> bytes:  # noqa: ANN401 - pyarrow has no types
     value: int = google_crc32c.value(content)
     return value.to_bytes(_SUM_NBYTES, "little")
-
-
-def _add_missing_columns(rows: Any) -> Any:  # noqa: ANN401
-    """Rows with all columns, null where these have none."""
-    import pyarrow
-
-    columns = [
-        rows.column(f.name) if f.name in rows.column_names else pyarrow.nulls(len(rows), f.type)
-        for f in build_schema()
-    ]
-    return pyarrow.table(columns, schema=build_schema())
 
 
 def clean_value(value: Any) -> Any:  # noqa: ANN401

@@ -12,7 +12,7 @@ from vanidl.figures import palette
 from vanidl.figures.figure import Column, Figure, Spec, Table
 from vanidl.formatting.names import elided
 from vanidl.formatting.units import Amount, Cell, number, percent, plural
-from vanidl.survey.fleet import NO_DAY, Fleet, HoursOf, label_texts, pick_hours, select_with_input
+from vanidl.survey.fleet import NO_DAY, Fleet, label_texts, pick_hours, select_with_input
 from vanidl.survey.groups import GROUPS
 
 SECTION = "Over time"
@@ -83,7 +83,17 @@ def draw_share_by_day(jobs: Fleet) -> Figure:
     caption = "Median over the jobs that started that day (UTC) of the share of time in I/O."
     # The curve, its table and its alt text.
     spec: Spec = {
-        "data": [_draw_line(names, shares, [plural(jobs, "job") for jobs in many])],
+        "data": [
+            {
+                "type": "scatter",
+                "mode": "lines+markers",
+                "x": names,
+                "y": shares,
+                "customdata": [plural(jobs, "job") for jobs in many],
+                "line": {"color": palette.READ},
+                "hovertemplate": "%{x}: %{y:.1%}, median of %{customdata}<extra></extra>",
+            }
+        ],
         "layout": palette.layout(
             260, xaxis=palette.axis(type="date"), yaxis=palette.axis("share", tickformat=".0%")
         ),
@@ -97,23 +107,8 @@ def draw_share_by_day(jobs: Fleet) -> Figure:
     return Figure("trend", SECTION, title, caption, spec, table, alt_text=alt_text)
 
 
-def _draw_line(x: list[str], y: list[float], jobs: list[str]) -> Spec:
-    return {
-        "type": "scatter",
-        "mode": "lines+markers",
-        "x": x,
-        "y": y,
-        "customdata": jobs,
-        "line": {"color": palette.READ},
-        "hovertemplate": "%{x}: %{y:.1%}, median of %{customdata}<extra></extra>",
-    }
-
-
 DAYS = 7
 MOST_CHANGES = 5  # of users, of commands, of file systems and of findings
-
-_Lines = list[tuple[str, str, float | None, float | None, str]]
-"""What, whose, in the last week, in the one before, unit."""
 
 
 def draw_changes(jobs: Fleet) -> Figure:
@@ -137,10 +132,14 @@ def draw_changes(jobs: Fleet) -> Figure:
         ("median share of I/O", _compute_median_share, "share"),
         ("read", lambda jobs: sum(jobs.values("storage_bytes_read")), "bytes"),
     )  # fmt: skip
-    totals = [(name, "all jobs", of(now), of(before), unit) for name, of, unit in values]
-    sums = [_count_jobs_by_finding(week) for week in (now, before)]
-    findings = [("jobs with finding", *line, "count") for line in _find_most_changed(*sums)]
-    lines = totals + _compare_parts(now, before, hours) + findings
+    lines = [(name, "all jobs", of(now), of(before), unit) for name, of, unit in values]
+    weeks = [select_with_input(week) for week in (now, before)]
+    for _, noun, parts in GROUPS:
+        by_part = [parts(week).by_name(hours.input(week)) for week in weeks]
+        what = f"input by {noun} ({hours.noun} h)"
+        lines += [(what, *line, "number") for line in _find_most_changed(*by_part)]
+    by_finding = [_count_jobs_by_finding(week) for week in (now, before)]
+    lines += [("jobs with finding", *line, "count") for line in _find_most_changed(*by_finding)]
     table = Table(
         (Column("what"), Column("of"), Column("last week"), Column("week before"),
          Column("change")),
@@ -166,16 +165,6 @@ def _is_in_week(days: NDArray[np.int64], last: int) -> NDArray[np.bool_]:
 def _compute_median_share(jobs: Fleet) -> float | None:
     known = jobs.values("io_share")
     return float(np.median(known)) if known else None
-
-
-def _compare_parts(now: Fleet, before: Fleet, hours: HoursOf) -> _Lines:
-    lines: _Lines = []
-    weeks = [select_with_input(week) for week in (now, before)]
-    for _, noun, parts in GROUPS:
-        sums = [parts(week).by_name(hours.input(week)) for week in weeks]
-        what = f"input by {noun} ({hours.noun} h)"
-        lines += [(what, *line, "number") for line in _find_most_changed(*sums)]
-    return lines
 
 
 def _count_jobs_by_finding(jobs: Fleet) -> dict[str, int]:

@@ -37,7 +37,7 @@ LIMIT = 500  # runs in a table
 
 def draw_runs(comparison: Comparison) -> Figure:
     """One row a run."""
-    rows = [_run_row(side, sample) for side in comparison.sides for sample in side.samples]
+    rows = [_list_run(side, sample) for side in comparison.sides for sample in side.samples]
     columns = (
         Column("side"),
         Column("pair", "count"),
@@ -57,7 +57,7 @@ def draw_runs(comparison: Comparison) -> Figure:
     return Figure("runs", "Runs", "What was compared", caption, None, shown)
 
 
-def _run_row(side: Side, sample: Sample) -> tuple[Cell, ...]:
+def _list_run(side: Side, sample: Sample) -> tuple[Cell, ...]:
     job = sample.job
     start = None if job is None else datetime.fromtimestamp(job.start_ns / 1e9, tz=timezone.utc)
     return (
@@ -159,28 +159,10 @@ def _points(pairing: Pairing, rows: list[Change], names: list[str], place: tuple
     index, pairings = place
     # Points of several pairings lie side by side within half a row.
     step = 0.5 * ((index + 0.5) / pairings - 0.5)
-    return {
-        "type": "scatter",
-        "mode": "markers",
-        "name": f"{pairing.b.letter} / {pairing.a.letter}",
-        "x": [change.ratio for change in rows],
-        "y": [names.index(change.metric.title) + step for change in rows],
-        "error_x": _bars(rows),
-        "customdata": [_hover(change) for change in rows],
-        "marker": {
-            "size": 10,
-            "symbol": [_SHAPES.get(c.verdict, _SYMBOLS[index % len(_SYMBOLS)]) for c in rows],
-            "color": [_COLOURS.get(change.verdict, palette.SOFT) for change in rows],
-        },
-        "hovertemplate": "%{customdata}<extra></extra>",
-    }
-
-
-def _bars(rows: list[Change]) -> Spec:
-    """Error bars to the bounds of the interval, of no length where there is none."""
+    # Bars to the bounds of the interval, of no length where there is none.
     above = [0.0 if c.high is None or c.ratio is None else _near(c, c.high) - c.ratio for c in rows]
     below = [0.0 if c.low is None or c.ratio is None else c.ratio - _near(c, c.low) for c in rows]
-    return {
+    bars = {
         "type": "data",
         "symmetric": False,
         "array": above,
@@ -188,6 +170,21 @@ def _bars(rows: list[Change]) -> Spec:
         "color": palette.SOFT,
         "thickness": 1.5,
         "width": 4,
+    }
+    return {
+        "type": "scatter",
+        "mode": "markers",
+        "name": f"{pairing.b.letter} / {pairing.a.letter}",
+        "x": [change.ratio for change in rows],
+        "y": [names.index(change.metric.title) + step for change in rows],
+        "error_x": bars,
+        "customdata": [_hover(change) for change in rows],
+        "marker": {
+            "size": 10,
+            "symbol": [_SHAPES.get(c.verdict, _SYMBOLS[index % len(_SYMBOLS)]) for c in rows],
+            "color": [_COLOURS.get(change.verdict, palette.SOFT) for change in rows],
+        },
+        "hovertemplate": "%{customdata}<extra></extra>",
     }
 
 
@@ -336,19 +333,30 @@ def draw_repeats(comparison: Comparison) -> Figure:
     sides = [(comparison.sides[0], changes[0].values_a)]
     others = zip(comparison.sides[1:], changes, strict=True)
     rows = sides + [(side, change.values_b) for side, change in others]
-    spec = {"data": [_repeat_line(comparison, s, v, changes[0]) for s, v in rows],
-            "layout": _lay_out_repeats(changes[0], paired, most)}  # fmt: skip
-    caption = _PAIRED if paired else _UNPAIRED
-    return _record_repeats(caption, spec=spec, table=_tabulate_repeats(rows, changes[0], paired))
+    title, unit, what = changes[0].metric.title, changes[0].metric.unit, "pair" if paired else "run"
+    layout = palette.layout(
+        280,
+        xaxis=palette.axis(what, dtick=max(1, most // 12), showgrid=False, fixedrange=True),
+        yaxis=palette.axis(f"{title} in {unit}" if unit else title, fixedrange=True),
+    )
+    lines = [_repeat_line(comparison, side, values, changes[0]) for side, values in rows]
+    # A side with fewer runs has empty cells at the end.
+    columns = (Column(what, "count"), *(Column(side.letter, "own") for side, _ in rows))
+    cells = tuple(
+        (i + 1, *(_make_amount(v[i] if i < len(v) else None, changes[0]) for _, v in rows))
+        for i in range(max(len(values) for _, values in rows))
+    )
+    return _record_repeats(
+        _PAIRED if paired else _UNPAIRED,
+        spec={"data": lines, "layout": layout},
+        table=Table(columns, cells),
+    )
 
 
 def _record_repeats(
     caption: str, *, spec: Spec | None = None, table: Table | None = None, reason: str = ""
 ) -> Figure:
     return Figure("repeats", "What changed", "Run by run", caption, spec, table, reason)
-
-
-Rows = list[tuple[Side, tuple[float | None, ...]]]
 
 
 def _repeat_line(
@@ -366,31 +374,3 @@ def _repeat_line(
         "marker": {"color": colour(comparison, side), "size": 9},
         "hovertemplate": "%{customdata}<extra>" + side.letter + "</extra>",
     }
-
-
-def _lay_out_repeats(change: Change, paired: bool, most: int) -> Spec:
-    title, unit = change.metric.title, change.metric.unit
-    axis = f"{title} in {unit}" if unit else title
-    return palette.layout(
-        280,
-        xaxis=palette.axis(
-            "pair" if paired else "run", dtick=max(1, most // 12), showgrid=False, fixedrange=True
-        ),
-        yaxis=palette.axis(axis, fixedrange=True),
-    )
-
-
-def _tabulate_repeats(rows: Rows, change: Change, paired: bool) -> Table:
-    columns = (Column("pair" if paired else "run", "count"),
-               *(Column(side.letter, "own") for side, _ in rows))  # fmt: skip
-    most = max(len(values) for _, values in rows)
-    unit = change.metric.unit
-    lines: list[tuple[Cell, ...]] = [
-        (i + 1, *(_repeat_cell(values, i, unit) for _, values in rows)) for i in range(most)
-    ]
-    return Table(columns, tuple(lines))
-
-
-def _repeat_cell(values: tuple[float | None, ...], i: int, unit: str) -> Amount | None:
-    value = values[i] if i < len(values) else None
-    return None if value is None else Amount(value, unit)

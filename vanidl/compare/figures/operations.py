@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from vanidl.analyses.access import AccessCounts
 from vanidl.analyses.sizes import SizeBin
 from vanidl.compare import Comparison, Side
 from vanidl.compare.figures import colour, first_read, named, shown_runs
@@ -29,11 +28,30 @@ def draw_sizes(comparison: Comparison) -> Figure:
     missing = [side.letter for side, bins in found if not bins]
     # All powers of two between the smallest and the largest: gaps show as gaps.
     lows = sorted({low for _, bins in known for low in bins})
-    axis = [low for low in _powers(lows[-1]) if lows[0] <= low <= lows[-1]]
+    powers = (0, *(1 << i for i in range(lows[-1].bit_length())))
+    axis = [low for low in powers if lows[0] <= low <= lows[-1]]
+    # Three columns a side; a class without operations of a side has zeros there.
+    columns = [Column("size")]
+    for side, _ in known:
+        columns += [
+            Column(f"{side.letter}: reads", "count"),
+            Column(f"{side.letter}: writes", "count"),
+            Column(f"{side.letter}: bytes", "bytes"),
+        ]
+    rows = []
+    for low in axis:
+        cells: list[str | int] = [label_bin(SizeBin(low, max(2 * low, 1), 0, 0, 0, 0))]
+        for _, bins in known:
+            size = bins.get(low)
+            cells += (size.reads, size.writes, size.nbytes) if size else (0, 0, 0)
+        rows.append(tuple(cells))
     words = [_SIZES_CAPTION, shown_runs(comparison)]
     words.append(f"Not recorded: {', '.join(missing)}." if missing else "")
-    spec, table = _draw_size_bars(comparison, known, axis), _tabulate_sizes(known, axis)
-    return _record_sizes(" ".join(word for word in words if word), spec=spec, table=table)
+    return _record_sizes(
+        " ".join(word for word in words if word),
+        spec=_draw_size_bars(comparison, known, axis),
+        table=Table(tuple(columns), tuple(rows)),
+    )
 
 
 def _record_sizes(
@@ -51,11 +69,6 @@ def _bins(side: Side) -> Bins:
     if sample is None or sample.results is None:
         return {}
     return {b.low: b for b in sample.results.sizes.histogram}
-
-
-def _powers(largest: int) -> list[int]:
-    """The lowest sizes of the classes of `Sizes.histogram`: 0, 1, 2, 4, ..."""
-    return [0, *(1 << i for i in range(largest.bit_length()))]
 
 
 def _draw_size_bars(
@@ -114,40 +127,27 @@ def _bars(comparison: Comparison, side: Side, bins: Bins, drawn: tuple[list[int]
     }
 
 
-def _tabulate_sizes(known: list[tuple[Side, Bins]], axis: list[int]) -> Table:
-    columns = [Column("size")]
-    for side, _ in known:
-        columns += [
-            Column(f"{side.letter}: reads", "count"),
-            Column(f"{side.letter}: writes", "count"),
-            Column(f"{side.letter}: bytes", "bytes"),
-        ]
-    rows = []
-    for low in axis:
-        cells: list[str | int] = []
-        for _, bins in known:
-            b = bins.get(low)
-            moved = (b.reads, b.writes, b.nbytes) if b else (0, 0, 0)
-            cells += moved
-        rows.append((_label(low), *cells))
-    return Table(tuple(columns), tuple(rows))
-
-
-def _label(low: int) -> str:
-    return label_bin(SizeBin(low, max(2 * low, 1), 0, 0, 0, 0))
-
-
 _ACCESS_CAPTION = (
     "Per process and file in order of their start. Consecutive: begins where the one before "
     "ended. A loader that reads in order, or joins neighbouring samples, moves bars towards "
     "consecutive."
 )
-AccessRow = tuple[str, AccessCounts]
 
 
 def draw_access(comparison: Comparison) -> Figure:
     """Share of first, consecutive, forward and backward operations for each side."""
-    rows, missing = _access_rows(comparison)
+    found, missing = [], []
+    for side in comparison.sides:
+        sample = first_read(side)
+        access = None if sample is None or sample.results is None else sample.results.access
+        if access is None or access.source == "counters":  # another rule: not side by side
+            missing.append(side.letter)
+        else:
+            found.append((side.letter, access))
+    # Reads of every side, then writes.
+    reads = [(f"{letter}: reads", access.read) for letter, access in found]
+    writes = [(f"{letter}: writes", access.write) for letter, access in found]
+    rows = [row for row in (*reads, *writes) if row[1].ops]
     if not rows:
         reason = "No side recorded operations one by one, so their order is not known."
         return _record_access("", reason=reason)
@@ -172,19 +172,3 @@ def _record_access(
     caption: str, *, spec: Spec | None = None, table: Table | None = None, reason: str = ""
 ) -> Figure:
     return Figure("access", "Operations", "Access pattern", caption, spec, table, reason)
-
-
-def _access_rows(comparison: Comparison) -> tuple[list[AccessRow], list[str]]:
-    """Reads of every side, then writes; and the sides that recorded no order."""
-    found = []
-    missing = []
-    for side in comparison.sides:
-        sample = first_read(side)
-        access = None if sample is None or sample.results is None else sample.results.access
-        if access is None or access.source == "counters":  # another rule: not side by side
-            missing.append(side.letter)
-        else:
-            found.append((side.letter, access))
-    reads = [(f"{letter}: reads", access.read) for letter, access in found]
-    writes = [(f"{letter}: writes", access.write) for letter, access in found]
-    return [row for row in (*reads, *writes) if row[1].ops], missing

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.breakdown.overlap import RankOverlap
 from vanidl.compare import Comparison, Side
 from vanidl.compare.figures import colour, named
 from vanidl.dataclass import dataclass
@@ -84,12 +83,11 @@ def _average_runs(side: Side) -> dict[str, float | None]:
         for sample in side.samples
         if sample.account is not None and sample.account.overlap is not None
     ]
-    return {name: _average(rows, name) for name, _ in _COLUMNS}
-
-
-def _average(rows: list[RankOverlap], name: str) -> float | None:
-    values = [getattr(row, name) for row in rows]
-    return sum(values) / len(values) if values and None not in values else None
+    means: dict[str, float | None] = {}
+    for name, _ in _COLUMNS:
+        values = [getattr(row, name) for row in rows]
+        means[name] = sum(values) / len(values) if values and None not in values else None
+    return means
 
 
 BINS = 80  # of a histogram
@@ -111,8 +109,26 @@ def draw_steps(comparison: Comparison) -> Figure:
     words = [_STEPS_CAPTION, f"Not recorded: {', '.join(missing)}." if missing else ""]
     edges, beyond = _edges(known)
     words.append(f"The last bar holds the {plural(beyond, 'step')} beyond it." if beyond else "")
-    spec = _spec(comparison, known, edges)
-    return _record_steps(" ".join(word for word in words if word), spec=spec, table=_table(known))
+    columns = (
+        Column("side"),
+        Column("steps", "count"),
+        Column("mean", "s"),
+        *(Column(name, "s") for name, _ in _QUANTILES),
+    )
+    rows: tuple[tuple[Cell, ...], ...] = tuple(
+        (
+            side.letter,
+            len(values),
+            float(values.mean()),
+            *(float(np.percentile(values, q)) for _, q in _QUANTILES),
+        )
+        for side, values in known
+    )
+    return _record_steps(
+        " ".join(word for word in words if word),
+        spec=_plot_histograms(comparison, known, edges),
+        table=Table(columns, rows),
+    )
 
 
 def _record_steps(
@@ -148,7 +164,7 @@ def _edges(known: Known) -> tuple[NDArray[np.float64], int]:
     return np.linspace(low, top or 1.0, BINS + 1), beyond
 
 
-def _spec(comparison: Comparison, known: Known, edges: NDArray[np.float64]) -> Spec:
+def _plot_histograms(comparison: Comparison, known: Known, edges: NDArray[np.float64]) -> Spec:
     rows = len(known)
     data, layout = [], palette.layout(96 + 130 * rows, bargap=0.06, shapes=[])
     tallest = 0.0
@@ -203,25 +219,6 @@ def _spec(comparison: Comparison, known: Known, edges: NDArray[np.float64]) -> S
 
 def _axis(row: int) -> str:
     return f"y{row + 1}" if row else "y"
-
-
-def _table(known: Known) -> Table:
-    columns = (
-        Column("side"),
-        Column("steps", "count"),
-        Column("mean", "s"),
-        *(Column(name, "s") for name, _ in _QUANTILES),
-    )
-    rows: tuple[tuple[Cell, ...], ...] = tuple(
-        (
-            side.letter,
-            len(values),
-            float(values.mean()),
-            *(float(np.percentile(values, q)) for _, q in _QUANTILES),
-        )
-        for side, values in known
-    )
-    return Table(columns, rows)
 
 
 _QUANTILES = (("shortest", 0), ("10 %", 10), ("median", 50), ("90 %", 90), ("99 %", 99),

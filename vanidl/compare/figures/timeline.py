@@ -87,7 +87,17 @@ def _spec(drawn: list[tuple[Side, Sample]]) -> tuple[Spec, str]:
             visible=False,
             fixedrange=True,
         )
-        layout["annotations"].append(_title(named(side, limit=60), top - 0.12 * height))
+        name = {
+            "text": named(side, limit=60),
+            "x": 0,
+            "xref": "paper",
+            "xanchor": "left",
+            "y": top - 0.12 * height,
+            "yref": "paper",
+            "yanchor": "bottom",
+            "showarrow": False,
+        }
+        layout["annotations"].append(name)
         traces, cut = _panel(sample, row, divisor)
         data += traces
         cuts.append(cut)
@@ -96,19 +106,6 @@ def _spec(drawn: list[tuple[Side, Sample]]) -> tuple[Spec, str]:
 
 def _name(axis: int) -> str:
     return f"yaxis{axis + 1}" if axis else "yaxis"
-
-
-def _title(text: str, top: float) -> Spec:
-    return {
-        "text": text,
-        "x": 0,
-        "xref": "paper",
-        "xanchor": "left",
-        "y": top,
-        "yref": "paper",
-        "yanchor": "bottom",
-        "showarrow": False,
-    }
 
 
 def _end_s(sample: Sample) -> float:
@@ -152,28 +149,24 @@ def _resolution(drawn: list[tuple[Side, Sample]]) -> str:
 
 
 def _panel(sample: Sample, row: int, divisor: int) -> tuple[list[Spec], str]:
+    """I/O above and steps below, each on its axis; and how many steps are shown of how many."""
     results = sample.results
     if results is None:
         return [], ""
-    traces = [] if results.timeline is None else _io(results.timeline, divisor)
-    # Two axes for each side: its I/O above, its steps below.
+    traces: list[Spec] = [] if results.timeline is None else _io(results.timeline, divisor)
     for trace in traces:
         trace["yaxis"] = _name(2 * row).replace("axis", "")
-    table = _dated(results)
-    if table is None:
-        return _once(traces, row), ""
-    steps, cut = _steps(table)
-    for trace in steps:
-        trace["yaxis"] = _name(2 * row + 1).replace("axis", "")
-    return _once([*traces, *steps], row), cut
-
-
-def _once(traces: list[Spec], row: int) -> list[Spec]:
-    """In the legend only the first panel's."""
+    table, cut = _dated(results), ""
+    if table is not None:
+        steps, cut = _steps(table)
+        for trace in steps:
+            trace["yaxis"] = _name(2 * row + 1).replace("axis", "")
+        traces += steps
+    # In the legend only the first panel's.
     for trace in traces:
         trace["legendgroup"] = trace["name"]
         trace["showlegend"] = row == 0
-    return traces
+    return traces, cut
 
 
 def _io(io: Timeline, divisor: int) -> list[Spec]:
