@@ -22,10 +22,10 @@ from vanidl.errors import SeveralJobsError, VanidlError
 from vanidl.parallel.children import (
     address_space_is_limited,
     ended_with_block,
+    keep_freed_memory,
     run_supervised,
     without_threads_of_numpy,
 )
-from vanidl.parallel.limits import keep_freed_memory
 from vanidl.parallel.storage import RemoteMounts
 
 if TYPE_CHECKING:

@@ -8,7 +8,8 @@ import struct
 import numpy as np
 import pytest
 
-from vanidl.dataset import FORMATS, hdf5, inspect_file, tfrecord
+from vanidl.dataset import hdf5, tfrecord
+from vanidl.dataset.registry import FORMATS, inspect_file
 from vanidl.encoding.crc32c import masked_crc
 from vanidl.errors import InputError
 

@@ -15,7 +15,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from vanidl.dataset import inspect_file, sandbox
+from vanidl.dataset import sandbox
+from vanidl.dataset.registry import inspect_file
 from vanidl.dataset.sandbox import inspect_files
 from vanidl.errors import InputError
 from vanidl.model.run_facts import FileFacts
@@ -138,7 +139,7 @@ def test_a_file_that_ends_the_child_is_named_and_the_rest_is_read(
 ):
     """`nonsense.npy` makes the child do what a library did."""
     hook = (
-        "import vanidl.dataset as d; keep = d.inspect_file\n"
+        "import vanidl.dataset.registry as d; keep = d.inspect_file\n"
         f"def odd(path):\n    if 'nonsense' in path.name:\n        {code}\n    return keep(path)\n"
         "import vanidl.dataset.sandbox as c; c.inspect_file = odd\n"
     )

@@ -20,7 +20,7 @@ from tests.makers.darshan_logs import Log, log_parts
 from vanidl.check import check
 from vanidl.encoding import budget
 from vanidl.encoding.budget import Budget, bounded_name, read_whole, whole_number
-from vanidl.encoding.one_file import read_one
+from vanidl.encoding.file_bytes import read_one
 from vanidl.errors import InputError
 from vanidl.readers import verdict
 from vanidl.readers.registry import FORMATS

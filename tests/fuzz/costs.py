@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from vanidl.encoding.one_file import read_one
+from vanidl.encoding.file_bytes import read_one
 from vanidl.errors import InputError
 
 _KIB = 1024

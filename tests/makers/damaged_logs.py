@@ -83,7 +83,7 @@ def compared(folder: Path) -> Iterator[Case]:
             return [replace(log, counters=counted[str(whole[path])]) for log in logs]
 
         mine = _summary(path)
-        with patch.object(reading, "add_newer_counters", by_pydarshan):
+        with patch.object(reading, "complete_counters", by_pydarshan):
             theirs = _summary(path)
         codes = {w["code"] for w in mine["coverage"]["warnings"]} if mine else set()
         picked = [found and {key: found[key] for key in KEYS} for found in (mine, theirs)]

@@ -17,11 +17,11 @@ from vanidl.analyses import Results, analyse
 from vanidl.analyses.access import Access, AccessCounts
 from vanidl.analyses.balance import Balance, RankLoad
 from vanidl.analyses.coverage import Coverage, LayerCoverage
-from vanidl.analyses.files import FileRow, FileTimeline, FileTotals, GroupRow
+from vanidl.analyses.files import FileRow, FileTotals, GroupRow
 from vanidl.analyses.profiled_steps import ClockEvidence, Steps, StepTable
 from vanidl.analyses.sizes import CommonSize, SizeBin, Sizes
 from vanidl.analyses.summary import BusyTime, LayerTotals, Summary
-from vanidl.analyses.timeline import JobTimeline, Timeline
+from vanidl.analyses.timeline import FileTimeline, JobTimeline, Timeline
 from vanidl.breakdown import Breakdown, attribute_time
 from vanidl.breakdown.overlap import Overlap, RankOverlap
 from vanidl.breakdown.phases import Phases

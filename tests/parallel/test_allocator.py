@@ -15,7 +15,7 @@ PAGES = (16 << 20) // mmap.PAGESIZE  # of 32 blocks of 512 KiB
 
 PROGRAM = f"""
 import mmap, resource, sys
-from vanidl.parallel.limits import keep_freed_memory
+from vanidl.parallel.children import keep_freed_memory
 
 if "keep" in sys.argv:
     keep_freed_memory()

@@ -40,8 +40,6 @@ from vanidl.dataclass import dataclass
 from vanidl.model import intervals, states
 from vanidl.model.counter_tables import CounterTable
 from vanidl.model.intervals import Intervals
-from vanidl.model.lines import LOOP as LOOP_LINES
-from vanidl.model.lines import FunctionLines
 from vanidl.model.states import SampledThread
 from vanidl.model.trace import MPIIO, OBJECT, POSIX, Part, SpanKind, Trace
 from vanidl.model.trace import READ as READ_OP
@@ -51,6 +49,7 @@ if TYPE_CHECKING:
     from vanidl.advice.capacity import Throughput
     from vanidl.advice.request_costs import RequestCost
     from vanidl.breakdown.pipelines import Gains
+    from vanidl.model.lines import FunctionLines, PartName
 
 INPUT, LOOP, RUN = "input", "loop", "run"
 IMBALANCE, BENCHMARK = "imbalance", "benchmark"
@@ -671,12 +670,12 @@ class Facts:
     @cached_property
     def in_collectives(self) -> float:
         """Share of the loop between its batches that sampled lines spent in torch.distributed."""
-        found = self.sampled_share(LOOP_LINES, lambda function: _COLLECTIVES in function.posix_file)
+        found = self.sampled_share("loop", lambda function: _COLLECTIVES in function.posix_file)
         return 0.0 if found is None else found.middle
 
     def sampled_share(
         self,
-        part_name: str,
+        part_name: PartName,
         is_theirs: Callable[[FunctionLines], bool],
         text: re.Pattern[str] | None = None,
     ) -> SampledShare | None:

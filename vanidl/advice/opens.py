@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Sequence
 from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,8 +15,10 @@ from vanidl.analyses.datafiles import DataFile
 from vanidl.breakdown.account import MEAN, WAIT
 from vanidl.breakdown.causes import INPUT_CPU, METADATA, STORAGE
 from vanidl.formatting.units import count, nbytes, percent, plural, seconds
-from vanidl.model.lines import FETCH, FunctionLines
 from vanidl.model.trace import READ
+
+if TYPE_CHECKING:
+    from vanidl.model.lines import FunctionLines
 
 _METADATA = f"{STORAGE}.{METADATA}"
 MANY_FILES = 100
@@ -159,7 +162,7 @@ def _find_reopens_per_sample(facts: Facts) -> RuleResult | None:
     if opens < max(MANY_OPENS, samples / 2):
         return None
     # By the lines that open, or by what each open reads again.
-    spent = facts.sampled_share(FETCH, _has_opens, _OPENING)
+    spent = facts.sampled_share("fetch", _has_opens, _OPENING)
     again = data.bytes_read / data.unique_bytes / facts.passes if data.unique_bytes else 0.0
     seen = spent is not None and spent.least >= OPENING_SHARE
     if not seen and (spent is not None or again < READ_AGAIN):

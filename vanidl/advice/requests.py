@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 from vanidl.advice.facts import MATTERS, Claim, Facts
 from vanidl.advice.finding import Rule, RuleResult, Value
-from vanidl.analyses.durations import DATA_READS, SLOW_FACTOR
 from vanidl.breakdown.account import MEAN, WAIT
 from vanidl.breakdown.causes import INPUT_CPU, READ, STORAGE
 from vanidl.dataset.tfrecord import READ_BUFFER
 from vanidl.formatting.units import count, nbytes, number, percent, plural, seconds, times
-from vanidl.model.lines import FETCH as FETCH_LINES
-from vanidl.model.lines import FunctionLines
 from vanidl.model.run_facts import ArrayFacts
 from vanidl.model.trace import OBJECT
+
+if TYPE_CHECKING:
+    from vanidl.model.lines import FunctionLines
 
 _READS = f"{STORAGE}.{READ}"
 MANY = 1000
@@ -184,7 +185,7 @@ def _find_unfit_chunks(facts: Facts) -> RuleResult | None:
 
 def _find_reread_chunks(facts: Facts) -> RuleResult | None:
     """Whole chunks are read and unpacked for a sample of them: pass by pass many times over."""
-    data, spent = facts.results.dataset, facts.sampled_share(FETCH_LINES, _is_chunked)
+    data, spent = facts.results.dataset, facts.sampled_share("fetch", _is_chunked)
     if data is None or not data.unique_bytes or spent is None or spent.least < OF_FETCHES:
         return None
     # Each rank may have to read all once in each pass.
@@ -332,7 +333,11 @@ def _count_requests(facts: Facts, what: str) -> int:
 
 
 def _find_slow_operations(facts: Facts) -> RuleResult | None:
-    found = facts.results.durations.groups.get(DATA_READS) if facts.results.durations else None
+    if facts.results.durations is None:
+        return None
+    from vanidl.analyses.durations import DATA_READS, SLOW_FACTOR
+
+    found = facts.results.durations.groups.get(DATA_READS)
     if found is None or not facts.matters or found.count < MANY:
         return None
     if found.p99_s < SLOW_FACTOR * found.median_s or found.median_s <= 0:

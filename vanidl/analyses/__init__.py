@@ -20,12 +20,9 @@ from vanidl.analyses import (
     files,
     layers,
     operations,
-    osts,
-    profiled_steps,
     summary,
 )
 from vanidl.analyses.operations import Calls, Operations
-from vanidl.analyses.profiled_steps import NO_SUMS, StepSums
 from vanidl.analyses.reducing import Reduction, reduce_parts
 from vanidl.dataclass import dataclass
 from vanidl.model.intervals import Intervals, merge_by_key
@@ -41,17 +38,17 @@ if TYPE_CHECKING:
     from vanidl.analyses.coverage import Coverage
     from vanidl.analyses.dataset import Dataset
     from vanidl.analyses.durations import Durations
-    from vanidl.analyses.files import FileTimeline, FileTotals
+    from vanidl.analyses.files import FileTotals
     from vanidl.analyses.latencies import Latencies
     from vanidl.analyses.layers import LayerUse
     from vanidl.analyses.lines import Lines
     from vanidl.analyses.memory import Memory
     from vanidl.analyses.osts import OstTimeline
     from vanidl.analyses.placement import Placement
-    from vanidl.analyses.profiled_steps import Steps
+    from vanidl.analyses.profiled_steps import Steps, StepSums
     from vanidl.analyses.sizes import Sizes
     from vanidl.analyses.summary import Summary
-    from vanidl.analyses.timeline import Timeline
+    from vanidl.analyses.timeline import FileTimeline, Timeline
     from vanidl.analyses.workers import Workers
 
 _COVERAGE: dict[str, Reduction] = {"coverage": coverage}
@@ -68,7 +65,7 @@ class Results:
     access: Access | None
     files: FileTotals
     balance: Balance | None
-    steps: Steps | None
+    steps: Steps | None = None
     dataset: Dataset | None = None
     filetimeline: FileTimeline | None = None
     placement: Placement | None = None
@@ -84,7 +81,7 @@ class Results:
     heatmaps: Mapping[str, Timeline] = field(default_factory=dict)  # of layers that have one
     operations: Operations = operations.NOTHING
     saves: tuple[Burst, ...] = ()
-    step_sums: StepSums = NO_SUMS  # of the rows of steps.table
+    step_sums: StepSums | None = None  # of the rows of steps.table
     calls: Calls = field(default_factory=Calls)
     busy: Mapping[int, Intervals] = field(
         default_factory=dict
@@ -113,7 +110,11 @@ def analyse(
         seen = reduce_parts(_COVERAGE, trace.io, trace, executor)["coverage"]
     if "filetimeline" not in reduced and "sizes" in reduced:
         # Of many files over time only the busiest: another pass, once these are known.
-        busiest: dict[str, Reduction] = {"filetimeline": files.bin_busiest_files(reduced["files"])}
+        from vanidl.analyses import timeline
+
+        busiest: dict[str, Reduction] = {
+            "filetimeline": timeline.bin_busiest_files(reduced["files"])
+        }
         reduced |= reduce_parts(busiest, chosen.io, chosen, executor)
     # The reduced values with what the account of time needs of the other layers of storage. These
     # are disjoint from the layer that is looked at: a file that is read through streams takes as
@@ -156,10 +157,9 @@ def list_reductions(trace: Trace) -> dict[str, Reduction]:
         "files": files,
         "dataset": dataset,
         "checkpoints": checkpoints.make_reduction(trace),
-        "osts": osts.make_reduction(trace),
     }
     if len(trace.io):
-        from vanidl.analyses import access, durations, latencies, sizes, timeline, workers
+        from vanidl.analyses import access, durations, latencies, osts, sizes, timeline, workers
 
         made |= {
             "sizes": sizes,
@@ -168,10 +168,13 @@ def list_reductions(trace: Trace) -> dict[str, Reduction]:
             "workers": workers,
             "latencies": latencies,
             "durations": durations,
+            "osts": osts.make_reduction(trace),
         }
-        if (over_time := files.bin_all_files(trace)) is not None:
+        if (over_time := timeline.bin_all_files(trace)) is not None:
             made["filetimeline"] = over_time
     if len(trace.spans):
+        from vanidl.analyses import profiled_steps
+
         made["step_sums"] = profiled_steps.make_step_sums_reduction(trace)
     if len(trace.fetches):
         from vanidl.analyses import batches
@@ -191,13 +194,16 @@ def finish(
         data = dataset.finish(reduced["dataset"], chosen, layer, unique)
         storage = reduced.get("storage") or _get_storage_values(reduced)
         others = {
-            "steps": profiled_steps.finish(reduced["operations"], chosen),
             "dataset": data,
             "operations": reduced["operations"],
             "saves": tuple(checkpoints.find_checkpoints(reduced["checkpoints"], chosen)),
-            "step_sums": reduced.get("step_sums", NO_SUMS),
+            "step_sums": reduced.get("step_sums"),
             **dict(zip(("calls", "busy", "sum_ns"), storage, strict=True)),
         }
+        if len(chosen.spans) or chosen.step_durations:
+            from vanidl.analyses import profiled_steps
+
+            others["steps"] = profiled_steps.finish(reduced["operations"], chosen)
         if "workers" in reduced:
             from vanidl.analyses import workers
 
@@ -218,12 +224,11 @@ def _finish_independent(
         "summary": summary.finish(reduced["operations"], chosen, layer),
         "files": files.finish(reduced["files"], chosen, layer),
         "layers": layers.summarize_layers(chosen),
-        "osts": osts.finish(reduced["osts"], chosen, layer),
         "heatmaps": by_counters.bin_all_heatmaps(chosen),
     }
     # What single operations tell; where none was traced, what counters and heat maps say of it.
     if "sizes" in reduced:
-        from vanidl.analyses import access, balance, durations, latencies, sizes, timeline
+        from vanidl.analyses import access, balance, durations, latencies, osts, sizes, timeline
 
         results |= {
             "sizes": sizes.finish(reduced["sizes"], chosen),
@@ -232,7 +237,8 @@ def _finish_independent(
             "balance": balance.finish(reduced["operations"], chosen),
             "durations": durations.finish(reduced["durations"]),
             "latencies": latencies.finish(reduced["latencies"], chosen),
-            "filetimeline": files.finish_timeline(
+            "osts": osts.finish(reduced["osts"], chosen, layer),
+            "filetimeline": timeline.finish_files(
                 reduced["filetimeline"], reduced["files"], chosen
             ),
         }

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,11 +17,13 @@ from numpy.typing import NDArray
 from vanidl.analyses.access import Access, AccessCounts
 from vanidl.analyses.balance import Balance, RankLoad, spread
 from vanidl.analyses.sizes import DARSHAN_EDGES, SizeBin, Sizes
-from vanidl.analyses.timeline import Timeline, find_row, spread_bytes, stack_rows
 from vanidl.dataclass import dataclass
 from vanidl.model.counter_tables import CounterTable, Heatmap
 from vanidl.model.counter_totals import COUNTED, count_by_record, count_total, prefix_of
 from vanidl.model.trace import Trace
+
+if TYPE_CHECKING:
+    from vanidl.analyses.timeline import Timeline
 
 _CLASSES = ("0_100", "100_1K", "1K_10K", "10K_100K", "100K_1M", "1M_4M", "4M_10M", "10M_100M",
             "100M_1G", "1G_PLUS")  # fmt: skip
@@ -188,6 +191,8 @@ def bin_heatmaps(trace: Trace, layer: str) -> Timeline | None:
     maps = [h for h in trace.heatmaps if h.layer == layer]
     if not maps or not trace.ranks:
         return None
+    from vanidl.analyses.timeline import Timeline, find_row, spread_bytes, stack_rows
+
     edges = compute_bin_edges(maps)
     rows: dict[int, Int64Array] = {}
     for heatmap in maps:

@@ -16,7 +16,6 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.analyses.profiled_steps import group_rank_spans
 from vanidl.analyses.reducing import Rows
 from vanidl.dataclass import dataclass
 from vanidl.model import intervals
@@ -162,12 +161,15 @@ def _number_saves(
     # A training step between two bursts shows that they are two saves.
     # Whether any rank began and ended a step between two times; None outside of profiles.
     stepped: list[bool | None] = [None] * len(low)
-    for own in group_rank_spans(trace).values():
-        steps = own.steps
-        seen = intervals.covered_within(own.windows, low, high) == high - low
-        for i in np.flatnonzero(seen).tolist():
-            inside = bool(((steps.start >= low[i]) & (steps.end <= high[i])).any())
-            stepped[i] = bool(stepped[i]) or inside
+    if len(trace.spans):
+        from vanidl.analyses.profiled_steps import group_rank_spans
+
+        for own in group_rank_spans(trace).values():
+            steps = own.steps
+            seen = intervals.covered_within(own.windows, low, high) == high - low
+            for i in np.flatnonzero(seen).tolist():
+                inside = bool(((steps.start >= low[i]) & (steps.end <= high[i])).any())
+                stepped[i] = bool(stepped[i]) or inside
     written = [_Burst(trace, file[rows], offset[rows]) for rows in members]
     joined = [
         _is_same_save(before, after, int(pause), between)

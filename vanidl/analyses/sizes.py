@@ -9,8 +9,6 @@ from numpy.typing import NDArray
 
 from vanidl.analyses.reducing import Rows
 from vanidl.dataclass import dataclass
-from vanidl.dataset.hdf5 import INDEX_NODES
-from vanidl.dataset.tfrecord import READ_BUFFER
 from vanidl.model.ordering import stable_order
 from vanidl.model.run_facts import Block, UserData
 from vanidl.model.trace import Trace
@@ -265,6 +263,8 @@ def _make_mode(mine: _Sizes, cause: str | None, certain: bool, evidence: str) ->
 
 def _collect_blocks(paths: Sequence[str], user_data: UserData) -> dict[int, Block]:
     """Size -> what opened files have of it; the reader's buffer of TFRecord files first."""
+    from vanidl.dataset.tfrecord import READ_BUFFER
+
     facts = [user_data.facts[path] for path in paths if path in user_data.facts]
     known: dict[int, Block] = {}
     for file in facts:
@@ -292,6 +292,8 @@ def _guess_mode(mine: _Sizes, paths: Sequence[str]) -> TransferMode:
 
 
 def _suggest_tfrecord(nbytes: Int64Array, paths: Sequence[str]) -> str:
+    from vanidl.dataset.tfrecord import READ_BUFFER
+
     named = any("tfrecord" in p.rsplit("/", 1)[-1].lower() for p in paths)
     if named and nbytes.tolist() == [READ_BUFFER]:
         return "the TFRecord reader's buffer (256 KiB by default)"
@@ -302,6 +304,8 @@ def _suggest_hdf5(nbytes: Int64Array, paths: Sequence[str]) -> str:
     if not any(p.lower().endswith((".h5", ".hdf5", ".he5", ".nc")) for p in paths):
         return ""
     if len(nbytes) == 1:
+        from vanidl.dataset.hdf5 import INDEX_NODES
+
         return INDEX_NODES.get(int(nbytes[0]), "")
     return "compressed HDF5 chunks (many sizes close together)" if len(nbytes) >= _MANY else ""
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vanidl.analyses import Results
-from vanidl.analyses.profiled_steps import AMOUNTS, StepTable, find_slowest_files
+from vanidl.analyses.profiled_steps import AMOUNTS, NO_SUMS, StepTable, find_slowest_files
 from vanidl.breakdown.overlap import Split
 from vanidl.breakdown.phases import Phase, Phases
 from vanidl.dataclass import dataclass
@@ -114,7 +114,7 @@ def record_steps(
     """One row a profiled step; None where no step has a place in time."""
     if results.steps is None:
         return None
-    table, sums = results.steps.table, results.step_sums
+    table, sums = results.steps.table, results.step_sums or NO_SUMS
     # Amounts are known where single operations were traced.
     reads, writes, read, written = [None] * AMOUNTS
     if not np.isnan(table.busy_s).all():

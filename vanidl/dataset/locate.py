@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
 from vanidl.dataclass import dataclass
-from vanidl.dataset.sandbox import inspect_files
 from vanidl.errors import InputError, UsageError
 from vanidl.formatting.from_logs import clean_path
 from vanidl.model.run_facts import FileFacts, UserData
@@ -130,6 +129,8 @@ def _facts(trace: Trace, here: dict[str, Path]) -> tuple[dict[str, FileFacts], t
         notices.append(Notice("not_inspected", message, "info"))
     facts = {}
     opened = wanted[:MOST_INSPECTED]
+    from vanidl.dataset.sandbox import inspect_files
+
     for job, found in zip(opened, inspect_files([here[job] for job in opened]), strict=True):
         if isinstance(found, InputError):
             notices.append(Notice("not_inspected", str(found)))

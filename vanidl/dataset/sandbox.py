@@ -16,8 +16,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from vanidl.dataset import inspect_file
-from vanidl.encoding.one_file import read_one
+from vanidl.dataset.registry import inspect_file
+from vanidl.encoding.file_bytes import read_one
 from vanidl.errors import InputError, UsageError
 from vanidl.files.checked_json import checked_fields
 from vanidl.model.run_facts import ArrayFacts, Block, FileFacts

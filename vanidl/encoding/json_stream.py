@@ -16,7 +16,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
 from itertools import islice, pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,6 +27,8 @@ from numpy.typing import NDArray
 
 from vanidl.dataclass import dataclass
 from vanidl.encoding.budget import Budget
+from vanidl.encoding.text_stream import TextStream
+from vanidl.errors import InputError
 
 _DEPTH = np.zeros(256, np.int8)  # how much deeper the text behind a byte is
 _DEPTH[list(b"{[")] = 1
@@ -463,3 +467,22 @@ def _make_finite(text: bytes) -> bytes:
     ends = [0, *(match.end() for match in outside)]
     starts = [*(match.start() for match in outside), len(text)]
     return b"null".join(text[a:b] for a, b in zip(ends, starts, strict=True))
+
+
+@contextmanager
+def catch_unreadable(
+    path: str | Path, text: TextStream, expected: str, remedy: str
+) -> Iterator[None]:
+    """Within it JSON is read: what cannot be read, or is none, is an error of the input.
+
+    Raises:
+        InputError: as above, with what was expected and what to do.
+    """
+    try:
+        yield
+    except OSError as error:
+        why = f"{path}: {expected}, found no readable file ({error.strerror})"
+        raise InputError(f"{why}; check the path and its permissions") from error
+    except NotJson as error:
+        what = f"{error}, {text.damage}" if text.damage else str(error)
+        raise InputError(f"{path}: {expected}, found {what}; {remedy}") from error

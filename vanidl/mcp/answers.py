@@ -17,7 +17,7 @@ from typing import Any
 
 from vanidl.compare.json import make_object
 from vanidl.compare.runs import compare_runs
-from vanidl.encoding.one_file import read_one
+from vanidl.encoding.file_bytes import read_one
 from vanidl.errors import InputError, UsageError
 from vanidl.formatting.from_logs import clean_paths
 from vanidl.formatting.names import elided

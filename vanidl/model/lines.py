@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import Literal
 
 from vanidl.dataclass import dataclass
 from vanidl.formatting.from_logs import clean_path, clean_text, set_clean
 
-FETCH, LOOP = "fetch", "loop"
+PartName = Literal["fetch", "loop"]
+FETCH: PartName = "fetch"
+LOOP: PartName = "loop"
 """Parts that are sampled: what fetches call, and the function that asks for batches."""
 
 
@@ -58,7 +61,7 @@ class FunctionLines:
 class SampledPart:
     """What was sampled of one part: each function once."""
 
-    name: str  # FETCH or LOOP
+    name: PartName
     samples: int
     wall_ns: int
     cpu_ns: int
@@ -67,7 +70,7 @@ class SampledPart:
 
 def merge_parts(found: Iterable[SampledPart]) -> tuple[SampledPart, ...]:
     """The same over several processes, which ran the same program."""
-    parts: dict[str, SampledPart] = {}
+    parts: dict[PartName, SampledPart] = {}
     for part in found:
         known = parts.get(part.name, SampledPart(part.name, 0, 0, 0))
         functions = {function.key: function for function in known.functions}

@@ -13,7 +13,7 @@ from enum import IntEnum
 from functools import cached_property
 from itertools import pairwise
 from operator import attrgetter
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,10 +24,12 @@ from vanidl.model.counter_tables import CounterTable, Heatmap, MpiTime, Stripes
 from vanidl.model.fetches import NO_FETCHES, Fetches
 from vanidl.model.file_kinds import DATASET
 from vanidl.model.intervals import Intervals
-from vanidl.model.lines import SampledPart
 from vanidl.model.run_facts import Benchmark, Ceiling, Ending, HostMemory, UserData
 from vanidl.model.states import NO_STATES, States
 from vanidl.model.warnings import Notice
+
+if TYPE_CHECKING:
+    from vanidl.model.lines import SampledPart
 
 Int64Array = NDArray[np.int64]
 Int32Array = NDArray[np.int32]

@@ -43,8 +43,11 @@ from numpy.typing import NDArray
 
 from vanidl.dataclass import dataclass
 from vanidl.errors import UsageError, package_missing
-from vanidl.parallel.children import interpreter_command, interpreter_environment
-from vanidl.parallel.limits import keep_freed_memory
+from vanidl.parallel.children import (
+    interpreter_command,
+    interpreter_environment,
+    keep_freed_memory,
+)
 from vanidl.parallel.threads import core_count
 
 Value = TypeVar("Value")

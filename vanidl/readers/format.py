@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
-from contextlib import contextmanager
 from dataclasses import field
 from functools import cached_property
 from pathlib import Path
@@ -16,8 +15,7 @@ from typing import TypeVar
 import orjson
 
 from vanidl.dataclass import dataclass
-from vanidl.encoding.json_stream import NotJson
-from vanidl.encoding.one_file import read_one
+from vanidl.encoding.file_bytes import read_one
 from vanidl.encoding.text_stream import TextStream
 from vanidl.errors import InputError
 from vanidl.model.run_facts import Benchmark
@@ -158,25 +156,6 @@ class Reading:
             except InputError as error:
                 self.unreadable[path] = error
         return records
-
-
-@contextmanager
-def catch_unreadable(
-    path: str | Path, text: TextStream, expected: str, remedy: str
-) -> Iterator[None]:
-    """Within it JSON is read: what cannot be read, or is none, is an error of the input.
-
-    Raises:
-        InputError: as above, with what was expected and what to do.
-    """
-    try:
-        yield
-    except OSError as error:
-        why = f"{path}: {expected}, found no readable file ({error.strerror})"
-        raise InputError(f"{why}; check the path and its permissions") from error
-    except NotJson as error:
-        what = f"{error}, {text.damage}" if text.damage else str(error)
-        raise InputError(f"{path}: {expected}, found {what}; {remedy}") from error
 
 
 def warn_of_unused(path: str | Path, losses: Iterable[str]) -> Iterator[Notice]:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import field, fields
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,8 +25,10 @@ from vanidl.formatting.from_logs import (
 )
 from vanidl.formatting.units import plural
 from vanidl.model.intervals import Intervals
-from vanidl.model.lines import SampledPart
 from vanidl.model.trace import CheckpointCall, DeviceTime
+
+if TYPE_CHECKING:
+    from vanidl.model.lines import SampledPart
 
 # What one operation can be: the same bound for every reader.
 #

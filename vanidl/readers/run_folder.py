@@ -17,7 +17,7 @@ import orjson
 
 from vanidl.dataclass import dataclass
 from vanidl.encoding.budget import read_whole
-from vanidl.encoding.one_file import read_one
+from vanidl.encoding.file_bytes import read_one
 from vanidl.errors import InputError
 from vanidl.files.atomic import write_whole
 from vanidl.files.checked_json import checked_fields

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from vanidl.dataclass import dataclass
 from vanidl.encoding.budget import RAISED_BY, names_limit
-from vanidl.encoding.one_file import read_one
+from vanidl.encoding.file_bytes import read_one
 from vanidl.errors import InputError
 from vanidl.formatting.from_logs import clean_path, clean_text, clean_texts, set_clean
 

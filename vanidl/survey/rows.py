@@ -14,7 +14,7 @@ from vanidl.anonymize.pseudonyms import Pseudonyms
 from vanidl.breakdown.account import MEAN, RUN
 from vanidl.breakdown.causes import STORAGE
 from vanidl.dataclass import dataclass
-from vanidl.encoding.one_file import read_one
+from vanidl.encoding.file_bytes import read_one
 from vanidl.errors import VanidlError
 from vanidl.formatting.from_logs import clean_path, clean_text
 from vanidl.formatting.units import nbytes

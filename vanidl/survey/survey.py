@@ -18,7 +18,7 @@ from vanidl.analyses import analyse
 from vanidl.anonymize.pseudonyms import Pseudonyms
 from vanidl.anonymize.trace import anonymous
 from vanidl.dataclass import dataclass
-from vanidl.encoding.one_file import read_one
+from vanidl.encoding.file_bytes import read_one
 from vanidl.errors import InputError, UsageError, VanidlError
 from vanidl.files.arrow import has_arrow, release_memory, require_arrow
 from vanidl.formatting.names import printable

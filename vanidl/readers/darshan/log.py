@@ -14,9 +14,8 @@ from typing import TypeVar, cast
 
 from vanidl.dataclass import dataclass
 from vanidl.encoding.budget import Budget, names_limit, whole_number
-from vanidl.encoding.file_bytes import AnyBytes
+from vanidl.encoding.file_bytes import AnyBytes, read_one
 from vanidl.encoding.inflate import Stream, damage, joined, only_stream, streams
-from vanidl.encoding.one_file import read_one
 from vanidl.errors import InputError
 from vanidl.formatting.units import plural
 from vanidl.readers.darshan import dxt

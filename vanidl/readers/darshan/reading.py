@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from vanidl.encoding.budget import names_limit
-from vanidl.encoding.one_file import read_one
+from vanidl.encoding.file_bytes import read_one
 from vanidl.errors import InputError
 from vanidl.formatting.units import percent
 from vanidl.model.counter_tables import CounterTable
@@ -25,7 +25,6 @@ from vanidl.readers import verdict as verdicts
 from vanidl.readers.darshan.counters import LAYERS
 from vanidl.readers.darshan.header import LAYOUTS, is_cut, open_log, read_version
 from vanidl.readers.darshan.log import read_log, read_logs, read_logs_to_send
-from vanidl.readers.darshan.pydarshan import add_newer_counters
 from vanidl.readers.format import FileKind, Files, Reading, Records
 from vanidl.readers.names import parse_darshan_name
 from vanidl.readers.records import CounterFile, CounterRecords, TracerLog
@@ -45,12 +44,21 @@ _QUARTER_S = 900  # offsets of time zones are multiples
 def read_darshan(files: Files, reading: Reading) -> Records:
     """What all logs say."""
     paths = [*files.get(LOG, ()), *files.get(UNFINISHED_LOG, ())]
-    logs = add_newer_counters(_read_logs(paths, reading))
+    logs = complete_counters(_read_logs(paths, reading))
     return Records(
         logs=tuple(logs),
         counters={log.path: log.counters for log in logs if log.counters is not None},
         utc_offset_s=find_utc_offset_s((log.path, log.start_ns) for log in logs),
     )
+
+
+def complete_counters(logs: Sequence[TracerLog]) -> Sequence[TracerLog]:
+    """The logs with counters of newer versions than ours, as far as PyDarshan knows them."""
+    if not any(log.counters and log.counters.unread for log in logs):
+        return logs
+    from vanidl.readers.darshan.pydarshan import add_newer_counters
+
+    return add_newer_counters(logs)
 
 
 def _read_logs(paths: Sequence[Path], reading: Reading) -> list[TracerLog]:
@@ -135,7 +143,7 @@ def check_logs(
             read.append(read_one(read_log, path))
         except InputError as error:
             read.append(error)
-    newest = iter(add_newer_counters([log for log in read if isinstance(log, TracerLog)]))
+    newest = iter(complete_counters([log for log in read if isinstance(log, TracerLog)]))
     return [
         _report_refused(kind.title, path, str(log))
         if isinstance(log, InputError)

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from vanidl.dataclass import dataclass
 from vanidl.encoding.budget import OBJECT_BYTES, Budget, bounded_name, read_whole, whole_number
-from vanidl.encoding.one_file import read_one
+from vanidl.encoding.file_bytes import read_one
 from vanidl.errors import InputError
 
 LONGEST_S = 1e8

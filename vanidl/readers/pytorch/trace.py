@@ -26,7 +26,6 @@ from vanidl.formatting.units import seconds
 from vanidl.model.intervals import union
 from vanidl.model.ordering import stable_order
 from vanidl.model.trace import INFERENCE, SpanKind
-from vanidl.readers.format import catch_unreadable
 from vanidl.readers.launches import NOT_LAUNCHED, find_queued
 from vanidl.readers.names import (
     SAMPLING,
@@ -374,7 +373,7 @@ class _Content:
     def read(self) -> None:
         text = TextStream(self.path)
         try:
-            with catch_unreadable(self.path, text, _EXPECTED, _REMEDY):
+            with json_stream.catch_unreadable(self.path, text, _EXPECTED, _REMEDY):
                 for item in json_stream.members(text, array_key="traceEvents", budget=text.budget):
                     self._take(item)
         except json_stream.TextBehind as error:

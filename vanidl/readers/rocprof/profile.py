@@ -28,7 +28,6 @@ from vanidl.formatting.units import count
 from vanidl.model.intervals import Intervals
 from vanidl.model.ordering import stable_order
 from vanidl.model.trace import SpanKind
-from vanidl.readers.format import catch_unreadable
 from vanidl.readers.launches import find_queued, match_launches
 from vanidl.readers.names import classify_kernel, compile_wait_names
 from vanidl.readers.records import ProfileTrace, freeze
@@ -64,7 +63,7 @@ def read_profiles(path: str | Path, *, wait_names: Sequence[str] = ()) -> tuple[
     content, losses = _Content(), []
     text = TextStream(Path(path))
     try:
-        with catch_unreadable(path, text, _EXPECTED, _REMEDY):
+        with json_stream.catch_unreadable(path, text, _EXPECTED, _REMEDY):
             for item in json_stream.members(text, budget=text.budget, enter=_ENTER):
                 content.take(item)
     except json_stream.TextBehind as error:

@@ -16,7 +16,15 @@ import orjson
 
 from vanidl.encoding.budget import bounded_name, read_whole
 from vanidl.errors import InputError
-from vanidl.model.lines import FETCH, LOOP, FunctionLines, LineCost, SampledPart, merge_parts
+from vanidl.model.lines import (
+    FETCH,
+    LOOP,
+    FunctionLines,
+    LineCost,
+    PartName,
+    SampledPart,
+    merge_parts,
+)
 from vanidl.readers.steps.journal import Journal
 
 _MOST_FUNCTIONS, _MOST_LINES = 100, 10_000
@@ -37,8 +45,8 @@ def build_sampled_parts(journals: Iterable[Journal], sources: Sources) -> tuple[
     found = []
     for journal in journals:
         last = {text["lines"]: text for text in journal.lines if text["lines"] in (FETCH, LOOP)}
-        for name, table in last.items():
-            part = _build_part(name, table, sources)
+        for name in (FETCH, LOOP):
+            part = _build_part(name, last[name], sources) if name in last else None
             if part is not None:
                 found.append(part)
     return merge_parts(found)
@@ -63,7 +71,7 @@ def read_sources(path: Path) -> dict[tuple[str, int], str]:
     }
 
 
-def _build_part(name: str, table: Mapping[str, Any], sources: Sources) -> SampledPart | None:
+def _build_part(name: PartName, table: Mapping[str, Any], sources: Sources) -> SampledPart | None:
     totals = [_to_count(table.get(key)) for key in ("samples", "wall_ns", "cpu_ns")]
     functions = table.get("functions")
     if None in totals or not totals[0] or not isinstance(functions, list):

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vanidl.dataclass import dataclass
-from vanidl.encoding.one_file import read_one
+from vanidl.encoding.file_bytes import read_one
 from vanidl.errors import InputError
 from vanidl.formatting.units import instant, nbytes, plural, seconds
 from vanidl.model import call_kinds, intervals

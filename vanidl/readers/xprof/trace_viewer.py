@@ -16,7 +16,6 @@ from vanidl.encoding import json_stream
 from vanidl.encoding.budget import whole_number
 from vanidl.encoding.text_stream import TextStream
 from vanidl.errors import InputError
-from vanidl.readers.format import catch_unreadable
 from vanidl.readers.launches import NOT_LAUNCHED
 from vanidl.readers.names import compile_wait_names, parse_session_name
 from vanidl.readers.records import ProfileTrace
@@ -80,7 +79,7 @@ class _Content:
         """Take everything in; a sentence for each loss."""
         text = TextStream(path)
         try:
-            with catch_unreadable(path, text, _EXPECTED, _REMEDY):
+            with json_stream.catch_unreadable(path, text, _EXPECTED, _REMEDY):
                 for item in json_stream.members(text, array_key="traceEvents", budget=text.budget):
                     if item.key == "traceEvents" and isinstance(item, json_stream.Elements):
                         self.has_events = True
