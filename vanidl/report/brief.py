@@ -14,7 +14,7 @@ from vanidl.dataclass import dataclass
 from vanidl.formatting.names import elided
 from vanidl.formatting.terminal import printable
 from vanidl.formatting.units import percent
-from vanidl.report.overview import Overview, make_overview
+from vanidl.report.overview import make_overview
 from vanidl.run import Run
 from vanidl.sections.actions import Action
 from vanidl.sections.step_bar import Bar, BarPart
@@ -51,12 +51,30 @@ Line = tuple[Piece, ...]
 def brief(run: Run, width: int = WIDTH, *, blocks: bool = True) -> list[Line]:
     """At most `LINES` lines of at most `width` columns; with `blocks` the bar is of block signs."""
     screen = make_overview(run)
-    signs = _BLOCKS if blocks else _ASCII
-    end = list(_end(run, screen, width))
-    head = list(_sentences(run, screen, width))
-    bar = list(_bar(screen.bar, width, signs)) if screen.bar else []
+    # How it failed, verdict and headline, then as much of what stands beside it as has room.
+    head = _wrap_text(run.answer.ending, width, "bold red")
+    head += _wrap_text(screen.verdict, width, "bold green")
+    head += _wrap_text(run.answer.title, width, "bold")
+    for sentence in run.answer.support:
+        more = _wrap_text(sentence, width)
+        if len(head) + len(more) <= _SENTENCES:
+            head += more
+    head = head[:_SENTENCES]
+    # What the numbers rest on, and where there is more.
+    trust = ", ".join(link.text for link in screen.trust)
+    about = f"{trust}; {', '.join(screen.facts[-2:])}."
+    name = elided(screen.name, limit=max(2 * width - 12 - len(about), _SHORTEST_NAME))
+    end: list[Line] = [(), *_wrap_text(f"{name}: {about}", width)]
+    # The path as given, to be copied; of a long one what is most asked for.
+    given = shlex.quote(printable(run.path or "RUN"))
+    pointers = (more.format(given) for more in _MORE)
+    shortest = _MORE[0].format("RUN")[:width]
+    pointer = next((each for each in pointers if len(each) <= width), shortest)
+    end.append((Piece(pointer, "bright_black"),))
+    # Between them the bar, and as many actions as have room.
+    bar = list(_draw_bar(screen.bar, width, _BLOCKS if blocks else _ASCII)) if screen.bar else []
     room = LINES - len(head) - len(bar) - len(end)
-    lines = [*head, *bar, *_actions(screen.actions, width, room), *end]
+    lines = [*head, *bar, *_list_actions(screen.actions, width, room), *end]
     return [_cut(line, width) for line in lines]
 
 
@@ -74,7 +92,7 @@ def plain(lines: Sequence[Line]) -> str:
     return "".join("".join(piece.text for piece in line) + "\n" for line in lines)
 
 
-def _wrapped(text: str, width: int, style: str = "", indent: str = "") -> list[Line]:
+def _wrap_text(text: str, width: int, style: str = "", indent: str = "") -> list[Line]:
     rows = textwrap.wrap(
         printable(text), width, initial_indent=indent, subsequent_indent=indent,
         break_on_hyphens=False,
@@ -82,22 +100,11 @@ def _wrapped(text: str, width: int, style: str = "", indent: str = "") -> list[L
     return [(Piece(row, style),) for row in rows]
 
 
-def _sentences(run: Run, screen: Overview, width: int) -> Iterator[Line]:
-    """How it failed, verdict and headline, then as much of what stands beside it as has room."""
-    said = _wrapped(run.answer.ending, width, "bold red") if run.answer.ending else []
-    said += _wrapped(screen.verdict, width, "bold green") if screen.verdict else []
-    said += _wrapped(run.answer.title, width, "bold")
-    for sentence in run.answer.support:
-        more = _wrapped(sentence, width)
-        if len(said) + len(more) <= _SENTENCES:
-            said += more
-    yield from said[:_SENTENCES]
-
-
-def _bar(bar: Bar, width: int, signs: str) -> Iterator[Line]:
+def _draw_bar(bar: Bar, width: int, signs: str) -> Iterator[Line]:
+    """Its title, the bar in signs, and what each sign is."""
     yield ()
     yield (Piece(f"{bar.title} ", "bold"), Piece(f"({bar.note})"))
-    shown = _largest(bar.parts, len(signs))
+    shown = _merge_smallest(bar.parts, len(signs))
     parts = list(zip(shown, signs, strict=False))
     # Ends are rounded, not lengths: so the bar is as wide as the screen whatever the shares are.
     ends = [round(width * sum(p.share for p in shown[: i + 1]) / 100) for i in range(len(parts))]
@@ -120,29 +127,30 @@ def _bar(bar: Bar, width: int, signs: str) -> Iterator[Line]:
     yield tuple(row)
 
 
-def _largest(parts: Sequence[BarPart], most: int) -> Sequence[BarPart]:
+def _merge_smallest(parts: Sequence[BarPart], most: int) -> Sequence[BarPart]:
     """The parts that have a sign, in order; behind them what all smaller ones take together."""
     if len(parts) <= most:
         return parts
     small = sorted(parts, key=lambda part: part.share)[: len(parts) - most + 1]
-    together = sum(part.share for part in small)
+    share = sum(part.share for part in small)
     others = replace(
         small[-1],
         style="rest",
         name=f"{len(small)} smaller parts",
         amount="together",
-        percent=percent(together / 100),
-        share=together,
+        percent=percent(share / 100),
+        share=share,
     )
     return [*(part for part in parts if part not in small), others]
 
 
-def _actions(actions: Sequence[Action], width: int, room: int) -> Iterator[Line]:
+def _list_actions(actions: Sequence[Action], width: int, room: int) -> Iterator[Line]:
     """The first actions, as many as have room, each in one line or two and its reason in one."""
     if not actions:
         return
     yield ()
-    blocks = [list(_one(i, action, width)) for i, action in enumerate(actions[:_ACTIONS], start=1)]
+    first = enumerate(actions[:_ACTIONS], start=1)
+    blocks = [list(_write_action(number, action, width)) for number, action in first]
     while sum(map(len, blocks)) > room - 2:  # one line is empty, one says how many more there are
         blocks.pop()
     for block in blocks:
@@ -151,7 +159,7 @@ def _actions(actions: Sequence[Action], width: int, room: int) -> Iterator[Line]
         yield (Piece(f"{len(actions) - len(blocks)} more with --full", "bright_black"),)
 
 
-def _one(number: int, action: Action, width: int) -> Iterator[Line]:
+def _write_action(number: int, action: Action, width: int) -> Iterator[Line]:
     mark = f"{number}. "
     title = elided(action.title, limit=width - len(mark))
     if action.effect and len(mark) + len(title) + 2 + len(action.effect) <= width:
@@ -167,18 +175,4 @@ def _one(number: int, action: Action, width: int) -> Iterator[Line]:
     reason = f"{action.reason} ({codes})"
     if len(reason) > width - 3:
         reason = elided(action.reason, limit=2 * (width - 3))
-    yield from _wrapped(reason, width, indent="   ")
-
-
-def _end(run: Run, screen: Overview, width: int) -> Iterator[Line]:
-    """What the numbers rest on, and where there is more."""
-    yield ()
-    trust = ", ".join(link.text for link in screen.trust)
-    about = f"{trust}; {', '.join(screen.facts[-2:])}."
-    room = max(2 * width - 12 - len(about), _SHORTEST_NAME)
-    yield from _wrapped(f"{elided(screen.name, limit=room)}: {about}", width)
-    # The path as given, to be copied; of a long one what is most asked for.
-    given = shlex.quote(printable(run.path or "RUN"))
-    lines = [more.format(given) for more in _MORE]
-    line = next((line for line in lines if len(line) <= width), _MORE[0].format("RUN")[:width])
-    yield (Piece(line, "bright_black"),)
+    yield from _wrap_text(reason, width, indent="   ")

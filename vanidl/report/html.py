@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from vanidl.advice.finding import LOW
-from vanidl.analyses.coverage import Coverage
 from vanidl.figures.figure import Figure
 from vanidl.formatting.names import elided
 from vanidl.report.overview import make_overview
@@ -56,20 +55,25 @@ def page_with(page: Page, run: Run, room: Room, slices: Slices | None = None) ->
 def page_of(run: Run, slices: Slices | None = None) -> Page:
     """The content of the page."""
     job, screen = run.trace.job, make_overview(run)
+    # What went wrong before what is worth knowing.
+    warnings = sorted(run.coverage.warnings, key=lambda w: w.severity == "info")
+    # Sections in which a diagnosis that is worth acting on shows.
+    codes = [d.code for d in run.diagnoses if d.severity != LOW]
+    marked = frozenset(name for code in codes for name in _SHOWN_IN.get(code, ()))
     return Page(
         title=f"{screen.name}: I/O report",
         kind="I/O report",
         headline=run.answer,
         facts=(),
         tiles=(),
-        warnings=tuple(_warnings(run.coverage)),
+        warnings=tuple((w.code, elided(w.message, limit=1000), w.severity) for w in warnings),
         warned_section="Coverage",
         figures=tuple(_reasoned(figure, run) for figure in figures(run, slices) if figure.applies),
         terms=TERMS,
         commands=(("the run", elided(job.command, limit=2000)),),
         first_screen=screen,
         what_if=tabulate_predictions(run),
-        marked=_marked(run),
+        marked=marked,
     )
 
 
@@ -98,15 +102,3 @@ _SHOWN_IN = {
     "imports": ("Files",),
     "record_more": ("Coverage",),
 }
-
-
-def _marked(run: Run) -> frozenset[str]:
-    """Sections in which a diagnosis that is worth acting on shows."""
-    codes = [d.code for d in run.diagnoses if d.severity != LOW]
-    return frozenset(name for code in codes for name in _SHOWN_IN.get(code, ()))
-
-
-def _warnings(coverage: Coverage) -> list[tuple[str, str, str]]:
-    """(code, message, severity), what went wrong before what is worth knowing."""
-    ordered = sorted(coverage.warnings, key=lambda w: w.severity == "info")
-    return [(w.code, elided(w.message, limit=1000), w.severity) for w in ordered]

@@ -52,15 +52,8 @@ def _list_facts(run: Run) -> Iterator[str]:
 
 
 def _list_trust(run: Run) -> Iterator[Link]:
-    yield from _list_operations(run)
-    yield from _list_steps_and_clock(run)
-    serious = sum(w.severity != "info" for w in run.coverage.warnings)
-    if serious:
-        yield Link(plural(serious, "warning"), "#coverage", doubtful=True)
-
-
-def _list_operations(run: Run) -> Iterator[Link]:
-    """How much of one layer, by name, was traced; layers beside it may not have been."""
+    """What the numbers rest on: operations, clocks and steps, and how many warnings there are."""
+    # How much of one layer, by name, was traced; layers beside it may not have been.
     layers = {layer.layer: layer for layer in run.coverage.layers}
     layer = layers.get(run.summary.layer)
     fraction = layer.traced_fraction if layer else None
@@ -76,21 +69,21 @@ def _list_operations(run: Run) -> Iterator[Link]:
         text = f"{percent(share)} of bytes through {' and '.join(others)}, not traced"
         yield Link(text, "#coverage", doubtful=True)
 
-
-def _list_steps_and_clock(run: Run) -> Iterator[Link]:
+    # How well the clock of the steps is known, and how many of them were profiled.
     steps = run.steps
+    within = None if steps is None else steps.clock.within_s
     if steps is None:
         yield Link("no steps recorded", "#steps", doubtful=True)
-        return
-    within = steps.clock.within_s
-    if within == 0 and not run.trace.logs:  # there is nothing that it could differ from
+    elif within == 0 and not run.trace.logs:  # there is nothing that it could differ from
         yield Link("one clock", "#clocks")
     elif within is not None:
         yield Link(f"clock within {seconds(within)}", "#clocks", within > steps.median_s / 2)
     else:
         yield Link("clocks not aligned", "#clocks", doubtful=True)
-    if steps.counted is None:
+    if steps is not None and steps.counted is None:
         yield Link(f"{plural(steps.per_rank_max, 'step')} profiled", "#steps")
-    else:
+    elif steps is not None and steps.counted is not None:
         text = f"{count(steps.per_rank_max)} of about {count(steps.counted)} steps profiled"
         yield Link(text, "#steps", 2 * steps.per_rank_max < steps.counted)
+    if serious := sum(w.severity != "info" for w in run.coverage.warnings):
+        yield Link(plural(serious, "warning"), "#coverage", doubtful=True)

@@ -185,6 +185,17 @@ def render_page(page: Page) -> str:
     # Figures with something to show, by section; what is missing is listed once, below.
     shown = [f for f in page.figures if f.spec or f.table or f.viewer or not f.empty_reason]
     sections = [(name, list(group)) for name, group in groupby(shown, lambda f: f.section)]
+    # What is not shown, by the reason: what several share is said once.
+    empty: dict[str, list[Figure]] = {}
+    ids = {figure.id for figure in shown}
+    for figure in page.figures:
+        if figure.id not in ids:
+            empty.setdefault(figure.empty_reason, []).append(figure)
+    # Sections that are one line until they are opened: below the answer, without a finding.
+    quiet = frozenset[str]()
+    if page.first_screen:
+        warned = {page.warned_section} if page.warnings else set()
+        quiet = frozenset(name for name, _ in sections[1:]) - page.marked - warned
     return (
         _environment()
         .get_template("report.html.j2")
@@ -195,28 +206,12 @@ def render_page(page: Page) -> str:
             styles=[Markup(_asset(name)) for name in _STYLES],
             data=Markup(embedded(_data(page.figures))),
             sections=sections,
-            quiet=_quiet(page, [name for name, _ in sections]),
-            missing=_missing([f for f in page.figures if f.id not in {s.id for s in shown}]),
+            quiet=quiet,
+            missing=list(empty.items()),
             version=__version__,
             schema=SCHEMA,
         )
     )
-
-
-def _missing(figures: Sequence[Figure]) -> list[tuple[str, list[Figure]]]:
-    """What is not shown, by the reason: what several share is said once."""
-    found: dict[str, list[Figure]] = {}
-    for figure in figures:
-        found.setdefault(figure.empty_reason, []).append(figure)
-    return list(found.items())
-
-
-def _quiet(page: Page, sections: Sequence[str]) -> frozenset[str]:
-    """Sections that are one line until they are opened: below the answer, without a finding."""
-    if not page.first_screen:
-        return frozenset()
-    warned = {page.warned_section} if page.warnings else set()
-    return frozenset(sections[1:]) - page.marked - warned
 
 
 def scripts_of(figures: Sequence[Figure]) -> tuple[str, ...]:

@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vanidl.analyses.profiled_steps import Steps
-from vanidl.analyses.timeline import Timeline
 from vanidl.breakdown.overlap import RankFates
 from vanidl.dataclass import dataclass
 from vanidl.figures.downsample import pick_spread
@@ -126,9 +125,21 @@ class _Gathered:
         """Goes over all slices once; parts may have to be read from disk."""
         trace = select(run.trace, run.selection)
         lanes, cut_words = shown_lanes(trace, room)
-        low, high = _bounds(trace, run.timeline)
+        # The time that is shown: that of the job, and of what lies outside it.
+        low, high = trace.job.start_ns, trace.job.end_ns
+        if len(trace.spans):
+            low = min(low, int(trace.spans.start[0]))
+            high = max(high, int(trace.spans.end.max()))
+        if run.timeline is not None:
+            last_s = float(run.timeline.edges_s[-1])
+            high = max(high, trace.job.start_ns + round(last_s * 1e9))
+        high = max(high, low + 1)
+        # The more lanes, the fewer bins each of them has.
+        bins = _MOST_BINS
+        while bins > _FEWEST_BINS and bins * len(lanes.lanes) > _CELLS:
+            bins //= 2
+        edges = equal_edges(low, high, bins)
         whole = _whole(trace, lanes, run.summary.ops or 0, room.slices)
-        edges = equal_edges(low, high, _bin_count(len(lanes.lanes)))
         wanted = _windows(trace, run, room.slices)
         chosen = _Chosen(BusyBins(edges, {}), wanted, room.slices)
         # Once over all slices: bins are filled and windows cut out as they pass by.
@@ -265,30 +276,21 @@ def shown_lanes(trace: Trace, room: Room) -> tuple[Lanes, str]:
     return Lanes.of(found), f"{len(kept):,} of {len(ranks):,} ranks"
 
 
-def _bounds(trace: Trace, io: Timeline | None) -> tuple[int, int]:
-    """The time that is shown: that of the job, and of what lies outside it."""
-    low, high = trace.job.start_ns, trace.job.end_ns
-    if len(trace.spans):
-        low = min(low, int(trace.spans.start[0]))
-        high = max(high, int(trace.spans.end.max()))
-    if io is not None:
-        high = max(high, trace.job.start_ns + round(float(io.edges_s[-1]) * 1e9))
-    return low, max(high, low + 1)
-
-
-def _bin_count(lanes: int) -> int:
-    bins = _MOST_BINS
-    while bins > _FEWEST_BINS and bins * lanes > _CELLS:
-        bins //= 2
-    return bins
-
-
 def _whole(trace: Trace, lanes: Lanes, operations: int, most: int) -> frozenset[int]:
     """Lanes that are held with all their slices: of spans the most telling first, then all I/O."""
+    # How many spans each lane has, counted by rank and kind at once.
+    counts = dict.fromkeys(lanes.of_spans.values(), 0)
+    if len(trace.spans):
+        kinds = max(SpanKind) + 1
+        rank = trace.family[trace.spans.process].astype(np.int64) + 1  # -1: of no rank
+        cells = (len(trace.ranks) + 1) * kinds
+        table = np.bincount(rank * kinds + trace.spans.kind, minlength=cells)
+        for (position, kind), lane in lanes.of_spans.items():
+            held = SPAN_LANES[kind][1]
+            counts[lane] = int(sum(table[(position + 1) * kinds + each] for each in held))
     found: set[int] = set()
     left = most
     order = sorted(lanes.of_spans.items(), key=lambda item: (item[0][1] not in _FIRST, item[1]))
-    counts = _span_counts(trace, lanes)
     for _, lane in order:
         # Where all operations fit, a lane of spans may take what is left, else half of it.
         if counts[lane] <= left * (1 if operations <= left else 0.5):
@@ -297,18 +299,6 @@ def _whole(trace: Trace, lanes: Lanes, operations: int, most: int) -> frozenset[
     if operations <= left:
         found |= set(lanes.of_process.values())
     return frozenset(found)
-
-
-def _span_counts(trace: Trace, lanes: Lanes) -> dict[int, int]:
-    if not len(trace.spans):
-        return dict.fromkeys(lanes.of_spans.values(), 0)
-    kinds = max(SpanKind) + 1
-    rank = trace.family[trace.spans.process].astype(np.int64) + 1  # -1: of no rank
-    table = np.bincount(rank * kinds + trace.spans.kind, minlength=(len(trace.ranks) + 1) * kinds)
-    return {
-        lane: int(sum(table[(position + 1) * kinds + each] for each in SPAN_LANES[kind][1]))
-        for (position, kind), lane in lanes.of_spans.items()
-    }
 
 
 def _windows(trace: Trace, run: Run, most: int) -> list[tuple[int, int]]:

@@ -83,7 +83,15 @@ def lanes_of(trace: Trace, processes: Iterable[int]) -> Lanes:
     by_rank: dict[int, list[int]] = {}
     for process in sorted(processes):
         by_rank.setdefault(int(trace.family[process]), []).append(process)
-    marked = _marked(trace)
+    # (rank, kind of lane) of all spans that belong to a rank.
+    marked: set[tuple[int, str]] = set()
+    if len(trace.spans):
+        kinds = {kind: name for name, (_, held) in SPAN_LANES.items() for kind in held}
+        ranks_of_spans = trace.family[trace.spans.process].astype(np.int64)
+        for pair in np.unique(ranks_of_spans * len(SpanKind) + trace.spans.kind).tolist():
+            position, kind_code = divmod(pair, len(SpanKind))
+            if position >= 0:
+                marked.add((position, kinds[SpanKind(kind_code)]))
     ranks = sorted({rank for rank, _ in marked} | set(by_rank), key=lambda r: (r < 0, r))
     found: list[Lane] = []
     for rank in ranks:
@@ -91,18 +99,6 @@ def lanes_of(trace: Trace, processes: Iterable[int]) -> Lanes:
                   if (rank, kind) in marked]  # fmt: skip
         found += _io_lanes(trace, rank, by_rank.get(rank, []))
     return Lanes.of(found)
-
-
-def _marked(trace: Trace) -> set[tuple[int, str]]:
-    """(rank, kind of lane) of all spans that belong to a rank."""
-    spans = trace.spans
-    if not len(spans):
-        return set()
-    rank = trace.family[spans.process]
-    kinds = {kind: name for name, (_, held) in SPAN_LANES.items() for kind in held}
-    pairs = np.unique(rank.astype(np.int64) * len(SpanKind) + spans.kind)
-    found = [divmod(pair, len(SpanKind)) for pair in pairs.tolist()]
-    return {(position, kinds[SpanKind(kind)]) for position, kind in found if position >= 0}
 
 
 def _io_lanes(trace: Trace, rank: int, processes: Sequence[int]) -> list[Lane]:
@@ -117,15 +113,12 @@ def _io_lanes(trace: Trace, rank: int, processes: Sequence[int]) -> list[Lane]:
     slots = FlatLanes().place(lives[:, 0], lives[:, 1]).tolist()
     for slot in range(max(slots, default=-1) + 1):
         mine = tuple(p for p, at in zip(others, slots, strict=True) if at == slot)
-        found.append(Lane(_label(trace, rank, mine, slot), IO, rank, mine))
+        label = f"worker {slot + 1}"
+        if rank < 0 or any(trace.processes[p].role != "worker" for p in mine):
+            first = trace.processes[mine[0]].label
+            label = first if len(mine) == 1 else f"{first} and {len(mine) - 1} more"
+        found.append(Lane(label, IO, rank, mine))
     return found
-
-
-def _label(trace: Trace, rank: int, processes: Sequence[int], slot: int) -> str:
-    if rank < 0 or any(trace.processes[p].role != "worker" for p in processes):
-        first = trace.processes[processes[0]].label
-        return first if len(processes) == 1 else f"{first} and {len(processes) - 1} more"
-    return f"worker {slot + 1}"
 
 
 def _life(process: Process) -> tuple[int, int]:

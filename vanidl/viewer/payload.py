@@ -61,6 +61,12 @@ def payload(content: Content, io: JobTimeline | None) -> Spec:
     since = trace.job.start_ns
     used = np.unique(_join_columns([block.process for block in content.held])).tolist()
     processes = {str(p): label_process(trace, p) for p in used if p >= 0}
+    # Bytes of the whole job in equal bins, exact.
+    bandwidth = None
+    if io is not None:
+        low, high = (round(float(at) * 1e9) for at in (io.edges_s[0], io.edges_s[-1]))
+        columns = pack_columns({"read": io.bytes_read, "written": io.bytes_written})
+        bandwidth = {"low": low, "high": high, **columns}
     return {
         "low": content.low_ns - since,
         "high": content.high_ns - since,
@@ -87,7 +93,7 @@ def payload(content: Content, io: JobTimeline | None) -> Spec:
         **slices(content.held, Labels.of(content)),
         "bins": pack_bins(content.bins.amounts, len(content.bins.edges) - 1),
         "arrows": _pack_arrows(trace, lanes) if content.total_count <= _MOST_MAPPED else None,
-        "bandwidth": None if io is None else _pack_bandwidth(io),
+        "bandwidth": bandwidth,
     }
 
 
@@ -230,13 +236,6 @@ def find_trace_rank(trace: Trace, process: int) -> int:
     return int(trace.family[process])
 
 
-def _pack_bandwidth(io: JobTimeline) -> Spec:
-    """Bytes of the whole job in equal bins, exact."""
-    bounds = [round(float(at) * 1e9) for at in (io.edges_s[0], io.edges_s[-1])]
-    columns = pack_columns({"read": io.bytes_read, "written": io.bytes_written})
-    return {"low": bounds[0], "high": bounds[1], **columns}
-
-
 PALETTE: Spec = {
     "fates": [
         {"label": "in input wait", "colour": palette.IN_WAIT, "hatch": ""},
@@ -294,7 +293,8 @@ def pack_columns(
         # which deflates well.
         stored = np.diff(whole, prepend=np.int64(0)) if name in deltas else whole
         signed = bool(len(stored)) and bool((stored < 0).any())
-        bits = _zigzag(stored) if signed else stored.view(np.uint64)
+        zigzag = (stored << 1) ^ (stored >> 63) if signed else stored
+        bits = zigzag.view(np.uint64)
         width = max(1, -(-int(bits.max(initial=0)).bit_length() // 8))
         planes = bits.astype("<u8").view(np.uint8).reshape(-1, 8)[:, :width].T
         blob.append(np.ascontiguousarray(planes).tobytes())
@@ -305,10 +305,6 @@ def pack_columns(
 def pack_texts(texts: Sequence[str], *, fast: bool = False) -> str:
     """A list of texts, as JSON, deflated, in base64."""
     return _deflate(json.dumps(texts, ensure_ascii=True).encode(), fast=fast)
-
-
-def _zigzag(values: Int64Array) -> NDArray[np.uint64]:
-    return ((values << 1) ^ (values >> 63)).view(np.uint64)
 
 
 def _deflate(raw: bytes, *, fast: bool) -> str:

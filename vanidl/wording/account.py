@@ -233,10 +233,21 @@ def find_lead(account: Breakdown, steps: str = "training") -> Lead:
     words = _COST_WORDS[cost.window, cost.cause]
     if in_steps and not account.waits_known:
         words = words.replace(", outside of input waits,", "")  # they may lie in such waits
+    # Ends of the range that look alike are said as one.
+    amount, most = seconds(cost.low_ns / 1e9), seconds(cost.high_ns / 1e9)
+    share, most_of_it = percent(cost.low_ns / whole_ns), percent(min(cost.high_ns / whole_ns, 1.0))
+    if cost.high_ns - cost.low_ns > _ALIKE * cost.high_ns:
+        amount = f"{amount} to {most}"
+        share = share if share == most_of_it else f"{share} to {most_of_it}"
     key = _find_key(account, cost)
-    amount = mark_cell(key, _say_amount(cost))
-    share = mark_cell(key, _say_share(cost, whole_ns))
-    why = _explain_idle(account) if cost.cause == DEVICE_IDLE else ""
+    amount, share = mark_cell(key, amount), mark_cell(key, share)
+    # Whether the device had work while it was idle, where that was recorded.
+    why = ""
+    idle_ns, queued_ns = _measure_idle(account, STEP)
+    if cost.cause == DEVICE_IDLE and queued_ns is not None:
+        why = ": the host gave it no work in time"
+        if 2 * queued_ns > idle_ns:
+            why = ", for most of that with work in its queue that had not begun"
     sentence = f"{words} {amount} of the {seconds(whole_ns / 1e9)} {of_what} ({share}){why}."
     return Lead(sentence, cost.window, in_steps)
 
@@ -296,29 +307,6 @@ def describe_idle(account: Breakdown) -> str:
         f"{said}: {seconds(queued_ns / 1e9)} with work in its queue that had not begun (kernel "
         f"wait), {seconds((whole_ns - queued_ns) / 1e9)} without (host wait)"
     )
-
-
-def _explain_idle(account: Breakdown) -> str:
-    """Whether the device had work while it was idle, where that was recorded."""
-    whole_ns, part_ns = _measure_idle(account, STEP)
-    if part_ns is None:
-        return ""
-    if 2 * part_ns > whole_ns:
-        return ", for most of that with work in its queue that had not begun"
-    return ": the host gave it no work in time"
-
-
-def _say_amount(cost: Cost) -> str:
-    if cost.high_ns - cost.low_ns <= _ALIKE * cost.high_ns:
-        return seconds(cost.low_ns / 1e9)
-    return f"{seconds(cost.low_ns / 1e9)} to {seconds(cost.high_ns / 1e9)}"
-
-
-def _say_share(cost: Cost, whole_ns: float) -> str:
-    low, high = percent(cost.low_ns / whole_ns), percent(min(cost.high_ns / whole_ns, 1.0))
-    if low == high or cost.high_ns - cost.low_ns <= _ALIKE * cost.high_ns:
-        return low
-    return f"{low} to {high}"
 
 
 def describe_work_outside(account: Breakdown) -> str:

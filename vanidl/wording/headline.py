@@ -79,6 +79,9 @@ _PURPOSES = {
     UNSURE: "Whether the steps train is not known (vanidl record --train, or vanidl.step()).",
 }
 """Said first: what follows speaks of training."""
+_DATASET_UNSEEN = (
+    "Hardly any byte of the dataset is in the log: the processes that read it left none."
+)
 _MISSING = {
     "records_exhausted": "Darshan ran out of records, so whole files may be missing",
     "damaged": "a file is damaged",
@@ -117,7 +120,10 @@ def make_headline(trace: Trace, results: Results, account: Breakdown) -> Headlin
     if overlap is None:
         # No steps to lay I/O over: the run as a whole, or the results of a benchmark alone.
         title = _describe_without_overlap(trace, results, account)
-        unseen = _say_dataset_unseen(results)
+        # What the run was for may be in no log: that comes before all that was recorded.
+        unseen = ""
+        if "dataset_not_seen" in serious_codes(results.coverage.warnings):
+            unseen = _DATASET_UNSEEN
         summed = describe_benchmark(results.benchmarks)
         if summed and results.steps is None and not results.summary.source:
             unseen, title = summed, "Single steps and reads were not recorded: why is not known."
@@ -223,14 +229,6 @@ def _list_missing(trace: Trace, results: Results) -> str:
     return f"Not all of the run is in these numbers: {', '.join(reasons)}." if reasons else ""
 
 
-def _say_dataset_unseen(results: Results) -> str:
-    """Whether what the run was for is in no log: it comes before all that was recorded."""
-    codes = serious_codes(results.coverage.warnings)
-    if "dataset_not_seen" not in codes:
-        return ""
-    return "Hardly any byte of the dataset is in the log: the processes that read it left none."
-
-
 def _name_unread(trace: Trace, results: Results) -> str:
     """Modules of the logs that record I/O and are not read, by name."""
     if not UNREAD & serious_codes(results.coverage.warnings):
@@ -248,7 +246,11 @@ def _describe_waits_of_steps(
     """How much of the training steps was waiting for input, and what the waits were."""
     mean = overlap.mean
     who = "Inference" if trace.purpose == INFERENCE else "Training"
-    average = _say_average(trace, overlap)
+    observed, ranks, average = overlap.ranks_observed, len(trace.ranks), ""
+    if observed < ranks:
+        average = f", averaged over {count(observed)} of {plural(ranks, 'rank')}"
+    elif observed > 1:
+        average = f", averaged over {count(observed)} ranks"
     # Without waits: the I/O of the steps, or what is known to be hidden.
     if not account.waits_known and overlap.basis is None and mean.io_s is not None:
         # What steps alone can tell: how much of the I/O fell into them.
@@ -317,13 +319,6 @@ def find_beside_training(account: Breakdown, least_ns: float = 1.0) -> dict[str,
     return {_WINDOWS[window]: ns for window, ns in spent_ns.items() if ns >= least_ns}
 
 
-def _say_average(trace: Trace, overlap: Overlap) -> str:
-    observed, ranks = overlap.ranks_observed, len(trace.ranks)
-    if observed < ranks:
-        return f", averaged over {count(observed)} of {plural(ranks, 'rank')}"
-    return f", averaged over {count(observed)} ranks" if observed > 1 else ""
-
-
 def _explain_unknown_io(results: Results, overlap: Overlap) -> str:
     mean = overlap.mean
     if mean.input_wait_io_s is None:
@@ -353,17 +348,6 @@ def _describe_hidden(overlap: Overlap) -> str:
     if overlap.hidden_fraction == 1:
         return f"all of the {which} {name_hidden(overlap)}"
     return f"{percent(overlap.hidden_fraction)} of the {which} {name_hidden(overlap)}"
-
-
-def _explain_no_overlap(trace: Trace) -> str:
-    if trace.step_durations and all(profile.aligned for profile in trace.profiles):
-        return (
-            "the step table holds durations without start times and cannot be laid over it, so no "
-            "overlap is claimed"
-        )
-    if any(profile.aligned for profile in trace.profiles):
-        return "the profile holds neither marked steps nor two input waits"
-    return "the profile could not be laid over it" if trace.profiles else "no profiler trace"
 
 
 def _describe_starving(overlap: Overlap) -> str:
@@ -448,7 +432,17 @@ def _describe_counted(overlap: Overlap, summary: Summary) -> str:
 def _describe_without_overlap(trace: Trace, results: Results, account: Breakdown) -> str:
     summary = results.summary
     hidden = "whether it was hidden is not known"
-    unknown = f"{hidden}: {_explain_no_overlap(trace)}"
+    # What kept the steps from being laid over the I/O.
+    aligned = [profile.aligned for profile in trace.profiles]
+    why = "the profile could not be laid over it" if trace.profiles else "no profiler trace"
+    if trace.step_durations and all(aligned):
+        why = (
+            "the step table holds durations without start times and cannot be laid over it, so no "
+            "overlap is claimed"
+        )
+    elif any(aligned):
+        why = "the profile holds neither marked steps nor two input waits"
+    unknown = f"{hidden}: {why}"
     # From what was recorded most closely to what was not read at all.
     counted = summary.source == "counters" and summary.ops
     has_bytes = bool(summary.storage_bytes_read or summary.storage_bytes_written)
@@ -501,7 +495,17 @@ def _describe_nothing(trace: Trace, results: Results, account: Breakdown) -> str
         )
         return f"No {summary.layer} operation was recorded during the {run}; {moved}."
     if trace.heatmaps:
-        return _describe_heatmaps_alone(trace)
+        # Bytes over time are known, and neither an operation nor a counter.
+        moved_by_layer = []
+        for layer in dict.fromkeys(heat.layer for heat in trace.heatmaps):
+            maps = [heat for heat in trace.heatmaps if heat.layer == layer]
+            read = sum(int(heat.bytes_read.sum()) for heat in maps)
+            written = sum(int(heat.bytes_written.sum()) for heat in maps)
+            moved_by_layer.append(f"{layer} {describe_moved(read, written)}")
+        return (
+            f"Bytes over time (heat maps) are all that the logs of the {run} hold: "
+            f"{', '.join(moved_by_layer)}; neither operations nor counters were recorded."
+        )
     if trace.logs and not trace.counters and results.coverage.complete:
         return (
             f"{name_tracer(trace)} recorded the job and no I/O at all during its {run}: "
@@ -515,21 +519,6 @@ def _describe_nothing(trace: Trace, results: Results, account: Breakdown) -> str
 def count_devices(trace: Trace) -> int:
     """How many devices a process used at most, by its profile; 1 where none says."""
     return max((len(profile.devices) for profile in trace.profiles), default=1) or 1
-
-
-def _describe_heatmaps_alone(trace: Trace) -> str:
-    """What bytes over time say where neither an operation nor a counter was recorded."""
-    layers = dict.fromkeys(heat.layer for heat in trace.heatmaps)
-    moved = []
-    for layer in layers:
-        maps = [heat for heat in trace.heatmaps if heat.layer == layer]
-        read, written = (sum(int(b.sum()) for b in side) for side in (
-            [heat.bytes_read for heat in maps], [heat.bytes_written for heat in maps]))  # fmt: skip
-        moved.append(f"{layer} {describe_moved(read, written)}")
-    return (
-        f"Bytes over time (heat maps) are all that the logs of the {_name_run(trace)} hold: "
-        f"{', '.join(moved)}; neither operations nor counters were recorded."
-    )
 
 
 def _name_run(trace: Trace) -> str:
