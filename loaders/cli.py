@@ -30,7 +30,7 @@ _stalled: list[StalledError] = []
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command; its exit status. Never raises for a bad input."""
-    own, line = _split(list(sys.argv[1:] if arguments is None else arguments))
+    own, line = _split_line(list(sys.argv[1:] if arguments is None else arguments))
     with console.escaped(), console.ended_by_signals():
         try:
             options = _make_parser(own).parse_args(own, argparse.Namespace(line=line))
@@ -111,7 +111,7 @@ def _make_parser(arguments: Sequence[str]) -> Parser:
     return parser
 
 
-def _split(arguments: list[str]) -> tuple[list[str], list[str]]:
+def _split_line(arguments: list[str]) -> tuple[list[str], list[str]]:
     """What stands before and after the first `--`: own options, and a command to run."""
     if "--" not in arguments:
         return arguments, []

@@ -133,7 +133,12 @@ class _Training:
             for epoch in range(self._settings.epochs):
                 loader.set_epoch(epoch)
                 self._epoch(loader, record)
-                self._save(epoch)
+                # A checkpoint, by rank 0, where there is a folder for them.
+                folder = self._plan.checkpoints
+                if folder is not None and not self._settings.world.rank:
+                    folder.mkdir(parents=True, exist_ok=True)
+                    with written_whole(folder / f"checkpoint-{epoch}.pt") as part:
+                        torch.save(self._model.state_dict(), part)
         seconds = time.perf_counter() - begin
         return Outcome(tuple(self._losses), self._samples, seconds, loader.stats())
 
@@ -161,14 +166,6 @@ class _Training:
         weighted.backward()
         self._optimizer.step()
         return float(loss.item())
-
-    def _save(self, epoch: int) -> None:
-        folder = self._plan.checkpoints
-        if folder is None or self._settings.world.rank:
-            return
-        folder.mkdir(parents=True, exist_ok=True)
-        with written_whole(folder / f"checkpoint-{epoch}.pt") as part:
-            torch.save(self._model.state_dict(), part)
 
 
 class Recorder:

@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Encodes and says how much smaller it became; exit status 0."""
     if Path(options.input).is_dir():
-        return _folder(options)
+        return _encode_folder(options)
     from ..decoders import encode_sample
     from ..decoders.convert import read_sample
     from ..decoders.folders import SUFFIX, write_whole
@@ -54,7 +54,7 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _folder(options: argparse.Namespace) -> int:
+def _encode_folder(options: argparse.Namespace) -> int:
     from ..decoders.deepcam import FORMAT
     from ..decoders.folders import encode_folder
 

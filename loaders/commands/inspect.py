@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,8 +37,12 @@ def run(options: argparse.Namespace) -> int:
         raise InputError(f"expected a container {path}, found: {error.strerror}") from error
     arrays = {name: _describe_container(each) for name, each in open_sample(content).items()}
     if options.original:
-        for name, errors in _errors(content, options.original).items():
-            arrays[name]["errors"] = errors
+        from ..decoders.coding import sample_errors
+        from ..decoders.convert import read_sample
+
+        errors = sample_errors(content, read_sample(options.original))
+        for name, channels in errors.items():
+            arrays[name]["errors"] = [asdict(each) for each in channels]
     if options.json:
         sys.stdout.write(json.dumps({"nbytes": len(content), "arrays": arrays}) + "\n")
         return 0
@@ -65,16 +70,6 @@ def _describe_container(encoded: Encoded) -> dict[str, Any]:
             {"channels": [asdict(each) for each in gather_channel_values(encoded)]} if lossy else {}
         ),
     }
-
-
-def _errors(content: bytes, original: str) -> dict[str, list[dict[str, Any]]]:
-    from dataclasses import asdict
-
-    from ..decoders.coding import sample_errors
-    from ..decoders.convert import read_sample
-
-    found = sample_errors(content, read_sample(original))
-    return {name: [asdict(each) for each in channels] for name, channels in found.items()}
 
 
 def _text(name: str, array: dict[str, Any]) -> str:

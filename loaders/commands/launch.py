@@ -7,12 +7,8 @@ import logging
 import os
 import signal
 import sys
-from typing import TYPE_CHECKING
 
 from ..errors import UsageError
-
-if TYPE_CHECKING:
-    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 
 NAME = "launch"
 HELP = "start ranks of another command on this host: launch --ranks 2 -- train --data DIR"
@@ -46,17 +42,13 @@ def run(options: argparse.Namespace) -> int:
     try:
         torchrun.run(torchrun.parse_args([*line, *options.line]))
     except ChildFailedError as error:
-        return _failed(error)
+        # As a shell has it: the exit status, or 128 and the number of the signal, which is said.
+        rank, failure = error.get_first_failure()
+        if failure.exitcode >= 0:
+            return failure.exitcode
+        name = signal.Signals(-failure.exitcode).name
+        sys.stderr.write(f"loaders: rank {rank} was ended by {name}, so all ranks were ended\n")
+        return 128 - failure.exitcode
     except SignalException as error:
         return 128 + int(error.sigval)
     return 0
-
-
-def _failed(error: ChildFailedError) -> int:
-    """As a shell has it: the exit status, or 128 and the number of the signal, which is said."""
-    rank, failure = error.get_first_failure()
-    if failure.exitcode >= 0:
-        return failure.exitcode
-    name = signal.Signals(-failure.exitcode).name
-    sys.stderr.write(f"loaders: rank {rank} was ended by {name}, so all ranks were ended\n")
-    return 128 - failure.exitcode

@@ -77,14 +77,12 @@ def run(options: argparse.Namespace) -> int:
     # With a command the mount ends with it; without, with Ctrl-C.
     with storage:
         if options.line:
-            return _run(options.line)
+            try:
+                return subprocess.run(options.line, check=False).returncode
+            except FileNotFoundError as error:
+                raise UsageError(
+                    f"expected a command to run, found: {error}; check its name"
+                ) from error
         sys.stderr.write(f"mounted on {storage.target}; Ctrl-C unmounts\n")
         storage.wait()
     return 0
-
-
-def _run(command: list[str]) -> int:
-    try:
-        return subprocess.run(command, check=False).returncode
-    except FileNotFoundError as error:
-        raise UsageError(f"expected a command to run, found: {error}; check its name") from error

@@ -56,8 +56,11 @@ def run(options: argparse.Namespace) -> int:
     counts = asdict(measure_costs(plan, most_gap=options.gap))
     if options.output:
         plan.save(Path(options.output))
-    render = json.dumps(counts, indent=2) if options.json else _text(counts)
-    sys.stdout.write(render + "\n")
+    if options.json:
+        sys.stdout.write(json.dumps(counts, indent=2) + "\n")
+        return 0
+    for name, value in counts.items():
+        sys.stdout.write(f"{name:<20} {_format_number(value):>14}   {_MEANING[name]}\n")
     return 0
 
 
@@ -73,13 +76,7 @@ _MEANING = {
 }
 
 
-def _text(counts: dict[str, float | int | None]) -> str:
-    return "\n".join(
-        f"{name:<20} {_number(value):>14}   {_MEANING[name]}" for name, value in counts.items()
-    )
-
-
-def _number(value: float | None) -> str:
+def _format_number(value: float | None) -> str:
     if value is None:
         return "-"
     return f"{value:,}" if isinstance(value, int) else f"{value:,.2f}"

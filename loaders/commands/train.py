@@ -70,11 +70,11 @@ def run(options: argparse.Namespace) -> int:
         line = {"rank": settings.world.rank, "ranks": settings.world.ranks} | asdict(outcome)
         sys.stdout.write(json.dumps(line) + "\n")
     elif settings.world.rank == 0:
-        sys.stdout.write(_text(outcome, options.loader, settings.world.ranks))
+        sys.stdout.write(_format_outcome(outcome, options.loader, settings.world.ranks))
     return 0
 
 
-def _text(outcome: Outcome, loader: str, ranks: int) -> str:
+def _format_outcome(outcome: Outcome, loader: str, ranks: int) -> str:
     stats = outcome.stats
     wait = sum(stats.exposed_wait_s)
     return (

@@ -337,13 +337,13 @@ class RowReads:
         # Measured once, with the field whose rows are the longest: speeds are of the storage.
         of_name = {each.name: each for each in self._samples.fields}
         widest = max(flat, key=lambda name: of_name[name].nbytes)
-        self.speed = self._measured(flat[widest], of_name[widest].nbytes)
+        self.speed = self._measure_speed(flat[widest], of_name[widest].nbytes)
         # Latencies of the threads overlap: one request waits for a part of its own only.
         overlapping = StorageSpeed(self.speed.latency_s / self._threads, self.speed.bytes_per_s)
         for name, source in flat.items():
             source.most_gap = overlapping.most_gap_rows(of_name[name].nbytes)
 
-    def _measured(self, source: ContiguousRows, row_nbytes: int) -> StorageSpeed:
+    def _measure_speed(self, source: ContiguousRows, row_nbytes: int) -> StorageSpeed:
         # Rows that nobody wants are read, and dropped.
         nothing, nowhere = np.empty(0, np.int64), dict[str, NDArray[Any]]()
 

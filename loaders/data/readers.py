@@ -68,21 +68,18 @@ class HDF5Reader:
             IndexError: No such sample.
         """
         try:
-            return self._read(sample)
+            if self._samples.layout == "rows" and 0 <= sample < len(self._samples):
+                return {name: rows[sample] for name, rows in self._rows().items()}
+            return {
+                field.name: self.array(self._samples.place(sample, field), field)
+                for field in self._samples.fields
+            }
         except OSError as error:  # HDF5's own text is a page
             why = os.strerror(error.errno) if error.errno else error
             raise InputError(
                 f"expected to read sample {sample} of {self._samples.folder}, found: {why}; see to "
                 "the storage and start again"
             ) from error
-
-    def _read(self, sample: int) -> Arrays:
-        if self._samples.layout == "rows" and 0 <= sample < len(self._samples):
-            return {name: rows[sample] for name, rows in self._rows().items()}
-        return {
-            field.name: self.array(self._samples.place(sample, field), field)
-            for field in self._samples.fields
-        }
 
     def _rows(self) -> dict[str, h5py.Dataset]:
         """The datasets whose rows are samples, all of one file: found and checked once."""
@@ -108,7 +105,11 @@ class HDF5Reader:
     def dataset(self, place: Place) -> h5py.Dataset:
         """The open HDF5 dataset that a place names."""
         try:
-            return self._opened(place)
+            file, key = self._file(place.path), (place.path, place.dataset)
+            # Looking a dataset up by name takes longer than reading a small sample: done once.
+            if key not in self._datasets:
+                self._datasets[key] = file[place.dataset]
+            return self._datasets[key]
         except (OSError, KeyError) as error:
             raise InputError(
                 f"expected the dataset {place.dataset} in the HDF5 file {place.path}, "
@@ -127,13 +128,6 @@ class HDF5Reader:
         """Closes all files."""
         while self._files:
             self._forget(*self._files.popitem())
-
-    def _opened(self, place: Place) -> h5py.Dataset:
-        """Looking a dataset up by name takes longer than reading a small sample: done once."""
-        file, key = self._file(place.path), (place.path, place.dataset)
-        if key not in self._datasets:
-            self._datasets[key] = file[place.dataset]
-        return self._datasets[key]
 
     def _file(self, path: Path) -> h5py.File:
         if self._process != os.getpid():  # forked: the parent's handles are not ours to use

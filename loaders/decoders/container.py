@@ -170,7 +170,12 @@ def unpack_unchecked(buffer: bytes | bytearray | memoryview) -> Opened:
     if crc32(text) != _read_prefix(data)[4]:
         raise describe_damage("the description's CRC-32", "another")
     body = data[start:end].toreadonly()
-    return Opened(_read_arrays(text, body), np.frombuffer(body, np.uint8), _read_prefix(data)[6])
+    description = _parse_description(text)
+    try:
+        arrays = {str(e["name"]): _read_encoded(e, body) for e in description["arrays"]}
+    except (KeyError, TypeError, ValueError) as error:
+        raise describe_damage("a whole description", repr(error)) from error
+    return Opened(arrays, np.frombuffer(body, np.uint8), _read_prefix(data)[6])
 
 
 def describe(buffer: bytes | bytearray | memoryview) -> dict[str, Any]:
@@ -223,14 +228,6 @@ def _parse_description(text: memoryview) -> dict[str, Any]:
     return description
 
 
-def _read_arrays(text: memoryview, body: memoryview) -> dict[str, Encoded]:
-    description = _parse_description(text)
-    try:
-        return {str(entry["name"]): _read_encoded(entry, body) for entry in description["arrays"]}
-    except (KeyError, TypeError, ValueError) as error:
-        raise describe_damage("a whole description", repr(error)) from error
-
-
 def _read_encoded(entry: dict[str, Any], body: memoryview) -> Encoded:
     for shape, _ in (entry["source"], entry["decoded"]):
         values = math.prod(max(1, int(length)) for length in shape)  # a 0 hides no large length
@@ -257,11 +254,9 @@ def _read_section(body: memoryview, dtype: str, shape: list[int], offset: int) -
     spec = _make_spec(shape, dtype)
     if offset % ALIGNMENT or not 0 <= offset <= offset + spec.nbytes <= len(body):
         raise describe_damage(f"{spec.nbytes} bytes at {offset} in a body of {len(body)}", "fewer")
+    if not spec.nbytes:
+        empty = np.zeros(spec.shape, spec.dtype)
+        empty.flags.writeable = False
+        return empty
     flat = np.frombuffer(body[offset : offset + spec.nbytes], np.uint8)
-    return flat.view(spec.dtype).reshape(spec.shape) if spec.nbytes else _make_empty(spec)
-
-
-def _make_empty(spec: Spec) -> NDArray[Any]:
-    empty = np.zeros(spec.shape, spec.dtype)
-    empty.flags.writeable = False
-    return empty
+    return flat.view(spec.dtype).reshape(spec.shape)

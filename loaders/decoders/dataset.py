@@ -158,17 +158,7 @@ class DecodedLoader(EpochLoader):
         self.verify()
 
     def _batches(self, epoch: int, start: int) -> Generator[Batch, None, None]:
-        batches = self._ids(epoch)[start:]
-        workers = self._settings.workers
-        if self._transfer is None:
-            return self._from_host(
-                batches, _read_ahead([partial(self._host, b) for b in batches], workers)
-            )
-        self.verify()  # of an iteration that was left
-        calls = [partial(self._begin, ids, self._transfer) for ids in batches]
-        return self._from_device(batches, _read_ahead(calls, workers), self._transfer.device)
-
-    def _ids(self, epoch: int) -> list[list[int]]:
+        # This rank's ids of the epoch, batch by batch.
         settings = self._settings
         order = draw_epoch_order(
             len(self._samples), seed=settings.seed, epoch=epoch, shuffle=settings.shuffle
@@ -177,7 +167,15 @@ class DecodedLoader(EpochLoader):
             order, ranks=settings.world.ranks, batch=settings.batch, drop_last=settings.drop_last
         )
         ids = rank_order(padded, settings.world).tolist()
-        return [ids[at : at + settings.batch] for at in range(0, len(ids), settings.batch)]
+        size, workers = settings.batch, settings.workers
+        batches = [ids[at : at + size] for at in range(start * size, len(ids), size)]
+        if self._transfer is None:
+            return self._from_host(
+                batches, _read_ahead([partial(self._host, b) for b in batches], workers)
+            )
+        self.verify()  # of an iteration that was left
+        calls = [partial(self._begin, batch, self._transfer) for batch in batches]
+        return self._from_device(batches, _read_ahead(calls, workers), self._transfer.device)
 
     def _host(self, ids: Sequence[int]) -> tuple[int, Batch]:
         """Runs in a thread: bytes read, and the decoded arrays."""
@@ -350,15 +348,15 @@ class Verdict:
         self._unseen = False
         held = self._bad.to("cpu", copy=True).numpy()
         self._bad.zero_()
-        if held.any():
-            raise InputError("; ".join(self._found(held)) + ": encode the data again")
+        if not held.any():
+            return
 
-    def _found(self, held: np.ndarray) -> list[str]:
+        # Which samples are damaged in which way.
         samples = np.concatenate([np.asarray(each, np.int64) for each in self._batches])
-        found = []
+        damages = []
         for kind, bad in zip(self._KINDS, held, strict=True):
             named = np.unique(samples[bad.astype(bool)]).tolist()
             if named:
                 more = f" and {len(named) - NAMED_MOST} more" * (len(named) > NAMED_MOST)
-                found.append(f"found {kind} in samples {named[:NAMED_MOST]}{more}")
-        return found
+                damages.append(f"found {kind} in samples {named[:NAMED_MOST]}{more}")
+        raise InputError("; ".join(damages) + ": encode the data again")

@@ -49,7 +49,7 @@ class Lossless:
     @staticmethod
     def check(encoded: Encoded) -> None:
         """Nothing; raises InputError where the sections contradict the shape or each other."""
-        kind = f"<u{np.dtype(encoded.decoded.dtype).itemsize}" if _read_plain(encoded) else ""
+        kind = f"<u{np.dtype(encoded.decoded.dtype).itemsize}" if _is_plain(encoded) else ""
         width, count = encoded.parameters.get("key_bits"), _count(encoded)
         if not kind or width not in (0, *KEY_BITS):
             raise describe_damage(
@@ -88,7 +88,7 @@ class Lossless:
         np.take(values, keys, out=flat)
 
 
-def _read_plain(encoded: Encoded) -> bool:
+def _is_plain(encoded: Encoded) -> bool:
     kind = np.dtype(encoded.decoded.dtype)
     return (
         encoded.decoded == encoded.source and kind.kind in "biuf" and kind.itemsize in (1, 2, 4, 8)

@@ -70,9 +70,17 @@ class PluginDataLoader(BaseDataLoader):
         Raises:
             LoadersError: The data set is not one that this loader can read, or an option is wrong.
         """
-        if self._loader is None:
-            with ending_all_ranks():
-                self._loader = self._made()
+        if self._loader is not None:
+            return
+        with ending_all_ranks():
+            options = parse_loader_options(find_loader(self.loader))
+            samples, settings = self._samples(), self._settings(options)
+            if not settings.steps(samples):
+                raise InputError(
+                    f"expected samples for a step of {settings.world.ranks} ranks with batches of "
+                    f"{settings.batch}, found {len(samples)}: lower reader.batch_size"
+                )
+            self._loader = self._opened(samples, settings, options)
 
     def next(self) -> Iterator[Batch]:
         """The batches of the next epoch, each inside DLIO's span of a wait."""
@@ -92,16 +100,6 @@ class PluginDataLoader(BaseDataLoader):
         if self._loader is not None and self._epochs_begun >= self._args.epochs:
             self._loader.close()
             self._loader = None
-
-    def _made(self) -> Loader:
-        options = parse_loader_options(find_loader(self.loader))
-        samples, settings = self._samples(), self._settings(options)
-        if not settings.steps(samples):
-            raise InputError(
-                f"expected samples for a step of {settings.world.ranks} ranks with batches of "
-                f"{settings.batch}, found {len(samples)}: lower reader.batch_size"
-            )
-        return self._opened(samples, settings, options)
 
     def _opened(self, samples: DlioSamples, settings: Settings, options: Namespace) -> Loader:
         return find_loader(self.loader).open_loader(samples, settings, options)
@@ -123,8 +121,12 @@ class PluginDataLoader(BaseDataLoader):
 
     def _settings(self, options: Namespace) -> Settings:
         args = self._args
+        # The launcher's view of the ranks where it is DLIO's, too.
+        world = World.detect()
+        if (world.rank, world.ranks) != (args.my_rank, args.comm_size):
+            world = World.detect(rank=args.my_rank, ranks=args.comm_size)
         return Settings(
-            world=_detect_world(args.my_rank, args.comm_size),
+            world=world,
             batch=self.batch_size,
             epochs=args.epochs,
             seed=args.seed,
@@ -201,14 +203,6 @@ class DecodedDataLoader(PluginDataLoader):
 
         options.encoded = options.encoded or f"{samples.folder}-encoded"
         return open_containers(samples, settings, options, locate)
-
-
-def _detect_world(rank: int, ranks: int) -> World:
-    """The launcher's view of the ranks where it is DLIO's, too."""
-    found = World.detect()
-    if (found.rank, found.ranks) == (rank, ranks):
-        return found
-    return World.detect(rank=rank, ranks=ranks)
 
 
 ARRAY = "VANIDL_DLIO_ARRAY"

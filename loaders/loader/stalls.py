@@ -79,20 +79,17 @@ class Retried(Generic[T]):
         try:
             return (next(self._items),)
         except StalledError as error:
-            self._again(error)
+            # The thread that hangs is left behind, and a new one begins behind the last item.
+            self._items.close()
+            self._stalled += 1
+            if self._stalled >= self._attempts:
+                raise StalledError(
+                    f"{error}; asked {counted(self._attempts, 'time')}: see to the storage and "
+                    "start again"
+                ) from error
+            _log.warning("%s; asking again, attempt %d", error, self._stalled + 1)
+            self._items = self._begin(self._given)
             return None
-
-    def _again(self, error: StalledError) -> None:
-        # The thread that hangs is left behind, and a new one begins behind the last item.
-        self._items.close()
-        self._stalled += 1
-        if self._stalled >= self._attempts:
-            raise StalledError(
-                f"{error}; asked {counted(self._attempts, 'time')}: see to the storage and start "
-                "again"
-            ) from error
-        _log.warning("%s; asking again, attempt %d", error, self._stalled + 1)
-        self._items = self._begin(self._given)
 
 
 class WaitWatch:

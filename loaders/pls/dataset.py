@@ -121,7 +121,7 @@ class PartialLocalDataset(Dataset[Any]):
         ranks, rank = self.world.ranks, self.world.rank
         # What this rank holds at first follows from the seed: nothing is read yet.
         own = deal_to(rank, len(self.source), ranks, partition=partition, seed=seed)
-        self.store = Measured(_store(folder, rank, self.source))
+        self.store = Measured(_open_store(folder, rank, self.source))
         self.counts = Counts()
         # Shared: DataLoader workers that live on see what was exchanged, and the epoch.
         self._held = torch.from_numpy(own.copy()).share_memory_()
@@ -285,7 +285,7 @@ def _open_source(base: Base, fingerprint: str | None) -> Source:
     return Items(base, fingerprint)
 
 
-def _store(folder: str | Path | None, rank: int, source: Source) -> MemoryStore | FolderStore:
+def _open_store(folder: str | Path | None, rank: int, source: Source) -> MemoryStore | FolderStore:
     if folder is None:
         return MemoryStore()
     # What an earlier run left is used where the data set is known to be the same.

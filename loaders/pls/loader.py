@@ -40,9 +40,18 @@ def open_loader(samples: SampleSet, settings: Settings, options: argparse.Namesp
             not hold what a rank keeps.
         InputError: The local folder holds other samples.
     """
-    # A rank keeps its share, and what comes before it takes the place of what goes.
+    # A rank keeps its share, and what comes before it takes the place of what goes: at most
+    # (1 + Q) N / M samples.
     if options.local_folder is None:
-        _require_memory(samples, settings, options.exchange_fraction)
+        own = -(-len(samples) // settings.world.ranks)
+        coming = int(options.exchange_fraction * own)
+        most, limit = (own + coming) * samples.sample_nbytes, settings.memory_nbytes
+        if limit is not None and most > limit:
+            raise UsageError(
+                f"expected --memory of at least {most} bytes, found {limit}: a rank keeps "
+                f"{counted(own, 'sample')} and {coming} in exchange; raise it, or keep them on "
+                "the node with --local-folder"
+            )
     dataset = PartialLocalDataset(
         samples,
         world=settings.world,
@@ -57,18 +66,6 @@ def open_loader(samples: SampleSet, settings: Settings, options: argparse.Namesp
         limits=Limits(options.exchange_bytes, options.exchange_timeout_s),
     )
     return PartialLocalLoader(dataset, settings, exchange)
-
-
-def _require_memory(samples: SampleSet, settings: Settings, fraction: float) -> None:
-    """Raises UsageError where (1 + Q) N / M samples, the most that a rank keeps, exceed memory."""
-    own = -(-len(samples) // settings.world.ranks)
-    most = (own + int(fraction * own)) * samples.sample_nbytes
-    if settings.memory_nbytes is not None and most > settings.memory_nbytes:
-        raise UsageError(
-            f"expected --memory of at least {most} bytes, found {settings.memory_nbytes}: a rank "
-            f"keeps {counted(own, 'sample')} and {int(fraction * own)} in exchange; raise it, or "
-            "keep them on the node with --local-folder"
-        )
 
 
 @dataclass(frozen=True)
@@ -170,11 +167,7 @@ class PartialLocalLoader(EpochLoader):
             self._scheduler.close()
 
     def _batches(self, epoch: int, start: int) -> Generator[Batch, None, None]:
-        batches = self._read_ahead if self._settings.workers else self._read
-        yield from exchanging(self._opened(), batches(epoch, start), epoch, start)
-
-    def _opened(self) -> Scheduler:
-        """The scheduler: made with the first batch, when ranks can speak to each other."""
+        # The scheduler is made with the first batch, when ranks can speak to each other.
         if self._scheduler is None:
             transport = open_transport(self._settings.world, self._exchange.backend)
             self._scheduler = Scheduler(
@@ -186,7 +179,8 @@ class PartialLocalLoader(EpochLoader):
                 limits=self._exchange.limits,
             )
             self._scheduler.steps = len(self)
-        return self._scheduler
+        batches = self._read_ahead if self._settings.workers else self._read
+        yield from exchanging(self._scheduler, batches(epoch, start), epoch, start)
 
     def _read_ahead(self, epoch: int, start: int) -> Generator[Batch, None, None]:
         with closing(Background(self._read(epoch, start), READY)) as reading:

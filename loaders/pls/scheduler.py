@@ -125,8 +125,12 @@ class Scheduler:
             self.clean_local_storage()
         epoch = self._next if epoch is None else epoch
         with self._waiting():
-            # This rank's share at the beginning of the epoch: read where it is not what is held.
-            own = self._held(epoch)
+            # This rank's share at the beginning of the epoch, as it is here or followed back: read
+            # where it is not what is held.
+            if epoch == self._next:
+                own = self._dataset.held()
+            else:
+                own = self._dataset.dealt(self._draw.home(self._rank, epoch))
             begin = time.perf_counter()
             with Attempt() as tried:
                 if self._exchange is None or not np.array_equal(own, self._dataset.held()):
@@ -254,12 +258,6 @@ class Scheduler:
                     f"expected the samples and settings {own} on every rank, found {found} on "
                     f"rank {rank}: start all ranks alike"
                 )
-
-    def _held(self, epoch: int) -> Int64Array:
-        """Ids of this rank at the beginning of an epoch: as they are here, or followed back."""
-        if epoch == self._next:
-            return self._dataset.held()
-        return self._dataset.dealt(self._draw.home(self._rank, epoch))
 
     @contextmanager
     def _waiting(self) -> Iterator[None]:

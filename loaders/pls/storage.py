@@ -184,13 +184,16 @@ class FolderStore:
             part.unlink()  # of a run that was killed
         # Other samples stop the run; the same ones of another state of the data set are dropped.
         self._claim(identity)
-        same = self._is_of(fingerprint)
+        mark = folder / FINGERPRINT
+        same = mark.exists() and mark.read_text() == fingerprint
+        if not same:
+            mark.unlink(missing_ok=True)
         for path in folder.glob(f"*{SUFFIX}"):
             if not same or not _is_current(path, version):
                 path.unlink()
         if not same and fingerprint is not None:  # behind the last sample of another one
             text = np.frombuffer(fingerprint.encode(), np.uint8)
-            _write(folder / FINGERPRINT, text)
+            _write(mark, text)
 
     def add(self, message: Bytes) -> None:
         """Writes the sample's file.
@@ -229,14 +232,6 @@ class FolderStore:
 
     def _path(self, sample: int) -> Path:
         return self._folder / f"{sample:010d}{SUFFIX}"
-
-    def _is_of(self, fingerprint: str | None) -> bool:
-        """Whether what is kept is of the data set as it is now; another's mark goes first."""
-        path = self._folder / FINGERPRINT
-        if path.exists() and path.read_text() == fingerprint:
-            return True
-        path.unlink(missing_ok=True)
-        return False
 
     def _claim(self, identity: str) -> None:
         """Writes down what the samples are, or compares it with what is written."""

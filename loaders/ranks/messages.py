@@ -183,7 +183,11 @@ class TorchTransport:
 
     def __init__(self, world: World, backend: str = "gloo") -> None:
         begin_process_group(world)
-        self.world, self._device = world, _find_device(backend)
+        # Where messages lie. The GPU by its number: a thread has a current device of its own, the
+        # first one at its start.
+        self.world, self._device = world, torch.device("cpu")
+        if backend == "nccl":
+            self._device = torch.device("cuda", torch.cuda.current_device())
         self._group = torch.distributed.new_group(backend=backend)
 
     def start(self, sends: Sequence[Message], receives: Sequence[Message], tag: int = 0) -> Pending:
@@ -238,17 +242,15 @@ class _TorchPending:
             for work in self._works:
                 work.wait()
         else:
-            self._wait_until(time.monotonic() + timeout_s)
+            end_s = time.monotonic() + timeout_s
+            try:
+                for work in self._works:
+                    work.wait(timeout=timedelta(seconds=max(end_s - time.monotonic(), 1e-3)))
+            except RuntimeError as error:
+                raise TimeoutError from error
         for operation, array in zip(self._operations, self._incoming, strict=False):
             if operation.tensor.device.type != "cpu":
                 torch.from_numpy(array).copy_(operation.tensor)
-
-    def _wait_until(self, end_s: float) -> None:
-        try:
-            for work in self._works:
-                work.wait(timeout=timedelta(seconds=max(end_s - time.monotonic(), 1e-3)))
-        except RuntimeError as error:
-            raise TimeoutError from error
 
 
 def gather_values(transport: Transport, value: T, timeout_s: float) -> list[T]:
@@ -304,11 +306,21 @@ def open_transport(world: World, backend: str = "auto") -> Transport:
         raise MissingError(
             "expected a CUDA device for nccl, found none: use --exchange-backend gloo"
         )
-    # A second thread sends: MPI has to have been started for that.
     if backend == "mpi" or (backend == "auto" and world.source == "mpi"):
         _require_threads()
         return MPITransport(world)
     return TorchTransport(world, "gloo" if backend == "auto" else backend)
+
+
+def _require_threads() -> None:
+    """Raises MissingError where MPI was not started for calls of a second thread, which sends."""
+    get_communicator()  # says what to install where mpi4py is missing
+    from mpi4py import MPI
+
+    if MPI.Query_thread() < MPI.THREAD_MULTIPLE:
+        raise MissingError(
+            "expected an MPI with THREAD_MULTIPLE, found less: use --exchange-backend gloo"
+        )
 
 
 def launched_transport(world: World) -> Transport:
@@ -323,26 +335,6 @@ def launched_transport(world: World) -> Transport:
         return MPITransport(world)
     connected = world.source == "torch.distributed" or is_begun(world)
     return TorchTransport(world) if world.ranks > 1 and connected else Alone(world)
-
-
-def _require_threads() -> None:
-    get_communicator()  # says what to install where mpi4py is missing
-    from mpi4py import MPI
-
-    if MPI.Query_thread() < MPI.THREAD_MULTIPLE:
-        raise MissingError(
-            "expected an MPI with THREAD_MULTIPLE, found less: use --exchange-backend gloo"
-        )
-
-
-def _find_device(backend: str) -> torch.device:
-    """Where messages of the backend lie.
-
-    The GPU by its number: a thread has a current device of its own, the first one at its start.
-    """
-    if backend != "nccl":
-        return torch.device("cpu")
-    return torch.device("cuda", torch.cuda.current_device())
 
 
 def _split_messages(messages: Sequence[Message]) -> Iterator[tuple[int, Bytes]]:

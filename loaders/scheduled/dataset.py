@@ -260,7 +260,7 @@ class ScheduledDataset(Dataset[Batch]):
                 there are several workers.
         """
         ids = self._order.require_next(ids)
-        batch = next(self._at(ids.epoch, ids.step))
+        batch = next(self._find_stream(ids.epoch, ids.step))
         assert batch["sample"].tolist() == ids, "the sampler follows another plan"
         weight = batch.pop(WEIGHT)
         rows = range(len(ids))
@@ -282,7 +282,7 @@ class ScheduledDataset(Dataset[Batch]):
             self._stage.close()
         self._stream, self._stage = None, None
 
-    def _at(self, epoch: int, step: int) -> Generator[Batch, None, None]:
+    def _find_stream(self, epoch: int, step: int) -> Generator[Batch, None, None]:
         """The stream of batches, begun again unless the step asked for is its next."""
         if self._process != os.getpid():  # forked: threads and files stayed behind
             self._stream, self._stage, self._process = None, None, os.getpid()
@@ -290,16 +290,13 @@ class ScheduledDataset(Dataset[Batch]):
         if self._stream is None or self._next != (epoch, step):
             if self._stream is not None:
                 self._stream.close()
-            self._stream = self._opened().batches(epoch, step)
+            if self._stage is None:
+                require_one_process()
+                counts, settings = self._counts, self._settings
+                self._stage = Stage(self._samples, self._plan, self._rank, settings, counts)
+            self._stream = self._stage.batches(epoch, step)
         self._next = (epoch, step + 1)
         return self._stream
-
-    def _opened(self) -> Stage:
-        if self._stage is None:
-            require_one_process()
-            counts, settings = self._counts, self._settings
-            self._stage = Stage(self._samples, self._plan, self._rank, settings, counts)
-        return self._stage
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_stage": None, "_stream": None, "_next": (-1, -1)}

@@ -33,7 +33,7 @@ from ..ranks.messages import Alone, Transport, is_begun, launched_transport
 from ..ranks.world import World
 from .buffer import NodeMemory, NodeSize, StageCounts, require_memory
 from .exchange import ExchangeLimits, NodeAccess, Sent, Served, connect_nodes, decide_exchange
-from .node import NodePlan, count_node_ranks, share_memory, share_plan
+from .node import count_node_ranks, share_memory, share_plan
 from .plan import Plan, PlanSettings, load_plan, make_plan
 from .stage import Stage, StageSettings, divide_budget
 
@@ -79,7 +79,13 @@ def open_loader(samples: SampleSet, settings: Settings, options: argparse.Namesp
         made, node = share_plan(transport, node_ranks, make), None
         if made.plan.settings.node_ranks == node_ranks:
             check_plan(made.plan, samples, settings)
-            memory, exchange = _allocate_node_memory(samples, made, stage, transport), None
+            # Its buffer and staging, in memory that the ranks of the node share.
+            size = NodeSize.of(
+                made.plan.settings, stage.staging(made.plan.settings, samples.sample_nbytes)
+            )
+            require_memory(size.nbytes(samples))
+            shared = share_memory(transport, size.ranks, size.nbytes(samples))
+            memory, exchange = NodeMemory(samples, size, shared, made), None
             if made.plan.settings.exchange:
                 limits = ExchangeLimits(stage.threads, options.node_timeout_s)
                 exchange = connect_nodes(transport, samples, made.plan, memory, limits, measured)
@@ -101,16 +107,6 @@ def _connect_ranks(world: World, options: argparse.Namespace) -> Iterator[Transp
         yield transport
     finally:
         transport.close()
-
-
-def _allocate_node_memory(
-    samples: SampleSet, made: NodePlan, stage: StageSettings, transport: Transport
-) -> NodeMemory:
-    settings = made.plan.settings
-    size = NodeSize.of(settings, stage.staging(settings, samples.sample_nbytes))
-    nbytes = size.nbytes(samples)
-    require_memory(nbytes)
-    return NodeMemory(samples, size, share_memory(transport, size.ranks, nbytes), made)
 
 
 def fit_within_memory(
@@ -146,12 +142,20 @@ def plan_settings(
     samples: SampleSet, settings: Settings, options: argparse.Namespace
 ) -> PlanSettings:
     """The settings of a plan for these options, its buffer 0 where they give no size of it."""
+    # Samples of all buffers together.
+    if options.buffer is not None:
+        buffer = int(options.buffer)
+    else:
+        fraction = options.buffer_fraction or 0.0
+        if not 0 <= fraction < math.inf:
+            raise UsageError(f"expected a buffer fraction of 0 to 1, found {fraction}: correct it")
+        buffer = round(fraction * len(samples))
     return PlanSettings(
         samples=len(samples),
         ranks=settings.world.ranks,
         batch=settings.batch,
         epochs=settings.epochs,
-        buffer=_count_buffered(samples, options),
+        buffer=buffer,
         seed=settings.seed,
         drop_last=settings.drop_last,
         shuffled=settings.shuffle,
@@ -311,13 +315,3 @@ def check_plan(plan: Plan, samples: SampleSet, settings: Settings) -> None:
             raise UsageError(
                 f"expected a plan with {name} {value}, found {getattr(found, name)}: plan again"
             )
-
-
-def _count_buffered(samples: SampleSet, options: argparse.Namespace) -> int:
-    """Samples of all buffers together."""
-    if options.buffer is not None:
-        return int(options.buffer)
-    fraction = options.buffer_fraction or 0.0
-    if not 0 <= fraction < math.inf:
-        raise UsageError(f"expected a buffer fraction of 0 to 1, found {fraction}: correct it")
-    return round(fraction * len(samples))

@@ -128,7 +128,12 @@ def share_plan(transport: Transport, node_ranks: int, make: Callable[[], Plan]) 
     """
     rank = transport.world.rank
     leader = rank // node_ranks * node_ranks
-    made = _make_or_catch(make) if rank == leader else None
+    made: Plan | Exception | None = None
+    if rank == leader:
+        try:
+            made = make()
+        except (LoadersError, OSError) as error:  # raised below, on every rank
+            made = error
     own = made.owner if isinstance(made, Plan) else None
     said = transport.gather((made.settings, made.order) if isinstance(made, Plan) else made)
     for each in said:
@@ -146,13 +151,6 @@ def share_plan(transport: Transport, node_ranks: int, make: Callable[[], Plan]) 
     plan = Plan(settings, order, owner)
     files = [share_file(transport, node_ranks, 0) for _ in range(SLOTS)]
     return NodePlan(plan, place, NodeSteps(plan, settings.node(rank), files))
-
-
-def _make_or_catch(make: Callable[[], Plan]) -> Plan | Exception:
-    try:
-        return make()
-    except (LoadersError, OSError) as error:
-        return error
 
 
 class NodeSteps:
@@ -183,12 +181,12 @@ class NodeSteps:
             fcntl.flock(file, fcntl.LOCK_EX)
             try:
                 if _read_words(file)[0] != epoch + 1:
-                    self._keep(file, epoch)
-                return self._kept(_read_words(file), rank)
+                    self._write_steps(file, epoch)
+                return self._read_steps(_read_words(file), rank)
             finally:
                 fcntl.flock(file, fcntl.LOCK_UN)
 
-    def _keep(self, file: int, epoch: int) -> None:
+    def _write_steps(self, file: int, epoch: int) -> None:
         """Writes the epoch's steps: its number last, so that half of them are none."""
         steps = list(self._plan.steps(epoch, range(self._node, self._node + 1)))
         samples = [step.samples for step in steps]
@@ -205,7 +203,7 @@ class NodeSteps:
         # Last: a rank that dies before leaves no epoch that looks whole.
         words[0] = epoch + 1
 
-    def _kept(self, words: Int64Array, rank: int) -> list[RankStep]:
+    def _read_steps(self, words: Int64Array, rank: int) -> list[RankStep]:
         settings, steps = self._plan.settings, int(words[1])
         # The words behind the first two: samples of each step, bounds of its ranks, then ids.
         samples, own = words[2 : 2 + steps].tolist(), rank % settings.node_ranks

@@ -409,29 +409,26 @@ def load_plan(path: Path) -> Plan:
                 )
             # Settings lie beside the arrays, so that a plan says itself what it is for.
             names = [n for n in data.files if n.startswith("settings_")]
-            settings = {n.removeprefix("settings_"): data[n].item() for n in names}
-            plan = Plan(PlanSettings(**settings), data["order"], data["owner"])
+            values = {n.removeprefix("settings_"): data[n].item() for n in names}
+            plan = Plan(PlanSettings(**values), data["order"], data["owner"])
     except (OSError, EOFError, KeyError, ValueError, TypeError, BadZipFile) as error:
         raise InputError(f"{path}: expected a saved plan, found: {error}; plan again") from error
-    _require_whole(plan, path)
-    return plan
 
-
-def _require_whole(plan: Plan, path: Path) -> None:
-    """Raises InputError where no `make_plan` gives such a plan: ranks would miss samples."""
+    # A node for each sample, within the buffers, and every epoch once, as `make_plan` has it: else
+    # ranks would overrun memory or miss samples.
     settings, owner = plan.settings, plan.owner
-    known = owner.shape == (settings.samples,) and owner.dtype == np.int32
-    if not known or (owner < FREE).any() or (owner >= settings.nodes).any():
+    of_samples = owner.shape == (settings.samples,) and owner.dtype == np.int32
+    if not of_samples or (owner < FREE).any() or (owner >= settings.nodes).any():
         raise InputError(
             f"{path}: expected for each of {settings.samples} samples a node below "
             f"{settings.nodes} or {FREE}, found others; plan again"
         )
-    # Within the buffers, and every epoch once: else ranks would overrun memory or miss samples.
     held = np.bincount(owner[owner != FREE], minlength=settings.nodes)
     if (held > [settings.capacity(node) for node in range(settings.nodes)]).any():
         raise InputError(f"{path}: expected nodes within their buffers, found {held.max()} held")
     if not np.array_equal(np.sort(plan.order), np.arange(settings.epochs)):
         raise InputError(f"{path}: expected each of {settings.epochs} epochs once, found others")
+    return plan
 
 
 def _find_bounds(sizes: list[int]) -> Int64Array:

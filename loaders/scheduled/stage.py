@@ -140,7 +140,10 @@ class Stage:
             # The next window is submitted before this one is used: it is read meanwhile.
             while following.steps or reading:
                 following = self._submit_what_fits(epoch, walk, following, reading)
-                self._finish(reading[0])
+                # What went wrong in the reads is raised here.
+                self._grouped.finish(reading[0].reads)
+                self._counts.read(reading[0].reads.totals())
+                self.buffer.settle(reading[0].pinned)
                 yield from self._make_batches(reading[0], walk)
                 reading.popleft()
         finally:
@@ -232,7 +235,12 @@ class Stage:
         if not len(missing):
             return Window(steps, self._find_slots(steps), self._grouped.begin([]), [], [])
         self._reads.merging = not self._grouped.quick
-        ids, sent = self._divide_by_source(missing, walk)
+        ids, sent = missing, dict[int, Int64Array]()
+        if self._exchange is not None:
+            source = np.array([walk.source(i, self._node) for i in missing.tolist()], np.int64)
+            ids = missing[source == self._node]
+            others = np.unique(source[source != self._node]).tolist()
+            sent = {node: missing[source == node] for node in others}
 
         # Each sample gets its place, or is read into the batch.
         batch = self._open_direct(missing, steps, walk)
@@ -243,30 +251,15 @@ class Stage:
 
         # The reads begin; what they bring early is counted when it is used.
         target = self._choose_target(batch)
-        reads = self._grouped.begin(
-            [*self._plan_fetches(epoch, sent, target), *self._reads.tasks(ids, extra, target)]
-        )
+        fetches: list[Task] = []
+        if self._exchange is not None:
+            fetch = partial(self._exchange.fetch, epoch, target=target, read=self._read_alone)
+            fetches = [partial(fetch, node, wanted) for node, wanted in sent.items()]
+        reads = self._grouped.begin([*fetches, *self._reads.tasks(ids, extra, target)])
         self._early.update(extra.tolist())
         planned += sum(walk.is_load(i) for i in extra.tolist())
         self._counts.planned(loads=planned, reloads=len(ids) + len(extra) - planned)
         return Window(steps, self._find_slots(steps), reads, pinned, [batch] if batch else [])
-
-    def _divide_by_source(
-        self, missing: Int64Array, walk: Walk
-    ) -> tuple[Int64Array, dict[int, Int64Array]]:
-        """Sorted ids that this rank reads, and those that each other node sends."""
-        if self._exchange is None:
-            return missing, {}
-        own = self._node
-        source = np.array([walk.source(i, own) for i in missing.tolist()], np.int64)
-        others = np.unique(source[source != own]).tolist()
-        return missing[source == own], {each: missing[source == each] for each in others}
-
-    def _plan_fetches(self, epoch: int, sent: dict[int, Int64Array], target: Target) -> list[Task]:
-        if self._exchange is None:
-            return []
-        wanted = partial(self._exchange.fetch, epoch, target=target, read=self._read_alone)
-        return [partial(wanted, node, ids) for node, ids in sent.items()]
 
     def _read_alone(self, ids: Int64Array, target: Target) -> ReadTotals:
         """Reads in this thread what a node that has ended would have sent."""
@@ -345,12 +338,6 @@ class Stage:
             return (self.buffer if sample in self.buffer else self.staging).row(name, sample)
 
         return row
-
-    def _finish(self, window: Window) -> None:
-        """Waits for the window's reads; raises what went wrong in them."""
-        self._grouped.finish(window.reads)
-        self._counts.read(window.reads.totals())
-        self.buffer.settle(window.pinned)
 
     def _make_batches(self, window: Window, walk: Walk) -> Iterator[list[Batch]]:
         """The window's batches, as many at once as go together."""

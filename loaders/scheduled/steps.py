@@ -89,17 +89,14 @@ class StepsAhead:
         self._made = {}
         # The next epoch's are made while this one is trained on: making them takes the processor.
         if epoch + 1 < self._ahead:
-            self._begin(epoch + 1)
+            self._made[epoch + 1] = future = Future[list[RankStep]]()
+
+            def make_next() -> None:
+                with Outcome(future):
+                    future.set_result(self._make(epoch + 1))
+
+            threading.Thread(target=make_next, name="plan-ahead", daemon=True).start()
         return steps[start:]
-
-    def _begin(self, epoch: int) -> None:
-        self._made[epoch] = future = Future[list[RankStep]]()
-
-        def make() -> None:
-            with Outcome(future):
-                future.set_result(self._make(epoch))
-
-        threading.Thread(target=make, name="plan-ahead", daemon=True).start()
 
 
 class Walk:

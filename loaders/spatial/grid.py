@@ -236,9 +236,18 @@ class Division:
             _divide_axis(n, start - width, stop + width, self.edges)
             for n, (start, stop), width in zip(shape, block, self.widths, strict=True)
         ]
+        # Ranges of an axis are read one behind the other.
+        placed = []
+        for axis in axes:
+            ends = np.cumsum([0, *(b - a for a, b in axis.sources)]).tolist()
+            placed.append(list(zip(axis.sources, pairwise(ends), strict=True)))
+        pieces = (
+            Piece(tuple(source for source, _ in each), tuple(target for _, target in each))
+            for each in product(*placed)
+        )
         return Window(
             tuple(sum(b - a for a, b in axis.sources) for axis in axes),
-            tuple(_combine_pieces([axis.sources for axis in axes])),
+            tuple(pieces),
             tuple(axis.pad for axis in axes),
             tuple(axis.wrap for axis in axes),
             self.edges,
@@ -281,18 +290,6 @@ def _divide_axis(n: int, low: int, high: int, edges: str) -> _Axis:
     before = ((low + n, n),) if low < 0 else ()
     after = ((0, high - n),) if high > n else ()
     return _Axis((*before, inside, *after))
-
-
-def _combine_pieces(axes: list[tuple[tuple[int, int], ...]]) -> list[Piece]:
-    placed = []
-    for sources in axes:
-        # Ranges of an axis are read one behind the other.
-        ends = np.cumsum([0, *(b - a for a, b in sources)]).tolist()
-        placed.append(list(zip(sources, pairwise(ends), strict=True)))
-    return [
-        Piece(tuple(source for source, _ in each), tuple(target for _, target in each))
-        for each in product(*placed)
-    ]
 
 
 @dataclass(frozen=True)

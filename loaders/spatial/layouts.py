@@ -243,7 +243,7 @@ class ChunkCode:
 
             def decode(content: NDArray[np.uint8], filter_mask: int) -> NDArray[Any]:
                 if filter_mask not in datasets:
-                    datasets[filter_mask] = self._dataset(file, filter_mask, dtype)
+                    datasets[filter_mask] = self._make_dataset(file, filter_mask, dtype)
                 # The chunk that the bytes are, by the dataset's filters.
                 dataset = datasets[filter_mask]
                 # Written as they are and read back decoded: HDF5's own filters do it, in memory.
@@ -259,7 +259,9 @@ class ChunkCode:
 
             yield decode
 
-    def _dataset(self, file: h5py.File, filter_mask: int, dtype: np.dtype[Any]) -> h5py.Dataset:
+    def _make_dataset(
+        self, file: h5py.File, filter_mask: int, dtype: np.dtype[Any]
+    ) -> h5py.Dataset:
         """A dataset of one chunk, with the filters that the mask does not leave out.
 
         A chunk that is written with a mask of its own cannot be read in the same file (HDF5 2.0).
@@ -287,7 +289,11 @@ def locate_chunks(
     if missing:
         with open_dataset(path, dataset) as chunked:
             for corner in missing:
-                known[corner] = _find_chunk(chunked, corner)
+                info = chunked.id.get_chunk_info_by_coord(corner)
+                if info.byte_offset is None:  # it was never written
+                    known[corner] = Chunk(0, 0, 0)
+                else:
+                    known[corner] = Chunk(info.byte_offset, info.size, info.filter_mask)
     return {corner: known[corner] for corner in wanted}
 
 
@@ -306,13 +312,6 @@ def measure_chunk_overlap(
         boxes = [piece.source for piece in division.window(shape, part).pieces]
         touched += len({corner for box in boxes for corner in find_corners(box, sides)})
     return touched / math.prod(-(-n // side) for n, side in zip(shape, sides, strict=True))
-
-
-def _find_chunk(dataset: h5py.Dataset, corner: Corner) -> Chunk:
-    info = dataset.id.get_chunk_info_by_coord(corner)
-    if info.byte_offset is None:
-        return Chunk(0, 0, 0)
-    return Chunk(info.byte_offset, info.size, info.filter_mask)
 
 
 NPY = ".npy"

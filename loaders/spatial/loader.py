@@ -179,7 +179,15 @@ class SpatialLoader(EpochLoader):
         self._memory = dict[str, BatchMemory]()
 
     def _batches(self, epoch: int, start: int) -> Generator[Batch, None, None]:
-        transport = self._opened()
+        # Connected on first use: under torchrun, whoever trains begins the process group.
+        if self._transport is None or self._reader is None:
+            self._transport = self._transport or launched_transport(self.sharing.world)
+            read_mode = self._spatial.read_mode
+            self._reader = BlockReader(self._arrays, self.sharing, self._transport, read_mode)
+            of_group = -(-len(self._samples) // self.sharing.groups)
+            done = self._reader.measure(0, of_group)
+            self._counts.add(nbytes=done.nbytes, requests=done.requests)
+        transport = self._transport
         steps = self._steps(epoch, start)
         # A thread may only read through MPI where MPI was started for several threads.
         ahead = self._spatial.ahead if not transport.mpi or is_mpi_multithreaded() else 0
@@ -206,28 +214,17 @@ class SpatialLoader(EpochLoader):
             self._transport.close()
             self._transport = None
 
-    def _opened(self) -> Transport:
-        """Connects on first use: under torchrun, whoever trains begins the process group."""
-        if self._transport is None or self._reader is None:
-            self._transport = self._transport or launched_transport(self.sharing.world)
-            read_mode = self._spatial.read_mode
-            self._reader = BlockReader(self._arrays, self.sharing, self._transport, read_mode)
-            of_group = -(-len(self._samples) // self.sharing.groups)
-            done = self._reader.measure(0, of_group)
-            self._counts.add(nbytes=done.nbytes, requests=done.requests)
-        return self._transport
-
     # -- local: in the thread ---------------------------------------------------------------
 
     def _steps(self, epoch: int, start: int) -> Generator[_Step, None, None]:
         # Samples of steps before this one are in somebody's store by the time it is used.
         known = self._store.known() if self._store else set[int]()
-        for dealt in self._dealt(epoch)[start:]:
+        for dealt in self._deal_epoch(epoch)[start:]:
             yield self._begin(dealt, known)
             if self._store:
                 known |= {sample for ids in dealt for sample in ids}
 
-    def _dealt(self, epoch: int) -> list[list[list[int]]]:
+    def _deal_epoch(self, epoch: int) -> list[list[list[int]]]:
         """Step -> group -> ids."""
         settings, groups = self._settings, self.sharing.groups
         drawn = draw_epoch_order(
@@ -243,7 +240,7 @@ class SpatialLoader(EpochLoader):
         """Reads of a step what no rank has; what others have and exchanges are still to come."""
         assert self._reader is not None
         ids = dealt[self.sharing.group]
-        batch, rows = self._empty(ids)
+        batch, rows = self._open_batch(ids)
         step = _Step(dealt, batch, rows, [each for each in rows if each not in known], Begun())
         for sample in step.read:
             begun = self._reader.begin(sample, rows[sample])
@@ -251,7 +248,7 @@ class SpatialLoader(EpochLoader):
             step.begun.unfinished += begun.unfinished
         return step
 
-    def _empty(self, ids: list[int]) -> tuple[Batch, dict[int, Block]]:
+    def _open_batch(self, ids: list[int]) -> tuple[Batch, dict[int, Block]]:
         """A batch to be filled, and its rows by id, arrays on the same memory."""
         assert self._reader is not None
         batch: Batch = {"sample": torch.tensor(ids, dtype=torch.int64)}

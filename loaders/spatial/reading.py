@@ -427,8 +427,12 @@ class BlockReader:
         if key not in self._layouts:
             if len(self._layouts) >= MOST_LAYOUTS:
                 self._layouts.clear()
-            self._layouts[key] = describe(source)
-            self._note_overlap(array, self._layouts[key])
+            layout = self._layouts[key] = describe(source)
+            # Chunks with filters are decoded whole, by each rank whose part they touch.
+            if array.division is not None and isinstance(layout, Chunked) and layout.code.filters:
+                sides = layout.code.shape[-len(array.field.shape) :]
+                overlap = measure_chunk_overlap(array.field.shape, sides, array.division)
+                self.chunk_overlap = max(overlap, self.chunk_overlap or 0.0)
         layout = self._layouts[key]
         found = layout.shape if row is None else layout.shape[1:]
         if found != array.field.shape:
@@ -437,13 +441,6 @@ class BlockReader:
                 f"found {found}: make the data again"
             )
         return layout, row
-
-    def _note_overlap(self, array: Array, layout: Layout) -> None:
-        if array.division is None or not (isinstance(layout, Chunked) and layout.code.filters):
-            return
-        sides = layout.code.shape[-len(array.field.shape) :]
-        overlap = measure_chunk_overlap(array.field.shape, sides, array.division)
-        self.chunk_overlap = max(overlap, self.chunk_overlap or 0.0)
 
 
 def plan_level_shares(shape: tuple[int, ...], division: Division) -> Joint:

@@ -88,7 +88,9 @@ def _read_imagenet(folder: Path, epoch: int, worker: int, workers: int) -> Itera
         records = opened.pop(0)
         record = next(records, None)
         if record is not None:
-            yield _parse_record(record)
+            # Something that takes as long as decoding, for a vector of one length.
+            values = np.frombuffer(record[:200_000], np.uint8).astype(np.float32)
+            yield np.tanh(values / 255)
             opened.append(records)
         elif left:
             opened.append(_read_records(paths[left.pop(0)]))
@@ -215,12 +217,6 @@ def _read_records(path: Path) -> Iterator[bytes]:
             if not more:
                 return
             held += more
-
-
-def _parse_record(record: bytes) -> Floats:
-    """Something that takes as long as decoding, for a vector of one length."""
-    values = np.frombuffer(record[:200_000], np.uint8).astype(np.float32)
-    return np.tanh(values / 255)
 
 
 def train(name: str, data: Path, *, epochs: int, steps: int, compute_ms: float | None) -> int:

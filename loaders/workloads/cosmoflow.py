@@ -75,11 +75,13 @@ def sample(samples: SampleSet, sample: int) -> Arrays:
         random = np.random.default_rng((samples.seed, sample, number))
         window = tuple(slice(start, start + side) for start in corner)
         # The first parameter widens the distribution a little, so that there is something to learn.
-        counts[(slice(None), *window)] = _block(random, side, SIGMA * (1 + 0.05 * parameters[0]))
+        counts[(slice(None), *window)] = _draw_block(
+            random, side, SIGMA * (1 + 0.05 * parameters[0])
+        )
     return {"counts": counts, "parameters": parameters.astype("<f4")}
 
 
-def _block(random: np.random.Generator, side: int, sigma: float) -> NDArray[np.int16]:
+def _draw_block(random: np.random.Generator, side: int, sigma: float) -> NDArray[np.int16]:
     """Counts (4, side, side, side): densities with a shared shape, rounded with one dice."""
     shape = (side,) * 3
     # One shape for all redshifts, which grows: counts of a voxel hang together (the paper, V.B).

@@ -67,7 +67,7 @@ def sample(samples: SampleSet, sample: int) -> Arrays:
     random = np.random.default_rng((samples.seed, sample))
     size = samples.size
     shape, unit = (size, size * 3 // 2), size / SIZE
-    mask = _events(random, shape, RADIUS * unit)
+    mask = _draw_events(random, shape, RADIUS * unit)
     data = np.empty((CHANNELS, *shape), "<f4")
     for channel in range(CHANNELS):
         # Smooth along x more than along y, with abrupt events (the paper, V.A).
@@ -80,7 +80,7 @@ def sample(samples: SampleSet, sample: int) -> Arrays:
     return {"climate/data": data, "climate/labels_0": mask.astype("|i1")}
 
 
-def _events(
+def _draw_events(
     random: np.random.Generator, shape: tuple[int, int], radius: float
 ) -> NDArray[np.bool_]:
     """True inside one of the discs."""

@@ -93,7 +93,8 @@ def _write_rows(made: SampleSet, sample: Callable[[int], Arrays], progress: Prog
             # The mark follows the data to the disk: it never claims a row that is not there.
             if (i + 1) % MARK_EVERY == 0 or i + 1 == len(made):
                 os.fsync(file.fileno())
-                _replace(mark, str(i + 1).encode())
+                with written_whole(mark) as part:
+                    part.write_bytes(str(i + 1).encode())
             progress(i + 1, len(made))
 
 
@@ -144,11 +145,6 @@ def _write_image(path: Path, made: SampleSet, arrays: Arrays) -> None:
 
     quality = int(made.details["quality"])
     Image.fromarray(arrays["image"]).save(path, format="JPEG", quality=quality)
-
-
-def _replace(path: Path, content: bytes) -> None:
-    with written_whole(path) as part:
-        part.write_bytes(content)
 
 
 # Smooth random fields: white noise through a Gaussian filter.

@@ -56,7 +56,7 @@ def sample(samples: SampleSet, sample: int) -> Arrays:
     amplitude = 1 / (1 + np.exp(-1.5 * make_smooth_noise(random, (size, size), FEATURE)))
     phase = np.pi * np.tanh(make_smooth_noise(random, (size, size), FEATURE))
     # Far-field diffraction: the intensity of the exit wave's Fourier transform, counted in photons.
-    wave = _probe(size) * amplitude * np.exp(1j * phase)
+    wave = _make_probe(size) * amplitude * np.exp(1j * phase)
     intensity = np.abs(np.fft.fftshift(np.fft.fft2(wave))) ** 2
     counts = random.poisson(intensity * (PHOTONS / intensity.sum()))
     arrays: dict[str, NDArray[Any]] = {
@@ -93,7 +93,7 @@ def loss(model: nn.Module, batch: Batch) -> Tensor:
     return torch.nn.functional.l1_loss(found, wanted)
 
 
-def _probe(size: int) -> NDArray[np.float64]:
+def _make_probe(size: int) -> NDArray[np.float64]:
     """A Gaussian beam a quarter of the field wide."""
     axis = np.arange(size) - (size - 1) / 2
     row = np.exp(-((axis / (size / 4)) ** 2) / 2)
