@@ -221,8 +221,8 @@ READERS: dict[str, Reader] = {
     "ab record": Reader(
         "ab.json", _ab_record(), lambda path: comparing.load(path.parent), is_json=True
     ),
-    "tfrecord": Reader("x.tfrecord", _EVENTS, tfrecord.facts),
-    "npy": Reader("x.npy", _npy(), npy.npy_facts),
+    "tfrecord": Reader("x.tfrecord", _EVENTS, tfrecord.read_facts),
+    "npy": Reader("x.npy", _npy(), npy.read_npy_facts),
 }
 
 

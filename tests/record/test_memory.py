@@ -71,7 +71,7 @@ def test_lines_get_rarer_and_keep_the_largest(tmp_path, monkeypatch):
     clock = Clock(monkeypatch)
     sizes = iter(range(10**9))
     looks = MemoryLooks(tmp_path)
-    monkeypatch.setattr(looks, "_of_process", lambda _: [next(sizes), 0])
+    monkeypatch.setattr(looks, "_read_sizes", lambda _: [next(sizes), 0])
     monkeypatch.setattr(memory, "_walk_pages", lambda _: [1, 1, 0, 0])
     for _ in range(4000):
         looks.look([me()])

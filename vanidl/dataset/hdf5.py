@@ -38,7 +38,7 @@ Group nodes (K = 16) hold 32 children and 33 keys of 8 bytes; a symbol table nod
 """
 
 
-def facts(path: Path) -> FileFacts:
+def read_facts(path: Path) -> FileFacts:
     """The file's datasets; samples = the first dimension that most stored bytes share.
 
     Raises:
@@ -55,14 +55,24 @@ def facts(path: Path) -> FileFacts:
     with h5py.File(path, "r", locking=False) as file:
         found: list[Any] = []
         file.visititems(lambda _, item: _collect(item, found, h5py.Dataset))
-        arrays = tuple(_array(dataset) for dataset in found)
-        sizes = [_chunk_sizes(dataset) for dataset in found]
+        arrays = tuple(_read_array(dataset) for dataset in found)
+        sizes = [_count_chunk_sizes(dataset) for dataset in found]
+
     # Samples lie along the first axis: the length that most stored bytes share.
+    weight: Counter[int] = Counter()
+    for array in arrays:
+        if array.shape and array.shape[0] > 0:
+            weight[array.shape[0]] += array.stored_bytes or 0
+    samples = weight.most_common(1)[0][0] if weight.total() else None
+
+    # The sizes of stored chunks that each dataset has most of.
+    blocks: list[Block] = []
+    for array, counts in zip(arrays, sizes, strict=True):
+        what = f"stored chunk of {array.name}"
+        if array.filters:
+            what += f" ({', '.join(array.filters)})"
+        blocks += [Block(n, count, what) for n, count in counts.most_common(_MOST_SIZES)]
     size = path.stat().st_size
-    samples = _samples(arrays)
-    blocks = [
-        b for array, counts in zip(arrays, sizes, strict=True) for b in _blocks(array, counts)
-    ]
     stored = sum(a.stored_bytes or 0 for a in arrays if a.shape and a.shape[0] == samples)
     mean = stored / samples if samples and stored else None
     complete = len(found) < MOST_DATASETS
@@ -76,7 +86,7 @@ def _collect(item: Any, found: list[Any], dataset_type: type) -> bool | None:  #
     return True if len(found) >= MOST_DATASETS else None
 
 
-def _array(dataset: Any) -> ArrayFacts:  # noqa: ANN401
+def _read_array(dataset: Any) -> ArrayFacts:  # noqa: ANN401
     creation = dataset.id.get_create_plist()
     names = [creation.get_filter(i)[3].decode() for i in range(creation.get_nfilters())]
     shape = tuple(dataset.shape or ())
@@ -84,25 +94,9 @@ def _array(dataset: Any) -> ArrayFacts:  # noqa: ANN401
     return ArrayFacts(dataset.name, shape, str(dataset.dtype), dataset.chunks, tuple(names), stored)
 
 
-def _chunk_sizes(dataset: Any) -> Counter[int]:  # noqa: ANN401
+def _count_chunk_sizes(dataset: Any) -> Counter[int]:  # noqa: ANN401
     """Stored size of a chunk -> how many; the first MOST_CHUNKS chunks."""
     if dataset.chunks is None:
         return Counter()
     number = min(dataset.id.get_num_chunks(), MOST_CHUNKS)
     return Counter(int(dataset.id.get_chunk_info(i).size) for i in range(number))
-
-
-def _blocks(array: ArrayFacts, counts: Counter[int]) -> list[Block]:
-    what = f"stored chunk of {array.name}"
-    if array.filters:
-        what += f" ({', '.join(array.filters)})"
-    return [Block(n, count, what) for n, count in counts.most_common(_MOST_SIZES)]
-
-
-def _samples(arrays: tuple[ArrayFacts, ...]) -> int | None:
-    """The length of the first dimension with most stored bytes behind it."""
-    weight: Counter[int] = Counter()
-    for array in arrays:
-        if array.shape and array.shape[0] > 0:
-            weight[array.shape[0]] += array.stored_bytes or 0
-    return weight.most_common(1)[0][0] if weight.total() else None

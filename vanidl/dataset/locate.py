@@ -36,15 +36,15 @@ def read_user_data(trace: Trace, options: DataOptions) -> tuple[UserData, tuple[
     Raises:
         UsageError: a folder is not there, or a number makes no sense.
     """
-    _check(options)
+    _check_options(options)
     stated = UserData(options.record_bytes, options.samples_per_step)
     if not options.folders and not options.inspect:
         return stated, ()
     # Files of the local folder and paths in the logs meet by the longest end that they share.
-    found = [path for folder in options.folders for path in _listed(Path(folder))]
-    here = _places(trace, found)
+    found = [path for folder in options.folders for path in _list_files(Path(folder))]
+    here = _find_places(trace, found)
     sizes = {job: path.stat().st_size for job, path in here.items()}
-    facts, notices = _facts(trace, here) if options.inspect else ({}, ())
+    facts, notices = _inspect_data(trace, here) if options.inspect else ({}, ())
     # What lies there and was not read, where the user named the whole dataset.
     opened = set(here.values())
     on_disk = (
@@ -55,7 +55,7 @@ def read_user_data(trace: Trace, options: DataOptions) -> tuple[UserData, tuple[
     return replace(stated, sizes=sizes, facts=facts, on_disk=on_disk), notices
 
 
-def _check(options: DataOptions) -> None:
+def _check_options(options: DataOptions) -> None:
     numbers = (
         ("--record-size", options.record_bytes),
         ("--samples-per-step", options.samples_per_step),
@@ -68,7 +68,7 @@ def _check(options: DataOptions) -> None:
             raise UsageError(f"--data {folder}: expected the folder of the dataset, found nothing.")
 
 
-def _listed(folder: Path) -> Iterator[Path]:
+def _list_files(folder: Path) -> Iterator[Path]:
     """Regular files under a folder (or the file itself), without following links to folders."""
     if folder.is_file():
         yield folder
@@ -85,7 +85,7 @@ def _listed(folder: Path) -> Iterator[Path]:
                 yield Path(root, name)
 
 
-def _places(trace: Trace, found: Sequence[Path]) -> dict[str, Path]:
+def _find_places(trace: Trace, found: Sequence[Path]) -> dict[str, Path]:
     """Path as the trace shows it -> where the file lies here.
 
     By the longest common end of the paths that only one file here has; else by the very path.
@@ -95,7 +95,7 @@ def _places(trace: Trace, found: Sequence[Path]) -> dict[str, Path]:
         by_name.setdefault(path.name, []).append(path)
     places = {}
     for shown, job in zip(trace.files.path, trace.files.true_path, strict=True):
-        match = _match(PurePosixPath(job), by_name.get(PurePosixPath(job).name, []))
+        match = _find_match(PurePosixPath(job), by_name.get(PurePosixPath(job).name, []))
         if match is None and not found and job.startswith("/") and Path(job).is_file():
             match = Path(job)
         if match is not None and match.is_file():  # a pipe would never end
@@ -103,19 +103,21 @@ def _places(trace: Trace, found: Sequence[Path]) -> dict[str, Path]:
     return places
 
 
-def _match(job: PurePosixPath, candidates: Sequence[Path]) -> Path | None:
-    common = [_common_end(job.parts, path.parts) for path in candidates]
+def _find_match(job: PurePosixPath, candidates: Sequence[Path]) -> Path | None:
+    common = [_count_common_end(job.parts, path.parts) for path in candidates]
     most = max(common, default=0)
     best = [path for path, n in zip(candidates, common, strict=True) if n == most]
     return best[0] if len(best) == 1 else None
 
 
-def _common_end(a: Sequence[str], b: Sequence[str]) -> int:
+def _count_common_end(a: Sequence[str], b: Sequence[str]) -> int:
     equal = [x == y for x, y in zip(reversed(a), reversed(b), strict=False)]
     return equal.index(False) if False in equal else len(equal)
 
 
-def _facts(trace: Trace, here: dict[str, Path]) -> tuple[dict[str, FileFacts], tuple[Notice, ...]]:
+def _inspect_data(
+    trace: Trace, here: dict[str, Path]
+) -> tuple[dict[str, FileFacts], tuple[Notice, ...]]:
     """Facts of the dataset files that lie here; at most MOST_INSPECTED are opened."""
     kinds = zip(trace.files.path, trace.files.kind, strict=True)
     data = {path for path, kind in kinds if kind == trace.files.data_kind}

@@ -15,18 +15,18 @@ from vanidl.errors import InputError
 from vanidl.model.run_facts import ArrayFacts, Block, FileFacts
 
 
-def npy_facts(path: Path) -> FileFacts:
+def read_npy_facts(path: Path) -> FileFacts:
     """Shape and type of the one array; samples = its first dimension.
 
     Raises:
         InputError: the file is no NPY file.
     """
     with path.open("rb") as file:
-        array = _header(file, path.stem, str(path))
-    return _facts(path, "NPY", (array,), ())
+        array = _read_header(file, path.stem, str(path))
+    return _build_facts(path, "NPY", (array,), ())
 
 
-def npz_facts(path: Path) -> FileFacts:
+def read_npz_facts(path: Path) -> FileFacts:
     """Every array of the archive; samples = the first dimension that most bytes share.
 
     Raises:
@@ -35,25 +35,25 @@ def npz_facts(path: Path) -> FileFacts:
     try:
         with zipfile.ZipFile(path) as archive:
             members = [m for m in archive.infolist() if m.filename.endswith(".npy")]
-            arrays = tuple(_member(archive, m, path) for m in members)
+            arrays = tuple(_read_member(archive, m, path) for m in members)
     except zipfile.BadZipFile as error:
         raise InputError(
             f"{path}: expected an NPZ archive, found: {error}. Leave it out of --inspect."
         ) from error
     blocks = tuple(Block(m.compress_size, 1, f"stored array {m.filename}") for m in members)
-    return _facts(path, "NPZ", arrays, blocks)
+    return _build_facts(path, "NPZ", arrays, blocks)
 
 
-def _member(archive: zipfile.ZipFile, member: zipfile.ZipInfo, path: Path) -> ArrayFacts:
+def _read_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo, path: Path) -> ArrayFacts:
     with archive.open(member) as file:
-        array = _header(file, member.filename.removesuffix(".npy"), str(path))
+        array = _read_header(file, member.filename.removesuffix(".npy"), str(path))
     filters = () if member.compress_type == zipfile.ZIP_STORED else ("deflate",)
     return ArrayFacts(
         array.name, array.shape, array.dtype, None, filters, int(member.compress_size)
     )
 
 
-def _header(file: IO[bytes], name: str, path: str) -> ArrayFacts:
+def _read_header(file: IO[bytes], name: str, path: str) -> ArrayFacts:
     try:
         version = npy_format.read_magic(file)
         read = (
@@ -71,7 +71,7 @@ def _header(file: IO[bytes], name: str, path: str) -> ArrayFacts:
     return ArrayFacts(name, tuple(shape), str(dtype), stored_bytes=stored)
 
 
-def _facts(
+def _build_facts(
     path: Path, kind: str, arrays: tuple[ArrayFacts, ...], blocks: tuple[Block, ...]
 ) -> FileFacts:
     lengths = {a.shape[0] for a in arrays if a.shape and a.shape[0] > 0}

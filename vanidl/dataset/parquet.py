@@ -12,7 +12,7 @@ from vanidl.model.run_facts import ArrayFacts, Block, FileFacts
 MOST_COLUMN_CHUNKS = 20_000
 
 
-def facts(path: Path) -> FileFacts:
+def read_facts(path: Path) -> FileFacts:
     """Rows (= samples), columns and the stored sizes of column chunks.
 
     Raises:
@@ -34,17 +34,25 @@ def facts(path: Path) -> FileFacts:
         raise InputError(
             f"{path}: expected a Parquet file, found: {error}. Leave it out of --inspect."
         ) from error
+    # The stored sizes of column chunks; of a wide or long file those of its first row groups.
+    sizes: Counter[tuple[int, str]] = Counter()
+    groups = min(meta.num_row_groups, max(MOST_COLUMN_CHUNKS // max(meta.num_columns, 1), 1))
+    for group in range(groups):
+        for column in range(meta.num_columns):
+            chunk = meta.row_group(group).column(column)
+            sizes[int(chunk.total_compressed_size), chunk.path_in_schema] += 1
+    blocks = tuple(Block(n, k, f"column chunk of {name}") for (n, name), k in sizes.items())
     rows = int(meta.num_rows)
-    arrays = tuple(_column(meta, c) for c in range(meta.num_columns))
+    arrays = tuple(_read_column(meta, c) for c in range(meta.num_columns))
     stored = sum(a.stored_bytes or 0 for a in arrays)
     mean = stored / rows if rows else None
     complete = meta.num_row_groups * meta.num_columns <= MOST_COLUMN_CHUNKS
     return FileFacts(
-        str(path), "Parquet", path.stat().st_size, rows, mean, arrays, _blocks(meta), complete
+        str(path), "Parquet", path.stat().st_size, rows, mean, arrays, blocks, complete
     )
 
 
-def _column(meta: Any, column: int) -> ArrayFacts:  # noqa: ANN401
+def _read_column(meta: Any, column: int) -> ArrayFacts:  # noqa: ANN401
     chunks = [meta.row_group(g).column(column) for g in range(meta.num_row_groups)]
     schema = meta.schema.column(column)
     filters = tuple(sorted({c.compression for c in chunks} - {"UNCOMPRESSED"}))
@@ -52,13 +60,3 @@ def _column(meta: Any, column: int) -> ArrayFacts:  # noqa: ANN401
     return ArrayFacts(
         schema.path, (int(meta.num_rows),), schema.physical_type, None, filters, stored
     )
-
-
-def _blocks(meta: Any) -> tuple[Block, ...]:  # noqa: ANN401
-    sizes: Counter[tuple[int, str]] = Counter()
-    groups = min(meta.num_row_groups, max(MOST_COLUMN_CHUNKS // max(meta.num_columns, 1), 1))
-    for group in range(groups):
-        for column in range(meta.num_columns):
-            chunk = meta.row_group(group).column(column)
-            sizes[int(chunk.total_compressed_size), chunk.path_in_schema] += 1
-    return tuple(Block(n, k, f"column chunk of {name}") for (n, name), k in sizes.items())

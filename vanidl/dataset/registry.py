@@ -14,15 +14,15 @@ from vanidl.errors import InputError
 from vanidl.model.run_facts import FileFacts
 
 FORMATS: dict[str, Callable[[Path], FileFacts]] = {
-    ".h5": hdf5.facts,
-    ".hdf5": hdf5.facts,
-    ".he5": hdf5.facts,
-    ".nc": hdf5.facts,
-    ".tfrecord": tfrecord.facts,
-    ".tfrecords": tfrecord.facts,
-    ".npy": npy.npy_facts,
-    ".npz": npy.npz_facts,
-    ".parquet": parquet.facts,
+    ".h5": hdf5.read_facts,
+    ".hdf5": hdf5.read_facts,
+    ".he5": hdf5.read_facts,
+    ".nc": hdf5.read_facts,
+    ".tfrecord": tfrecord.read_facts,
+    ".tfrecords": tfrecord.read_facts,
+    ".npy": npy.read_npy_facts,
+    ".npz": npy.read_npz_facts,
+    ".parquet": parquet.read_facts,
 }
 """Ending of a name, in lower case -> reader."""
 
@@ -40,7 +40,7 @@ def inspect_file(path: Path) -> FileFacts | None:
     """
     reader = FORMATS.get(path.suffix.lower())
     if reader is None and "tfrecord" in path.name.lower():
-        reader = tfrecord.facts
+        reader = tfrecord.read_facts
     if reader is None:
         return None
     try:

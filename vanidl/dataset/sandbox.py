@@ -42,23 +42,19 @@ def inspect_files(paths: Sequence[Path]) -> list[Answer]:
     """
     found: list[Answer] = []
     while len(found) < len(paths):
+        # A child answers in order, a line for each file that is left, as long as it lives.
         left = paths[len(found) :]
-        answers, ending = _run_child(left)
+        code = _CHILD.format(memory=MEMORY_BYTES, seconds=FILE_SECONDS)
+        request = json.dumps([str(path.absolute()) for path in left]).encode()
+        seconds = START_SECONDS + FILE_SECONDS * len(left)
+        ended = children.current_children().run(code, request, seconds)
+        lines = ended.output.split(b"\n")[:-1]  # the last may be cut
+        answers = [json.loads(line) for line in lines]
         found += [_read_answer(path, a) for path, a in zip(left, answers, strict=False)]
         if len(answers) < len(left):
-            at_fault = left[len(answers)]
+            at_fault, ending = left[len(answers)], _describe_ending(ended.status)
             found.append(InputError(f"{at_fault}: {_EXPECTED}, found one that {ending}. {_REMEDY}"))
     return found
-
-
-def _run_child(paths: Sequence[Path]) -> tuple[list[object], str]:
-    """Its answers in order, and how it ended."""
-    code = _CHILD.format(memory=MEMORY_BYTES, seconds=FILE_SECONDS)
-    request = json.dumps([str(path.absolute()) for path in paths]).encode()
-    seconds = START_SECONDS + FILE_SECONDS * len(paths)
-    ended = children.current_children().run(code, request, seconds)
-    answers = [json.loads(line) for line in ended.output.split(b"\n")[:-1]]  # the last may be cut
-    return answers, _describe_ending(ended.status)
 
 
 def _describe_ending(status: int) -> str:
@@ -121,7 +117,10 @@ def answer_paths(memory_bytes: int, seconds: int) -> None:
         _limit_child(memory_bytes)
         for path in paths:
             signal.alarm(seconds)
-            answers.write(_write_line(_inspect(path)))
+            line = json.dumps(_inspect(path)).encode()
+            if len(line) > MOST_ANSWER_BYTES:
+                line = b'{"error": "a data file says more of itself than is of use"}'
+            answers.write(line + b"\n")
             answers.flush()
 
 
@@ -144,10 +143,3 @@ def _inspect(path: str) -> dict[str, Any] | None:
     except UsageError as error:
         return {"usage": str(error)}
     return None if facts is None else asdict(facts)
-
-
-def _write_line(answer: dict[str, Any] | None) -> bytes:
-    line = json.dumps(answer).encode()
-    if len(line) > MOST_ANSWER_BYTES:
-        line = json.dumps({"error": "a data file says more of itself than is of use"}).encode()
-    return line + b"\n"

@@ -24,7 +24,7 @@ _OVERHEAD = _FRAME.size + 4  # length and its CRC, and the CRC of the record
 _MOST_SIZES = 16
 
 
-def facts(path: Path) -> FileFacts:
+def read_facts(path: Path) -> FileFacts:
     """Number and sizes of the records; counting stops at MOST_RECORDS.
 
     Raises:
@@ -32,7 +32,7 @@ def facts(path: Path) -> FileFacts:
     """
     size = path.stat().st_size
     with path.open("rb") as file:
-        lengths, complete = _lengths(file, size, path)
+        lengths, complete = _read_lengths(file, size, path)
     records = len(lengths)
     stored = sum(lengths) + records * _OVERHEAD
     common = Counter(n + _OVERHEAD for n in lengths).most_common(_MOST_SIZES)
@@ -48,7 +48,7 @@ def facts(path: Path) -> FileFacts:
     )
 
 
-def _lengths(file: BinaryIO, size: int, path: Path) -> tuple[list[int], bool]:
+def _read_lengths(file: BinaryIO, size: int, path: Path) -> tuple[list[int], bool]:
     """(bytes of each record's data, whether the end was reached)."""
     lengths: list[int] = []
     at = 0

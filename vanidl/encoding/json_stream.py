@@ -293,7 +293,9 @@ class _Scanner:
         if values is not None:
             return size, closed, values, 0
         self._parse(_LENIENT_VALUES * (1 + len(found.commas)))
-        return (size, closed, *_parse_leniently(text, found))
+        if len(text) > _MOST_LENIENT_BYTES:
+            return size, closed, [], 1 + len(found.commas)
+        return (size, closed, *parse_elements(text, found.commas))
 
     def _parse(self, values: int) -> None:
         if not self.budget.parse(values):
@@ -350,12 +352,6 @@ class _Scanner:
 
     def _drop(self, size: int) -> None:
         del self.text[:size]
-
-
-def _parse_leniently(text: bytes, found: Borders) -> tuple[list[Any], int]:
-    if len(text) > _MOST_LENIENT_BYTES:
-        return [], 1 + len(found.commas)
-    return parse_elements(text, found.commas)
 
 
 # Borders in JSON text, found for a whole block at once. A text starts outside strings, at an

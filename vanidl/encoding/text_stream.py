@@ -44,7 +44,11 @@ class TextStream:
         self.path = path
         self.damage = ""
         self.packed = False
-        self.budget = Budget.of_file(_size(path))
+        try:
+            nbytes = path.stat().st_size
+        except OSError:  # opening it will say why
+            nbytes = 0
+        self.budget = Budget.of_file(nbytes)
 
     def __iter__(self) -> Iterator[bytes]:
         with self.path.open("rb", buffering=0) as file:
@@ -71,13 +75,6 @@ class TextStream:
             return
         if not inflater.whole:
             self.damage = "the gzip data is cut"
-
-
-def _size(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except OSError:  # opening it will say why
-        return 0
 
 
 class _Inflater:

@@ -96,8 +96,10 @@ def clean_path(path: str) -> str:
 def clean_paths(paths: Sequence[str]) -> tuple[str, ...]:
     """`clean_path` of each; of different ones different: `token=***/a` and `token=***2/a`."""
     # Nearly all paths need nothing: one look at all of them.
-    if all(path.isprintable() for path in paths) and not _any_suspicious(paths):
-        return tuple(paths)
+    if all(path.isprintable() for path in paths):
+        joined = "\n".join(paths)
+        if MASK not in joined and not may_hold_secret_in_paths(joined):
+            return tuple(paths)
     given: dict[str, str] = {}
     taken = set[str]()
     for path in paths:
@@ -113,12 +115,6 @@ def clean_paths(paths: Sequence[str]) -> tuple[str, ...]:
         given[path] = shown
         taken.add(shown)
     return tuple(given[path] for path in paths)
-
-
-def _any_suspicious(paths: Sequence[str]) -> bool:
-    """Whether a path may be shown as another: one search through all of them."""
-    joined = "\n".join(paths)
-    return MASK in joined or may_hold_secret_in_paths(joined)
 
 
 def clean_settings(settings: Mapping[str, str]) -> dict[str, str]:

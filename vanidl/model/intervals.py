@@ -58,7 +58,10 @@ def union(start: Int64Array, end: Int64Array) -> Intervals:
         return EMPTY
     if (start[1:] > end[:-1]).all():
         return Intervals(start, end)
-    return _joined(*ordered(start, end))
+    # One begins where nothing before it reaches.
+    start, reach = ordered(start, end)
+    gap = np.flatnonzero(start[1:] > reach[:-1])
+    return Intervals(start[np.append(0, gap + 1)], reach[np.append(gap, len(start) - 1)])
 
 
 def ordered(start: Int64Array, end: Int64Array) -> tuple[Int64Array, Int64Array]:
@@ -72,11 +75,6 @@ def ordered(start: Int64Array, end: Int64Array) -> tuple[Int64Array, Int64Array]
         # Mostly runs in order: file by file, rank by rank. A merge is several times as fast.
         return np.sort(start, kind="stable"), np.sort(end, kind="stable")
     return start, np.maximum.accumulate(end)
-
-
-def _joined(start: Int64Array, reach: Int64Array) -> Intervals:
-    gap = np.flatnonzero(start[1:] > reach[:-1])
-    return Intervals(start[np.append(0, gap + 1)], reach[np.append(gap, len(start) - 1)])
 
 
 def union_by_group(

@@ -294,7 +294,10 @@ class _Folder:
     """
 
     def __init__(self) -> None:
-        folder = _make_folder()
+        try:
+            folder = tempfile.mkdtemp(prefix="vanidl-")
+        except OSError as error:
+            raise _explain_no_room(error) from error
         weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
         self._path = Path(folder) / "operations.parquet"
         self._writer: pyarrow.parquet.ParquetWriter | None = None
@@ -336,13 +339,6 @@ class _Folder:
         for column in columns:
             column.setflags(write=False)
         return Part(place.process, place.layer, *(np.ascontiguousarray(c) for c in columns))
-
-
-def _make_folder() -> str:
-    try:
-        return tempfile.mkdtemp(prefix="vanidl-")
-    except OSError as error:
-        raise _explain_no_room(error) from error
 
 
 def _explain_no_room(error: OSError) -> VanidlError:

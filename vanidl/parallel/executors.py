@@ -102,7 +102,10 @@ def run_batches(
     seen: set[int] = set()
     while suspects:
         items = suspects.popleft()
-        results = _run_alone(work, items, executor)
+        try:
+            results: list[Result] | None = executor.submit(work, items).result()
+        except list_deaths():
+            results = None
         if results is not None:
             yield items, results
         elif len(items) > 1:
@@ -154,16 +157,6 @@ def _submit(
         dead = Future[list[Result]]()
         dead.set_exception(error)
         return dead
-
-
-def _run_alone(
-    work: Callable[[list[Item]], list[Result]], items: list[Item], executor: Executor
-) -> list[Result] | None:
-    """The results, or None where the worker died."""
-    try:
-        return executor.submit(work, items).result()
-    except list_deaths():
-        return None
 
 
 def list_deaths() -> tuple[type[BaseException], ...]:

@@ -87,12 +87,12 @@ def _places() -> Iterator[Path]:
         if folder:
             yield Path(folder) / LIBRARY
     if config := shutil.which("darshan-config"):
-        yield from _configured(Path(config))
+        yield from _list_configured(Path(config))
     if name := find_library("darshan"):
         yield from (Path(folder) / name for folder in ("/usr/lib", "/usr/lib64", "/usr/local/lib"))
 
 
-def _configured(config: Path) -> Iterator[Path]:
+def _list_configured(config: Path) -> Iterator[Path]:
     flags = shlex.split(_ask(config, "--dyn-ld-flags"))
     yield from (Path(flag[2:]) / LIBRARY for flag in flags if flag.startswith("-L"))
     yield config.resolve().parent.parent / "lib" / LIBRARY
@@ -194,11 +194,11 @@ def found(folder: Path, pids: Mapping[int, int | None]) -> Mapping[int, str]:
         state = ENDED if path.suffix == ".darshan" else CUT
         states[name.pid] = state
         if pids.get(name.pid) is not None and state == ENDED:
-            states |= dict.fromkeys(_shared_by(path, pids), ENDED)
+            states |= dict.fromkeys(_list_sharing_processes(path, pids), ENDED)
     return states
 
 
-def _shared_by(path: Path, pids: Mapping[int, int | None]) -> list[int]:
+def _list_sharing_processes(path: Path, pids: Mapping[int, int | None]) -> list[int]:
     """Processes whose ranks a shared log holds, none for a log of one process."""
     try:
         nprocs = darshan_logs.read_log(path).nprocs

@@ -108,7 +108,7 @@ def found(folder: Path) -> Mapping[int, str]:
     states: dict[int, str] = {}
     for path in sorted(folder.glob("*.pfw*")):
         try:
-            pid, ended = _ending(path)
+            pid, ended = _read_ending(path)
         except (OSError, EOFError, ValueError):  # the report will say what is wrong with it
             continue
         if pid is not None:
@@ -135,7 +135,7 @@ def _compress(path: Path) -> Path:
     return packed
 
 
-def _ending(path: Path) -> tuple[int | None, bool]:
+def _read_ending(path: Path) -> tuple[int | None, bool]:
     """The process that wrote a trace, and whether it ended it: it may do so in a second file."""
     pid, tail = None, b""
     for chunk in TextStream(path):

@@ -58,7 +58,7 @@ class MemoryLooks:
         self._look_s = now_s + LOOK_S
         living = [one for one in seen if not one.gone][:_MOST_PROCESSES]
         for one in living:
-            sizes = self._of_process(one.pid)
+            sizes = self._read_sizes(one.pid)
             if sizes is not None:
                 before = self._sizes.get(one.pid, sizes)
                 self._sizes[one.pid] = [max(pair) for pair in zip(before, sizes, strict=True)]
@@ -121,7 +121,7 @@ class MemoryLooks:
     def _add(self, line: Mapping[str, Any]) -> None:
         os.write(self._descriptor, orjson.dumps(line) + b"\n")
 
-    def _of_process(self, pid: int) -> list[int] | None:
+    def _read_sizes(self, pid: int) -> list[int] | None:
         """Resident bytes, and those of them that are of files or of shared memory."""
         try:
             words = Path(PROC, str(pid), "statm").read_bytes().split()

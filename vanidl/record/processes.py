@@ -182,7 +182,7 @@ def explain_missing_steps(seen: Mapping[int, Seen], expected: Mapping[str, str])
         if alone:
             yield (
                 f"Steps and waits of {plural(len(alone), 'Python process', 'Python processes')} "
-                f"are not recorded (first: {_shown_command(alone[0])}): {why}."
+                f"are not recorded (first: {_shorten_command(alone[0])}): {why}."
             )
 
 
@@ -217,7 +217,7 @@ def explain_still_running(variable: str, value: str) -> Iterator[str]:
         )
 
 
-def _shown_command(one: Seen) -> str:
+def _shorten_command(one: Seen) -> str:
     """Interpreter and flags alone: further words may be secrets."""
     words = one.command.split("\0")
     flags = [word for word in words[1:] if word.startswith("-")][:1]

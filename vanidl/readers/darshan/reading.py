@@ -44,7 +44,16 @@ _QUARTER_S = 900  # offsets of time zones are multiples
 def read_darshan(files: Files, reading: Reading) -> Records:
     """What all logs say."""
     paths = [*files.get(LOG, ()), *files.get(UNFINISHED_LOG, ())]
-    logs = complete_counters(_read_logs(paths, reading))
+    # Read here, or by the workers of an executor; in order.
+    logs: Sequence[TracerLog]
+    if reading.executor is not None:
+        logs = _read_by_workers(paths, reading, reading.executor, _BATCH, read_logs)
+    elif len(paths) < _MANY:
+        logs = reading.each(_LOGS, read_log, paths)
+    else:
+        with local_workers() as workers:
+            logs = _read_by_workers(paths, reading, workers, _HERE, read_logs_to_send)
+    logs = complete_counters(logs)
     return Records(
         logs=tuple(logs),
         counters={log.path: log.counters for log in logs if log.counters is not None},
@@ -59,16 +68,6 @@ def complete_counters(logs: Sequence[TracerLog]) -> Sequence[TracerLog]:
     from vanidl.readers.darshan.pydarshan import add_newer_counters
 
     return add_newer_counters(logs)
-
-
-def _read_logs(paths: Sequence[Path], reading: Reading) -> list[TracerLog]:
-    """What the logs say, read here or by the workers of an executor, in order."""
-    if reading.executor is not None:
-        return _read_by_workers(paths, reading, reading.executor, _BATCH, read_logs)
-    if len(paths) < _MANY:
-        return reading.each(_LOGS, read_log, paths)
-    with local_workers() as workers:
-        return _read_by_workers(paths, reading, workers, _HERE, read_logs_to_send)
 
 
 def _read_by_workers(

@@ -538,6 +538,7 @@ def _build_log(
     writers: Mapping[str, int],
 ) -> TracerLog:
     tables = tuple(_build_tables(process))
+    traced = {table.layer for table in tables}
     used = [process.events.columns["file"], *(records.file.astype(np.int64) for records in counted)]
     losses = process.losses
     if process.starts and not process.ended:
@@ -567,7 +568,9 @@ def _build_log(
             for code in np.unique(np.concatenate(used)).tolist()
             if code >= 0
         },
-        modules=tuple(_list_modules(process, tables)),
+        modules=tuple(
+            layer for layer in LAYERS if layer in traced or is_layer(process.summed, layer).any()
+        ),
         operations=tables,
         partial_layers=(),
         whole=not losses,
@@ -576,14 +579,6 @@ def _build_log(
         rank=process.rank,
         metadata_calls=None if len(process.summed) else _find_metadata_calls(process),
     )
-
-
-def _list_modules(process: TracedProcess, tables: Sequence[OperationTable]) -> Iterator[str]:
-    """The layers of which it recorded calls, one by one or summed up."""
-    traced = {table.layer for table in tables}
-    for layer in LAYERS:
-        if layer in traced or is_layer(process.summed, layer).any():
-            yield layer
 
 
 def _find_metadata_calls(process: TracedProcess) -> Intervals:

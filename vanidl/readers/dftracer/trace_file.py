@@ -396,7 +396,10 @@ class _Content:
         self.lines += len(kept)
         self.broken += broken
         self.cut = bool(kept) and broken > 0 and not is_json(kept[-1])
-        self.numbers.append(_collect_numbers(events))
+        # Process and number of each line that has one; DFTracer counts from 0 or 1 without gaps.
+        pairs = [(to_integer(e.get("pid")), to_integer(e.get("id"))) for e in events]
+        numbered = [pair for pair in pairs if pair[1] >= 0]
+        self.numbers.append(np.array(numbered, np.int64).reshape(-1, 2).T)
 
         # Names and settings first: calls of the same block may use them.
         rows = [e for e in events if e.get("ph") in _COMPLETE]
@@ -571,12 +574,6 @@ class _Content:
         gaps = sum(steps[steps > 1].tolist()) - int((steps > 1).sum())
         found = len(number) - int((steps == 0).sum())
         return found, 0 if self.summed else max(gaps - self.broken, 0)
-
-
-def _collect_numbers(events: Sequence[Event]) -> Int64Array:
-    """Process and number of each line that has one; DFTracer counts from 0 or 1 without gaps."""
-    pairs = [(to_integer(e.get("pid")), to_integer(e.get("id"))) for e in events]
-    return np.array([pair for pair in pairs if pair[1] >= 0], np.int64).reshape(-1, 2).T
 
 
 def _get_flags(found: Event) -> int:

@@ -64,30 +64,25 @@ def warn_of_lost_descriptors(traced: Sequence[TracedProcess]) -> Iterator[Notice
         lost, perhaps = _find_lost(process)
         sure += [names[code] for code in lost.tolist()]
         unclear += [names[code] for code in perhaps.tolist()]
-    if sure or unclear:
-        said = " ".join((*_describe_sure(sure), *_describe_unclear(unclear)))
+    sentences = []
+    if sure:
+        sentences.append(
+            f"{_count_opens(sure)} followed by no close, and by no or too few reads, in the thread "
+            "that opened."
+        )
+    if unclear:
+        sentences.append(
+            f"{_count_opens(unclear)} followed by nothing at all: they failed, which the trace "
+            "does not say, or were forgotten."
+        )
+    if sentences:
+        said = " ".join(sentences)
         yield Notice(
             "descriptors_lost",
             f"{said} Where threads open and close files at the same time, DFTracer forgets "
             "descriptors. What was read through them is not recorded, not zero: bytes, operations "
             "and times here are lower bounds. Give --data to compare with the sizes of the files. "
             "Trace with Darshan, or open files in one thread of each process.",
-        )
-
-
-def _describe_sure(files: Sequence[str]) -> Iterator[str]:
-    if files:
-        yield (
-            f"{_count_opens(files)} followed by no close, and by no or too few reads, in the "
-            "thread that opened."
-        )
-
-
-def _describe_unclear(files: Sequence[str]) -> Iterator[str]:
-    if files:
-        yield (
-            f"{_count_opens(files)} followed by nothing at all: they failed, which the trace does "
-            "not say, or were forgotten."
         )
 
 
@@ -297,7 +292,8 @@ def _warn_of_sums(traced: Sequence[TracedProcess]) -> Iterator[Notice]:
     regions = any(
         not any(category == layer for layer in LAYERS)
         for process in some
-        for category, _ in _list_used_names(process)
+        for code in np.unique(process.summed.columns["name"]).tolist()
+        for category, _ in [process.summed.names[code]]
     )
     lost = [
         "No single operation of them is known: busy time, overlap, access pattern and steps lack "
@@ -313,10 +309,6 @@ def _warn_of_sums(traced: Sequence[TracedProcess]) -> Iterator[Notice]:
         f"DFTracer summed up at least {plural(calls, 'call')} in {processes} "
         f"(DFTRACER_ENABLE_AGGREGATION=1). {' '.join(text for text in lost if text)}",
     )
-
-
-def _list_used_names(process: TracedProcess) -> Iterator[tuple[str, str]]:
-    return (process.summed.names[i] for i in np.unique(process.summed.columns["name"]).tolist())
 
 
 def _warn_of_layers_off(files: Sequence[TraceFile]) -> Iterator[Notice]:

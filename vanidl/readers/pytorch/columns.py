@@ -127,7 +127,13 @@ class EventColumns:
         labels: dict[tuple[str, str], int] = {}
         lanes: dict[tuple[bool, str, str], int] = {}
         label = _encode(((category, name) for category, name, _, _ in self._sources), labels)
-        lane = _encode((_name_lane(*key) for key in self._sources), lanes)
+        lane = _encode(
+            (
+                (category in KERNEL_CATEGORIES, str(pid), str(tid))
+                for category, _, pid, tid in self._sources
+            ),
+            lanes,
+        )
         launch = match_launches(correlation, *map(_take_all, self._launches))
         return EventTable(
             start, duration, label[source], lane[source], tuple(labels), tuple(lanes), launch
@@ -154,10 +160,6 @@ def _to_floats(times: Sequence[Sequence[float]]) -> NDArray[np.float64]:
         return np.array(
             [[t if abs(t) <= _MAX_START_US else np.nan for t in row] for row in times], np.float64
         )
-
-
-def _name_lane(category: str, _name: str, pid: object, tid: object) -> tuple[bool, str, str]:
-    return category in KERNEL_CATEGORIES, str(pid), str(tid)
 
 
 def _take_all(blocks: list[NDArray[Any]]) -> NDArray[Any]:

@@ -136,14 +136,11 @@ def find_elsewhere(table: EventTable, kind: NDArray[np.uint8]) -> Mask:
     with_optimizer = np.intersect1d(marked, table.lane[optimizes])
     trains = np.isin(pids[marked], pids[with_optimizer])
     training = np.union1d(with_optimizer, marked[~trains])
-    loader = np.array([_is_loader(name) for _, name in table.labels] or [False])[table.label]
-    waits = (kind == SpanKind.INPUT_WAIT) & loader & np.isin(pids[table.lane], pids[marked])
+    is_loader = np.array([bool(LOADER.fullmatch(name)) for _, name in table.labels] or [False])
+    of_loaders = (kind == SpanKind.INPUT_WAIT) & is_loader[table.label]
+    waits = of_loaders & np.isin(pids[table.lane], pids[marked])
     other: Mask = ~np.isin(table.lane, training) & (waits | (kind == SpanKind.STEP))
     return other
-
-
-def _is_loader(name: str) -> bool:
-    return bool(LOADER.fullmatch(name))
 
 
 def find_validation(table: EventTable, step: Mask) -> Mask:

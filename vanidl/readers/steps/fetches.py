@@ -87,7 +87,10 @@ def build_fetch_table(journal: Journal, workers: Workers) -> FetchTable | None:
     blocks = [own]
     taken = _Taken.of(events)
     for row, worker in _match_workers(journal, workers):
-        blocks.append(_collect_worker(worker, len(by), int(events.loader[row]), taken))
+        # What a worker fetched, with the waits that took it.
+        fetched = _collect_done(worker.events)
+        waits = taken.wait(int(events.loader[row]), fetched)
+        blocks.append(_add_waits(fetched, len(by), waits, taken.events))
         by.append((int(events.begin[row]), int(events.place[row])))
 
     # All blocks as one table.
@@ -156,12 +159,6 @@ def _match_workers(journal: Journal, workers: Workers) -> Iterator[tuple[int, Jo
             )
             if place:
                 yield int(mine[place - 1]), worker
-
-
-def _collect_worker(worker: Journal, member: int, iterator: int, taken: _Taken) -> _Fetches:
-    """What one worker fetched, with the waits that took it."""
-    done = _collect_done(worker.events)
-    return _add_waits(done, member, taken.wait(iterator, done), taken.events)
 
 
 def _add_waits(done: _Done, member: int, wait: Int64Array, events: Events) -> _Fetches:

@@ -367,9 +367,22 @@ class LiveJournal:
             read += rows
             if self._scan.reached_back_ns:
                 self._scan_again(self._known, 2 * self._scan.reached_back_ns)
-            elif rows < MOST_ROWS and not self._must_read_again(ended):
-                self.is_behind = False
-                break
+                continue
+            if rows >= MOST_ROWS:
+                continue
+
+            # At the end of what is written: from the beginning where it is understood otherwise by
+            # now; a large file only once it has doubled.
+            assumptions = infer_assumptions(self._scan, get_roles(self._loaders))
+            nbytes = self._follower.nbytes
+            may_read_again = ended or nbytes < _SMALL_BYTES or nbytes >= 2 * self._again_at
+            if assumptions != self._known and may_read_again:
+                self._scan_again(assumptions, self._scan.hold_ns)
+                continue
+            self.totals, self.fetched = self._scan.totals(), self._scan.fetched
+            self.is_exact = self._scan.is_exact
+            self.is_behind = False
+            break
         return read
 
     def name(self, loader: int) -> str:
@@ -424,20 +437,6 @@ class LiveJournal:
                     return int(row)
                 self._skipped = after - len(rows)
         return len(rows)
-
-    def _must_read_again(self, ended: bool) -> bool:
-        """At the end of what is written: whether it has to be read again."""
-        known = infer_assumptions(self._scan, get_roles(self._loaders))
-        if known != self._known and (ended or self._may_read_again()):
-            self._scan_again(known, self._scan.hold_ns)
-            return True
-        self.totals, self.fetched = self._scan.totals(), self._scan.fetched
-        self.is_exact = self._scan.is_exact
-        return False
-
-    def _may_read_again(self) -> bool:
-        nbytes = self._follower.nbytes
-        return nbytes < _SMALL_BYTES or nbytes >= 2 * self._again_at
 
     def _scan_again(self, known: Assumptions, hold_ns: int) -> None:
         self._again_at = self._follower.nbytes

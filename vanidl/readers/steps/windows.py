@@ -92,9 +92,12 @@ def find_windows(
         loaders: which of them train.
         names: what the windows that have a begin and an end are.
     """
+    # What the program, or a call of a library that is known, says of itself.
+    phases = every.pick(every.kind == PHASE)
+    columns = (phases.loader.tolist(), phases.begin.tolist(), phases.end.tolist())
     said = [
         Window(begin, end, _normalize_label(str(name.get("label", ""))), str(name.get("call", "")))
-        for number, begin, end in _list_rows(every.pick(every.kind == PHASE))
+        for number, begin, end in zip(*columns, strict=True)
         for name in [names.get(number, {})]
     ]
     # Steps, and calls of loaders that train.
@@ -118,11 +121,6 @@ def _normalize_label(word: str) -> str:
     lower = word.lower()
     meant = ((_VALIDATES, VALIDATION), (_SAVES, SAVE), (_LOADS, LOADED))
     return next((name for words, name in meant if lower in words), lower)
-
-
-def _list_rows(events: Events) -> Iterable[tuple[int, int, int]]:
-    columns = (events.loader.tolist(), events.begin.tolist(), events.end.tolist())
-    return zip(*columns, strict=True)
 
 
 def _evaluates(loaders: Loaders, number: int) -> bool:

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from vanidl.dataclass import dataclass
 from vanidl.encoding.budget import read_whole
 from vanidl.encoding.crc32c import masked_crcs
-from vanidl.encoding.protobuf import Fields, NotProtobuf, fields, varint_int64
+from vanidl.encoding.protobuf import NotProtobuf, fields, varint_int64
 from vanidl.errors import InputError
 from vanidl.model.trace import SpanKind
 from vanidl.readers.names import parse_event_file_name
@@ -176,14 +176,13 @@ def _read_event(data: bytes, low: int, high: int) -> tuple[float, int, list[str]
     event = fields(memoryview(data)[low:high])
     wall_s = struct.unpack("<d", event.fixed64(_WALL_TIME))[0]
     step = varint_int64(event.varint(_STEP))
-    tags = [tag for summary in event.messages(_SUMMARY) for tag in _read_tags(fields(summary))]
+    tags = [
+        bytes(tag).decode("utf-8", "backslashreplace")
+        for summary in event.messages(_SUMMARY)
+        for value in fields(summary).messages(_VALUE)
+        for tag in fields(value).messages(_TAG)
+    ]
     return wall_s, step, tags
-
-
-def _read_tags(summary: Fields) -> Iterator[str]:
-    for value in summary.messages(_VALUE):
-        for tag in fields(value).messages(_TAG):
-            yield bytes(tag).decode("utf-8", "backslashreplace")
 
 
 def _sort_marks(rows: list[tuple[float, int]]) -> Marks:

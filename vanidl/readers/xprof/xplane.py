@@ -321,12 +321,16 @@ def read_xplane(
         what = space.loss or "a file without events"
         raise InputError(f"{path}: {_EXPECTED}, found {what}; {_REMEDY}")
     events, refused = profile.drop_impossible(collected.events())
-    losses = _list_losses(space, refused)
+    losses = [f"{space.loss}; what comes before was read"] if space.loss else []
+    losses += [f"the profiler itself reported: {error}" for error in space.errors]
+    losses += [f"events left out as their time is impossible: {refused:,}"] if refused else []
+
+    # The process and host that wrote it, and where its times count from.
     pids = {pid for pid in _get_plane_stats(space, _PID) if 0 < pid <= _LARGEST_PID}
     pid = pids.pop() if len(pids) == 1 else None
     session = parse_session_name(Path(path))
     host = space.hosts[0] if len(space.hosts) == 1 else session.host if session else ""
-    writer = Writer(Path(path), SOURCE, host, pid, losses)
+    writer = Writer(Path(path), SOURCE, host, pid, tuple(losses))
     placed = _place_profile(Path(path), space, events, utc_offset_s)
     return build_profile(events, writer, waits, placed)
 
@@ -394,13 +398,6 @@ def _build_label(plane: Plane, line: str, code: int | None, marks: int) -> Label
     # XLA names events of a device after the whole text of the operation.
     short = name.title if name and text.startswith("%") and name.title else text
     return Label(plane.name, line, short, numbered=bool(marks & 2), is_hlo=bool(marks & 1))
-
-
-def _list_losses(space: Space, refused: int) -> tuple[str, ...]:
-    losses = [f"{space.loss}; what comes before was read"] if space.loss else []
-    losses += [f"the profiler itself reported: {error}" for error in space.errors]
-    losses += [f"events left out as their time is impossible: {refused:,}"] if refused else []
-    return tuple(losses)
 
 
 def _place_profile(path: Path, space: Space, events: SessionEvents, utc_offset_s: int) -> Placed:

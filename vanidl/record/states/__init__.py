@@ -38,7 +38,7 @@ class Sampler:
         self.remark = ""  # a sentence: why there are no samples, "" where there are
         self._thread: threading.Thread | None = None
         self._added: set[tuple[int, int]] = set()
-        self._library = _loaded()
+        self._library = _load_library()
         if self._library is None:
             self.remark = _NOT_HERE
             return
@@ -90,7 +90,7 @@ def sampling(run: Path, *, wanted: bool) -> Iterator[Sampler | None]:
             sampler.close()
 
 
-def _loaded() -> ctypes.CDLL | None:
+def _load_library() -> ctypes.CDLL | None:
     if sys.platform != "linux" or not LIBRARY.is_file():
         return None
     library = ctypes.CDLL(str(LIBRARY))

@@ -69,7 +69,7 @@ def tracer(run: Path, calls_on: Path | None = None) -> Tracer:
             "compiler; install one and vanidl anew, or record with --tracer darshan"
         )
     folder = run / FOLDER
-    beside = _made_in(calls_on.absolute()) if calls_on is not None else None
+    beside = _make_folder(calls_on.absolute()) if calls_on is not None else None
     folder.mkdir(parents=True, exist_ok=True)
     environment: dict[str, str | None] = {PRELOAD: prepend_preload(preload), _PLACE: str(folder)}
     if beside is not None:
@@ -108,7 +108,7 @@ def _remove_empty(folder: Path) -> None:
         folder.rmdir()
 
 
-def _made_in(place: Path) -> Path:
+def _make_folder(place: Path) -> Path:
     try:
         return Path(tempfile.mkdtemp(prefix="vanidl-calls-", dir=place))
     except OSError as error:
