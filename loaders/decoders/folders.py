@@ -192,6 +192,7 @@ def _claim_folder(target: Path, held: SampleSet | None, settings: str) -> None:
             codec["format"] = FORMAT
     samples = None if held is None else [held.workload, held.samples, held.seed, held.size]
     wanted = json.loads(json.dumps({"settings": settings, "codecs": codecs, "samples": samples}))
+    # Written where nothing is yet, else compared.
     mark = target / MARK
     if not mark.exists():
         target.mkdir(parents=True, exist_ok=True)

@@ -428,6 +428,7 @@ def _walk_named(value: Any) -> Iterator[Path]:  # noqa: ANN401
     elif isinstance(value, (list, tuple)) or (
         isinstance(value, np.ndarray) and value.ndim and value.dtype.kind in "OU"
     ):
+        # The first that names no file ends it: the rest are like it.
         for each in value:
             first = each[0] if isinstance(each, (list, tuple)) and each else each
             if not isinstance(first, (str, Path)):

@@ -75,6 +75,7 @@ class SlabDataset(Dataset[torch.Tensor]):
             )
         if read_mode in JOINT_MODES and not self._transport.connected:
             raise UsageError(f"expected a transport for {read_mode}, found none: give one")
+        # The first file describes all of them; every rank has to be able to read it.
         with Attempt() as tried:
             first = describe(self._source(0))
         tried.agree(self._transport)

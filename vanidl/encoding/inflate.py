@@ -151,6 +151,7 @@ def _all(
     last = Stream(b"", 0)
     for last in _sequence(region, 0, 1, opener, budget):
         yield last
+    # Then this thread inflates the first part of a window and a second thread the later one.
     first = last.end
     ahead = _ahead(region, (first, first), opener, pool, budget)
     while last.end < len(region) and not last.problem:

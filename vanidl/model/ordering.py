@@ -34,6 +34,7 @@ def stable_order(values: NDArray[np.integer[Any]]) -> NDArray[np.intp]:
     span_bits, position_bits = (int(high) - int(low)).bit_length(), len(values).bit_length()
     if span_bits + position_bits > _BITS:
         return np.argsort(values, kind="stable")
+    # Number and position as one, the number above.
     since = values.astype(np.int64)
     since -= low.astype(np.int64)
     if span_bits <= _SHORT_BITS:

@@ -166,11 +166,13 @@ def select(trace: Trace, selection: Selection) -> Trace:
     timed = selection.timed
     job = trace.job  # one without a moment in it has no window to choose from, but is a run
     start, end = _window(trace, selection) if timed else (job.start_ns, job.end_ns)
+    # Windows of single steps narrow the one of the whole trace.
     windows = None if selection.steps is None else _windows_of_steps(trace, selection.steps)
     if windows is not None:
         start = max(start, min(int(each.start[0]) for each in windows.values()))
         end = min(end, max(int(each.end[-1]) for each in windows.values()))
     io = SelectedParts(trace.io, _Keep(selection.layer, files, start, end, timed, windows))
+    # What knows no time is left out with a time window, what knows no files where files are chosen.
     counters = {} if timed else {n: _masked(t, files) for n, t in trace.counters.items()}
     spans = _spans_within(trace.spans, start, end) if timed else trace.spans
     if selection.steps is not None:
@@ -183,6 +185,7 @@ def select(trace: Trace, selection: Selection) -> Trace:
     calls = trace.object_calls if selection.layer == OBJECT else trace.metadata_calls
     calls = calls if files is None else {}  # they know no files
     by_kind = trace.calls if files is None else {}
+    # Fetches by when they began, of single steps within the windows of their process.
     begun = (trace.fetches.begin >= start) & (trace.fetches.begin < end)
     if windows is not None:
         for process in np.unique(trace.fetches.trainer).tolist():
@@ -217,6 +220,7 @@ def of_ranks(trace: Trace, numbers: Collection[int]) -> Trace:
     if not numbers or not set(numbers) <= set(known):
         there = ", ".join(str(number) for number in known[:20] if number is not None)
         raise UsageError(f"ranks: expected some of {there}, found {sorted(numbers)}.")
+    # Processes that work for these ranks; others stay in their places, without a part.
     position = np.array([number in numbers for number in known])
     kept = np.array([k >= 0 and bool(position[k]) for k in trace.family.tolist()] or [False])
     others = (replace(p, role="unassigned", trainer=None) for p in trace.processes)
@@ -224,6 +228,7 @@ def of_ranks(trace: Trace, numbers: Collection[int]) -> Trace:
         process if mine else other
         for process, mine, other in zip(trace.processes, kept.tolist(), others, strict=True)
     )
+    # Their operations, and the threads that were sampled of them.
     whole = trace.io if isinstance(trace.io, Parts) else None
     of_parts = whole.processes if whole is not None else [part.process for part in trace.io]
     mine = [i for i, process in enumerate(of_parts) if kept[process]]

@@ -174,6 +174,7 @@ def ask(work: Callable[[Callable[[], None]], bytes]) -> bytes | None:
             os.write(to_parent, b"?%d" % (error.errno or 0))
         finally:
             os._exit(0)
+    # A dot for each sign of life, then the answer; silence means that storage does not answer.
     os.close(to_parent)
     said = b""
     try:

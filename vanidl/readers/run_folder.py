@@ -139,6 +139,7 @@ def parse_memory(lines: Iterable[bytes], name: str) -> HostMemory:
             f"{name}: expected memory as vanidl record writes it (schema {MEMORY_SCHEMA}), found "
             "something else; remove it."
         )
+    # Sizes of processes, each look a row; some looks walk their pages as well.
     looks = [row for row in rows[1:] if _to_number(row.get("t")) > 0]
     parents: dict[int, int] = {}
     sizes: dict[int, list[list[int]]] = {}
@@ -150,6 +151,7 @@ def parse_memory(lines: Iterable[bytes], name: str) -> HostMemory:
             for pid, values in _list_pids(row.get(key)):
                 if _are_numbers(values, width) and (pid in found or len(found) < _MOST_PIDS):
                     found.setdefault(pid, []).append([row["t"], *values])
+    # Of the machine and the control group at each look.
     around = [[row["t"], *_get_two(row.get("m")), *_get_two(row.get("c"), (0, 2))] for row in looks]
     at_ns, dev_shm, available, group, group_files = _to_columns(around, 5)
     return HostMemory(

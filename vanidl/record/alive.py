@@ -241,6 +241,7 @@ def _read_present(pid: int, descriptor: object) -> tuple[Call | None, Call | Non
                 content, again = again, os.pread(file.fileno(), _PAGE.size, 0)
     if len(content) != _PAGE.size:
         return None, None
+    # A time below 0 is that of the end: nothing is under way.
     code, since_ns, last, at_ns = _PAGE.unpack(content)
     before = Call(last, at_ns)
     if since_ns >= 0:

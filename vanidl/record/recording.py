@@ -267,6 +267,7 @@ def _choose_tracer(
         chosen = next(one for one in (*RECORDERS, _NO_RECORDER) if one.name == name)
         if darshan_lib is not None and not chosen.takes_library:
             raise UsageError(f"--darshan-lib {darshan_lib}: makes no sense with --tracer {name}.")
+    # Only vanidl's own can write elsewhere first.
     if calls_on is not None:
         if chosen is not own.RECORDER:
             used = chosen.name if chosen else NO_TRACER

@@ -54,6 +54,7 @@ def columns(encoded: Encoded) -> tuple[Column, ...]:
 
 def reference(staged: Staged, out: torch.Tensor) -> None:
     """Fills `out` (samples, ..., width) float16 or float32 with PyTorch's operators."""
+    # As float32: decoded to float16, then out of the units of each channel.
     if out.dtype == torch.float32:
         halves = torch.empty(out.shape, dtype=torch.float16, device=out.device)
         reference(staged, halves)
@@ -71,6 +72,7 @@ def reference(staged: Staged, out: torch.Tensor) -> None:
     units = torch.from_numpy(UNITS).to(out.device)
     for row, target in zip(staged.index.tolist(), out, strict=True):
         bits = target.view(torch.int16).view(-1, width)
+        # Lines of deltas: from the head of each segment on, sums of units.
         lines = views[4][row[DELTA_LINES] // 4 :][: row[DELTAS]].long()
         firsts = views[4][row[FIRSTS] // 4 :][: row[DELTAS], None].long()
         codes = staged.buffer[row[CODES] :][: row[DELTAS] * width].view(-1, width).long()
@@ -81,6 +83,7 @@ def reference(staged: Staged, out: torch.Tensor) -> None:
         unit = ((word >> 16 & 0xFF) << 23).to(torch.int32).view(torch.float32)
         value = head + unit * (total - (word >> 32)).float()
         bits[lines] = value.half().view(torch.int16)  # 2 bytes a value written
+        # Lines that are stored as they are, and those of one value.
         lines = views[4][row[RAW_LINES] // 4 :][: row[RAWS]].long()
         bits[lines] = views[2][row[RAW] // 2 :][: row[RAWS] * width].view(-1, width)
         lines = views[4][row[CONST_LINES] // 4 :][: row[CONSTS]].long()

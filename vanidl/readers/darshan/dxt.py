@@ -61,6 +61,7 @@ def walk_stream(
         if len(places) >= most:
             budget.hold((most + 1) * _HELD_BYTES)
             return StreamRecords(places, None, f"its records take more than {budget.memory_limit}")
+        # A head says how many operations follow; more than there is room for: the stream is cut.
         writes, reads = counts(data, at + counted_at)
         left = size - at - _HEAD_BYTES
         places.append(at // 8)

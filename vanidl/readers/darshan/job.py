@@ -56,6 +56,7 @@ def read_job(data: bytes, header: Header) -> JobRecord | None:
         times = [times[0], 0, times[1], 0]
     exact = bool(times[1] or times[3])
     start, end = (times[i] * SECOND + times[i + 1] for i in (0, 2))
+    # Its texts: metadata, then the command and the mounts.
     command, _, mounts = decode_text(data[fields.size + METADATA_BYTES :]).partition("\n")
     lines = decode_text(data[fields.size : fields.size + METADATA_BYTES])
     pairs = (line.partition("=") for line in lines.split("\n"))

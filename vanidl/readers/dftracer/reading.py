@@ -435,6 +435,7 @@ def build_heatmaps(process: TracedProcess) -> Iterator[HeatmapRecord]:
     width = process.interval_ns
     if width is None or not len(process.summed):
         return
+    # Intervals have to be whole, and not too many for a map.
     begin = process.summed.columns["ts"]
     first, last = int(begin.min()), int(begin.max())
     if (last - first) // width >= _MOST_BINS or (begin % width).any():

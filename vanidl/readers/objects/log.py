@@ -97,6 +97,7 @@ def build_counters(file: OperationsFile) -> CounterFile:
         "FAILED": requests.failed,
         "UNSIZED": requests.unsized,
     }
+    # How many of each kind, how many bytes, and how long they took.
     place = np.searchsorted(names, requests.name)
     counts = {
         f"OBJECT_{what}": _sum_by_place(place, mask * 1, len(names)) for what, mask in masks.items()

@@ -168,10 +168,12 @@ def _decode_requests(rows: Int64Array, texts: _Texts) -> tuple[Requests, int]:
     code, number, offset, nbytes, begin, end = (
         np.ascontiguousarray(column, np.int64) for column in rows.T
     )
+    # Names as the file numbers them -> those of this log; -1 for one that it does not explain.
     kind = code & 0xFF
     used, place = np.unique(number, return_inverse=True)
     index = np.array([texts.number.get(n, -1) for n in used.tolist()] or [-1], np.int64)
     name = index[place.ravel()] if len(rows) else number
+    # Those that can be.
     sound = (kind >= READ) & (kind <= OTHER) & (name >= 0) & (begin > 0) & (offset >= -1)
     sound &= ~find_impossible_operations(offset, nbytes, begin, end)
     started = texts.process_started_ns

@@ -124,6 +124,7 @@ class EventColumns:
             start, duration, source, correlation = (
                 column[~untimed] for column in (start, duration, source, correlation)
             )
+        # Labels and lanes, numbered: once for each source, then for its events.
         labels: dict[tuple[str, str], int] = {}
         lanes: dict[tuple[bool, str, str], int] = {}
         label = _encode(((category, name) for category, name, _, _ in self._sources), labels)

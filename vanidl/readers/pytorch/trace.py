@@ -87,6 +87,7 @@ def extend_to_creation(table: EventTable) -> EventTable:
     start, duration = table.start_ns.copy(), table.duration_ns.copy()
     label = table.label.copy()
     labels = {label: i for i, label in enumerate(table.labels)}
+    # The first wait of each loader begins, and is named, as its creation.
     for lane in np.unique(table.lane[waits]).tolist():
         mine = waits[table.lane[waits] == lane]
         created = _find_creation(table, mine, lane)

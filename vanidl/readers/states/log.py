@@ -71,6 +71,7 @@ def read_states(path: Path) -> StatesLog:
     cut = len(content) % ROW.itemsize
     losses = [f"its last row is cut: {cut} of {ROW.itemsize} bytes"] if cut else []
     rows = np.frombuffer(content, ROW, len(content) // ROW.itemsize)[1:]
+    # Names of paths and threads first: their rows hold text, all others a time.
     host, period_us, paths, is_text = _split_names(rows)
     rows = rows[~is_text]
     times, timed = _decode_times(rows)
@@ -78,6 +79,7 @@ def read_states(path: Path) -> StatesLog:
     if lost:
         losses.append(f"samples left out as their time is not known: {lost:,}")
     threads = _split_threads(rows, times, timed, host, paths)
+    # What the recorder says that it did not sample.
     left_out = rows[rows["kind"] == LEFT_OUT]
     forbidden = left_out["first"][left_out["flags"] == FORBIDDEN]
     return StatesLog(

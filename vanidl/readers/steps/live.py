@@ -183,6 +183,8 @@ class Scan:
         mine = self._keep_in_reach(spans.select_training(events, self.known.thread))
         if not len(mine) or self.reached_back_ns:
             return
+        # With what is held, in order of their ends; steps that nothing can change any more are
+        # settled.
         both = Events(
             *(
                 np.concatenate([getattr(self._held, name), getattr(mine, name)])
@@ -400,6 +402,7 @@ class LiveJournal:
         if self._follower.restarts != self._restarts:
             self._restarts = self._follower.restarts
             self._forget()
+        # What is left of a text that is too long to be one, then whole texts and events.
         skipped = min(self._skipped, len(rows))
         self._skipped -= skipped
         rows = rows[skipped : skipped + self._count_whole_rows(rows[skipped:])]

@@ -146,6 +146,7 @@ def _find_validation_passes(
     for place, group in groupby(rows, key=lambda row: row[0]):
         inside = list(group)
         start, end = inside[0][2], max(row[3] for row in inside)
+        # Between the training before and after it: -1 where none follows.
         low = int(trains.end[place - 1]) if place else 0
         high = int(trains.begin[place]) if place < len(trains) else -1
         if inside[-1][1] != END and high >= 0:
@@ -154,6 +155,7 @@ def _find_validation_passes(
             stopped = stops.end[(stops.begin >= end) & (stops.begin <= end + _AT_ONCE_NS)]
             end = int(stopped.max(initial=end))
             end = min(end, high) if high >= 0 else end
+        # Where the model was switched to evaluation and back, it says better.
         of_gap = modes.end >= low
         to_evaluation = modes.begin[of_gap & (modes.end <= start) & (modes.number % 2 == 0)]
         to_training = modes.begin[(modes.begin >= end) & (modes.number % 2 == 1)]
@@ -328,6 +330,8 @@ def _find_skipped_batches(
         if not usual or (taken > 0).sum() <= 2 * len(many):
             continue
         for k in many.tolist():
+            # What gradients were computed for belongs to the step; the first of the rest were
+            # skipped.
             low = int(loop.end[steps[k - 1]]) if k else 0
             computed = np.searchsorted(gradients, [low, int(loop.end[steps[k]])], side="right")
             excess = int(taken[k] - max(usual, computed[1] - computed[0]))

@@ -116,6 +116,7 @@ def read_events(path: str | Path) -> EventFile:
     records, loss = _split_records(data)
     if data and not records:
         raise InputError(f"{path}: {_EXPECTED}, found {loss}; give events.out.tfevents.* files")
+    # Times and steps by tag, up to the first record that is no event.
     found_tags: dict[str, list[tuple[float, int]]] = {}
     walls: list[float] = []
     for low, high in records:

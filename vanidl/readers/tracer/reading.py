@@ -197,6 +197,7 @@ class _Sums:
         twice = 2 * len(self._files)
         calls, nbytes, spent = (np.zeros(twice, np.int64) for _ in range(3))
         place_of = 2 * np.searchsorted(self._files, table.record_file.astype(np.int64))
+        # A block at a time, which bounds the memory; reads in even places, writes in odd ones.
         at_once = max(_LEAST_ROWS, 2 * twice)
         for low in range(0, len(table.op), at_once):
             rows = slice(low, low + at_once)
@@ -505,6 +506,7 @@ def _warn_of_unseen_reads(found: Sequence[Recorded]) -> Iterator[Notice]:
     taken off, and all that remains beside its calls on files is taken for files it did not see.
     Streams may get less than they read ahead, which makes the bound lower, never higher.
     """
+    # Bytes of files that each process read itself, by the kernel and by the tracer.
     of_children = _read_by_children(found)
     counted = [one for one, nbytes in zip(found, of_children, strict=True) if nbytes is not None]
     of_files = traced = 0
@@ -519,6 +521,7 @@ def _warn_of_unseen_reads(found: Sequence[Recorded]) -> Iterator[Notice]:
         of_files += max(own, seen)
     if of_files < _TOLD_NBYTES:
         return
+    # How much of them is traced, and whether the rest is worth a warning.
     missing = of_files - traced
     share = 1000 * traced // of_files / 10  # rounded down, as it is a bound
     bound = f"At least {share:g} % of the bytes that calls read from files are"

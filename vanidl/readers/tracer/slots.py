@@ -314,6 +314,7 @@ class _Block:
             whole[...] = slots.reshape(count, _WORDS_A_SLOT, 8, SLOTS).transpose(1, 0, 3, 2)
         else:
             columns[...] = slots.reshape(count, SLOTS, SLOT_BYTES).view("<u8").transpose(2, 0, 1)
+        # The check of each slot: a sum over its words and its place, in 16 bits.
         begins = [_OF_PLACE * (CHUNK_BYTES * (first + i) + 1) % _WORDS for i in range(count)]
         sums = np.array(begins, np.uint64)[:, None] + _PLACES
         product = np.empty_like(sums)  # one for all: it stays in the cache
@@ -489,6 +490,7 @@ class _Found:
         monotonic, real, error, thread, of_name = instants.T
         calls = len(moves) + len(others.call)
         threads = np.column_stack([monotonic, thread, of_name])
+        # What is missing, in sentences.
         losses = []
         if self._damaged:
             losses.append(f"{plural(self._damaged, 'call')} left out for a wrong check")

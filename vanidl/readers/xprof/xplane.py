@@ -214,6 +214,7 @@ def _split_line(text: bytes) -> tuple[Fields, Int64Array, Int64Array]:
             low, at = at, field_end(text, at)
             head.append(text[low:at])
             continue
+        # An event: nearly always its length takes one byte.
         size = text[at + 1]
         if size < _ONE_BYTE:
             at += 2

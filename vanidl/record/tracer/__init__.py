@@ -68,6 +68,7 @@ def tracer(run: Path, calls_on: Path | None = None) -> Tracer:
             "compiled for Linux on x86-64 and arm64 when vanidl is installed, if there is a C "
             "compiler; install one and vanidl anew, or record with --tracer darshan"
         )
+    # Where it writes, and where else with `calls_on`.
     folder = run / FOLDER
     beside = _make_folder(calls_on.absolute()) if calls_on is not None else None
     folder.mkdir(parents=True, exist_ok=True)
@@ -156,6 +157,7 @@ def found(folder: Path, into: Path | None = None) -> Mapping[int, str]:
             continue
         if magic != _MAGIC:
             continue
+        # Those of processes that are gone are packed; the last file of a process says how it ended.
         host = header[_HOST_AT:].split(b"\0")[0].decode("utf-8", "replace")
         is_gone = host == socket.gethostname() and not Path(f"/proc/{pid}").exists()
         nbytes = chunks * _CHUNK if end else max(chunks * _CHUNK, _find_data_end(path))
