@@ -48,7 +48,7 @@ def test_a_wrong_guess_changes_nothing() -> None:
     decoys = b"".join(zlib.compress(noise(i, 500)) for i in range(100))
     packed = [zlib.compress(decoys)]
     region = memoryview(packed[0])
-    assert inflate._later_start(region, (0, 0), len(region), zlib.decompressobj) < len(region)
+    assert inflate._guess_start(region, (0, 0), len(region), zlib.decompressobj) < len(region)
     assert plain(packed) == [(decoys, len(region), False)]
     assert [content for content, _, _ in plain(packed * 3)] == [decoys] * 3
 
@@ -114,8 +114,8 @@ def test_the_next_stream_is_found_however_far_it_is(monkeypatch: pytest.MonkeyPa
     packed = [zlib.compress(noise(i, 100_000)) for i in range(2)]
     region, second = memoryview(b"".join(packed)), len(packed[0])
     places = (inflate._AHEAD_STREAM, 0)
-    assert inflate._later_start(region, places, len(region), zlib.decompressobj) == second
-    assert inflate._later_start(region[:second], places, second, zlib.decompressobj) == second
+    assert inflate._guess_start(region, places, len(region), zlib.decompressobj) == second
+    assert inflate._guess_start(region[:second], places, second, zlib.decompressobj) == second
 
 
 @pytest.mark.parametrize("compression", ["zlib", "bz2"])

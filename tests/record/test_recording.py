@@ -17,10 +17,10 @@ import vanidl
 from tests.record.conftest import LOOKED_AT, Recorder, whole
 from vanidl.errors import CommandError, InputError, UsageError
 from vanidl.readers.run_folder import read_record
-from vanidl.record import Recorded, call_cost, record
-from vanidl.record.call_cost import time_call_ns
+from vanidl.record import Recorded, record, recording
 from vanidl.record.recorder import Recorder as Tracing
 from vanidl.record.recorder import Tracer
+from vanidl.record.recording import time_call_ns
 
 READS = 120
 NBYTES = 1000
@@ -351,7 +351,7 @@ def test_a_tracer_that_cannot_be_tried_is_not_timed() -> None:
     assert time_call_ns(Tracing("lost", lambda _: True, refuse)) is None
     broken = Tracer("broken", "", {"PATH": None}, lambda pids: {})
     code = Tracing("broken", lambda _: True, lambda *_: broken)
-    with unittest.mock.patch.object(call_cost, "_READS", "raise SystemExit(3)"):
+    with unittest.mock.patch.object(recording, "_READS", "raise SystemExit(3)"):
         assert time_call_ns(code) is None
 
 

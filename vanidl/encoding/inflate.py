@@ -81,12 +81,12 @@ def streams(
         last = only
         yield only
     elif len(region) <= _AHEAD_STREAM:  # starting a thread would take longer
-        for last in _sequence(region, 0, len(region), _OPENERS[compression], budget):
-            yield _trusted(last, cut=cut)
+        for last in _inflate_streams(region, 0, len(region), _OPENERS[compression], budget):
+            yield _trust_stream(last, cut=cut)
     else:
         with ThreadPoolExecutor(1) as pool:
-            for last in _all(region, _OPENERS[compression], pool, budget):
-                yield _trusted(last, cut=cut)
+            for last in _inflate_windows(region, _OPENERS[compression], pool, budget):
+                yield _trust_stream(last, cut=cut)
     if cut and not last.problem:
         yield Stream(b"", last.end, _CUT)
 
@@ -97,11 +97,13 @@ def joined(
     """All trusted bytes of a region, and what is wrong with it ("" for nothing)."""
     budget = budget or Budget.of_file(len(region))
     if only := only_stream(region, compression, budget):
-        return (bytes(only.data), "") if budget.hold(len(only.data)) else (b"", _beyond(budget))
+        if not budget.hold(len(only.data)):
+            return b"", _describe_excess(budget)
+        return bytes(only.data), ""
     text, problem = BytesIO(), ""
     for part in streams(region, compression, cut=cut, budget=budget):
         if not budget.hold(len(part.data)):
-            return text.getvalue(), _beyond(budget)
+            return text.getvalue(), _describe_excess(budget)
         text.write(part.data)
         problem = part.problem
     return text.getvalue(), problem
@@ -132,42 +134,42 @@ def only_stream(region: AnyBytes, compression: str, budget: Budget) -> Stream | 
 _CUT = "its end is missing"
 
 
-def _beyond(budget: Budget) -> str:
+def _describe_excess(budget: Budget) -> str:
     limit = budget.text_limit if budget.text_bytes < 0 else budget.memory_limit
     return f"decompressed size exceeds {limit}"
 
 
-def _trusted(stream: Stream, *, cut: bool) -> Stream:
+def _trust_stream(stream: Stream, *, cut: bool) -> Stream:
     if not stream.problem or (cut and stream.problem == _CUT):
         return stream
     problem = "its last stream is damaged" if stream.problem == _CUT else stream.problem
     return Stream(b"", stream.end, problem)
 
 
-def _all(
+def _inflate_windows(
     region: AnyBytes, opener: _Opener, pool: ThreadPoolExecutor, budget: Budget
 ) -> Iterator[Stream]:
     """The streams of a region, window by window, of each the later part by a second thread."""
     last = Stream(b"", 0)
-    for last in _sequence(region, 0, 1, opener, budget):
+    for last in _inflate_streams(region, 0, 1, opener, budget):
         yield last
     # Then this thread inflates the first part of a window and a second thread the later one.
     first = last.end
-    ahead = _ahead(region, (first, first), opener, pool, budget)
+    ahead = _start_ahead(region, (first, first), opener, pool, budget)
     while last.end < len(region) and not last.problem:
         begin = last.end
-        for last in _sequence(region, begin, ahead.start, opener, budget):
+        for last in _inflate_streams(region, begin, ahead.start, opener, budget):
             yield last
         if last.problem:
             return
         begin = last.end
         found = ahead.behind(begin)
         if found:  # the next ones are inflated while these are used
-            ahead = _ahead(region, (first, found[-1].end), opener, pool, budget)
-        for last in found or _sequence(region, begin, ahead.stop, opener, budget):
+            ahead = _start_ahead(region, (first, found[-1].end), opener, pool, budget)
+        for last in found or _inflate_streams(region, begin, ahead.stop, opener, budget):
             yield last
         if not found:
-            ahead = _ahead(region, (first, last.end), opener, pool, budget)
+            ahead = _start_ahead(region, (first, last.end), opener, pool, budget)
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +185,7 @@ class _Ahead:
         return self.streams.result() if self.streams and position == self.start else []
 
 
-def _ahead(
+def _start_ahead(
     region: AnyBytes,
     places: tuple[int, int],
     opener: _Opener,
@@ -192,18 +194,12 @@ def _ahead(
 ) -> _Ahead:
     """Starts the second thread on a window; places: bytes of the first stream, window's start."""
     stop = min(len(region), places[1] + _AHEAD_WINDOW)
-    start = _later_start(region, places, stop, opener)
-    work = (region, start, stop, opener, budget)
-    return _Ahead(start, stop, pool.submit(_all_from, *work) if start < stop else None)
+    start = _guess_start(region, places, stop, opener)
+    later = _inflate_streams(region, start, stop, opener, budget)
+    return _Ahead(start, stop, pool.submit(list, later) if start < stop else None)
 
 
-def _all_from(
-    region: AnyBytes, start: int, stop: int, opener: _Opener, budget: Budget
-) -> list[Stream]:
-    return list(_sequence(region, start, stop, opener, budget))
-
-
-def _later_start(region: AnyBytes, places: tuple[int, int], stop: int, opener: _Opener) -> int:
+def _guess_start(region: AnyBytes, places: tuple[int, int], stop: int, opener: _Opener) -> int:
     """Where behind the first share of a window a stream seems to start; `stop` for nowhere.
 
     A guess from the two bytes that the region's own start has, too: right or wrong, only
@@ -225,13 +221,13 @@ def _later_start(region: AnyBytes, places: tuple[int, int], stop: int, opener: _
     return stop
 
 
-def _sequence(
+def _inflate_streams(
     region: AnyBytes, position: int, stop: int, opener: _Opener, budget: Budget
 ) -> Iterator[Stream]:
     """The streams from a position on that start before `stop`, up to the first damage."""
     piece = _FIRST_PIECE
     while position < stop:
-        stream = _next_stream(region, position, opener(), piece, budget)
+        stream = _inflate_stream(region, position, opener(), piece, budget)
         yield stream
         if stream.problem:
             return
@@ -240,7 +236,7 @@ def _sequence(
         position = stream.end
 
 
-def _next_stream(
+def _inflate_stream(
     region: AnyBytes, start: int, inflater: _Inflater, piece: int, budget: Budget
 ) -> Stream:
     """The stream that begins at `start`; `piece`: how much of the region to feed first."""
@@ -250,11 +246,11 @@ def _next_stream(
         if position >= len(region):
             return Stream(memoryview(text).toreadonly(), position, _CUT)
         try:
-            for part in _inflated(inflater, region[position : position + piece], budget):
-                text = _appended(text, part)
+            for part in _inflate_parts(inflater, region[position : position + piece], budget):
+                text = _append_part(text, part)
                 # Of damaged streams, too: it was work.
                 if not budget.inflate(len(part)) or len(text) > budget.held_bytes:
-                    return Stream(b"", position, _beyond(budget))
+                    return Stream(b"", position, _describe_excess(budget))
         except _ERRORS as error:
             return Stream(b"", position, f"damaged data after byte {start:,} of it ({error})")
         position += piece
@@ -263,7 +259,7 @@ def _next_stream(
     return Stream(memoryview(text).toreadonly(), end)
 
 
-def _appended(text: bytes | bytearray, part: bytes) -> bytes | bytearray:
+def _append_part(text: bytes | bytearray, part: bytes) -> bytes | bytearray:
     """A long text grows in its place; most streams are one part, which is not copied."""
     if not text:
         return part
@@ -273,7 +269,7 @@ def _appended(text: bytes | bytearray, part: bytes) -> bytes | bytearray:
     return text
 
 
-def _inflated(inflater: _Inflater, data: memoryview, budget: Budget) -> Iterator[bytes]:
+def _inflate_parts(inflater: _Inflater, data: memoryview, budget: Budget) -> Iterator[bytes]:
     """What the bytes inflate to, in parts: the inflaters' own buffers take twice their length."""
     fed: memoryview | bytes = data
     while True:

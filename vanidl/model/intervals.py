@@ -117,7 +117,7 @@ def merge_by_key(a: Mapping[Key, Intervals], b: Mapping[Key, Intervals]) -> dict
 
 def length_of_all(sets: Iterable[Intervals]) -> int:
     """Total time covered by any of the sets, window by window: memory is that of a window."""
-    sets = [_union_of_all(batch) for batch in _batches(sets)]
+    sets = [_unite_sets(batch) for batch in _split_batches(sets)]
     if not sets:
         return 0
     low = min(int(one.start[0]) for one in sets)
@@ -141,19 +141,19 @@ def lengths(sets: Iterable[Intervals]) -> list[int]:
     return found
 
 
-def _batches(sets: Iterable[Intervals]) -> Iterator[list[Intervals]]:
+def _split_batches(sets: Iterable[Intervals]) -> Iterator[list[Intervals]]:
     """Sets that are not empty, small ones together, as many as fill a window."""
     return batches((one for one in sets if len(one.start)), lambda one: len(one.start), _WINDOW)
 
 
-def _union_of_all(sets: Sequence[Intervals]) -> Intervals:
+def _unite_sets(sets: Sequence[Intervals]) -> Intervals:
     """The time covered by any of the sets, at least one."""
     if len(sets) == 1:
         return sets[0]
-    return union(*_thinned(*(np.concatenate(column) for column in zip(*sets, strict=True))))
+    return union(*_thin_intervals(*(np.concatenate(column) for column in zip(*sets, strict=True))))
 
 
-def _thinned(start: Int64Array, end: Int64Array) -> tuple[Int64Array, Int64Array]:
+def _thin_intervals(start: Int64Array, end: Int64Array) -> tuple[Int64Array, Int64Array]:
     """The same time by fewer intervals, at best: all that lies in cells that are covered is one.
 
     Of thousands of ranks nearly all does, and the rest is sorted in a moment. None may be empty.
@@ -229,7 +229,7 @@ def subtract(a: Intervals, b: Intervals) -> Intervals:
 def covered_within_all(sets: Iterable[Intervals], start: Int64Array, end: Int64Array) -> Int64Array:
     """For each window [start[i], end[i]): how much of it each set covers, added up."""
     total = np.zeros(len(start), np.int64)
-    for batch in _batches(sets) if len(start) else ():
+    for batch in _split_batches(sets) if len(start) else ():
         begun, ended = np.split(_covered_by_any_number(batch, np.concatenate([start, end])), 2)
         total += ended - begun
     return total
@@ -240,7 +240,7 @@ def most_covered_within(
 ) -> Int64Array:
     """For each window [start[i], end[i]): how much of it that set covers which covers most."""
     most = np.zeros(len(start), np.int64)
-    for batch in _batches(sets) if len(start) else ():
+    for batch in _split_batches(sets) if len(start) else ():
         if len(batch) == 1 or len(start) > _FEW:
             for one in batch:
                 np.maximum(most, covered_within(one, start, end), out=most)

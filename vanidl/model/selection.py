@@ -161,27 +161,27 @@ def select(trace: Trace, selection: Selection) -> Trace:
         UsageError: the layer, kind or window is not in the trace.
     """
     selection = fitted(selection, trace)
-    _check(trace, selection)
-    files = _file_mask(trace, selection)
+    _check_selection(trace, selection)
+    files = _mask_files(trace, selection)
     timed = selection.timed
     job = trace.job  # one without a moment in it has no window to choose from, but is a run
-    start, end = _window(trace, selection) if timed else (job.start_ns, job.end_ns)
+    start, end = _find_window(trace, selection) if timed else (job.start_ns, job.end_ns)
     # Windows of single steps narrow the one of the whole trace.
-    windows = None if selection.steps is None else _windows_of_steps(trace, selection.steps)
+    windows = None if selection.steps is None else _find_step_windows(trace, selection.steps)
     if windows is not None:
         start = max(start, min(int(each.start[0]) for each in windows.values()))
         end = min(end, max(int(each.end[-1]) for each in windows.values()))
     io = SelectedParts(trace.io, _Keep(selection.layer, files, start, end, timed, windows))
     # What knows no time is left out with a time window, what knows no files where files are chosen.
-    counters = {} if timed else {n: _masked(t, files) for n, t in trace.counters.items()}
-    spans = _spans_within(trace.spans, start, end) if timed else trace.spans
+    counters = {} if timed else {n: _mask_counters(t, files) for n, t in trace.counters.items()}
+    spans = _cut_spans(trace.spans, start, end) if timed else trace.spans
     if selection.steps is not None:
         numbers = np.fromiter(selection.steps, np.int64)
         spans = spans.pick((spans.kind != SpanKind.STEP) | np.isin(spans.step, numbers))
     job = replace(job, start_ns=start, end_ns=end)
     heatmaps = trace.heatmaps if files is None else ()
     if timed:
-        heatmaps = tuple(_bins_within(h, start, end) for h in heatmaps)
+        heatmaps = tuple(_cut_bins(h, start, end) for h in heatmaps)
     calls = trace.object_calls if selection.layer == OBJECT else trace.metadata_calls
     calls = calls if files is None else {}  # they know no files
     by_kind = trace.calls if files is None else {}
@@ -199,7 +199,7 @@ def select(trace: Trace, selection: Selection) -> Trace:
     )  # fmt: skip
 
 
-def _check(trace: Trace, selection: Selection) -> None:
+def _check_selection(trace: Trace, selection: Selection) -> None:
     known = sorted({*trace.layers_traced, *trace.counters})
     if known and selection.layer not in known and selection.layer != POSIX:
         raise UsageError(
@@ -239,7 +239,7 @@ def of_ranks(trace: Trace, numbers: Collection[int]) -> Trace:
         io=whole.at(mine) if whole is not None else [trace.io[i] for i in mine],
         spans=trace.spans.pick(kept[trace.spans.process]),
         counters={
-            name: _rows_of(table, (table.process >= 0) & kept[table.process])
+            name: _pick_rows(table, (table.process >= 0) & kept[table.process])
             for name, table in trace.counters.items()
         },
         heatmaps=tuple(h for h in trace.heatmaps if h.process >= 0 and kept[h.process]),
@@ -254,7 +254,7 @@ def of_ranks(trace: Trace, numbers: Collection[int]) -> Trace:
     )
 
 
-def _windows_of_steps(trace: Trace, numbers: Collection[int]) -> dict[int, Intervals]:
+def _find_step_windows(trace: Trace, numbers: Collection[int]) -> dict[int, Intervals]:
     """Process -> when the chosen steps of its rank were.
 
     Raises:
@@ -282,7 +282,7 @@ def _starts_within(windows: Intervals | None, start: NDArray[np.int64]) -> NDArr
     return inside
 
 
-def _window(trace: Trace, selection: Selection) -> tuple[int, int]:
+def _find_window(trace: Trace, selection: Selection) -> tuple[int, int]:
     start, end = trace.job.start_ns, trace.job.end_ns
     low = start if selection.from_s is None else start + round(selection.from_s * 1e9)
     high = end if selection.to_s is None else start + round(selection.to_s * 1e9)
@@ -294,7 +294,7 @@ def _window(trace: Trace, selection: Selection) -> tuple[int, int]:
     return low, high
 
 
-def _file_mask(trace: Trace, selection: Selection) -> NDArray[np.bool_] | None:
+def _mask_files(trace: Trace, selection: Selection) -> NDArray[np.bool_] | None:
     chosen = (selection.only, selection.include, selection.exclude, selection.codes)
     if chosen == (None, (), (), None):
         return None
@@ -306,11 +306,11 @@ def _file_mask(trace: Trace, selection: Selection) -> NDArray[np.bool_] | None:
 def chosen_files(trace: Trace, selection: Selection) -> frozenset[int]:
     """Codes of the files that the selection keeps."""
     rows = enumerate(zip(trace.files.path, trace.files.kind, strict=True))
-    kept = (code for code, (path, kind) in rows if _wanted(path, kind, selection))
+    kept = (code for code, (path, kind) in rows if _is_wanted(path, kind, selection))
     return frozenset(kept if selection.codes is None else selection.codes.intersection(kept))
 
 
-def _wanted(path: str, kind: str, selection: Selection) -> bool:
+def _is_wanted(path: str, kind: str, selection: Selection) -> bool:
     if selection.only is not None and kind != selection.only:
         return False
     if selection.include and not any(fnmatchcase(path, g) for g in selection.include):
@@ -318,13 +318,13 @@ def _wanted(path: str, kind: str, selection: Selection) -> bool:
     return not any(fnmatchcase(path, g) for g in selection.exclude)
 
 
-def _masked(table: CounterTable, files: NDArray[np.bool_] | None) -> CounterTable:
+def _mask_counters(table: CounterTable, files: NDArray[np.bool_] | None) -> CounterTable:
     if files is None:
         return table
-    return _rows_of(table, files[table.file])
+    return _pick_rows(table, files[table.file])
 
 
-def _rows_of(table: CounterTable, mask: NDArray[np.bool_]) -> CounterTable:
+def _pick_rows(table: CounterTable, mask: NDArray[np.bool_]) -> CounterTable:
     return CounterTable(
         table.layer,
         table.process[mask],
@@ -334,7 +334,7 @@ def _rows_of(table: CounterTable, mask: NDArray[np.bool_]) -> CounterTable:
     )
 
 
-def _bins_within(heatmap: Heatmap, start: int, end: int) -> Heatmap:
+def _cut_bins(heatmap: Heatmap, start: int, end: int) -> Heatmap:
     at = heatmap.start_ns + heatmap.bin_ns * np.arange(len(heatmap.bytes_read), dtype=np.int64)
     inside = np.flatnonzero((at >= start) & (at < end))
     low, high = (int(inside[0]), int(inside[-1]) + 1) if len(inside) else (0, 0)
@@ -346,7 +346,7 @@ def _bins_within(heatmap: Heatmap, start: int, end: int) -> Heatmap:
     )
 
 
-def _spans_within(spans: Spans, start: int, end: int) -> Spans:
+def _cut_spans(spans: Spans, start: int, end: int) -> Spans:
     """Steps that start in the window, and everything else (it counts only inside steps)."""
     is_step = spans.kind == SpanKind.STEP
     return spans.pick(~is_step | ((spans.start >= start) & (spans.start < end)))
