@@ -49,11 +49,11 @@ for i in range(100000): os.pread(fd, random.randrange(1, 65536), random.randrang
 
 def tracers(run: Path, library: str | None) -> dict[str, Tracer | None]:
     """Those that are here, each writing below `run`."""
-    found: dict[str, Tracer | None] = {"none": None, "vanidl": own.tracer(run)}
-    if darshan.library(library):
-        found["darshan"] = darshan.tracer(run, library)
-    if dftracer.library():
-        found["dftracer"] = dftracer.tracer(run)
+    found: dict[str, Tracer | None] = {"none": None, "vanidl": own.make_tracer(run)}
+    if darshan.find_library(library):
+        found["darshan"] = darshan.make_tracer(run, library)
+    if dftracer.find_library():
+        found["dftracer"] = dftracer.make_tracer(run)
     return found
 
 

@@ -209,11 +209,11 @@ def environment(tracer: str, run: Path, library: str | None, case: Case) -> dict
     """The variables of a program under a tracer, or under none."""
     added: Mapping[str, str | None] = {}
     if tracer == "vanidl":
-        added = own.tracer(run).environment
+        added = own.make_tracer(run).environment
     elif tracer == "dftracer":
-        added = dftracer.tracer(run).environment
+        added = dftracer.make_tracer(run).environment
     elif tracer == "darshan":
-        added = darshan.tracer(run, library).environment
+        added = darshan.make_tracer(run, library).environment
     merged = {k: v for k, v in {**os.environ, **added}.items() if v is not None}
     if case.preload:
         merged["LD_PRELOAD"] = ":".join(filter(None, (merged.get("LD_PRELOAD"), case.preload)))

@@ -33,10 +33,10 @@ def _available(tracer: str) -> str | None:
         library()
         return None
     if tracer == dftracer.NAME:
-        if dftracer.library() is None:
+        if dftracer.find_library() is None:
             pytest.skip("the package dftracer is not installed (x86-64 Linux only)")
         return None
-    given = os.environ.get("DARSHAN_LIB") or darshan.library()
+    given = os.environ.get("DARSHAN_LIB") or darshan.find_library()
     if given is None:
         pytest.skip("no libdarshan.so: set DARSHAN_LIB or put darshan-config on PATH")
     return str(given)

@@ -19,7 +19,7 @@ def no_darshan(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in (*darshan._ROOTS, "LD_PRELOAD", "LD_LIBRARY_PATH", "DARSHAN_CONFIG_PATH"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
-    monkeypatch.setattr(darshan, "find_library", lambda name: None)
+    monkeypatch.setattr(darshan.util, "find_library", lambda name: None)
 
 
 def install(prefix: Path, where: str = "$DARSHAN_LOGS_HERE") -> Path:
@@ -37,9 +37,9 @@ def install(prefix: Path, where: str = "$DARSHAN_LOGS_HERE") -> Path:
 
 
 def test_nothing_is_found_where_nothing_is(tmp_path: Path) -> None:
-    assert darshan.library() is None
+    assert darshan.find_library() is None
     with pytest.raises(InputError, match=r"found none \(darshan-config"):
-        darshan.tracer(tmp_path)
+        darshan.make_tracer(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -57,26 +57,26 @@ def test_it_is_found_where_modules_and_tools_say(
 ) -> None:
     library = install(tmp_path)
     monkeypatch.setenv(variable, value.format(prefix=tmp_path))
-    assert darshan.library() == library
+    assert darshan.find_library() == library
 
 
 def test_a_library_that_is_given_must_exist(tmp_path: Path) -> None:
     library = install(tmp_path)
-    assert darshan.library(str(library)) == library
+    assert darshan.find_library(str(library)) == library
     with pytest.raises(UsageError, match="no such file"):
-        darshan.library(str(tmp_path / "libdarshan.so"))
+        darshan.find_library(str(tmp_path / "libdarshan.so"))
 
 
 def test_logs_go_where_the_build_looks_for_them(tmp_path: Path) -> None:
     library = install(tmp_path / "a")
-    made = darshan.tracer(tmp_path / "run", str(library))
+    made = darshan.make_tracer(tmp_path / "run", str(library))
     folder = tmp_path / "run" / "darshan"
     assert made.environment["DARSHAN_LOGS_HERE"] == str(folder)
     assert made.environment["DARSHAN_LOGPATH"] == str(folder)
     assert made.environment["DARSHAN_LOGFILE"] is None
     today = datetime.now()
     assert (folder / str(today.year) / str(today.month) / str(today.day)).is_dir()
-    assert "DARSHAN_LOGS_HERE" not in darshan.tracer(
+    assert "DARSHAN_LOGS_HERE" not in darshan.make_tracer(
         tmp_path / "other", str(install(tmp_path / "b", "/logs/darshan"))
     ).environment  # fmt: skip
 
@@ -84,7 +84,7 @@ def test_logs_go_where_the_build_looks_for_them(tmp_path: Path) -> None:
 def test_other_preloaded_libraries_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     library = install(tmp_path)
     monkeypatch.setenv("LD_PRELOAD", f"/lib/other.so {library}")
-    made = darshan.tracer(tmp_path / "run")
+    made = darshan.make_tracer(tmp_path / "run")
     assert made.environment["LD_PRELOAD"] == f"{library}:/lib/other.so"
 
 
@@ -120,7 +120,7 @@ def test_the_users_own_configuration_comes_last(
     own = tmp_path / "own.conf"
     own.write_text("MODMEM 512\n")
     monkeypatch.setenv("DARSHAN_CONFIG_PATH", str(own))
-    values = re.findall(r"^MODMEM (\d+)$", darshan.configuration(), re.M)
+    values = re.findall(r"^MODMEM (\d+)$", darshan.make_configuration(), re.M)
     assert values[-1] == "512"
 
 
@@ -138,7 +138,7 @@ def test_logs_in_dated_folders_are_gathered_and_name_their_processes(tmp_path: P
     for name, content in contents.items():
         (dated / name).write_bytes(content)
     pids = {10: 0, 11: 1, 12: 2, 13: 3, 14: None, 20: None, 30: 5, 40: None}
-    states = darshan.found(tmp_path, pids)
+    states = darshan.list_logged(tmp_path, pids)
     assert states == dict.fromkeys((10, 11, 12, 20, 30), ENDED) | {40: CUT}
     whole = {name for name in contents if name.endswith(".darshan")}
     assert {path.name for path in tmp_path.iterdir() if path.is_file()} == whole

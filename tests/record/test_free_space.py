@@ -157,7 +157,7 @@ def test_a_size_that_is_none(capsys: pytest.CaptureFixture[str]) -> None:
     assert "--keep-free much: expected a size" in capsys.readouterr().err
 
 
-@pytest.mark.skipif(own.library() is None, reason="the tracer's library was not compiled")
+@pytest.mark.skipif(own.find_library() is None, reason="the tracer's library was not compiled")
 def test_the_own_tracer_is_left_no_room(tmp_path: Path) -> None:
     """Calls after that are in counters alone, and the file says since when."""
     program = """
@@ -171,7 +171,7 @@ for _ in range(20_000):
 
     target = tmp_path / "data"
     target.write_bytes(b"x")
-    chosen = own.tracer(tmp_path / "RUN")
+    chosen = own.make_tracer(tmp_path / "RUN")
     env = {**os.environ, **{k: v for k, v in chosen.environment.items() if v is not None}}
     words = [sys.executable, "-c", program, str(target)]
     child = subprocess.Popen(words, stdin=-1, stdout=-1, text=True, env=env)

@@ -17,7 +17,7 @@ WITHIN = 0.02
 
 @pytest.mark.parametrize("helper", ["process", "thread"])
 def test_hidden_and_exposed_io_are_those_of_the_program(tmp_path: Path, helper: str) -> None:
-    if dftracer.library() is None:
+    if dftracer.find_library() is None:
         pytest.skip("the package dftracer is not installed (x86-64 Linux only)")
     truth = tmp_path / "truth"
     command = [sys.executable, str(PROGRAM), str(tmp_path), str(truth), helper]

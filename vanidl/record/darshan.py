@@ -9,7 +9,7 @@ import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from ctypes.util import find_library
+from ctypes import util
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -60,7 +60,7 @@ MOD_ENABLE DXT_POSIX,DXT_MPIIO
 """
 
 
-def library(given: str | None = None) -> Path | None:
+def find_library(given: str | None = None) -> Path | None:
     """The library to preload, None where there is none.
 
     Searched: what is given, LD_PRELOAD, the folders that environment modules name,
@@ -74,10 +74,10 @@ def library(given: str | None = None) -> Path | None:
         if not path.is_file():
             raise UsageError(f"--darshan-lib {given}: expected {LIBRARY}, found no such file.")
         return path
-    return next((path.absolute() for path in _places() if path.is_file()), None)
+    return next((path.absolute() for path in _list_places() if path.is_file()), None)
 
 
-def _places() -> Iterator[Path]:
+def _list_places() -> Iterator[Path]:
     for entry in os.environ.get(PRELOAD, "").replace(" ", ":").split(":"):
         if LIBRARY in Path(entry).name:
             yield Path(entry)
@@ -88,7 +88,7 @@ def _places() -> Iterator[Path]:
             yield Path(folder) / LIBRARY
     if config := shutil.which("darshan-config"):
         yield from _list_configured(Path(config))
-    if name := find_library("darshan"):
+    if name := util.find_library("darshan"):
         yield from (Path(folder) / name for folder in ("/usr/lib", "/usr/lib64", "/usr/local/lib"))
 
 
@@ -103,14 +103,14 @@ def _ask(config: Path, question: str) -> str:
     return answer.stdout.strip()
 
 
-def tracer(run: Path, given: str | None = None) -> Tracer:
+def make_tracer(run: Path, given: str | None = None) -> Tracer:
     """Darshan with DXT, writing into a folder of the run.
 
     Raises:
         InputError: no libdarshan.so was found.
         UsageError: the library that was given does not exist.
     """
-    preload = library(given)
+    preload = find_library(given)
     if preload is None:
         raise InputError(
             f"expected Darshan's {LIBRARY}, found none (darshan-config, module paths): load its "
@@ -123,7 +123,7 @@ def tracer(run: Path, given: str | None = None) -> Tracer:
     for days in range(_DAYS):
         day = today + timedelta(days=days)
         (folder / str(day.year) / str(day.month) / str(day.day)).mkdir(parents=True, exist_ok=True)
-    (folder / "darshan.conf").write_text(configuration())
+    (folder / "darshan.conf").write_text(make_configuration())
     # Its version, from the runtime's own file beside the library, where it has one.
     described = preload.parent / "pkgconfig" / "darshan-runtime.pc"
     text = described.read_text() if described.is_file() else ""
@@ -131,8 +131,8 @@ def tracer(run: Path, given: str | None = None) -> Tracer:
     return Tracer(
         NAME,
         version[1] if version else "",
-        environment(preload, folder),
-        lambda pids: found(folder, pids),
+        make_environment(preload, folder),
+        lambda pids: list_logged(folder, pids),
         (
             "Darshan was set to leave out libraries and Python modules, so that imports do not "
             "use up its records, and the journals of the recorder: their I/O is in no number.",
@@ -140,14 +140,14 @@ def tracer(run: Path, given: str | None = None) -> Tracer:
     )
 
 
-def configuration() -> str:
+def make_configuration() -> str:
     """The text of a configuration; the lines of the user's own come last, so they win."""
     lines = f"{CONFIGURATION}NAME_EXCLUDE {','.join(EXCLUDED)} *\n"
     own = os.environ.get("DARSHAN_CONFIG_PATH")
     return lines + (Path(own).read_text() if own and Path(own).is_file() else "")
 
 
-def environment(preload: Path, folder: Path) -> dict[str, str | None]:
+def make_environment(preload: Path, folder: Path) -> dict[str, str | None]:
     """The variables of a run.
 
     Where logs go depends on how Darshan was built: into dated folders below DARSHAN_LOGPATH,
@@ -169,7 +169,7 @@ def environment(preload: Path, folder: Path) -> dict[str, str | None]:
     return variables
 
 
-def found(folder: Path, pids: Mapping[int, int | None]) -> Mapping[int, str]:
+def list_logged(folder: Path, pids: Mapping[int, int | None]) -> Mapping[int, str]:
     """Processes with a log: pid -> ENDED, or CUT where Darshan did not finish it.
 
     The log of an MPI job holds all its ranks; `pids` maps processes to ranks.
@@ -208,5 +208,8 @@ def _list_sharing_processes(path: Path, pids: Mapping[int, int | None]) -> list[
 
 
 RECORDER = Recorder(
-    NAME, is_here=lambda given: library(given) is not None, prepare=tracer, takes_library=True
+    NAME,
+    is_here=lambda given: find_library(given) is not None,
+    prepare=make_tracer,
+    takes_library=True,
 )

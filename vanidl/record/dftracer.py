@@ -32,21 +32,21 @@ _END = re.compile(rb'"name":"end"[^\n]*?"pid":(\d+)')
 _TAIL_BYTES = 16_384
 
 
-def library() -> Path | None:
+def find_library() -> Path | None:
     """The library to preload, None where the package is not installed."""
     spec = importlib.util.find_spec("dftracer")
     folders = (spec.submodule_search_locations if spec else None) or []
-    found = (Path(folder) / "lib64" / "libdftracer_preload.so" for folder in folders)
-    return next((path for path in found if path.is_file()), None)
+    candidates = (Path(folder) / "lib64" / "libdftracer_preload.so" for folder in folders)
+    return next((path for path in candidates if path.is_file()), None)
 
 
-def tracer(run: Path) -> Tracer:
+def make_tracer(run: Path) -> Tracer:
     """DFTracer, writing into a folder of the run.
 
     Raises:
         InputError: the package is not installed.
     """
-    preload = library()
+    preload = find_library()
     if preload is None:
         raise InputError(
             "expected the package dftracer, found none: pip install 'vanidl-io[record]' (wheels "
@@ -57,8 +57,8 @@ def tracer(run: Path) -> Tracer:
     return Tracer(
         NAME,
         metadata.version("dftracer"),
-        environment(preload, folder),
-        lambda pids: found(folder),  # noqa: ARG005  (every trace names its process)
+        make_environment(preload, folder),
+        lambda pids: list_logged(folder),  # noqa: ARG005  (every trace names its process)
         harm=HARM,
         goes_on=_GOES_ON,
     )
@@ -79,7 +79,7 @@ _LOSE_CALLS = (
 """Variables of the user's own with which single calls are not recorded: they are taken away."""
 
 
-def environment(preload: Path, folder: Path) -> dict[str, str | None]:
+def make_environment(preload: Path, folder: Path) -> dict[str, str | None]:
     """The variables of a run.
 
     DATA_DIR matches the text of the path that a program gives, so only "all" sees relative
@@ -100,7 +100,7 @@ def environment(preload: Path, folder: Path) -> dict[str, str | None]:
     }
 
 
-def found(folder: Path) -> Mapping[int, str]:
+def list_logged(folder: Path) -> Mapping[int, str]:
     """Processes with a trace: pid -> ENDED, or CUT where the trace has no end.
 
     Whole traces are compressed on the way, to about a tenth, where the disk has room for that.
@@ -147,5 +147,5 @@ def _read_ending(path: Path) -> tuple[int | None, bool]:
 
 
 RECORDER = Recorder(
-    NAME, is_here=lambda _: library() is not None, prepare=lambda run, _: tracer(run)
+    NAME, is_here=lambda _: find_library() is not None, prepare=lambda run, _: make_tracer(run)
 )

@@ -275,7 +275,7 @@ def _choose_tracer(
         if chosen is not own.RECORDER:
             used = chosen.name if chosen else NO_TRACER
             raise UsageError(f"--calls-on {calls_on}: makes no sense with --tracer {used}.")
-        return own.tracer(root, Path(calls_on))
+        return own.make_tracer(root, Path(calls_on))
     if chosen is None:
         why = "vanidl's own was not compiled when it was installed, and no libdarshan.so was found"
         return no_tracer(f": {why}")

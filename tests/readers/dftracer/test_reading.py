@@ -275,7 +275,7 @@ def test_a_process_that_goes_on_in_another_file_is_one(tmp_path: Path) -> None:
     files = (first.write(tmp_path / "preload.pfw"), second.write(tmp_path / "app.pfw"))
     (log,) = combined(*files).logs
     assert (log.host, log.command, log.whole) == ("node01", "python train.py", True)
-    assert set(dftracer.found(tmp_path).items()) == {(100, ENDED)}
+    assert set(dftracer.list_logged(tmp_path).items()) == {(100, ENDED)}
 
 
 def test_processes_of_a_tree_work_for_the_program_above_them(tmp_path: Path) -> None:

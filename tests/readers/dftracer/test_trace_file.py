@@ -212,7 +212,7 @@ def test_what_was_switched_off_is_said(
 
 
 def test_a_recording_takes_away_what_would_lose_calls(tmp_path: Path) -> None:
-    found = record_dftracer.environment(tmp_path / "lib.so", tmp_path)
+    found = record_dftracer.make_environment(tmp_path / "lib.so", tmp_path)
     names = ("ENABLE_AGGREGATION", "DISABLE_IO", "DISABLE_POSIX", "DISABLE_STDIO")
     assert [found[f"DFTRACER_{name}"] for name in names] == [None] * 4
 

@@ -298,7 +298,7 @@ os.rename(f"{folder}/a.npy", f"{folder}/b.npy")
 
 
 def test_what_the_library_recorded_is_read(tmp_path):
-    library = tracer_record.library()
+    library = tracer_record.find_library()
     if library is None:
         pytest.skip("the tracer's library is not compiled here")
     data, calls = tmp_path / "data", tmp_path / "calls"

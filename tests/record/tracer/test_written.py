@@ -157,5 +157,5 @@ def test_an_overlay_is_mapped_where_its_upper_layer_is_safe(
     for kind, passed in {b"ext4": number, b"tmpfs": number, b"btrfs": 0, b"": 0}.items():
         monkeypatch.setattr(own, "find_upper_kind", lambda _, kind=kind: kind)
         assert own.identify_safe_overlay(tmp_path) == passed
-        environment = own.tracer(tmp_path / "run").environment
+        environment = own.make_tracer(tmp_path / "run").environment
         assert int(environment.get("VANIDL_TRACER_SAFE_OVERLAY") or 0) == passed

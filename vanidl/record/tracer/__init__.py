@@ -47,12 +47,12 @@ _HOST_AT, _HOST_NBYTES = 200, 64
 _GZIP = 31
 
 
-def library() -> Path | None:
+def find_library() -> Path | None:
     """The library to preload, None where it was not compiled."""
     return LIBRARY if sys.platform == "linux" and LIBRARY.is_file() else None
 
 
-def tracer(run: Path, calls_on: Path | None = None) -> Tracer:
+def make_tracer(run: Path, calls_on: Path | None = None) -> Tracer:
     """The tracer, writing into a folder of the run.
 
     With `calls_on` it writes into a new folder there while the command runs, on this host: RUN may
@@ -61,7 +61,7 @@ def tracer(run: Path, calls_on: Path | None = None) -> Tracer:
     Raises:
         InputError: the library is not here, or no folder can be made in `calls_on`.
     """
-    preload = library()
+    preload = find_library()
     if preload is None:
         raise InputError(
             f"expected the tracer's library {LIBRARY.name}, found none: it is "
@@ -81,7 +81,7 @@ def tracer(run: Path, calls_on: Path | None = None) -> Tracer:
         NAME,
         __version__,
         environment,
-        lambda _: gathered(beside, folder) if beside is not None else found(folder),
+        lambda _: gather(beside, folder) if beside is not None else list_logged(folder),
         (
             "The tracer leaves out libraries, Python modules, the system's own files, pseudo file "
             "systems and RUN itself: their I/O is in no number.",
@@ -119,12 +119,12 @@ def _make_folder(place: Path) -> Path:
         ) from error
 
 
-def gathered(beside: Path, folder: Path) -> Mapping[int, str]:
+def gather(beside: Path, folder: Path) -> Mapping[int, str]:
     """As `found`, of both folders; files of the first are moved to the second on the way.
 
     Those of processes that go on stay, and are none of the run; so do those that have no room.
     """
-    here, there = found(beside, folder), found(folder)
+    here, there = list_logged(beside, folder), list_logged(folder)
     _remove_empty(beside)
     return {**there, **here}
 
@@ -139,7 +139,7 @@ def stop(folder: Path) -> None:
             os.pwrite(file.fileno(), bytes(8), _ROOM_AT)
 
 
-def found(folder: Path, into: Path | None = None) -> Mapping[int, str]:
+def list_logged(folder: Path, into: Path | None = None) -> Mapping[int, str]:
     """Processes with a file: pid -> ENDED, or CUT where the last one of that process has no end.
 
     Files of processes that are gone are compressed on the way, where the disk has room for that;
@@ -207,5 +207,5 @@ def compress(path: Path, nbytes: int, folder: Path) -> bool:
 
 
 RECORDER = Recorder(
-    NAME, is_here=lambda _: library() is not None, prepare=lambda run, _: tracer(run)
+    NAME, is_here=lambda _: find_library() is not None, prepare=lambda run, _: make_tracer(run)
 )
