@@ -139,9 +139,7 @@ def record(
         # The command, from its start to its end.
         killed_before = count_memory_kills()
         with _without_traces(spool.drop, chosen.drop):
-            ended = run(
-                command, environment, signals, lambda watch: _sample(watch, sampler, memory)
-            )
+            ended = run(command, environment, signals, lambda w: _sample(w, sampler, memory))
         memory.close()
 
         # What is known of it: from the tracer's logs, from what its processes left or did not.
