@@ -19,7 +19,7 @@ from vanidl.figures.figure import Figure
 from vanidl.formatting.names import plotted
 from vanidl.formatting.units import seconds
 from vanidl.report.html import _NO_LOG, page_of
-from vanidl.report.page import _missing
+from vanidl.report.page import _list_missing
 from vanidl.run import Run
 from vanidl.sections import dataset, files, overlap, ranks, requests, steps, timeline
 from vanidl.sections.registry import SECTIONS
@@ -468,9 +468,9 @@ def test_a_profile_alone_gives_one_reason_for_all_that_needs_a_log():
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_figures_of_one_reason_stand_together(name):
     page = page_of(example(name))
-    reasons = [reason for reason, _ in _missing(page.figures)]
+    reasons = [reason for reason, _ in _list_missing(page.figures)]
     assert len(reasons) == len(set(reasons))
-    assert sum(len(group) for _, group in _missing(page.figures)) == len(page.figures)
+    assert sum(len(group) for _, group in _list_missing(page.figures)) == len(page.figures)
 
 
 @pytest.mark.parametrize("name", EXAMPLES)

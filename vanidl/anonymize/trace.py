@@ -18,7 +18,7 @@ from vanidl.model.lines import FunctionLines, SampledPart
 from vanidl.model.run_facts import FileFacts, UserData
 from vanidl.model.selection import Selection, chosen_files
 from vanidl.model.states import SampledThread, States
-from vanidl.model.trace import Files, LogState, Process, Profile, Spans, Trace
+from vanidl.model.trace import Files, LogState, Process, Profile, Trace
 from vanidl.model.warnings import NAMES_COMMANDS, Notice
 
 _NAMED_FIRST = re.compile(r"(.+?): (?:expected|this folder)", re.DOTALL)
@@ -47,7 +47,7 @@ def anonymous(trace: Trace, names: Pseudonyms) -> Trace:
         job=replace(job, id=names.job(job.id), command=names.command(job.command), user_id=None),
         processes=processes,
         files=files,
-        spans=_spans(trace.spans, names),
+        spans=replace(trace.spans, names=tuple(map(names.text, trace.spans.names))),
         profiles=tuple(_profile(p, names) for p in trace.profiles),
         logs=tuple(_log(log, names) for log in trace.logs),
         warnings=tuple(_notice(w, names) for w in trace.warnings),
@@ -131,10 +131,6 @@ def _process(process: Process, names: Pseudonyms) -> Process:
     )
 
 
-def _spans(spans: Spans, names: Pseudonyms) -> Spans:
-    return replace(spans, names=tuple(names.text(name) for name in spans.names))
-
-
 def _profile(profile: Profile, names: Pseudonyms) -> Profile:
     evidence = (replace(e, reason=names.text(e.reason)) for e in profile.clock_evidence)
     return replace(
@@ -200,13 +196,10 @@ def _renamed(what: str, given: Mapping[str, str], names: Pseudonyms) -> str:
     named = _OF_ARRAY.match(what)
     if named is None:
         return names.text(what)
-    for array, rest in ((what[named.end() :], ""), _cut(what[named.end() :])):
+    # The array's name may be followed by a bracket, as may be part of the name.
+    whole = what[named.end() :]
+    before, joint, after = whole.rpartition(" (")
+    for array, rest in ((whole, ""), (before, f"{joint}{after}")):
         if array in given:
             return f"{named[0]}{given[array]}{names.text(rest)}"
-    return f"{named[0]}{names.text(what[named.end() :])}"
-
-
-def _cut(text: str) -> tuple[str, str]:
-    """The text before the last bracket, and the bracket."""
-    before, joint, after = text.rpartition(" (")
-    return before, f"{joint}{after}"
+    return f"{named[0]}{names.text(whole)}"

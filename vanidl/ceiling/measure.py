@@ -59,23 +59,27 @@ def steps_of(journal: Journal) -> RankSteps:
     waits = _step_of(asked_for.begin, start, end)
     many = np.bincount(of_step + 1, minlength=len(start) + 1)[1:]
     asked = np.bincount(waits + 1, minlength=len(start) + 1)[1:]
+    # The first batch of each step: which pass it is of, and its place in it.
+    begins = np.full((len(start), 2), -1)
+    steps, rows = np.unique(waits, return_index=True)
+    inside = steps >= 0
+    batches = np.column_stack((asked_for.epoch, asked_for.place))
+    begins[steps[inside]] = batches[rows[inside]]
+    # Steps under the profiler, and the one after it.
+    total = len(start)
+    profiled = np.zeros(total, bool)
+    for text in journal.profiled:
+        first, count = text.get("first"), text.get("steps")
+        if type(first) is type(count) is int and 0 <= first <= total and 0 <= count <= total:
+            profiled[max(first - 1, 0) : first + count + 2] = True
     return RankSteps(
         spans.rank or 0,
         (end - start) / 1e9,
         copying / 1e9,
         (many > 0) & (many >= asked),
-        _profiled(journal, len(start)),
-        _first(waits, np.column_stack((asked_for.epoch, asked_for.place)), len(start)),
+        profiled,
+        begins,
     )
-
-
-def _first(step: Int64Array, batches: Int64Array, count: int) -> Int64Array:
-    """The first batch of each step."""
-    found = np.full((count, 2), -1)
-    of_step, rows = np.unique(step, return_index=True)
-    inside = of_step >= 0
-    found[of_step[inside]] = batches[rows[inside]]
-    return found
 
 
 def _step_of(at: Int64Array, start: Int64Array, end: Int64Array) -> Int64Array:
@@ -85,15 +89,6 @@ def _step_of(at: Int64Array, start: Int64Array, end: Int64Array) -> Int64Array:
     step = np.searchsorted(start, at, side="right") - 1
     inside: Int64Array = np.where((step >= 0) & (at < end[step]), step, -1)
     return inside
-
-
-def _profiled(journal: Journal, count: int) -> NDArray[np.bool_]:
-    found = np.zeros(count, bool)
-    for text in journal.profiled:
-        first, steps = text.get("first"), text.get("steps")
-        if type(first) is type(steps) is int and 0 <= first <= count and 0 <= steps <= count:
-            found[max(first - 1, 0) : first + steps + 2] = True
-    return found
 
 
 # What was kept in memory in a ceiling run, and which loaders stayed real.
@@ -204,8 +199,27 @@ def measure(run: Path, ceiling_run: Path) -> Ceiling:
     """
     taken, free = _journals(run), _journals(ceiling_run)
     memory = kept(free)
-    compared = _compared(_by_rank(taken, run), _by_rank(free, ceiling_run), memory)
-    return _ceiling(compared, memory)
+    compared = _compare_steps(_by_rank(taken, run), _by_rank(free, ceiling_run), memory)
+    taken_s, free_s, copying_s = compared.taken, compared.free, compared.copying
+    # Copying from memory is the measurement's own: the upper bound is without it.
+    cost, low, _ = cost_of(taken_s.mean(axis=0), free_s.mean(axis=0))
+    _, _, high = cost_of(taken_s.mean(axis=0), (free_s - copying_s).mean(axis=0))
+    return Ceiling(
+        ranks=len(taken_s),
+        steps=taken_s.shape[1],
+        step_s=float(taken_s.mean()),
+        free_s=float(free_s.mean()),
+        median_step_s=float(np.median(taken_s)),
+        median_free_s=float(np.median(free_s)),
+        copying_s=float(copying_s.mean()),
+        cost=cost,
+        low=min(low, cost),
+        high=min(max(high, cost), nextafter(1.0, 0.0)),
+        replayed=memory.loaders,
+        kept=memory.batches,
+        kept_nbytes=memory.nbytes,
+        remarks=compared.remarks,
+    )
 
 
 def _journals(folder: Path) -> list[Journal]:
@@ -232,7 +246,7 @@ def _by_rank(journals: list[Journal], folder: Path) -> dict[int, RankSteps]:
     return found
 
 
-def _compared(
+def _compare_steps(
     taken: Mapping[int, RankSteps], free: Mapping[int, RankSteps], memory: Kept
 ) -> _Compared:
     ranks = sorted(taken.keys() & free.keys())
@@ -248,22 +262,21 @@ def _compared(
     parted = [pair for pair in pairs if _alike(*pair, fewest) == alike < fewest]
     where = tuple(_parting(*pair, alike) for pair in parted[:1])
     # And only those that count on every rank: ranks wait for each other.
-    usable = np.stack([_usable(*pair, alike) for pair in pairs])
+    # Their batches all came from memory, and no profiler of ours slowed them.
+    usable = np.stack([free.replayed[:alike] & ~taken.profiled[:alike] for taken, free in pairs])
     steps = np.flatnonzero(usable.all(axis=0))
     if len(steps) < FEWEST:
-        raise InputError(_too_few(len(steps), where, memory.remarks))
+        why = "; ".join((*where, *(memory.remarks or (_SHORT,))))
+        raise InputError(
+            f"expected at least {FEWEST} steps with batches from memory, found "
+            f"{plural(len(steps), 'step')}: {why}"
+        )
     return _Compared(
         np.stack([taken[rank].length_s[steps] for rank in ranks]),
         np.stack([free[rank].length_s[steps] for rank in ranks]),
         np.stack([free[rank].copying_s[steps] for rank in ranks]),
         (*where, *memory.remarks),
     )
-
-
-def _usable(taken: RankSteps, free: RankSteps, count: int) -> NDArray[np.bool_]:
-    """Steps whose batches all came from memory, and that no profiler of ours slowed."""
-    usable: NDArray[np.bool_] = free.replayed[:count] & ~taken.profiled[:count]
-    return usable
 
 
 def _alike(taken: RankSteps, free: RankSteps, count: int) -> int:
@@ -282,37 +295,6 @@ def _parting(taken: RankSteps, free: RankSteps, step: int) -> str:
         f"{plural(step, 'step')} can be compared at most: the next one takes {real} in the run as "
         f"it trains, {memory} with batches from memory; data that end before a pass should, such "
         "as a finite generator with steps_per_epoch, do not end from memory"
-    )
-
-
-def _too_few(found: int, parted: Sequence[str], remarks: Sequence[str]) -> str:
-    why = "; ".join((*parted, *(remarks or (_SHORT,))))
-    return (
-        f"expected at least {FEWEST} steps with batches from memory, found {plural(found, 'step')}"
-        f": {why}"
-    )
-
-
-def _ceiling(compared: _Compared, memory: Kept) -> Ceiling:
-    taken, free, copying = compared.taken, compared.free, compared.copying
-    # Copying from memory is the measurement's own: the upper bound is without it.
-    cost, low, _ = cost_of(taken.mean(axis=0), free.mean(axis=0))
-    _, _, high = cost_of(taken.mean(axis=0), (free - copying).mean(axis=0))
-    return Ceiling(
-        ranks=len(taken),
-        steps=taken.shape[1],
-        step_s=float(taken.mean()),
-        free_s=float(free.mean()),
-        median_step_s=float(np.median(taken)),
-        median_free_s=float(np.median(free)),
-        copying_s=float(copying.mean()),
-        cost=cost,
-        low=min(low, cost),
-        high=min(max(high, cost), nextafter(1.0, 0.0)),
-        replayed=memory.loaders,
-        kept=memory.batches,
-        kept_nbytes=memory.nbytes,
-        remarks=compared.remarks,
     )
 
 

@@ -6,6 +6,7 @@ import json
 import textwrap
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -15,7 +16,7 @@ from vanidl.formatting.names import printable
 from vanidl.formatting.units import percent, plural
 from vanidl.readers import discover, registry
 from vanidl.readers.discover import explain_foreign
-from vanidl.readers.format import FileKind, Format, Opening, Progress
+from vanidl.readers.format import FileKind, Opening, Progress
 from vanidl.readers.verdict import FOREIGN, STATES, UNREADABLE, Verdict, report_empty
 from vanidl.schema import Kind, fields_of
 
@@ -31,12 +32,17 @@ def check(paths: Sequence[str | Path], progress: Progress | None = None) -> tupl
     entries = [entry for path in paths for entry in _entries(Path(path))]
     counter = _Counter(progress, len(entries))
     verdicts: dict[int, Verdict] = {}
+    # Format by format, each with all of its files; then what no format takes for its own.
     for known in registry.FORMATS:
-        verdicts |= _checked(known, entries, counter)
+        mine = [(i, kind, path) for i, (kind, path) in enumerate(entries) if kind in known.kinds]
+        if mine:
+            files = [(kind, path) for _, kind, path in mine if kind]
+            answers = known.check(files, counter.step)
+            verdicts |= {i: answer for (i, _, _), answer in zip(mine, answers, strict=True)}
     for i, (kind, path) in enumerate(entries):
         if kind is None:
             counter.step()
-            verdicts[i] = _of_no_kind(path)
+            verdicts[i] = _judge_stranger(path)
     return tuple(verdicts[i] for i in range(len(entries)))
 
 
@@ -54,15 +60,6 @@ class _Counter:
         self._done += 1
 
 
-def _checked(known: Format, entries: Sequence[_Entry], counter: _Counter) -> dict[int, Verdict]:
-    """The verdicts on the files of one format, by their place among the entries."""
-    mine = [(i, kind, path) for i, (kind, path) in enumerate(entries) if kind in known.kinds]
-    if not mine:
-        return {}
-    verdicts = known.check([(kind, path) for _, kind, path in mine if kind], counter.step)
-    return {i: verdict for (i, _, _), verdict in zip(mine, verdicts, strict=True)}
-
-
 def _entries(path: Path) -> list[_Entry]:
     """(kind, file) for everything at a path."""
     try:
@@ -78,15 +75,8 @@ def _entries(path: Path) -> list[_Entry]:
     ]
 
 
-def _told_apart(path: Path) -> str:
-    """What a file is that is often taken for a log, "" for others."""
-    try:
-        return explain_foreign(Opening(path))
-    except OSError:
-        return ""
-
-
-def _of_no_kind(path: Path) -> Verdict:
+def _judge_stranger(path: Path) -> Verdict:
+    """A file that is of no known format: why, as far as can be told."""
     state, kind = FOREIGN, ""
     why = "neither its name nor its first bytes are those of a log or a profile"
     if path.is_dir():
@@ -99,7 +89,9 @@ def _of_no_kind(path: Path) -> Verdict:
     elif path.stat().st_size == 0:
         return report_empty(path, kind)
     else:
-        why = _told_apart(path) or why
+        # It may be something that is often taken for a log.
+        with suppress(OSError):
+            why = explain_foreign(Opening(path)) or why
     return Verdict(str(path), kind, state, read=False, missing=(why,))
 
 
@@ -123,10 +115,20 @@ def check_text(verdicts: Sequence[Verdict], *, every: bool = False) -> str:
     lines = [_line(_HEAD, widths)]
     for verdict, row in zip(listed, rows, strict=True):
         lines.append(_line(row, widths))
-        lines += [_indented(printable(sentence)) for sentence in verdict.missing]
+        lines += [
+            textwrap.fill(
+                printable(sentence), WIDTH, initial_indent="    - ", subsequent_indent="      "
+            )
+            for sentence in verdict.missing
+        ]
     more = ", ".join(f"{n:,} {state}" for state, n in _left_out(verdicts, listed).items())
     lines += ["", f"and {more} more: --all lists them"] * bool(more)
-    return "\n".join([*lines, "", *_totals(verdicts)]) + "\n"
+    # How many there are of each state, and what the states mean.
+    counts = _counts(verdicts)
+    total = ", ".join(f"{number:,} {state}" for state, number in counts.items())
+    lines += ["", f"{plural(len(verdicts), 'file')}: {total}"]
+    lines += [f"  {state}: {STATES[state]}" for state in counts if state != "whole"]
+    return "\n".join(lines) + "\n"
 
 
 def check_object(verdicts: Sequence[Verdict], *, every: bool = False) -> dict[str, Any]:
@@ -152,16 +154,14 @@ def _first(verdicts: Sequence[Verdict]) -> list[Verdict]:
     found = []
     for verdict in verdicts:
         seen[verdict.state] += 1
-        if seen[verdict.state] <= MOST_A_STATE:
-            found.append(_shortened(verdict))
+        if seen[verdict.state] > MOST_A_STATE:
+            continue
+        more = len(verdict.missing) - MOST_SENTENCES
+        if more > 0:
+            cut = (*verdict.missing[:MOST_SENTENCES], f"and {more:,} more")
+            verdict = replace(verdict, missing=cut)
+        found.append(verdict)
     return found
-
-
-def _shortened(verdict: Verdict) -> Verdict:
-    more = len(verdict.missing) - MOST_SENTENCES
-    if more <= 0:
-        return verdict
-    return replace(verdict, missing=(*verdict.missing[:MOST_SENTENCES], f"and {more:,} more"))
 
 
 def _left_out(verdicts: Sequence[Verdict], listed: Sequence[Verdict]) -> dict[str, int]:
@@ -196,20 +196,9 @@ def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
     return "  ".join([*padded, cells[-1]])
 
 
-def _indented(sentence: str) -> str:
-    return textwrap.fill(sentence, WIDTH, initial_indent="    - ", subsequent_indent="      ")
-
-
 def _counts(verdicts: Sequence[Verdict]) -> dict[str, int]:
     found = Counter(verdict.state for verdict in verdicts)
     return {state: found[state] for state in STATES if found[state]}
-
-
-def _totals(verdicts: Sequence[Verdict]) -> list[str]:
-    counts = _counts(verdicts)
-    total = ", ".join(f"{number:,} {state}" for state, number in counts.items())
-    meanings = [f"  {state}: {STATES[state]}" for state in counts if state != "whole"]
-    return [f"{plural(len(verdicts), 'file')}: {total}", *meanings]
 
 
 def _entry(verdict: Verdict) -> dict[str, Any]:

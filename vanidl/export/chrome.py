@@ -83,22 +83,21 @@ class _ManyLanes:
             while around and around[-1] <= start:
                 around.pop()
             self._set(lane, around[-1] if around else _FOREVER)
-        # The same, for many lanes: the tree finds the first one without looking at each.
-        lane = self._first(end)
+        # The tree finds the first lane with room without looking at each; without one, a new one.
+        if self._room[1] < end:
+            lane = self._add_lane()
+        else:
+            node = 1
+            while node < self._width:
+                node = 2 * node + (self._room[2 * node] < end)
+            lane = node - self._width
         self._open[lane].append(end)
         heappush(self._ends, (end, lane))
         self._set(lane, end)
         return lane
 
-    def _first(self, end: int) -> int:
-        if self._room[1] < end:
-            return self._new()
-        node = 1
-        while node < self._width:
-            node = 2 * node + (self._room[2 * node] < end)
-        return node - self._width
-
-    def _new(self) -> int:
+    def _add_lane(self) -> int:
+        """A new lane; the tree is laid out anew where it has no leaf left."""
         lane = len(self._open)
         self._open.append([])
         if lane == self._width:

@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     import pandas
     import plotly.graph_objects
 
+    from vanidl.analyses.timeline import JobTimeline
+
 
 class Run(plain.Run):
     """One run: its trace and every result, all frozen; see `vanidl.run.Run` for what it holds."""
@@ -268,44 +270,45 @@ def draw_figure(run: plain.Run, name: str) -> plotly.graph_objects.Figure:
         raise UsageError(
             f"expected the package plotly, found: {error}; pip install 'vanidl-io[notebook]'"
         ) from error
-    made = graph_objects.Figure(_spec(run, name))
-    made.update_layout(template="none")
-    return made
-
-
-def _spec(run: plain.Run, name: str) -> Spec:
     if name not in list_figures(run):
         known = ", ".join(list_figures(run)) or "none: nothing was recorded that can be drawn"
         raise UsageError(f"expected the name of a picture of this run ({known}), found {name!r}.")
     if name == TIMELINE and run.timeline is not None:
-        # Bytes per second of the whole job, and the steps of each rank below.
-        job = run.timeline.job
-        width_s = job.edges_s[1] - job.edges_s[0]
-        speeds = [
-            ("read", palette.READ, job.bytes_read),
-            ("written", palette.WRITE, job.bytes_written),
-        ]
-        largest = max((int(amounts.max(initial=0)) for _, _, amounts in speeds), default=0)
-        divisor, unit = byte_scale(int(largest / width_s))
-        lines = [
-            {
-                "type": "scatter", "mode": "lines", "name": label, "line": {"color": colour},
-                "line_shape": "hv", "x": job.edges_s[:-1], "y": amounts / (width_s * divisor),
-            }
-            for label, colour, amounts in speeds
-        ]  # fmt: skip
-        layout = palette.layout(
-            420,
-            xaxis=palette.axis("s since the start of the job", anchor="y2"),
-            yaxis=palette.axis(f"{unit}/s", rangemode="tozero", domain=[0.32, 1.0]),
-            yaxis2=palette.axis(domain=[0.0, 0.24], autorange="reversed"),
-            barmode="overlay",
-        )
-        return {"data": [*lines, *_steps(run)], "layout": layout}
-    return next(fill_level(f, _FINEST) for f in figures(run) if f.id == name)
+        spec = _plot_timeline(run, run.timeline.job)
+    else:
+        spec = next(fill_level(f, _FINEST) for f in figures(run) if f.id == name)
+    made = graph_objects.Figure(spec)
+    made.update_layout(template="none")
+    return made
 
 
-def _steps(run: plain.Run) -> list[dict[str, Any]]:
+def _plot_timeline(run: plain.Run, job: JobTimeline) -> Spec:
+    """Bytes per second of the whole job, and the steps of each rank below."""
+    width_s = job.edges_s[1] - job.edges_s[0]
+    speeds = [
+        ("read", palette.READ, job.bytes_read),
+        ("written", palette.WRITE, job.bytes_written),
+    ]
+    largest = max((int(amounts.max(initial=0)) for _, _, amounts in speeds), default=0)
+    divisor, unit = byte_scale(int(largest / width_s))
+    lines = [
+        {
+            "type": "scatter", "mode": "lines", "name": label, "line": {"color": colour},
+            "line_shape": "hv", "x": job.edges_s[:-1], "y": amounts / (width_s * divisor),
+        }
+        for label, colour, amounts in speeds
+    ]  # fmt: skip
+    layout = palette.layout(
+        420,
+        xaxis=palette.axis("s since the start of the job", anchor="y2"),
+        yaxis=palette.axis(f"{unit}/s", rangemode="tozero", domain=[0.32, 1.0]),
+        yaxis2=palette.axis(domain=[0.0, 0.24], autorange="reversed"),
+        barmode="overlay",
+    )
+    return {"data": [*lines, *_plot_steps(run)], "layout": layout}
+
+
+def _plot_steps(run: plain.Run) -> list[dict[str, Any]]:
     """The steps of each rank from begin to end, the more orange the more of them was input wait."""
     rows = run.frame("steps")
     if rows.empty:

@@ -12,11 +12,9 @@ from matplotlib.figure import FigureBase
 from matplotlib.ticker import FuncFormatter
 
 from vanidl.analyses.profiled_steps import StepTable
-from vanidl.analyses.sizes import SizeBin
 from vanidl.analyses.timeline import JobTimeline
 from vanidl.breakdown.account import MEAN, RUN, WAIT
 from vanidl.breakdown.causes import STORAGE
-from vanidl.breakdown.overlap import Overlap
 from vanidl.figures.downsample import compute_rates, fold_bins
 from vanidl.formatting.units import bandwidth, byte_scale, count, nbytes, percent, seconds
 from vanidl.model.trace import Trace
@@ -102,7 +100,11 @@ def draw_overlap(figure: FigureBase, run: Run) -> None:
     axes.set_yticks(range(len(rows)), [drawable(row.label, limit=18) for row in rows])
     axes.set_ylim(len(rows) - 0.5, -0.5)
     axes.tick_params(axis="y", length=0)
-    axes.set_xlabel(_title_axis(len(rows), overlap))
+    # Beside the bars of ranks stands the one of their mean.
+    ranks = len(overlap.per_rank)
+    cut = len(rows) - 1 < ranks > MOST_RANKS
+    chosen = f"\n({MOST_RANKS} of {ranks:,} ranks, longest waits)" if cut else ""
+    axes.set_xlabel(f"seconds in I/O{chosen}")
     if axes.get_legend_handles_labels()[0]:  # none where no part is long enough to be seen
         figure.legend(loc="outside upper left", ncols=2, borderaxespad=0.2, columnspacing=1.0)
 
@@ -110,16 +112,6 @@ def draw_overlap(figure: FigureBase, run: Run) -> None:
 def count_bars(run: Run) -> int:
     """How many bars there are."""
     return len(pick_ranks(run.overlap, MOST_RANKS)) if run.overlap else 0
-
-
-def _title_axis(rows: int, overlap: Overlap) -> str:
-    ranks = len(overlap.per_rank)
-    cut = (
-        f"\n({MOST_RANKS} of {ranks:,} ranks, longest waits)"
-        if rows - 1 < ranks > MOST_RANKS
-        else ""
-    )
-    return f"seconds in I/O{cut}"
 
 
 # Which rank moved data when.
@@ -174,7 +166,11 @@ def draw_sizes(figure: FigureBase, run: Run) -> None:
         divisor, unit = byte_scale(max(*read, *written))
         _draw_bars(axes[1], [v / divisor for v in read], [v / divisor for v in written])
         axes[1].set_ylabel(unit)
-    _label_sizes(axes[-1], bins)
+    # Names of some sizes only, where there are many.
+    places = list(range(0, len(bins), -(-len(bins) // _MOST_LABELS)))
+    axes[-1].set_xticks(places, [nbytes(bins[i].low) for i in places], rotation=35, ha="right")
+    axes[-1].tick_params(axis="x", pad=1)
+    axes[-1].set_xlabel("size of the request, from")
     figure.align_ylabels(list(axes))
 
 
@@ -192,14 +188,6 @@ def _draw_bars(axes: Axes, read: Sequence[float], written: Sequence[float]) -> N
     axes.grid(axis="y")
     axes.locator_params(axis="y", nbins=4)
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
-
-
-def _label_sizes(axes: Axes, bins: Sequence[SizeBin]) -> None:
-    every = -(-len(bins) // _MOST_LABELS)
-    places = list(range(0, len(bins), every))
-    axes.set_xticks(places, [nbytes(bins[i].low) for i in places], rotation=35, ha="right")
-    axes.tick_params(axis="x", pad=1)
-    axes.set_xlabel("size of the request, from")
 
 
 # The run in numbers: one short table.

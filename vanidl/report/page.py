@@ -185,12 +185,6 @@ def render_page(page: Page) -> str:
     # Figures with something to show, by section; what is missing is listed once, below.
     shown = [f for f in page.figures if f.spec or f.table or f.viewer or not f.empty_reason]
     sections = [(name, list(group)) for name, group in groupby(shown, lambda f: f.section)]
-    # What is not shown, by the reason: what several share is said once.
-    empty: dict[str, list[Figure]] = {}
-    ids = {figure.id for figure in shown}
-    for figure in page.figures:
-        if figure.id not in ids:
-            empty.setdefault(figure.empty_reason, []).append(figure)
     # Sections that are one line until they are opened: below the answer, without a finding.
     quiet = frozenset[str]()
     if page.first_screen:
@@ -207,11 +201,19 @@ def render_page(page: Page) -> str:
             data=Markup(embedded(_data(page.figures))),
             sections=sections,
             quiet=quiet,
-            missing=list(empty.items()),
+            missing=_list_missing([f for f in page.figures if f.id not in {s.id for s in shown}]),
             version=__version__,
             schema=SCHEMA,
         )
     )
+
+
+def _list_missing(figures: Sequence[Figure]) -> list[tuple[str, list[Figure]]]:
+    """What is not shown, by the reason: what several share is said once."""
+    by_reason: dict[str, list[Figure]] = {}
+    for figure in figures:
+        by_reason.setdefault(figure.empty_reason, []).append(figure)
+    return list(by_reason.items())
 
 
 def scripts_of(figures: Sequence[Figure]) -> tuple[str, ...]:

@@ -114,13 +114,9 @@ def _annotated(kind: Kind, path: str) -> Schema:
             "items": False,
             "minItems": len(arguments),
         }
-    if origin in (dict, Mapping, _mapping()):
+    if origin in (dict, Mapping, get_origin(Mapping[str, int])):
         return _object({str: arguments[1]}, path)
     raise TypeError(f"{path}: {kind!r} has no form in JSON")
-
-
-def _mapping() -> Any:  # noqa: ANN401
-    return get_origin(Mapping[str, int])
 
 
 def _object(kinds: Mapping[Any, Kind], path: str) -> Schema:

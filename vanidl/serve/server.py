@@ -294,9 +294,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         """Answers what `Site` says."""
-        self._send(self.server.site.answer(self.path, self.headers.get("Host", "")))
-
-    def _send(self, answer: Answer) -> None:
+        answer = self.server.site.answer(self.path, self.headers.get("Host", ""))
         self.send_response(answer.status)
         for name, value in HEADERS.items():
             self.send_header(name, value)

@@ -20,7 +20,6 @@ from vanidl.watch.resources import MemoryState
 from vanidl.watch.state import (
     WAITS,
     RankState,
-    ReadState,
     RunState,
     describe_steps,
     describe_wait,
@@ -57,10 +56,11 @@ def screen(state: RunState, width: int = WIDTH) -> list[Line]:
 def line(state: RunState, elapsed_s: float, width: int = WIDTH) -> str:
     """The same in one line: what fits into so many columns."""
     slowest, worker = state.slowest_rank, state.slowest_worker
+    minutes, rest_s = divmod(int(elapsed_s), 60)
     calls = next((read for read in state.reads if read.per_s is not None), None)
     # The most important first: the line is cut from its end.
     parts = [
-        f"{_clock(elapsed_s)}  {says(state)}",
+        f"{minutes // 60:02}:{minutes % 60:02}:{rest_s:02}  {says(state)}",
         steps_per_second(_now_rate(state)),
         f"waits {percent(_now_share(state))}",
         f"reads {bandwidth(calls.per_s)}" if calls else "",
@@ -135,12 +135,8 @@ def _reads(state: RunState) -> Iterator[Line]:
     if not state.reads:
         yield f"reads       {UNKNOWN}: no recorded process runs on this host", ""
     for read in state.reads:
-        yield f"reads       {_read(read)}", ""
-
-
-def _read(read: ReadState) -> str:
-    per_s = f"{bandwidth(read.per_s)}, " if read.per_s is not None else ""
-    return f"{per_s}{nbytes(read.nbytes)} in all {_READS[read.source]}"
+        per_s = f"{bandwidth(read.per_s)}, " if read.per_s is not None else ""
+        yield f"reads       {per_s}{nbytes(read.nbytes)} in all {_READS[read.source]}", ""
 
 
 def _memory(state: RunState) -> Iterator[Line]:
@@ -206,8 +202,3 @@ def _now_rate(state: RunState) -> float | None:
 
 def _now_share(state: RunState) -> float | None:
     return state.wait_share if state.now_wait_share is None else state.now_wait_share
-
-
-def _clock(elapsed_s: float) -> str:
-    minutes, rest = divmod(int(elapsed_s), 60)
-    return f"{minutes // 60:02}:{minutes % 60:02}:{rest:02}"

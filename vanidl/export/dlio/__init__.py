@@ -106,13 +106,6 @@ def _write_head(
         f"default), or {UNKNOWN}: set those first."
     )
     yield f"To be set: {', '.join(unset) or 'nothing'}."
-    yield from _list_commands(start)
-    yield from _name_own_files(run, facts, start)
-    yield from _explain_left_out(run, loader, facts, ranks)
-    yield from _explain_differences(loader, facts)
-
-
-def _list_commands(start: str) -> Iterator[str]:
     yield ""
     yield "  mkdir -p configs/workload; cp THIS_FILE configs/workload/recorded.yaml"
     yield f"{start} \\"
@@ -120,6 +113,9 @@ def _list_commands(start: str) -> Iterator[str]:
     yield "    ++workload.workflow.checkpoint=False"
     yield start
     yield ""
+    yield from _name_own_files(run, facts, start)
+    yield from _explain_left_out(run, loader, facts, ranks)
+    yield from _explain_differences(loader, facts)
 
 
 def _explain_left_out(
@@ -180,7 +176,13 @@ def _name_own_files(run: Run, facts: DataFacts, start: str) -> Iterator[str]:
         return
     yield "To have DLIO read the run's own files, where they lie here, instead of generated ones:"
     yield ""
-    yield from _list_link_commands(paths, facts)
+    # Commands that name the files as DLIO lists them.
+    yield f"  mkdir -p {_FOLDER}/train {_FOLDER}/valid"
+    folder = os.path.commonpath([os.path.dirname(path) for path in paths])  # noqa: PTH120
+    found = f"find {shlex.quote(folder)} -iname '*{facts.suffix}' -type f"
+    yield f"  {found} | sort | (n=0; while read -r file; do"
+    target = f"{_FOLDER}/train/$(printf %09d $n).{facts.format}"
+    yield f'    n=$((n + 1)); ln -s "$file" {target}; done)'
     # The settings, as one command of several lines.
     words = [f"dataset.data_folder={_FOLDER}", "dataset.num_subfolders_train=0"]
     named = facts.format in _NAMED
@@ -198,16 +200,6 @@ def _name_own_files(run: Run, facts: DataFacts, start: str) -> Iterator[str]:
             "of a program that does so, too."
         )
         yield ""
-
-
-def _list_link_commands(paths: list[str], facts: DataFacts) -> Iterator[str]:
-    """Commands that name the files as DLIO lists them."""
-    yield f"  mkdir -p {_FOLDER}/train {_FOLDER}/valid"
-    folder = os.path.commonpath([os.path.dirname(path) for path in paths])  # noqa: PTH120
-    found = f"find {shlex.quote(folder)} -iname '*{facts.suffix}' -type f"
-    yield f"  {found} | sort | (n=0; while read -r file; do"
-    target = f"{_FOLDER}/train/$(printf %09d $n).{facts.format}"
-    yield f'    n=$((n + 1)); ln -s "$file" {target}; done)'
 
 
 def _find_largest_array(run: Run, paths: list[str]) -> str | None:

@@ -138,8 +138,28 @@ def _measure_format_bytes(form: str | None, samples: int) -> int:
 
 def describe_dataset(run: Run, facts: DataFacts) -> Iterator[Entry]:
     """The section, key by key."""
-    yield Entry(_SECTION, "data_folder", "data/recorded", ASSUMED, _place(run, facts))
-    yield _format(facts)
+    # Where the run read from, which is where such data may have to lie again.
+    names = {f.path for f in facts.files}
+    files = run.trace.files
+    where = zip(files.path, files.mount, files.file_system, strict=True)
+    mounts = Counter((mount, kind) for path, mount, kind in where if path in names and mount)
+    place = "a new folder; put it on the storage to be tested"
+    if mounts:
+        (mount, kind), _ = mounts.most_common(1)[0]
+        place = (
+            f"a new folder; the run read from the mount {mount} ({kind or 'unknown file system'})"
+        )
+    yield Entry(_SECTION, "data_folder", "data/recorded", ASSUMED, place)
+    if facts.format is None:
+        name = facts.suffix or "without suffix"
+        what = f"files {name}" if facts.files else "no read of a dataset file was recorded"
+        note = f"{what}; DLIO has npz, npy, hdf5, tfrecord, jpeg, png, csv, indexed_binary"
+        yield mark_unknown(_SECTION, "format", note)
+    else:
+        read = sum(f.bytes_read for f in facts.files)
+        share = read / sum(f.bytes_read for f in (*facts.files, *facts.others))
+        note = f"by the names of files: {percent(share)} of the bytes came from {facts.suffix}"
+        yield Entry(_SECTION, "format", facts.format, MEASURED, note)
     yield _describe_files(run, facts)
     folders = len({PurePosixPath(f.path).parent for f in facts.files})
     if folders > 1:
@@ -151,30 +171,6 @@ def describe_dataset(run: Run, facts: DataFacts) -> Iterator[Entry]:
         yield Entry(_SECTION, "num_samples_per_file", facts.samples, facts.samples_source,
                     facts.samples_note)  # fmt: skip
     yield from _describe_records(facts)
-
-
-def _place(run: Run, facts: DataFacts) -> str:
-    names = {f.path for f in facts.files}
-    where = zip(run.trace.files.path, run.trace.files.mount, run.trace.files.file_system,
-                strict=True)  # fmt: skip
-    mounts = Counter((mount, kind) for path, mount, kind in where if path in names and mount)
-    if not mounts:
-        return "a new folder; put it on the storage to be tested"
-    (mount, kind), _ = mounts.most_common(1)[0]
-    return f"a new folder; the run read from the mount {mount} ({kind or 'unknown file system'})"
-
-
-def _format(facts: DataFacts) -> Entry:
-    if facts.format is None:
-        name = facts.suffix or "without suffix"
-        what = f"files {name}" if facts.files else "no read of a dataset file was recorded"
-        note = f"{what}; DLIO has npz, npy, hdf5, tfrecord, jpeg, png, csv, indexed_binary"
-        return mark_unknown(_SECTION, "format", note)
-    share = sum(f.bytes_read for f in facts.files) / sum(
-        f.bytes_read for f in (*facts.files, *facts.others)
-    )
-    note = f"by the names of files: {percent(share)} of the bytes came from {facts.suffix}"
-    return Entry(_SECTION, "format", facts.format, MEASURED, note)
 
 
 def _describe_files(run: Run, facts: DataFacts) -> Entry:

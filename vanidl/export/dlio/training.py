@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from vanidl.breakdown.phases import Phase
 from vanidl.dataclass import dataclass
 from vanidl.formatting.units import percent, plural
-from vanidl.model.fetches import Fetches
 from vanidl.model.trace import Trace
 from vanidl.run import Run
 
@@ -46,22 +45,20 @@ def find_loader(trace: Trace) -> Fetched | None:
     samples = {k: int(fetches.samples[fetches.name == k].sum()) for k in own}
     chosen = max(own, key=lambda k: samples[k])
     others = tuple(fetches.names[k] for k in names if k != chosen)
-    return _summarize_loader(fetches.pick(fetches.name == chosen), fetches.names[chosen], others)
-
-
-def _summarize_loader(fetches: Fetches, name: str, others: tuple[str, ...]) -> Fetched:
-    sizes, counts = np.unique(fetches.samples[fetches.samples >= 0], return_counts=True)
+    own_fetches = fetches.pick(fetches.name == chosen)
+    known = own_fetches.samples[own_fetches.samples >= 0]
+    sizes, counts = np.unique(known, return_counts=True)
     size = int(sizes[np.argmax(counts)]) if len(sizes) else 0
     # Samples of an epoch are known where all epochs had as many.
-    numbers = np.unique(fetches.epoch)
-    in_epoch = {int(fetches.samples[fetches.epoch == e].sum()) for e in numbers.tolist()}
+    numbers = np.unique(own_fetches.epoch)
+    in_epoch = {int(own_fetches.samples[own_fetches.epoch == e].sum()) for e in numbers.tolist()}
     return Fetched(
-        name=name,
+        name=fetches.names[chosen],
         others=others,
-        batches=len(fetches),
+        batches=len(own_fetches),
         batch_size=size,
         short=int(counts[sizes < size].sum()),
-        workers=int(fetches.worker.max()) + 1,
+        workers=int(own_fetches.worker.max()) + 1,
         epochs=len(numbers),
         samples_per_epoch=in_epoch.pop() if len(in_epoch) == 1 and (sizes > 0).all() else None,
     )
@@ -180,7 +177,14 @@ def describe_computation(run: Run) -> Iterator[Entry]:
         return
     mean, spread = float(values.mean()), float(values.std())
     drawn = fit_distribution(values)
-    note = _note(values, drawn)
+    p5, p50, p95 = np.percentile(values, (5, 50, 95))
+    note = (
+        f"step without its wait for input, in seconds, over {plural(len(values), 'step')} (without "
+        f"the first of a rank and steps with a checkpoint): mean {values.mean():.6g}, standard "
+        f"deviation {values.std():.6g}, 5 % {p5:.6g}, median {p50:.6g}, 95 % {p95:.6g}; "
+        f"communication is in it; drawn as {drawn.name}, which is off by "
+        f"{percent(drawn.distance_s / max(values.mean(), 1e-12))} of the mean on average"
+    )
     if drawn.name == "normal":
         yield Entry(_SECTION, _KEY, mean, MEASURED, note)
         yield Entry(_SECTION, f"{_KEY}_stdev", spread, MEASURED, "of the same, drawn as normal")
@@ -189,49 +193,34 @@ def describe_computation(run: Run) -> Iterator[Entry]:
                 f"{note}; DLIO 2.0.0 takes single numbers only: set the mean there")  # fmt: skip
 
 
-def _note(values: Floats, drawn: Drawn) -> str:
-    p5, p50, p95 = np.percentile(values, (5, 50, 95))
-    return (
-        f"step without its wait for input, in seconds, over {plural(len(values), 'step')} (without "
-        f"the first of a rank and steps with a checkpoint): mean {values.mean():.6g}, standard "
-        f"deviation {values.std():.6g}, 5 % {p5:.6g}, median {p50:.6g}, 95 % {p95:.6g}; "
-        f"communication is in it; drawn as {drawn.name}, which is off by "
-        f"{percent(drawn.distance_s / max(values.mean(), 1e-12))} of the mean on average"
-    )
-
-
 def fit_distribution(values: Floats) -> Drawn:
-    """The distribution that DLIO draws from: normal, unless another is clearly nearer."""
-    found = _list_candidates(values)
-    best = min(found, key=lambda each: each.distance_s)
-    plain = next((each for each in found if each.name == "normal"), None)
-    return plain if plain and best.distance_s >= _CLEARLY * plain.distance_s else best
+    """The distribution that DLIO draws from: normal, unless another is clearly nearer.
 
-
-def _list_candidates(values: Floats) -> list[Drawn]:
-    """Those with the mean and deviation of the values that take no time below zero."""
+    All have the mean and deviation of the values, and hardly ever take a time below zero.
+    """
     mean, spread = float(values.mean()), float(values.std())
     ordered, share = np.sort(values), (np.arange(len(values)) + 0.5) / len(values)
 
     def drawn(parameters: dict[str, Scalar], quantiles: Floats) -> Drawn:
         return Drawn(parameters, float(np.abs(ordered - quantiles).mean()))
 
-    # A normal distribution is offered where it would hardly ever be below zero.
-    found = []
+    candidates = []
     if mean >= _SPREAD * spread:
         normal: dict[str, Scalar] = {"type": "normal", "mean": mean, "stdev": spread}
-        found.append(drawn(normal, compute_normal_quantiles(mean, spread, share)))
+        candidates.append(drawn(normal, compute_normal_quantiles(mean, spread, share)))
     # A uniform one has the deviation (max - min) / sqrt(12).
     half = spread * 3**0.5
     if mean >= half:
         uniform: dict[str, Scalar] = {"type": "uniform", "min": mean - half, "max": mean + half}
-        found.append(drawn(uniform, mean + half * (2 * share - 1)))
+        candidates.append(drawn(uniform, mean + half * (2 * share - 1)))
     if spread:
         # Of a gamma distribution the mean is shape * scale, the variance shape * scale^2.
         shape, scale = (mean / spread) ** 2, spread**2 / mean
         gamma: dict[str, Scalar] = {"type": "gamma", "shape": shape, "scale": scale}
-        found.append(drawn(gamma, scale * compute_gamma_quantiles(shape, share)))
-    return found
+        candidates.append(drawn(gamma, scale * compute_gamma_quantiles(shape, share)))
+    best = min(candidates, key=lambda each: each.distance_s)
+    plain = next((each for each in candidates if each.name == "normal"), None)
+    return plain if plain and best.distance_s >= _CLEARLY * plain.distance_s else best
 
 
 def compute_normal_quantiles(mean: float, spread: float, share: Floats) -> Floats:
