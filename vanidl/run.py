@@ -23,7 +23,6 @@ from vanidl.formatting.from_logs import clean_path
 from vanidl.merge.pipeline import Inputs, read_trace
 from vanidl.model.selection import Selection, fitted, of_ranks, select
 from vanidl.model.trace import Trace
-from vanidl.parallel.executors import ExecutorOptions, dask_executor
 from vanidl.wording.account import find_lead
 from vanidl.wording.headline import (
     AFTER_STEPS,
@@ -60,6 +59,7 @@ if TYPE_CHECKING:
     from vanidl.breakdown.step_records import StepRecords
     from vanidl.frames import FrameName
     from vanidl.model.run_facts import Ceiling
+    from vanidl.parallel.executors import ExecutorOptions
     from vanidl.readers.format import Progress
 
 
@@ -352,4 +352,8 @@ def open_run(
 
 def _executor(options: ExecutorOptions | None) -> AbstractContextManager[Executor | None]:
     """Workers on Dask where they are asked for; else reading and reducing start their own."""
-    return dask_executor(options) if options is not None and options.on_dask else nullcontext()
+    if options is None or not options.on_dask:
+        return nullcontext()
+    from vanidl.parallel.executors import dask_executor
+
+    return dask_executor(options)

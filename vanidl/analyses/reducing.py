@@ -26,7 +26,6 @@ from vanidl.model.ordering import stable_order
 from vanidl.model.parts import Parts
 from vanidl.model.selection import SelectedParts
 from vanidl.model.trace import READ, WRITE, Part, Trace, concatenate_spans
-from vanidl.parallel.executors import worker_count
 from vanidl.parallel.threads import batches, thread_count
 
 Int64Array = NDArray[np.int64]
@@ -521,6 +520,8 @@ def _receive_from_workers(
     read_there = None if first is None else workers.read_there(first)
     if read_there is not None:
         yield read_there
+    from vanidl.parallel.executors import worker_count
+
     ahead: deque[tuple[Sequence[Part], Future[Values]]] = deque()
     for batch in _cut_parts(parts) if read_there is None else in_file:
         ahead.append((batch, workers.submit(batch)))

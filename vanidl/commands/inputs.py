@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from functools import cache
 from os import PathLike
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from vanidl.commands import console
 from vanidl.dataset.locate import DataOptions
@@ -16,14 +17,20 @@ from vanidl.errors import InputError, UsageError
 from vanidl.formatting.names import printable
 from vanidl.merge.pipeline import Inputs
 from vanidl.model.selection import Selection
-from vanidl.parallel.executors import ExecutorOptions, warn_about
 from vanidl.readers import discover, run_folder
 from vanidl.readers.format import Progress
 from vanidl.run import Run, open_run
 
+if TYPE_CHECKING:
+    from vanidl.parallel.executors import ExecutorOptions
 
-def executor_options_from(options: argparse.Namespace) -> ExecutorOptions:
+
+def executor_options_from(options: argparse.Namespace) -> ExecutorOptions | None:
     """Where work runs, as the options say; a warning where strangers could run code there."""
+    if options.workers is None and options.dask is None:
+        return None
+    from vanidl.parallel.executors import ExecutorOptions
+
     chosen = ExecutorOptions(options.workers, options.dask)
     _warn_of(chosen)
     return chosen
@@ -32,6 +39,8 @@ def executor_options_from(options: argparse.Namespace) -> ExecutorOptions:
 @cache
 def _warn_of(chosen: ExecutorOptions) -> None:
     """Says it once, also where a command reads several runs."""
+    from vanidl.parallel.executors import warn_about
+
     warning = warn_about(chosen)
     if warning is not None:
         sys.stderr.write(f"vanidl: warning: {warning}\n")

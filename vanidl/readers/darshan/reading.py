@@ -19,7 +19,6 @@ from vanidl.errors import InputError
 from vanidl.formatting.units import percent
 from vanidl.model.counter_tables import CounterTable
 from vanidl.model.counter_totals import count_total
-from vanidl.parallel.executors import local_workers, run_batches
 from vanidl.parallel.threads import batches
 from vanidl.readers import verdict as verdicts
 from vanidl.readers.darshan.counters import LAYERS
@@ -51,6 +50,8 @@ def read_darshan(files: Files, reading: Reading) -> Records:
     elif len(paths) < _MANY:
         logs = reading.each(_LOGS, read_log, paths)
     else:
+        from vanidl.parallel.executors import local_workers
+
         with local_workers() as workers:
             logs = _read_by_workers(paths, reading, workers, _HERE, read_logs_to_send)
     logs = complete_counters(logs)
@@ -77,6 +78,8 @@ def _read_by_workers(
     size: int,
     read: Callable[[list[str]], list[TracerLog | InputError]],
 ) -> list[TracerLog]:
+    from vanidl.parallel.executors import run_batches
+
     # Batches may end in any order.
     found: dict[str, TracerLog | InputError] = {}
     some_each = (list(map(str, some)) for some in _split_batches(paths, size))  # cheaper to send
