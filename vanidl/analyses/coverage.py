@@ -72,7 +72,28 @@ def combine(a: Traced, b: Traced) -> Traced:
 def finish(traced: Traced, trace: Trace) -> Coverage:
     """Coverage of every layer, and every warning that applies."""
     names = dict.fromkeys([*trace.counters, *trace.layers_traced, *traced.layers])
-    layers = tuple(_make_layer_coverage(name, traced, trace) for name in names)
+    flagged = {layer for log in trace.logs for layer in log.partial_layers}
+    covered = []
+    for name in names:
+        table, total = trace.counters.get(name), None
+        # Counts that are made of the trace itself cannot show what it lacks.
+        if table is not None and trace.job.counts_apart:
+            counted = [count_total(table, what) for what in ("READS", "WRITES")]
+            known = [ops for ops in counted if ops is not None]
+            total = sum(known) if known else None
+        has_trace = name in traced.layers or name in trace.layers_traced
+        ops, end, _ = traced.layers.get(name, (0, None, 0))
+        covered.append(
+            LayerCoverage(
+                name,
+                total,
+                ops if has_trace else None,
+                ops / total if has_trace and total else None,
+                name in flagged or tracer_limits.DXT_MODULE.get(name) in flagged,
+                None if end is None else (end - trace.job.start_ns) / 1e9,
+            )
+        )
+    layers = tuple(covered)
     # A truncated trace falls short of its counters: that is warned of once.
     cut = {c.layer for c in layers if _is_truncated(c)}
     sums_s = {name: spent / 1e9 for name, (_, _, spent) in traced.layers.items() if name not in cut}
@@ -82,44 +103,20 @@ def finish(traced: Traced, trace: Trace) -> Coverage:
         *tracer_limits.find(trace, sums_s),
         *_warn_of_object_limits(trace),
         *_warn_of_data_sizes(trace),
-        *_warn_of_stand_in(trace),
     )
-    whole = all(log.whole for log in trace.logs)
-    return Coverage(whole and not INCOMPLETE & serious_codes(warnings), layers, warnings)
-
-
-def _warn_of_stand_in(trace: Trace) -> Iterator[Notice]:
-    """What is taken for the dataset where hardly a byte of kind dataset was read."""
-    files = trace.files
-    if files.data_kind != DATASET:
-        codes = np.flatnonzero(files.is_data)
-        yield Notice(
+    # What is taken for the dataset where hardly a byte of kind dataset was read.
+    if trace.files.data_kind != DATASET:
+        codes = np.flatnonzero(trace.files.is_data)
+        stand_in = Notice(
             "dataset_by_kind",
             f"Hardly any byte of kind dataset was read: what the run read most of, files of kind "
-            f"{files.data_kind} ({len(codes):,}, for example {files.path[codes[0]]}), is taken for "
-            "the dataset. Name your data with --kind 'GLOB=dataset'.",
+            f"{trace.files.data_kind} ({len(codes):,}, for example {trace.files.path[codes[0]]}), "
+            "is taken for the dataset. Name your data with --kind 'GLOB=dataset'.",
             "info",
         )
-
-
-def _make_layer_coverage(name: str, traced: Traced, trace: Trace) -> LayerCoverage:
-    table, total = trace.counters.get(name), None
-    # Counts that are made of the trace itself cannot show what it lacks.
-    if table is not None and trace.job.counts_apart:
-        counted = [count_total(table, what) for what in ("READS", "WRITES")]
-        known = [ops for ops in counted if ops is not None]
-        total = sum(known) if known else None
-    has_trace = name in traced.layers or name in trace.layers_traced
-    ops, end, _ = traced.layers.get(name, (0, None, 0))
-    flagged = {layer for log in trace.logs for layer in log.partial_layers}
-    return LayerCoverage(
-        name,
-        total,
-        ops if has_trace else None,
-        ops / total if has_trace and total else None,
-        name in flagged or tracer_limits.DXT_MODULE.get(name) in flagged,
-        None if end is None else (end - trace.job.start_ns) / 1e9,
-    )
+        warnings = (*warnings, stand_in)
+    whole = all(log.whole for log in trace.logs)
+    return Coverage(whole and not INCOMPLETE & serious_codes(warnings), layers, warnings)
 
 
 def _is_truncated(cover: LayerCoverage) -> bool:
@@ -207,8 +204,13 @@ def _warn_of_data_sizes(trace: Trace) -> Iterator[Notice]:
     counted reads for the wrong file, as Darshan does among threads.
     """
     files = _collect_files(trace)
-    expected = _predict_read_bytes(files)
-    if expected is None:
+    # Bytes of whole readings of each file, by the rule that most fit.
+    for opens_a_visit in range(1, _MOST_OPENS_A_VISIT + 1):
+        expected = files.size * files.opens // opens_a_visit
+        fitting = int((files.nbytes * opens_a_visit == files.size * files.opens).sum())
+        if fitting >= max(2.0, _LEAST_FITTING * len(files.code)):
+            break
+    else:
         return
     short, over = files.nbytes < expected, files.nbytes > expected
     wrong = np.flatnonzero(short | over)
@@ -251,13 +253,3 @@ def _collect_files(trace: Trace) -> _Files:
     wanted &= (opens < _LARGEST // np.maximum(size, 1)) & (nbytes < _LARGEST)
     code = np.flatnonzero(wanted)
     return _Files(code, size[code], opens[code], nbytes[code])
-
-
-def _predict_read_bytes(files: _Files) -> Int64Array | None:
-    """Bytes of whole readings of each file, by the rule that most fit; None where few fit one."""
-    for opens_a_visit in range(1, _MOST_OPENS_A_VISIT + 1):
-        expected = files.size * files.opens // opens_a_visit
-        fitting = int((files.nbytes * opens_a_visit == files.size * files.opens).sum())
-        if fitting >= max(2.0, _LEAST_FITTING * len(files.code)):
-            return expected
-    return None

@@ -174,27 +174,36 @@ class LayerUse:
 
 def summarize_layers(trace: Trace) -> tuple[LayerUse, ...]:
     """How each layer of the trace was used, in the order of its counters."""
-    return tuple(_summarize_layer(table, trace) for table in trace.counters.values())
-
-
-def _summarize_layer(table: CounterTable, trace: Trace) -> LayerUse:
-    prefix, ranks = prefix_of(table.layer), len(trace.ranks)
-    read_s, write_s, meta_s, wait_s = (
-        None if s is None or not ranks else s / ranks
-        for s in (table.total_s(f"{prefix}_F_{what}_TIME") for what in _TIMES)
-    )
-    return LayerUse(
-        table.layer,
-        read_s,
-        write_s,
-        meta_s,
-        wait_s,
-        _estimate_rate(table),
-        _sort_files_by_use(table, trace),
-        count_sizes(trace, table.layer).darshan_histogram,
-        _find_common_sizes(table),
-        _count_calls(table),
-    )
+    uses = []
+    for table in trace.counters.values():
+        # Seconds of each kind, mean over ranks.
+        prefix, ranks = prefix_of(table.layer), len(trace.ranks)
+        read_s, write_s, meta_s, wait_s = (
+            None if s is None or not ranks else s / ranks
+            for s in (table.total_s(f"{prefix}_F_{what}_TIME") for what in _TIMES)
+        )
+        # Calls of each kind; those of which no counter is monitored are left out.
+        calls: dict[str, int] = {}
+        for name, suffixes in _CALLS.get(table.layer, {}).items():
+            totals = [table.total(f"{prefix}_{suffix}") for suffix in suffixes]
+            known = [total for total in totals if total is not None]
+            if known:
+                calls[name] = sum(known)
+        uses.append(
+            LayerUse(
+                table.layer,
+                read_s,
+                write_s,
+                meta_s,
+                wait_s,
+                _estimate_rate(table),
+                _sort_files_by_use(table, trace),
+                count_sizes(trace, table.layer).darshan_histogram,
+                _find_common_sizes(table),
+                calls,
+            )
+        )
+    return tuple(uses)
 
 
 def _estimate_rate(table: CounterTable) -> float | None:
@@ -231,34 +240,28 @@ def _sort_files_by_use(table: CounterTable, trace: Trace) -> tuple[FilesByUse, .
         np.bincount(place, count_by_record(table, what), len(codes)) > 0
         for what in ("BYTES_READ", "BYTES_WRITTEN")
     )
-    sizes = _measure_files(table, place, len(codes))
+    # By file one more than the last byte that was moved, where the layer tells.
+    names = [f"{prefix_of(table.layer)}_MAX_BYTE_{what}" for what in ("READ", "WRITTEN")]
+    sizes: Int64Array | None = None
+    if all(name in table.counters for name in names):
+        sizes = np.zeros(len(codes), np.int64)
+        for name, what in zip(names, ("BYTES_READ", "BYTES_WRITTEN"), strict=True):
+            moved = count_by_record(table, what) > 0
+            np.maximum.at(sizes, place[moved], table.counters[name][moved] + 1)
     uses = {
         "all": np.ones(len(codes), bool),
         "read only": read & ~written,
         "written only": written & ~read,
         "read and written": read & written,
     }
-    return tuple(_describe_use(use, mask, sizes) for use, mask in uses.items())
-
-
-def _measure_files(table: CounterTable, place: NDArray[np.intp], files: int) -> Int64Array | None:
-    """By file one more than the last byte that was moved; None where the layer does not tell."""
-    prefix = prefix_of(table.layer)
-    names = [f"{prefix}_MAX_BYTE_{what}" for what in ("READ", "WRITTEN")]
-    if any(name not in table.counters for name in names):
-        return None
-    sizes = np.zeros(files, np.int64)
-    for name, what in zip(names, ("BYTES_READ", "BYTES_WRITTEN"), strict=True):
-        moved = count_by_record(table, what) > 0
-        np.maximum.at(sizes, place[moved], table.counters[name][moved] + 1)
-    return sizes
-
-
-def _describe_use(use: str, mask: NDArray[np.bool_], sizes: Int64Array | None) -> FilesByUse:
-    files = int(np.count_nonzero(mask))
-    if sizes is None or not files:
-        return FilesByUse(use, files, None, None)
-    return FilesByUse(use, files, float(sizes[mask].sum()) / files, int(sizes[mask].max()))
+    described = []
+    for use, mask in uses.items():
+        files = int(np.count_nonzero(mask))
+        mean, largest = None, None
+        if sizes is not None and files:
+            mean, largest = float(sizes[mask].sum()) / files, int(sizes[mask].max())
+        described.append(FilesByUse(use, files, mean, largest))
+    return tuple(described)
 
 
 def _find_common_sizes(table: CounterTable) -> tuple[FrequentSize, ...]:
@@ -277,15 +280,3 @@ def _find_common_sizes(table: CounterTable) -> tuple[FrequentSize, ...]:
     np.add.at(total, place, np.concatenate(ops))
     top = np.lexsort((distinct, -total))[:MOST_COMMON]
     return tuple(FrequentSize(int(distinct[i]), int(total[i])) for i in top)
-
-
-def _count_calls(table: CounterTable) -> dict[str, int]:
-    """Calls of each kind; those of which no counter is monitored are left out."""
-    prefix = prefix_of(table.layer)
-    counted: dict[str, int] = {}
-    for name, suffixes in _CALLS.get(table.layer, {}).items():
-        totals = [table.total(f"{prefix}_{suffix}") for suffix in suffixes]
-        known = [total for total in totals if total is not None]
-        if known:
-            counted[name] = sum(known)
-    return counted

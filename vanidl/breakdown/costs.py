@@ -91,9 +91,13 @@ def _list_step_costs(account: Breakdown) -> list[Cost]:
         cell = account.cell(key)
         low_ns, high_ns = (cell.low_ns - stored) * steps, (cell.high_ns - stored) * steps
         costs.append(Cost(part, "", low_ns, high_ns, key))
-    outside = {
-        cause: _bound_outside_waits(account, cause, steps) for cause in (*_OF_STEPS, COMPUTE)
-    }
+    # At least and at most of each cause in all steps, without their input waits.
+    outside = {}
+    for cause in (*_OF_STEPS, COMPUTE):
+        of_step = account.cell(f"{MEAN}/{STEP}/{cause}")
+        of_wait = account.cell(f"{MEAN}/{WAIT}/{cause}")
+        low_ns = max(of_step.low_ns * steps - of_wait.high_ns, 0.0)
+        outside[cause] = low_ns, max(of_step.high_ns * steps - of_wait.low_ns, low_ns)
     if account.cell(f"{MEAN}/{STEP}/{DEVICE_IDLE}").high_ns:
         # No device work is known of the device, whatever the host was at: storage apart.
         collectives = max(outside[COMMUNICATION][1], outside[WAITING_FOR_PEERS][1])
@@ -111,11 +115,3 @@ def _list_step_costs(account: Breakdown) -> list[Cost]:
         told_as = STORAGE_SYNC if cause == STORAGE and 2 * synced > of_storage else cause
         costs.append(Cost(STEP, told_as, *outside[cause], f"{MEAN}/{STEP}/{cause}"))
     return costs
-
-
-def _bound_outside_waits(account: Breakdown, cause: str, steps: float) -> tuple[float, float]:
-    """At least and at most of a cause in all steps, without their input waits."""
-    of_step = account.cell(f"{MEAN}/{STEP}/{cause}")
-    of_wait = account.cell(f"{MEAN}/{WAIT}/{cause}")
-    low_ns = max(of_step.low_ns * steps - of_wait.high_ns, 0.0)
-    return low_ns, max(of_step.high_ns * steps - of_wait.low_ns, low_ns)

@@ -430,7 +430,6 @@ def parser() -> argparse.ArgumentParser:
         usage="vanidl [-h] [--version] COMMAND ...",
         description="Where does training time go to I/O, is it hidden behind compute, and did "
         "the change help?",
-        epilog=_overview(),
         formatter_class=_Help,
     )
     version = getattr(vanidl, "__version__", "of unknown version")
@@ -440,9 +439,8 @@ def parser() -> argparse.ArgumentParser:
         parser_class=_CommandParser, prog="vanidl",
     )  # fmt: skip
     for name, text in COMMANDS.items():
-        commands.add_parser(
-            name, description=text, epilog=_examples(name), formatter_class=_Help
-        ).set_defaults(command=name)
+        added = commands.add_parser(name, description=text, formatter_class=_Help)
+        added.set_defaults(command=name)
     return top
 
 
@@ -473,11 +471,6 @@ def _entry(name: str) -> str:
     return textwrap.fill(COMMANDS[name], 80, initial_indent=head, subsequent_indent=" " * room)
 
 
-def _examples(name: str) -> str | None:
-    lines = EXAMPLES.get(name)
-    return "\n".join(_listed(lines)) if lines else None
-
-
 def _listed(lines: Iterable[str]) -> list[str]:
     return ["examples:", *(f"  {line}" for line in lines)]
 
@@ -495,6 +488,11 @@ class _Help(argparse.RawDescriptionHelpFormatter):
 
 class _Parser(argparse.ArgumentParser):
     """A parser that guesses what a word that it does not know was meant to be."""
+
+    def format_help(self) -> str:
+        """As of `ArgumentParser`; what stands below the options is made for help alone."""
+        self.epilog = _overview()
+        return super().format_help()
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:  # noqa: ANN401
         """As of `ArgumentParser`; exits with status 2 on words that nothing knows."""
@@ -518,6 +516,12 @@ class _CommandParser(_Parser):
     """The parser of one command, which declares its options once the command is chosen."""
 
     declared = False
+
+    def format_help(self) -> str:
+        """As of `ArgumentParser`, with the examples of the command."""
+        lines = EXAMPLES.get(self.get_default("command"))
+        self.epilog = "\n".join(_listed(lines)) if lines else None
+        return argparse.ArgumentParser.format_help(self)
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:  # noqa: ANN401
         """As of `ArgumentParser`."""

@@ -31,7 +31,14 @@ def prepared() -> Iterator[None]:
             os.open(os.devnull, os.O_RDWR)  # the lowest that is free
     before = sys.stdout, sys.stderr
     sys.stdout, sys.stderr = (_escaped(stream) for stream in before)
-    handlers = _handle_signals()
+    # Signals that end us unwind first, so that nothing half written stays. Those that are ignored
+    # stay ignored. Other threads than the main one may set none.
+    handlers: dict[int, signal.Handlers] = {}
+    if threading.current_thread() is threading.main_thread():
+        for ending in _ENDING:
+            if signal.getsignal(ending) == signal.SIG_DFL:
+                handlers[ending] = signal.SIG_DFL
+                signal.signal(ending, _end)
     try:
         yield
     finally:
@@ -93,20 +100,6 @@ def _is_open(descriptor: int) -> bool:
     except OSError:
         return False
     return True
-
-
-def _handle_signals() -> dict[int, signal.Handlers]:
-    """Lets signals that end us unwind first, so that nothing half written stays.
-
-    Those that are ignored stay ignored. Other threads than the main one may set none.
-    """
-    handlers: dict[int, signal.Handlers] = {}
-    if threading.current_thread() is threading.main_thread():
-        for number in _ENDING:
-            if signal.getsignal(number) == signal.SIG_DFL:
-                handlers[number] = signal.SIG_DFL
-                signal.signal(number, _end)
-    return handlers
 
 
 def _end(number: int, _frame: FrameType | None) -> NoReturn:

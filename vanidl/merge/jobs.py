@@ -194,25 +194,21 @@ def _link_logs(logs: Sequence[TracerLog]) -> Iterable[tuple[int, int]]:
     yield from pair_tracers(logs)
     # The same command at the same time: ranks of one job that no launcher shows.
     for (_, command), members in by_command.items():
-        if command and not HELPER.search(command):
-            yield from _link_overlapping(members, logs)
+        if not command or HELPER.search(command):
+            continue
+        # Each log in order of start against the one before that reaches furthest.
+        first, *others = sorted(members, key=lambda i: logs[i].start_ns)
+        reach, owner = logs[first].end_ns, first
+        for i in others:
+            if logs[i].start_ns < reach:
+                yield owner, i
+            if logs[i].end_ns > reach:
+                reach, owner = logs[i].end_ns, i
 
 
 def run_of(log: TracerLog) -> str:
     """What logs of one user that are one run have in common: the job id, else the folder."""
     return log.job_id or str(Path(log.path).parent)
-
-
-def _link_overlapping(members: list[int], logs: Sequence[TracerLog]) -> Iterable[tuple[int, int]]:
-    """Neighbours in time whose lifetimes overlap what came before."""
-    members = sorted(members, key=lambda i: logs[i].start_ns)
-    reach, owner = logs[members[0]].end_ns, members[0]
-    # Each log against the one before that reaches furthest.
-    for i in members[1:]:
-        if logs[i].start_ns < reach:
-            yield owner, i
-        if logs[i].end_ns > reach:
-            reach, owner = logs[i].end_ns, i
 
 
 def _link_profiles(

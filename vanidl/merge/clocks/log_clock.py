@@ -69,7 +69,9 @@ def read_log_clocks(
     """
     bounds = _find_bounds_ns([log for log in logs if _may_be_late(log)], counters)
     return [
-        _bound_late_log(log, *next(bounds)) if _may_be_late(log) else _trust_log(log)
+        _bound_late_log(log, *next(bounds))
+        if _may_be_late(log)
+        else LogClock(0, -log.start_uncertainty_ns, log.start_uncertainty_ns)
         for log in logs
     ]
 
@@ -77,11 +79,6 @@ def read_log_clocks(
 def _may_be_late(log: TracerLog) -> bool:
     exact = log.start_resolution_ns < _COARSE_NS
     return bool(log.start_late_ns) and exact and log.nprocs <= 1
-
-
-def _trust_log(log: TracerLog) -> LogClock:
-    half = log.start_uncertainty_ns
-    return LogClock(0, -half, half)
 
 
 def _bound_late_log(log: TracerLog, first_ns: int, last_ns: int) -> LogClock:
@@ -172,20 +169,15 @@ def lay_on_one_clock(
         replace(log, start_ns=log.start_ns + offsets[i]) if offsets.get(i) else log
         for i, log in enumerate(logs)
     ]
-    rows = [
-        _adopt_clock(process, clocks[number]) if number in clocks else process
-        for number, process in enumerate(processes.rows)
-    ]
+    rows = list(processes.rows)
+    for number, clock in clocks.items():
+        start = rows[number].start_ns
+        rows[number] = rows[number].changed(
+            start_ns=None if start is None else start + clock.offset_ns,
+            clock_offset_ns=clock.offset_ns,
+            clock_uncertainty_ns=clock.uncertainty_ns,
+            clock_low_ns=clock.low_ns,
+            clock_high_ns=clock.high_ns,
+            clock_evidence=clock.evidence,
+        )
     return moved, tuple(rows)
-
-
-def _adopt_clock(process: Process, clock: LogClock) -> Process:
-    start = process.start_ns
-    return process.changed(
-        start_ns=None if start is None else start + clock.offset_ns,
-        clock_offset_ns=clock.offset_ns,
-        clock_uncertainty_ns=clock.uncertainty_ns,
-        clock_low_ns=clock.low_ns,
-        clock_high_ns=clock.high_ns,
-        clock_evidence=clock.evidence,
-    )
