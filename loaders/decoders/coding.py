@@ -192,7 +192,14 @@ def decode_batch(
     """
     if not samples:
         raise UsageError("expected at least one sample to decode, found none")
-    place = _resolve_device(device, out)
+    import torch
+
+    if device is not None:
+        place = torch.device(device)
+    elif out:
+        place = next(iter(out.values())).device
+    else:
+        place = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     decoded = {}
     # One launch for each array: its samples are alike, as all were encoded with one codec.
     for name in samples[0]:
@@ -226,18 +233,6 @@ def require_alike(name: str, encoded: Sequence[Encoded], samples: int) -> Spec:
     if len(encoded) != samples or len(alike) != 1:
         raise InputError(f"expected {name} alike in all samples of a batch, found {alike}")
     return spec
-
-
-def _resolve_device(
-    device: str | torch.device | None, out: Mapping[str, torch.Tensor] | None
-) -> torch.device:
-    import torch
-
-    if device is not None:
-        return torch.device(device)
-    if out:
-        return next(iter(out.values())).device
-    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
 def _resolve_target(

@@ -95,7 +95,24 @@ class Scheduler:
         self._dataset, self._rank = dataset, dataset.world.rank
         self._limits = limits or Limits()
         self._transport = transport or open_transport(dataset.world)
-        self._agree((batch_size, fraction, seed))
+
+        # Ranks that would do different things say so, each of them.
+        own = (
+            dataset.source.identity(),
+            self._draw.samples,
+            dataset.partition,
+            dataset.seed,
+            batch_size,
+            fraction,
+            seed,
+        )
+        every = gather_values(self._transport, own, self._limits.timeout_s)
+        for rank, settings in enumerate(every):
+            if settings != own:
+                raise UsageError(
+                    f"expected the samples and settings {own} on every rank, found {settings} on "
+                    f"rank {rank}: start all ranks alike"
+                )
         self._exchange: ExchangeThread | None = None
         self._epoch: _Epoch | None = None
         self._next = 0  # the epoch that what is held is of
@@ -240,24 +257,6 @@ class Scheduler:
             "seeds": [dataset.seed, self._draw.seed],
             "drawn": DRAWN,
         }
-
-    def _agree(self, settings: tuple[object, ...]) -> None:
-        """Raises, on every rank, where ranks would do different things."""
-        dataset = self._dataset
-        own = (
-            dataset.source.identity(),
-            self._draw.samples,
-            dataset.partition,
-            dataset.seed,
-            *settings,
-        )
-        found_on = gather_values(self._transport, own, self._limits.timeout_s)
-        for rank, found in enumerate(found_on):
-            if found != own:
-                raise UsageError(
-                    f"expected the samples and settings {own} on every rank, found {found} on "
-                    f"rank {rank}: start all ranks alike"
-                )
 
     @contextmanager
     def _waiting(self) -> Iterator[None]:

@@ -182,8 +182,21 @@ class FolderStore:
         folder.mkdir(parents=True, exist_ok=True)
         for part in folder.glob(f"*{PART}"):
             part.unlink()  # of a run that was killed
-        # Other samples stop the run; the same ones of another state of the data set are dropped.
-        self._claim(identity)
+
+        # What the samples are is written down; other samples stop the run.
+        written = folder / IDENTITY
+        if written.exists():
+            if written.read_text() != identity:
+                raise InputError(
+                    f"expected samples of {identity} in {folder}, found samples of "
+                    f"{written.read_text()}: remove them or use another folder"
+                )
+        elif next(folder.glob(f"*{SUFFIX}"), None) is not None:
+            raise InputError(f"expected {IDENTITY} in {folder}, found none: use another")
+        else:
+            _write(written, np.frombuffer(identity.encode(), np.uint8))
+
+        # The same ones of another state of the data set are dropped.
         mark = folder / FINGERPRINT
         same = mark.exists() and mark.read_text() == fingerprint
         if not same:
@@ -232,20 +245,6 @@ class FolderStore:
 
     def _path(self, sample: int) -> Path:
         return self._folder / f"{sample:010d}{SUFFIX}"
-
-    def _claim(self, identity: str) -> None:
-        """Writes down what the samples are, or compares it with what is written."""
-        path = self._folder / IDENTITY
-        if not path.exists():
-            if next(self._folder.glob(f"*{SUFFIX}"), None) is None:
-                _write(path, np.frombuffer(identity.encode(), np.uint8))
-                return
-            raise InputError(f"expected {IDENTITY} in {self._folder}, found none: use another")
-        if path.read_text() != identity:
-            raise InputError(
-                f"expected samples of {identity} in {self._folder}, found samples of "
-                f"{path.read_text()}: remove them or use another folder"
-            )
 
 
 class Measured:

@@ -403,7 +403,10 @@ def process_group(world: World) -> Iterator[torch.device]:
     Raises:
         UsageError: Several ranks from arguments, and nobody said where rank 0 listens.
     """
-    device = _choose_device(world)
+    device = torch.device("cpu")
+    if torch.cuda.is_available() and torch.cuda.device_count() >= world.local_ranks:
+        torch.cuda.set_device(world.local_rank)
+        device = torch.device("cuda", world.local_rank)
     if world.ranks == 1 or torch.distributed.is_initialized():
         yield device
         return
@@ -457,13 +460,6 @@ def is_same_on_all_ranks(value: int) -> bool:
     values: list[int] = [0] * torch.distributed.get_world_size()
     torch.distributed.all_gather_object(values, value)
     return len(set(values)) == 1
-
-
-def _choose_device(world: World) -> torch.device:
-    if torch.cuda.is_available() and torch.cuda.device_count() >= world.local_ranks:
-        torch.cuda.set_device(world.local_rank)
-        return torch.device("cuda", world.local_rank)
-    return torch.device("cpu")
 
 
 def _find_address(world: World) -> str:

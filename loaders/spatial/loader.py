@@ -193,7 +193,7 @@ class SpatialLoader(EpochLoader):
         ahead = self._spatial.ahead if not transport.mpi or is_mpi_multithreaded() else 0
         timeout_s = self._settings.read_timeout_s
         reading = Background(steps, ahead + 1, timeout_s) if ahead else steps
-        return self._completed(reading, len(self) - start, transport)
+        return self._complete_steps(reading, len(self) - start, transport)
 
     def stats(self) -> SpatialStats:
         """What was read, kept, exchanged and waited for."""
@@ -266,7 +266,7 @@ class SpatialLoader(EpochLoader):
 
     # -- joint: in the training thread --------------------------------------------------------
 
-    def _completed(
+    def _complete_steps(
         self, reading: _Reading, steps: int, transport: Transport
     ) -> Generator[Batch, None, None]:
         with closing(reading):
@@ -275,33 +275,35 @@ class SpatialLoader(EpochLoader):
                 with Attempt() as tried:
                     step = next(reading)
                 tried.agree(transport)
-                yield self._complete(step, transport)
 
-    def _complete(self, step: _Step, transport: Transport) -> Batch:
-        assert self._reader is not None
-        # What was read ahead is exchanged here, in the training thread, in the same order on all
-        # ranks.
-        moved = step.begun.moved
-        self._shares_nbytes += self._reader.complete(step.begun.unfinished)
-        served = Served()
-        if self._store:
-            served = self._store.serve(step.dealt, step.rows, transport)
-            self._store.keep(step.dealt, step.rows)
-        self._served = Served(
-            self._served.hits + served.hits,
-            self._served.received + served.received,
-            self._served.received_nbytes + served.received_nbytes,
-        )
-        self._counts.add(
-            loads=len(step.read), hits=served.hits, nbytes=moved.nbytes, requests=moved.requests
-        )
-        # The batch, with an id that it holds twice (padding) copied from its first row.
-        ids = step.batch["sample"].tolist()
-        for place, sample in enumerate(ids):
-            if ids.index(sample) != place:
-                for name, values in step.rows[sample].items():
-                    step.batch[name][place] = torch.from_numpy(values)
-        return step.batch
+                # What was read ahead is exchanged here, in the training thread, in the same order
+                # on all ranks.
+                assert self._reader is not None
+                moved = step.begun.moved
+                self._shares_nbytes += self._reader.complete(step.begun.unfinished)
+                served = Served()
+                if self._store:
+                    served = self._store.serve(step.dealt, step.rows, transport)
+                    self._store.keep(step.dealt, step.rows)
+                self._served = Served(
+                    self._served.hits + served.hits,
+                    self._served.received + served.received,
+                    self._served.received_nbytes + served.received_nbytes,
+                )
+                self._counts.add(
+                    loads=len(step.read),
+                    hits=served.hits,
+                    nbytes=moved.nbytes,
+                    requests=moved.requests,
+                )
+
+                # The batch, with an id that it holds twice (padding) copied from its first row.
+                ids = step.batch["sample"].tolist()
+                for place, sample in enumerate(ids):
+                    if ids.index(sample) != place:
+                        for name, values in step.rows[sample].items():
+                            step.batch[name][place] = torch.from_numpy(values)
+                yield step.batch
 
 
 def check_reach(settings: Settings, spatial: SpatialSettings) -> None:

@@ -268,7 +268,23 @@ class BlockReader:
         """
         begun = Begun()
         for array in self.arrays:
-            self._begin_array(array, array.source(sample), out[array.field.name], begun)
+            target = out[array.field.name]
+            layout, row = self._describe(array, array.source(sample))
+            read_mode = self._choose_read_mode(array, layout)
+            # Shared short runs wait for the exchange; all else is read straight to its place.
+            if read_mode in JOINT_MODES:
+                key = (array.field.name, read_mode)
+                if key not in self._joints:
+                    assert array.division is not None
+                    shares = plan_level_shares if read_mode == "collective" else plan_one_reader
+                    self._joints[key] = shares(array.field.shape, array.division)
+                joint = self._joints[key]
+                share, moved = self._read_share(layout, row, joint.shares[self._sharing.part])
+                begun.unfinished.append(Unfinished(array, joint, share, target))
+            else:
+                window = self._windows[array.field.name]
+                moved = self._read_window(layout, row, window, target, read_mode)
+            begun.moved += moved
         return begun
 
     def complete(self, unfinished: Sequence[Unfinished]) -> int:
@@ -309,26 +325,6 @@ class BlockReader:
             receives.append((self._sharing.rank_of(group, transfer.sender), content))
             boxes.append((transfer.target, content))
         return boxes
-
-    def _begin_array(
-        self, array: Array, source: Place | RawFile, out: NDArray[Any], begun: Begun
-    ) -> None:
-        # Shared short runs wait for the exchange; all else is read straight to its place.
-        layout, row = self._describe(array, source)
-        read_mode = self._choose_read_mode(array, layout)
-        if read_mode in JOINT_MODES:
-            key = (array.field.name, read_mode)
-            if key not in self._joints:
-                assert array.division is not None
-                shares = plan_level_shares if read_mode == "collective" else plan_one_reader
-                self._joints[key] = shares(array.field.shape, array.division)
-            joint = self._joints[key]
-            share, moved = self._read_share(layout, row, joint.shares[self._sharing.part])
-            begun.unfinished.append(Unfinished(array, joint, share, out))
-        else:
-            window = self._windows[array.field.name]
-            moved = self._read_window(layout, row, window, out, read_mode)
-        begun.moved += moved
 
     def _choose_read_mode(self, array: Array, layout: Layout) -> str:
         """The way for one array: the same on all ranks, as all see the same file."""

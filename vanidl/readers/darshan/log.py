@@ -248,7 +248,14 @@ def _gather(name: str, traced: Callable[[_Source, str, list[str]], _Traced | Non
 
     # The job, the names, the traced operations, then the counters of all other modules.
     job = _read_job(source, name, losses)
-    names = _read_names(source, losses)
+    names: Mapping[int, str] = {}
+    region = header.regions.get(NAMES)
+    if region is not None:
+        raw, problem = source.joined(region)
+        names, left = read_names(raw, header, source.budget)
+        if problem or left:
+            reason = problem or f"{left} bytes are no whole name"
+            losses.append(f"only {len(names):,} file names could be read: {reason}")
     found = [traced(source, module, losses) for module in dxt.LAYERS]
     counters = _read_modules(source, losses)
     mpi: tuple[MpiRecord, ...] = ()
@@ -366,18 +373,6 @@ def _read_job(source: _Source, name: str, losses: list[str]) -> JobRecord:
         lost = region.length - first.end
         losses.append(f"{lost:,} bytes behind the job record are missing in the table of contents")
     return job
-
-
-def _read_names(source: _Source, losses: list[str]) -> Mapping[int, str]:
-    region = source.header.regions.get(NAMES)
-    if region is None:
-        return {}
-    raw, problem = source.joined(region)
-    names, left = read_names(raw, source.header, source.budget)
-    if problem or left:
-        reason = problem or f"{left} bytes are no whole name"
-        losses.append(f"only {len(names):,} file names could be read: {reason}")
-    return names
 
 
 def _read_modules(source: _Source, losses: list[str]) -> Raw:

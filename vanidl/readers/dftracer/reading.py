@@ -93,7 +93,37 @@ def build_profile(process: TracedProcess) -> ProfileTrace | None:
 
     A data loader's worker marks what it does as well; it does not train and has no profile.
     """
-    spans = _collect_spans(process.events)
+    # SpanKind of each event, -1 for one that is no span of training.
+    events, columns = process.events, process.events.columns
+    of_name = [_classify_span(category, name) for category, name in events.names]
+    if SpanKind.EPOCH not in of_name:
+        of_name = [
+            int(SpanKind.EPOCH) if name == _OLD_EPOCH else kind
+            for (_, name), kind in zip(events.names, of_name, strict=True)
+        ]
+    kind = np.array(of_name or [-1], np.int64)[columns["name"]]
+    rows = np.flatnonzero(kind >= 0)
+
+    # For an epoch the number that it was given, else its place among them; -1 elsewhere.
+    numbers = np.full(len(rows), -1, np.int64)
+    epochs = kind[rows] == SpanKind.EPOCH
+    given = columns["epoch"][rows][epochs]
+    numbers[epochs] = np.where(given == ABSENT, np.arange(len(given)), given)
+
+    # All spans, those of steps made from fetches and blocks; sorted by start.
+    step_start, step_end = _find_steps(events, kind)
+    n, start = len(step_start), columns["ts"][rows]
+    threads = np.unique(columns["tid"], return_inverse=True)[1]
+    spans = {
+        "start": np.concatenate([start, step_start]),
+        "end": np.concatenate([start + columns["dur"][rows], step_end]),
+        "step": np.concatenate([numbers, np.arange(n)]),
+        "kind": np.concatenate([kind[rows], np.full(n, SpanKind.STEP)]),
+        "thread": np.concatenate([threads[rows], np.full(n, -1)]),
+        "name": np.concatenate([columns["name"][rows], np.full(n, len(events.names))]),
+    }
+    order = stable_order(spans["start"])
+    spans = {key: column[order] for key, column in spans.items()}
     if not np.isin(spans["kind"], _OF_A_TRAINER).any():
         return None
     return ProfileTrace(
@@ -110,43 +140,10 @@ def build_profile(process: TracedProcess) -> ProfileTrace | None:
         kind=freeze(spans["kind"].astype(np.uint8)),
         thread=freeze(spans["thread"].astype(np.int32)),
         name=freeze(spans["name"].astype(np.int32)),
-        names=(*(name for _, name in process.events.names), "step"),
+        names=(*(name for _, name in events.names), "step"),
         losses=(),
-        steps_from="" if _marks_steps(process.events) else FROM_COMPUTE,
+        steps_from="" if _marks_steps(events) else FROM_COMPUTE,
     )
-
-
-def _collect_spans(events: Events) -> dict[str, Int64Array]:
-    """Columns of all spans, those of steps made from fetches and blocks; sorted by start."""
-    # SpanKind of each event, -1 for one that is no span of training.
-    names = events.names
-    of_name = [_classify_span(category, name) for category, name in names]
-    if SpanKind.EPOCH not in of_name:
-        of_name = [
-            int(SpanKind.EPOCH) if name == _OLD_EPOCH else kind
-            for (_, name), kind in zip(names, of_name, strict=True)
-        ]
-    kind = np.array(of_name or [-1], np.int64)[events.columns["name"]]
-    rows = np.flatnonzero(kind >= 0)
-    columns, start = events.columns, events.columns["ts"][rows]
-    step_start, step_end = _find_steps(events, kind)
-    n = len(step_start)
-    threads = np.unique(columns["tid"], return_inverse=True)[1]
-    # For an epoch the number that it was given, else its place among them; -1 elsewhere.
-    numbers = np.full(len(rows), -1, np.int64)
-    epochs = kind[rows] == SpanKind.EPOCH
-    given = events.columns["epoch"][rows][epochs]
-    numbers[epochs] = np.where(given == ABSENT, np.arange(len(given)), given)
-    spans = {
-        "start": np.concatenate([start, step_start]),
-        "end": np.concatenate([start + columns["dur"][rows], step_end]),
-        "step": np.concatenate([numbers, np.arange(n)]),
-        "kind": np.concatenate([kind[rows], np.full(n, SpanKind.STEP)]),
-        "thread": np.concatenate([threads[rows], np.full(n, -1)]),
-        "name": np.concatenate([columns["name"][rows], np.full(n, len(events.names))]),
-    }
-    order = stable_order(spans["start"])
-    return {key: column[order] for key, column in spans.items()}
 
 
 def _classify_span(category: str, name: str) -> int:

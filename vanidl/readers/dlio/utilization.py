@@ -56,33 +56,25 @@ class Formula:
     def total_s(self, block: Block, counted: slice, wall_s: float | None) -> float | None:
         """The time that utilization divides by; None where nothing tells it."""
         left_out = float(block.proc.sum() - block.proc[counted].sum())
+        batch = self.settings.batch_size
         if self.later:
-            return self._later_total_s(block, counted, wall_s, left_out)
-        batch = self.settings.batch_size or self._batch_size(block, wall_s)
+            if wall_s is None:
+                return None
+            by_clock = max(0.0, wall_s - left_out)
+            if not block.throughput or not batch:
+                return by_clock
+            # Of how many steps the throughput is: the number that fits the clock, a step apart.
+            steps = (len(block) - _NOT_COUNTED, len(block.proc[counted]))
+            times = [n * batch / block.throughput for n in steps if n > 0]
+            return min(times, key=lambda each: abs(each - by_clock), default=by_clock)
+
+        # The batch of a result without its configuration, by clocks.
+        if not batch and wall_s is not None and block.throughput:
+            samples_a_step = block.throughput * wall_s / len(block)
+            near = round(samples_a_step)
+            batch = near if near and abs(samples_a_step / near - 1) < _CLOSE else None
         whole_s = len(block) * batch / block.throughput if block.throughput and batch else wall_s
         return None if whole_s is None else max(0.0, whole_s - left_out)
-
-    def _later_total_s(
-        self, block: Block, counted: slice, wall_s: float | None, left_out: float
-    ) -> float | None:
-        """Of how many steps the throughput is: the number that fits the clock, a step apart."""
-        if wall_s is None:
-            return None
-        by_clock = max(0.0, wall_s - left_out)
-        batch = self.settings.batch_size
-        if not block.throughput or not batch:
-            return by_clock
-        steps = (len(block) - _NOT_COUNTED, len(block.proc[counted]))
-        times = [n * batch / block.throughput for n in steps if n > 0]
-        return min(times, key=lambda each: abs(each - by_clock), default=by_clock)
-
-    def _batch_size(self, block: Block, wall_s: float | None) -> int | None:
-        """By clocks, of a result without its configuration."""
-        if wall_s is None or not block.throughput:
-            return None
-        found = block.throughput * wall_s / len(block)
-        near = round(found)
-        return near if near and abs(found / near - 1) < _CLOSE else None
 
 
 def find_slowest(

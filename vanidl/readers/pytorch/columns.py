@@ -97,8 +97,20 @@ class EventColumns:
             self.of_devices += sum(
                 row[0] in KERNEL_CATEGORIES for row in rows if not _is_sound(row)
             )
+
+        # Times that can be, as comparisons with NaN are false; of each event that is left a row.
         if sound:
-            for column, block in zip(self._columns, self._reduced(sound), strict=True):
+            categories, event_names, pids, tids, ts, dur, correlations = zip(*sound, strict=True)
+            spans_us = _to_floats((ts, dur))
+            possible = (np.abs(spans_us[0]) < _MAX_START_US) & (spans_us[1] >= 0)
+            possible &= spans_us[1] < _MAX_DURATION_US
+            self.refused += int(possible.size - possible.sum())
+            self.of_devices += sum(categories[i] in _ON_DEVICE for i in np.flatnonzero(~possible))
+            keys = zip(categories, event_names, pids, tids, strict=True)
+            source = _encode(keys, self._sources)[possible]
+            start, duration = _to_nanoseconds(spans_us[:, possible])
+            row = (start, duration, source, np.array(correlations, np.int64)[possible])
+            for column, block in zip(self._columns, row, strict=True):
                 column.append(block)
         # When calls handed work to devices.
         if launches := _find_launches(values):
@@ -139,18 +151,6 @@ class EventColumns:
         return EventTable(
             start, duration, label[source], lane[source], tuple(labels), tuple(lanes), launch
         )
-
-    def _reduced(self, rows: Sequence[_Row]) -> tuple[NDArray[Any], ...]:
-        categories, names, pids, tids, ts, dur, correlation = zip(*rows, strict=True)
-        times = _to_floats((ts, dur))
-        # Comparisons with NaN are false.
-        possible = (np.abs(times[0]) < _MAX_START_US) & (times[1] >= 0)
-        possible &= times[1] < _MAX_DURATION_US
-        self.refused += int(possible.size - possible.sum())
-        self.of_devices += sum(categories[i] in _ON_DEVICE for i in np.flatnonzero(~possible))
-        source = _encode(zip(categories, names, pids, tids, strict=True), self._sources)
-        start, duration = _to_nanoseconds(times[:, possible])
-        return start, duration, source[possible], np.array(correlation, np.int64)[possible]
 
 
 def _to_floats(times: Sequence[Sequence[float]]) -> NDArray[np.float64]:

@@ -33,7 +33,6 @@ from vanidl.readers.tracer.slots import (
     SYNC_CLASS,
     Call,
     Header,
-    Moves,
     Numbers,
     Others,
     number_files,
@@ -341,22 +340,20 @@ def _build_tables(placed: _Placed) -> Iterator[OperationTable]:
         (model.POSIX, len(moves) - of_streams, ~stream if of_streams else None),
         (model.STDIO, of_streams, stream if of_streams < len(moves) else None),
     ):
-        if count:
-            yield _build_table(placed, layer, moves if rows is None else moves.pick(rows))
-
-
-def _build_table(placed: _Placed, layer: str, moves: Moves) -> OperationTable:
-    files, record = number_files(moves.file)
-    op = (moves.call >> np.uint8(4)) & np.uint8(1)
-    op ^= np.uint8(1)  # classes of reads are odd
-    columns = (
-        record, op, moves.offset, moves.nbytes, placed.since_start(moves.start_ns),
-        placed.since_start(moves.end_ns), moves.thread,
-    )  # fmt: skip
-    for column in columns:
-        column.flags.writeable = False
-    ranks, hosts = np.zeros(len(files), np.int64), (placed.file.header.host,) * len(files)
-    return OperationTable(layer, files.astype(np.uint64), ranks, hosts, *columns)
+        if not count:
+            continue
+        some = moves if rows is None else moves.pick(rows)
+        files, record = number_files(some.file)
+        op = (some.call >> np.uint8(4)) & np.uint8(1)
+        op ^= np.uint8(1)  # classes of reads are odd
+        columns = (
+            record, op, some.offset, some.nbytes, placed.since_start(some.start_ns),
+            placed.since_start(some.end_ns), some.thread,
+        )  # fmt: skip
+        for column in columns:
+            column.flags.writeable = False
+        ranks, hosts = np.zeros(len(files), np.int64), (placed.file.header.host,) * len(files)
+        yield OperationTable(layer, files.astype(np.uint64), ranks, hosts, *columns)
 
 
 def _find_call_intervals(placed: _Placed) -> tuple[Intervals, dict[str, Intervals]]:

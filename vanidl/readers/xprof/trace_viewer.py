@@ -83,12 +83,12 @@ class _Content:
                 for item in json_stream.members(text, array_key="traceEvents", budget=text.budget):
                     if item.key == "traceEvents" and isinstance(item, json_stream.Elements):
                         self.has_events = True
-                        self._take(item.values)
+                        self._add_events(item.values)
         except json_stream.CutJson as error:
             return (text.damage or error.loss,)
         return (text.damage,) if text.damage else ()
 
-    def _take(self, values: Iterable[Any]) -> None:
+    def _add_events(self, values: Iterable[Any]) -> None:
         for event in values:
             if not isinstance(event, dict):
                 continue
