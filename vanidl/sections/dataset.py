@@ -13,7 +13,6 @@ from vanidl.analyses.datafiles import (
     DataFile,
     NeverRead,
     RankShare,
-    ReadGrid,
     SamplesPerFile,
 )
 from vanidl.analyses.dataset import Dataset, VisitOrder
@@ -542,33 +541,12 @@ def draw_visits(run: Run) -> Figure:
         reason = "When each file was read is not recorded: it needs single operations."
         return _compose_visits("", reason=reason)
     grid = data.grid
-    spec = _plot_visits(data, grid)
-    spec["layout"]["shapes"] = epoch_lines(run.phases)
-    caption = _VISITS_CAPTION + (_MANY if len(grid.file) > 1 else "")
-    caption += _BORDERS if spec["layout"]["shapes"] else ""
-    cut = n_of_m(len(grid.file), grid.files, "files")
-    drawn = _compose_visits(caption + (f" Shown: {cut}." if cut else ""), spec=spec)
-    # The same in few spans of time, and in words.
-    names = tuple(data.files[i].path for i in grid.file[:TABLE_FILES].tolist())
-    amounts = grid.nbytes[:TABLE_FILES]
-    table = tabulate_lines("file", names, grid.edges_s, amounts, cut_from=grid.files)
-    first = seconds(float(grid.edges_s[int(np.flatnonzero(grid.nbytes.sum(axis=0))[0])]))
-    visits = f"{plural(grid.files, 'file')}, the first read {first} after the start."
-    return replace(drawn, table=table, alt_text=visits)
-
-
-def _compose_visits(caption: str, *, spec: Spec | None = None, reason: str = "") -> Figure:
-    title = "Which file is read when"
-    return Figure("visits", "Dataset", title, caption, spec, None, reason)
-
-
-def _plot_visits(data: Dataset, grid: ReadGrid) -> Spec:
     bins = max(min(MOST_BINS, CELLS // max(len(grid.file), 1)), 64)
     edges, sums = fold_bins(grid.edges_s, grid.nbytes, bins)
     divisor, unit = byte_scale(float(sums.max(initial=0)))
     # Nothing is transparent, little beside much is seen.
-    first, *rest = palette.scale(palette.RAMP, power=2)
-    colours = [[0.0, "rgba(0,0,0,0)"], [1e-9, "rgba(0,0,0,0)"], [1e-9, first[1]], *rest]
+    faintest, *rest = palette.scale(palette.RAMP, power=2)
+    colours = [[0.0, "rgba(0,0,0,0)"], [1e-9, "rgba(0,0,0,0)"], [1e-9, faintest[1]], *rest]
     heat = {
         "type": "heatmap",
         "x": round_edges(edges),
@@ -583,9 +561,26 @@ def _plot_visits(data: Dataset, grid: ReadGrid) -> Spec:
     layout = palette.time_layout(110 + min(max(22 * len(grid.file), 90), 620))
     layout["margin"] = {**layout["margin"], "l": 72}
     layout["xaxis"] = palette.time_axis(range=[float(edges[0]), float(edges[-1])])
-    names = [plotted(data.files[i].path.rsplit("/", 1)[-1], limit=20) for i in grid.file.tolist()]
+    paths = [data.files[i].path for i in grid.file.tolist()]
+    names = [plotted(path.rsplit("/", 1)[-1], limit=20) for path in paths]
     layout["yaxis"] = palette.rank_axis(names)
-    return {"data": [heat], "layout": layout}
+    layout["shapes"] = epoch_lines(run.phases)
+    caption = _VISITS_CAPTION + (_MANY if len(grid.file) > 1 else "")
+    caption += _BORDERS if layout["shapes"] else ""
+    cut = n_of_m(len(grid.file), grid.files, "files")
+    caption += f" Shown: {cut}." if cut else ""
+    drawn = _compose_visits(caption, spec={"data": [heat], "layout": layout})
+    # The same in few spans of time, and in words.
+    shown, amounts = tuple(paths[:TABLE_FILES]), grid.nbytes[:TABLE_FILES]
+    table = tabulate_lines("file", shown, grid.edges_s, amounts, cut_from=grid.files)
+    first = seconds(float(grid.edges_s[int(np.flatnonzero(grid.nbytes.sum(axis=0))[0])]))
+    visits = f"{plural(grid.files, 'file')}, the first read {first} after the start."
+    return replace(drawn, table=table, alt_text=visits)
+
+
+def _compose_visits(caption: str, *, spec: Spec | None = None, reason: str = "") -> Figure:
+    title = "Which file is read when"
+    return Figure("visits", "Dataset", title, caption, spec, None, reason)
 
 
 def round_edges(edges: NDArray[np.float64]) -> list[float]:

@@ -227,28 +227,24 @@ def _write_fetches(run: Run) -> str | None:
     if run.breakdown.length_ns(WAIT):
         words.append(("waits", settle(describe_waits(run.breakdown, whole=_is_whole(run)))))
     words += [("I/O", remark) for remark in _remarks(run, found)]
-    words += [("longest", each) for each in _longest(run.trace, found.batches)]
+    # The batch that was waited for longest, and its longest read where I/O was recorded.
+    batches = found.batches
+    if slowest := _slowest(batches):
+        row = slowest[0]
+        file = int(batches.longest_read_file[row])
+        read = (
+            f"; its longest read: {seconds(float(batches.longest_read_s[row]))} for "
+            f"{nbytes(int(batches.longest_read_nbytes[row]))} of {run.trace.files.path[file]}"
+            if file >= 0
+            else ""
+        )
+        samples = plural(int(max(batches.samples[row], 0)), "sample")
+        longest = (
+            f"{seconds(float(batches.wait_s[row]))} for batch {batches.batch[row]} of "
+            f"epoch {batches.epoch[row]} ({samples}){read}"
+        )
+        words.append(("longest", longest))
     return named_values(table.rstrip(), words)
-
-
-def _longest(trace: Trace, batches: FetchedBatches) -> Iterator[str]:
-    """The batch that was waited for longest, and its longest read."""
-    slowest = _slowest(batches)
-    if not slowest:
-        return
-    # Where I/O was recorded the longest read of that batch says what to look at.
-    row = slowest[0]
-    file = int(batches.longest_read_file[row])
-    read = (
-        f"; its longest read: {seconds(float(batches.longest_read_s[row]))} for "
-        f"{nbytes(int(batches.longest_read_nbytes[row]))} of {trace.files.path[file]}"
-        if file >= 0
-        else ""
-    )
-    yield (
-        f"{seconds(float(batches.wait_s[row]))} for batch {batches.batch[row]} of "
-        f"epoch {batches.epoch[row]} ({plural(int(max(batches.samples[row], 0)), 'sample')}){read}"
-    )
 
 
 def _collect_fetches(run: Run) -> Object | None:

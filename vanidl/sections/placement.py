@@ -233,24 +233,21 @@ def _describe_slope(placement: Placement) -> str:
         return "Whether longer bursts made iterations longer is not known."
     blocks = sum(_differs(r, 0.0) and not _differs(r, 1.0) for r in known)
     ahead = sum(_differs(r, 1.0) and not _differs(r, 0.0) for r in known)
+    # `3 of 8 ranks read ahead and 4 waited; of 1 it cannot be told`
+    of_ranks = f"of {plural(len(known), 'rank')}"
+    unknown = len(known) - ahead - blocks
+    told = [(n, what) for n, what in ((ahead, "read ahead"), (blocks, "waited")) if n]
+    verdict = f"nothing can be told {of_ranks}"
+    if told:
+        (n, what), *others = told
+        words = [f"{count(n)} {of_ranks} {what}", *(f"{count(n)} {what}" for n, what in others)]
+        verdict = " and ".join(words)
+        verdict += f"; of {count(unknown)} it cannot be told" if unknown else ""
     return (
         "Where training waits for reads, a burst that is 1 s longer makes its iteration 1 s longer "
-        f"beside the step. By that slope, {_count_by_slope(ahead, blocks, len(known))}. It is "
-        "evidence, no proof: it does not say under what the reads ran."
+        f"beside the step. By that slope, {verdict}. It is evidence, no proof: it does not say "
+        "under what the reads ran."
     )
-
-
-def _count_by_slope(ahead: int, blocks: int, ranks: int) -> str:
-    """`3 of 8 ranks read ahead and 4 waited; of 1 it cannot be told`."""
-    counted = {"read ahead": ahead, "waited": blocks}
-    of = f" of {plural(ranks, 'rank')}"
-    found = [f"{count(n)} {what}" for what, n in counted.items() if n]
-    unknown = ranks - ahead - blocks
-    if not found:
-        return f"nothing can be told{of}"
-    first, *rest = found
-    said = " and ".join([first.replace(" ", f"{of} ", 1), *rest])
-    return f"{said}; of {count(unknown)} it cannot be told" if unknown else said
 
 
 def _differs(row: RankPlacement, slope: float) -> bool:

@@ -19,7 +19,6 @@ from vanidl.formatting.units import (
 from vanidl.watch.resources import MemoryState
 from vanidl.watch.state import (
     WAITS,
-    RankState,
     RunState,
     describe_steps,
     describe_wait,
@@ -174,25 +173,19 @@ def _ranks(state: RunState) -> Iterator[Line]:
         return
     yield f"{'':<16}{'steps':>10}{'now':>16}{'waits now':>12}{'so far':>12}  last event", "dim"
     shown = sorted(state.ranks, key=lambda rank: -(rank.latest_share or 0.0))[:_MOST_RANKS]
+    ended = state.condition.is_over
     for rank in shown:
-        yield _row(rank, state.ranks.index(rank), state.condition.is_over)
+        now = "-" if rank.now_steps_per_s is None else steps_per_second(rank.now_steps_per_s)
+        share = "-" if rank.now_wait_share is None else percent(rank.now_wait_share)
+        room = " " * (12 - len(percent(rank.wait_share)))
+        key = f"{state.ranks.index(rank)}/input_wait/"
+        waited = room + _mark_share(key, rank.wait_share)
+        last_event = "" if ended else f"{rank.silent_s:.0f} s ago"
+        words = f"{rank.label[:15]:<16}{count(rank.steps):>10}{now:>16}{share:>12}"
+        silent = rank.silent_s > _SILENT_S and not ended
+        yield settle(f"{words}{waited}  {last_event}"), "yellow" if silent else ""
     if len(shown) < len(state.ranks):
         yield f"and {count(len(state.ranks) - len(shown))} ranks that wait less", "dim"
-
-
-def _row(rank: RankState, position: int, ended: bool) -> Line:
-    now = "-" if rank.now_steps_per_s is None else steps_per_second(rank.now_steps_per_s)
-    share = "-" if rank.now_wait_share is None else percent(rank.now_wait_share)
-    silent = rank.silent_s > _SILENT_S and not ended
-    room = " " * (12 - len(percent(rank.wait_share)))
-    waited = room + _mark_share(f"{position}/input_wait/", rank.wait_share)
-    return (
-        settle(
-            f"{rank.label[:15]:<16}{count(rank.steps):>10}{now:>16}{share:>12}"
-            f"{waited}  {'' if ended else f'{rank.silent_s:.0f} s ago'}"
-        ),
-        "yellow" if silent else "",
-    )
 
 
 def _now_rate(state: RunState) -> float | None:

@@ -153,49 +153,40 @@ def _panel(sample: Sample, row: int, divisor: int) -> tuple[list[Spec], str]:
     results = sample.results
     if results is None:
         return [], ""
-    traces: list[Spec] = [] if results.timeline is None else _io(results.timeline, divisor)
-    for trace in traces:
-        trace["yaxis"] = _name(2 * row).replace("axis", "")
+    traces: list[Spec] = []
+    if results.timeline is not None:
+        edges, speed = _speeds(results.timeline)
+        start, width = float(edges[0]), float(edges[1] - edges[0])
+        traces = [
+            _draw_area(name, colour, start, width, [*round_values(values / divisor), 0])
+            for name, colour, values in (
+                ("reads", palette.READ, speed[0]),
+                ("writes", palette.WRITE, speed[1]),
+            )
+        ]
+        traces[1]["fillpattern"] = {"shape": "/", "size": 6, "solidity": 0.3}
+        for trace in traces:
+            trace["yaxis"] = _name(2 * row).replace("axis", "")
+    # Steps of the first rank that has any: a row has no room for more.
     table, cut = _dated(results), ""
     if table is not None:
-        steps, cut = _steps(table)
+        of_first = np.flatnonzero(table.rank == table.rank.min())
+        kept = of_first[:MAX_STEPS]
+        begin, length = table.start_s[kept], (table.end_s - table.start_s)[kept]
+        lane, waits = np.zeros(len(kept)), table.input_wait_s[kept]
+        steps = [_draw_boxes("steps", palette.STEP, (lane, begin, 0.97 * length))]
+        if not np.isnan(waits).all():
+            waited = np.minimum(np.nan_to_num(waits), length)
+            steps.append(_draw_boxes("input waits", palette.IN_WAIT, (lane, begin, waited)))
         for trace in steps:
             trace["yaxis"] = _name(2 * row + 1).replace("axis", "")
         traces += steps
+        cut = n_of_m(len(kept), len(of_first), "steps")
     # In the legend only the first panel's.
     for trace in traces:
         trace["legendgroup"] = trace["name"]
         trace["showlegend"] = row == 0
     return traces, cut
-
-
-def _io(io: Timeline, divisor: int) -> list[Spec]:
-    edges, speed = _speeds(io)
-    start, width = float(edges[0]), float(edges[1] - edges[0])
-    areas = [
-        _draw_area(name, colour, start, width, [*round_values(values / divisor), 0])
-        for name, colour, values in (
-            ("reads", palette.READ, speed[0]),
-            ("writes", palette.WRITE, speed[1]),
-        )
-    ]
-    areas[1]["fillpattern"] = {"shape": "/", "size": 6, "solidity": 0.3}
-    return areas
-
-
-def _steps(table: StepTable) -> tuple[list[Spec], str]:
-    # Of the first rank that has steps: a row has no room for more.
-    mine = np.flatnonzero(table.rank == table.rank.min())
-    kept = mine[:MAX_STEPS]
-    start, length = table.start_s[kept], (table.end_s - table.start_s)[kept]
-    lane = np.zeros(len(kept))
-    waits = np.nan_to_num(table.input_wait_s[kept])
-    traces = [
-        _draw_boxes("steps", palette.STEP, (lane, start, 0.97 * length)),
-        _draw_boxes("input waits", palette.IN_WAIT, (lane, start, np.minimum(waits, length))),
-    ]
-    known = not np.isnan(table.input_wait_s[kept]).all()
-    return (traces if known else traces[:1]), n_of_m(len(kept), len(mine), "steps")
 
 
 def _draw_area(name: str, colour: str, x0: float, dx: float, y: list[float | int | None]) -> Spec:
