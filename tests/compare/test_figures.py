@@ -84,7 +84,7 @@ def test_a_change_from_zero_is_not_called_unrecorded():
     rose, none = replace(change, a=0.0, b=1.5, ratio=None), replace(change, a=0.0, b=0, ratio=None)
     unknown = replace(change, a=None, ratio=None)
     assert [describe_from_nothing(c) for c in (rose, none, unknown)] == ["from 0 s", "equal", ""]
-    assert changes._change_cells(rose, verdicts=False)[1] == "from 0 s"
+    assert changes._list_change(rose, verdicts=False)[1] == "from 0 s"
 
 
 def test_step_histograms_hold_every_step():
@@ -123,11 +123,11 @@ def test_sizes_hold_every_operation():
 @pytest.mark.parametrize("low", [1e-6, 0.01, 0.3, 0.5, 0.79])
 @pytest.mark.parametrize("high", [1.26, 1.8, 3.9, 50, 1e5])
 def test_every_range_of_factors_has_some_ticks_and_not_too_many(low, high):
-    ticks = changes._ticks(low, high)
+    ticks = changes._choose_ticks(low, high)
     assert 3 <= len(ticks) <= 16
     assert any(t == pytest.approx(1) for t in ticks)
     assert all(low <= t * (1 + 1e-9) and t <= high * (1 + 1e-9) for t in ticks)
-    labels = [changes._label(tick) for tick in ticks]
+    labels = [changes._label_tick(tick) for tick in ticks]
     assert [float(label.replace(",", "")) for label in labels] == pytest.approx(ticks)
     assert len(set(labels)) == len(labels)
     if high > changes._NARROW * low:

@@ -335,7 +335,7 @@ def test_one_storage_target_is_singular(osts, words):
     ],
 )
 def test_the_file_of_a_step_keeps_its_number(path, words):
-    assert steps._file(((path, 1.5e-5),), 0) == f"{words} {seconds(1.5e-5)}"
+    assert steps._name_file(((path, 1.5e-5),), 0) == f"{words} {seconds(1.5e-5)}"
 
 
 def test_ranks_of_a_log_without_io_have_no_files_in_common():
@@ -517,7 +517,7 @@ def test_captions_speak_of_what_is_there(name):
 def test_times_of_a_step_are_rounded_once():
     """Rounded to four digits and then to three, 241 ms were 242 ms in the other table."""
     measured = np.array([0.24146, 0.2415, 8.0952e-3, 0.0560004, 1.2345678])
-    cells = steps._is_step_known(measured)
+    cells = steps._list_seconds(measured)
     assert [seconds(cell) for cell in cells] == [seconds(value) for value in measured]
 
 

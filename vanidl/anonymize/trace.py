@@ -39,8 +39,8 @@ def anonymous(trace: Trace, names: Pseudonyms) -> Trace:
     for host in sorted({p.host for p in trace.processes}):
         names.host(host)
     # Files before anything that may name one.
-    files = _files(trace.files, names)
-    processes = tuple(_process(p, names) for p in trace.processes)
+    files = _rename_files(trace.files, names)
+    processes = tuple(_rename_process(p, names) for p in trace.processes)
     job = trace.job
     return replace(
         trace,
@@ -48,10 +48,10 @@ def anonymous(trace: Trace, names: Pseudonyms) -> Trace:
         processes=processes,
         files=files,
         spans=replace(trace.spans, names=tuple(map(names.text, trace.spans.names))),
-        profiles=tuple(_profile(p, names) for p in trace.profiles),
-        logs=tuple(_log(log, names) for log in trace.logs),
-        warnings=tuple(_notice(w, names) for w in trace.warnings),
-        user_data=_user_data(trace.user_data, names),
+        profiles=tuple(_rename_profile(p, names) for p in trace.profiles),
+        logs=tuple(_rename_log(log, names) for log in trace.logs),
+        warnings=tuple(_rename_notice(w, names) for w in trace.warnings),
+        user_data=_rename_user_data(trace.user_data, names),
         benchmarks=tuple(
             replace(b, folder=names.folder(b.folder), workload=names.text(b.workload))
             for b in trace.benchmarks
@@ -63,9 +63,9 @@ def anonymous(trace: Trace, names: Pseudonyms) -> Trace:
             for c in trace.checkpoint_calls
         ),
         memory=tuple(replace(m, host=names.host(m.host)) for m in trace.memory),
-        lines=tuple(_part(part, names) for part in trace.lines),
+        lines=tuple(_rename_part(part, names) for part in trace.lines),
         fetches=replace(trace.fetches, names=tuple(map(names.text, trace.fetches.names))),
-        states=States(tuple(_thread(thread, names) for thread in trace.states.threads)),
+        states=States(tuple(_rename_thread(thread, names) for thread in trace.states.threads)),
     )
 
 
@@ -76,7 +76,7 @@ def anonymous_selection(trace: Trace, selection: Selection) -> Selection:
     return replace(selection, include=(), exclude=(), codes=chosen_files(trace, selection))
 
 
-def _files(files: Files, names: Pseudonyms) -> Files:
+def _rename_files(files: Files, names: Pseudonyms) -> Files:
     keys = [make_natural_key(path) for path in files.path]
     order = sorted(range(len(keys)), key=keys.__getitem__)
     place = [0] * len(keys)
@@ -94,7 +94,7 @@ def _files(files: Files, names: Pseudonyms) -> Files:
     )
 
 
-def _part(part: SampledPart, names: Pseudonyms) -> SampledPart:
+def _rename_part(part: SampledPart, names: Pseudonyms) -> SampledPart:
     """Sampled lines by their numbers alone: functions and texts are the program's own."""
 
     def key(function: FunctionLines) -> tuple[str, str, int]:
@@ -116,13 +116,13 @@ def _part(part: SampledPart, names: Pseudonyms) -> SampledPart:
     )
 
 
-def _thread(thread: SampledThread, names: Pseudonyms) -> SampledThread:
+def _rename_thread(thread: SampledThread, names: Pseudonyms) -> SampledThread:
     """A sampled thread, without the names of files that it was seen at."""
     samples = replace(thread.samples, file=np.full_like(thread.samples.file, -1))
     return replace(thread, host=names.host(thread.host), samples=samples, paths=())
 
 
-def _process(process: Process, names: Pseudonyms) -> Process:
+def _rename_process(process: Process, names: Pseudonyms) -> Process:
     return replace(
         process,
         host=names.host(process.host),
@@ -131,7 +131,7 @@ def _process(process: Process, names: Pseudonyms) -> Process:
     )
 
 
-def _profile(profile: Profile, names: Pseudonyms) -> Profile:
+def _rename_profile(profile: Profile, names: Pseudonyms) -> Profile:
     evidence = (replace(e, reason=names.text(e.reason)) for e in profile.clock_evidence)
     return replace(
         profile,
@@ -141,7 +141,7 @@ def _profile(profile: Profile, names: Pseudonyms) -> Profile:
     )
 
 
-def _log(log: LogState, names: Pseudonyms) -> LogState:
+def _rename_log(log: LogState, names: Pseudonyms) -> LogState:
     return replace(
         log,
         path=names.path(log.path, "log"),
@@ -150,7 +150,7 @@ def _log(log: LogState, names: Pseudonyms) -> LogState:
     )
 
 
-def _notice(notice: Notice, names: Pseudonyms) -> Notice:
+def _rename_notice(notice: Notice, names: Pseudonyms) -> Notice:
     message = notice.message
     if notice.code in NAMES_COMMANDS:
         message = re.sub(r" \(.*\)", "", message, flags=re.DOTALL)
@@ -160,19 +160,22 @@ def _notice(notice: Notice, names: Pseudonyms) -> Notice:
     return replace(notice, message=names.text(message))
 
 
-def _user_data(data: UserData, names: Pseudonyms) -> UserData:
-    facts = {path: _facts(found, names) for path, found in data.facts.items()}
+def _rename_user_data(data: UserData, names: Pseudonyms) -> UserData:
+    facts = {path: _rename_facts(found, names) for path, found in data.facts.items()}
     on_disk = None if data.on_disk is None else tuple(names.path(p) for p in data.on_disk)
     return replace(
-        data, sizes=_by_path(data.sizes, names), facts=_by_path(facts, names), on_disk=on_disk
+        data,
+        sizes=_rename_paths(data.sizes, names),
+        facts=_rename_paths(facts, names),
+        on_disk=on_disk,
     )
 
 
-def _by_path(values: Mapping[str, _Value], names: Pseudonyms) -> dict[str, _Value]:
+def _rename_paths(values: Mapping[str, _Value], names: Pseudonyms) -> dict[str, _Value]:
     return {names.path(path): value for path, value in values.items()}
 
 
-def _facts(facts: FileFacts, names: Pseudonyms) -> FileFacts:
+def _rename_facts(facts: FileFacts, names: Pseudonyms) -> FileFacts:
     """The facts with numbers for the names that the file gives its arrays."""
     given = {array.name: f"array {i + 1}" for i, array in enumerate(facts.arrays)}
     return replace(
@@ -187,11 +190,11 @@ def _facts(facts: FileFacts, names: Pseudonyms) -> FileFacts:
             )
             for array in facts.arrays
         ),
-        blocks=tuple(replace(b, what=_renamed(b.what, given, names)) for b in facts.blocks),
+        blocks=tuple(replace(b, what=_rename_block(b.what, given, names)) for b in facts.blocks),
     )
 
 
-def _renamed(what: str, given: Mapping[str, str], names: Pseudonyms) -> str:
+def _rename_block(what: str, given: Mapping[str, str], names: Pseudonyms) -> str:
     """What a block is, with the number of its array where it names one."""
     named = _OF_ARRAY.match(what)
     if named is None:

@@ -52,11 +52,11 @@ def steps_of(journal: Journal) -> RankSteps:
     # Batches that came from memory, and how long copying them took, by step.
     events = journal.events
     handed = events.pick(events.kind == REPLAY)
-    of_step = _step_of(handed.begin, start, end)
+    of_step = _find_step(handed.begin, start, end)
     copying = np.bincount(of_step + 1, handed.end - handed.begin, len(start) + 1)[1:]
     # A step is free where each batch that it asked for came from memory.
     asked_for = events.pick(events.kind == WAIT)
-    waits = _step_of(asked_for.begin, start, end)
+    waits = _find_step(asked_for.begin, start, end)
     many = np.bincount(of_step + 1, minlength=len(start) + 1)[1:]
     asked = np.bincount(waits + 1, minlength=len(start) + 1)[1:]
     # The first batch of each step: which pass it is of, and its place in it.
@@ -82,7 +82,7 @@ def steps_of(journal: Journal) -> RankSteps:
     )
 
 
-def _step_of(at: Int64Array, start: Int64Array, end: Int64Array) -> Int64Array:
+def _find_step(at: Int64Array, start: Int64Array, end: Int64Array) -> Int64Array:
     """For each time its step, -1 for none."""
     if not len(start):
         return np.full(len(at), -1)
@@ -108,29 +108,29 @@ class Kept:
 
 def kept(journals: Sequence[Journal]) -> Kept:
     """What the journals of a ceiling run say of its loaders."""
-    texts = [(text, handed) for journal in journals for text, handed in _handed_out(journal)]
+    texts = [(text, handed) for journal in journals for text, handed in _list_replayed(journal)]
     on = [text for text, handed in texts if handed]
-    real = Counter(_remark(text) for text, handed in texts if not handed)
+    real = Counter(_describe_real_loader(text) for text, handed in texts if not handed)
     return Kept(
         len(on),
-        sum(_number(text.get("kept")) for text in on),
-        sum(_number(text.get("nbytes")) for text in on),
+        sum(_bound_number(text.get("kept")) for text in on),
+        sum(_bound_number(text.get("nbytes")) for text in on),
         tuple(f"{text}{f' ({count} times)' if count > 1 else ''}" for text, count in real.items()),
     )
 
 
-def _handed_out(journal: Journal) -> Iterator[tuple[Mapping[str, Any], bool]]:
+def _list_replayed(journal: Journal) -> Iterator[tuple[Mapping[str, Any], bool]]:
     """What became of each loader, and whether any batch of it came from memory."""
     events = journal.events
     handed = set(events.number[events.kind == REPLAY].tolist())
     yield from ((text, text["replay"] in handed) for text in journal.replayed)
 
 
-def _number(value: object) -> int:
+def _bound_number(value: object) -> int:
     return value if type(value) is int and 0 <= value < _MOST_NBYTES else 0
 
 
-def _remark(text: Mapping[str, Any]) -> str:
+def _describe_real_loader(text: Mapping[str, Any]) -> str:
     data = text.get("dataset")
     of_data = f" ({data})" if isinstance(data, str) and data != "NoneType" else ""
     name = elided(f"{text.get('class', 'a loader')}{of_data}", limit=80)
@@ -139,12 +139,12 @@ def _remark(text: Mapping[str, Any]) -> str:
         return f"{name} stayed real: its batches cannot be copied ({why})"
     if text["state"] == "unsupported":
         return f"{name} stayed real: {elided(str(text.get('why', '')), limit=200)}"
-    return f"{name} stayed real: {_why_no_more(text)}"
+    return f"{name} stayed real: {_explain_no_batch(text)}"
 
 
-def _why_no_more(text: Mapping[str, Any]) -> str:
+def _explain_no_batch(text: Mapping[str, Any]) -> str:
     """Why no batch of a loader came from memory that could be kept."""
-    length, needed = _number(text.get("length")), _number(text.get("needed"))
+    length, needed = _bound_number(text.get("length")), _bound_number(text.get("needed"))
     if length == 1:
         return (
             "its passes have one batch, and none began after one whose end was asked for, which "
@@ -197,9 +197,11 @@ def measure(run: Path, ceiling_run: Path) -> Ceiling:
     Raises:
         InputError: in one of them no steps were recorded, or no batch came from memory.
     """
-    taken, free = _journals(run), _journals(ceiling_run)
+    taken, free = _read_journals(run), _read_journals(ceiling_run)
     memory = kept(free)
-    compared = _compare_steps(_by_rank(taken, run), _by_rank(free, ceiling_run), memory)
+    compared = _compare_steps(
+        _divide_by_rank(taken, run), _divide_by_rank(free, ceiling_run), memory
+    )
     taken_s, free_s, copying_s = compared.taken, compared.free, compared.copying
     # Copying from memory is the measurement's own: the upper bound is without it.
     cost, low, _ = cost_of(taken_s.mean(axis=0), free_s.mean(axis=0))
@@ -222,13 +224,13 @@ def measure(run: Path, ceiling_run: Path) -> Ceiling:
     )
 
 
-def _journals(folder: Path) -> list[Journal]:
+def _read_journals(folder: Path) -> list[Journal]:
     found = discover.find(folder).of(FORMAT)
     paths = next((paths for kind, paths in found.items() if kind.name == "steps"), ())
     return [read_journal(path) for path in paths]
 
 
-def _by_rank(journals: list[Journal], folder: Path) -> dict[int, RankSteps]:
+def _divide_by_rank(journals: list[Journal], folder: Path) -> dict[int, RankSteps]:
     """The steps of each rank; of a process without one it is 0."""
     found: dict[int, RankSteps] = {}
     for journal in journals:
@@ -258,9 +260,9 @@ def _compare_steps(
     # Steps are compared up to where the runs part: behind that they did other work.
     fewest = min(len(steps.length_s) for steps in (*taken.values(), *free.values()))
     pairs = [(taken[rank], free[rank]) for rank in ranks]
-    alike = min(_alike(*pair, fewest) for pair in pairs)
-    parted = [pair for pair in pairs if _alike(*pair, fewest) == alike < fewest]
-    where = tuple(_parting(*pair, alike) for pair in parted[:1])
+    alike = min(_count_alike(*pair, fewest) for pair in pairs)
+    parted = [pair for pair in pairs if _count_alike(*pair, fewest) == alike < fewest]
+    where = tuple(_describe_parting(*pair, alike) for pair in parted[:1])
     # And only those that count on every rank: ranks wait for each other.
     # Their batches all came from memory, and no profiler of ours slowed them.
     usable = np.stack([free.replayed[:alike] & ~taken.profiled[:alike] for taken, free in pairs])
@@ -279,13 +281,13 @@ def _compare_steps(
     )
 
 
-def _alike(taken: RankSteps, free: RankSteps, count: int) -> int:
+def _count_alike(taken: RankSteps, free: RankSteps, count: int) -> int:
     """How many steps the runs have in common: which take the same batches of the same passes."""
     differs = np.flatnonzero((taken.begins[:count] != free.begins[:count]).any(axis=1))
     return int(differs[0]) if len(differs) else count
 
 
-def _parting(taken: RankSteps, free: RankSteps, step: int) -> str:
+def _describe_parting(taken: RankSteps, free: RankSteps, step: int) -> str:
     """Where the runs part."""
     real, memory = (
         "no batch" if first[0] < 0 else f"batch {first[1] + 1} of pass {first[0] + 1}"

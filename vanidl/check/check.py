@@ -29,7 +29,7 @@ def check(paths: Sequence[str | Path], progress: Progress | None = None) -> tupl
     A path is a file, or a folder that is searched as for any command. Nothing raises: what
     cannot be read is a verdict too.
     """
-    entries = [entry for path in paths for entry in _entries(Path(path))]
+    entries = [entry for path in paths for entry in _find_entries(Path(path))]
     counter = _Counter(progress, len(entries))
     verdicts: dict[int, Verdict] = {}
     # Format by format, each with all of its files; then what no format takes for its own.
@@ -60,7 +60,7 @@ class _Counter:
         self._done += 1
 
 
-def _entries(path: Path) -> list[_Entry]:
+def _find_entries(path: Path) -> list[_Entry]:
     """(kind, file) for everything at a path."""
     try:
         found = discover.find(path)
@@ -109,22 +109,22 @@ def check_text(verdicts: Sequence[Verdict], *, every: bool = False) -> str:
 
     Of thousands of files the first of each state, unless `every` one is asked for.
     """
-    listed = list(verdicts) if every else _first(verdicts)
-    rows = [_row(verdict) for verdict in listed]
+    listed = list(verdicts) if every else _keep_first(verdicts)
+    rows = [_list_row(verdict) for verdict in listed]
     widths = [max(len(row[i]) for row in [_HEAD, *rows]) for i in range(len(_HEAD) - 1)]
-    lines = [_line(_HEAD, widths)]
+    lines = [_pad_cells(_HEAD, widths)]
     for verdict, row in zip(listed, rows, strict=True):
-        lines.append(_line(row, widths))
+        lines.append(_pad_cells(row, widths))
         lines += [
             textwrap.fill(
                 printable(sentence), WIDTH, initial_indent="    - ", subsequent_indent="      "
             )
             for sentence in verdict.missing
         ]
-    more = ", ".join(f"{n:,} {state}" for state, n in _left_out(verdicts, listed).items())
+    more = ", ".join(f"{n:,} {state}" for state, n in _count_left_out(verdicts, listed).items())
     lines += ["", f"and {more} more: --all lists them"] * bool(more)
     # How many there are of each state, and what the states mean.
-    counts = _counts(verdicts)
+    counts = _count_states(verdicts)
     total = ", ".join(f"{number:,} {state}" for state, number in counts.items())
     lines += ["", f"{plural(len(verdicts), 'file')}: {total}"]
     lines += [f"  {state}: {STATES[state]}" for state in counts if state != "whole"]
@@ -133,13 +133,13 @@ def check_text(verdicts: Sequence[Verdict], *, every: bool = False) -> str:
 
 def check_object(verdicts: Sequence[Verdict], *, every: bool = False) -> dict[str, Any]:
     """The same for programs: files, their states and what they lack; unknown is null."""
-    listed = list(verdicts) if every else _first(verdicts)
+    listed = list(verdicts) if every else _keep_first(verdicts)
     return {
         "schema": SCHEMA,
         "files": len(verdicts),
-        "states": _counts(verdicts),
-        "checked": [_entry(verdict) for verdict in listed],
-        "left_out": _left_out(verdicts, listed),
+        "states": _count_states(verdicts),
+        "checked": [_collect_entry(verdict) for verdict in listed],
+        "left_out": _count_left_out(verdicts, listed),
     }
 
 
@@ -148,7 +148,7 @@ def check_json(verdicts: Sequence[Verdict], *, every: bool = False) -> str:
     return json.dumps(check_object(verdicts, every=every), indent=2, allow_nan=False) + "\n"
 
 
-def _first(verdicts: Sequence[Verdict]) -> list[Verdict]:
+def _keep_first(verdicts: Sequence[Verdict]) -> list[Verdict]:
     """Of each state the first, of each the first sentences."""
     seen: Counter[str] = Counter()
     found = []
@@ -164,25 +164,25 @@ def _first(verdicts: Sequence[Verdict]) -> list[Verdict]:
     return found
 
 
-def _left_out(verdicts: Sequence[Verdict], listed: Sequence[Verdict]) -> dict[str, int]:
+def _count_left_out(verdicts: Sequence[Verdict], listed: Sequence[Verdict]) -> dict[str, int]:
     """How many files of each state are not listed."""
-    shown = _counts(listed)
-    left = {state: n - shown.get(state, 0) for state, n in _counts(verdicts).items()}
+    shown = _count_states(listed)
+    left = {state: n - shown.get(state, 0) for state, n in _count_states(verdicts).items()}
     return {state: n for state, n in left.items() if n}
 
 
-def _row(verdict: Verdict) -> tuple[str, ...]:
+def _list_row(verdict: Verdict) -> tuple[str, ...]:
     kind = verdict.kind or "unknown kind"
     return (
         verdict.state,
         printable(verdict.version) or "-",
-        _traced(verdict),
+        _describe_traced(verdict),
         kind,
         printable(verdict.path),
     )
 
 
-def _traced(verdict: Verdict) -> str:
+def _describe_traced(verdict: Verdict) -> str:
     """The traced share of each layer with a trace; a dash where the share is not known."""
     known = [c for c in verdict.layers if c.traced_fraction is not None]
     if known:
@@ -191,17 +191,17 @@ def _traced(verdict: Verdict) -> str:
     return "no trace" if counted and all(c.traced_ops is None for c in verdict.layers) else "-"
 
 
-def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
+def _pad_cells(cells: Sequence[str], widths: Sequence[int]) -> str:
     padded = [cell.ljust(width) for cell, width in zip(cells, widths, strict=False)]
     return "  ".join([*padded, cells[-1]])
 
 
-def _counts(verdicts: Sequence[Verdict]) -> dict[str, int]:
+def _count_states(verdicts: Sequence[Verdict]) -> dict[str, int]:
     found = Counter(verdict.state for verdict in verdicts)
     return {state: found[state] for state in STATES if found[state]}
 
 
-def _entry(verdict: Verdict) -> dict[str, Any]:
+def _collect_entry(verdict: Verdict) -> dict[str, Any]:
     layers = {
         c.layer: {
             "counted_ops": c.counted_ops,

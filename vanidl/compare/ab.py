@@ -95,15 +95,17 @@ def run_pairs(
         UsageError: the plan cannot be run.
         VanidlError: a command failed, or the page cache cannot be dropped.
     """
-    words = {side: _words(command, side) for side, command in (("a", plan.a), ("b", plan.b))}
+    words = {
+        side: _split_command(command, side) for side, command in (("a", plan.a), ("b", plan.b))
+    }
     words[CEILING] = words["a"]
-    _check(plan)
+    _check_plan(plan)
     runs: list[RecordedRun] = []
     turns = order(plan.pairs, ceiling=plan.ceiling)
     # ABBA: a drift of the machine becomes spread, not a difference.
     for done, (side, pair) in enumerate(turns):
         if progress is not None:
-            progress(f"{_SHOWN[side]}, {_named(pair)}", done, len(turns))
+            progress(f"{_SHOWN[side]}, {_name_pair(pair)}", done, len(turns))
         if plan.drop_caches:
             _drop_caches()
         name = f"{side}-{pair}"
@@ -117,28 +119,28 @@ def run_pairs(
         status = recorded.exit_status
         runs.append(RecordedRun(side, pair, name, wall_time_s, status, recorded.tracer))
         # Saved before anything can fail: what was recorded survives.
-        save(_experiment(plan, runs), plan.folder)
+        save(_record_experiment(plan, runs), plan.folder)
         if status != 0:
             why = f" ({recorded.ending.last_error})" if recorded.ending.last_error else ""
             raise VanidlError(
-                f"command {_SHOWN[side]} failed in {_named(pair)} with exit status "
+                f"command {_SHOWN[side]} failed in {_name_pair(pair)} with exit status "
                 f"{status}{why}: stopped. {len(runs)} of {len(turns)} runs are kept in "
                 f"{plan.folder} ({AB_FILE} lists them)."
             )
-    return _experiment(plan, runs)
+    return _record_experiment(plan, runs)
 
 
-def _words(command: str, side: str) -> list[str]:
+def _split_command(command: str, side: str) -> list[str]:
     try:
         words = shlex.split(command)
     except ValueError as error:
         raise UsageError(f"--{side} {command!r}: {error}. Check its quotes.") from error
     if not words:
         raise UsageError(f"--{side}: expected a command, found nothing.")
-    return [MASKED_WORD.sub(lambda found: _secret(found[0][1:], side), word) for word in words]
+    return [MASKED_WORD.sub(lambda found: _read_secret(found[0][1:], side), word) for word in words]
 
 
-def _secret(name: str, side: str) -> str:
+def _read_secret(name: str, side: str) -> str:
     """The word that was masked in what vanidl printed: no shell replaces it within quotes."""
     if name not in os.environ:
         raise UsageError(
@@ -148,7 +150,7 @@ def _secret(name: str, side: str) -> str:
     return os.environ[name]
 
 
-def _check(plan: Plan) -> None:
+def _check_plan(plan: Plan) -> None:
     if plan.pairs < 1:
         raise UsageError(f"--repeat: expected at least 1 pair, found {plan.pairs}.")
     # A folder with files could be that of another experiment: its runs would be mixed in.
@@ -183,16 +185,16 @@ def _drop_caches() -> None:
         ) from error
 
 
-def _experiment(plan: Plan, runs: Sequence[RecordedRun]) -> Experiment:
+def _record_experiment(plan: Plan, runs: Sequence[RecordedRun]) -> Experiment:
     policy = DROPPED if plan.drop_caches else WARM
-    return Experiment(_without_secrets(plan.a), _without_secrets(plan.b), policy, tuple(runs))
+    return Experiment(_mask_secrets(plan.a), _mask_secrets(plan.b), policy, tuple(runs))
 
 
-def _without_secrets(command: str) -> str:
+def _mask_secrets(command: str) -> str:
     words = shlex.split(command)
     public = list(masked(words))
     return command if public == words else shlex.join(public)
 
 
-def _named(pair: int) -> str:
+def _name_pair(pair: int) -> str:
     return f"pair {pair}" if pair else "the warm-up pair"

@@ -26,7 +26,7 @@ def render_json(comparison: Comparison) -> str:
 
 def make_object(comparison: Comparison) -> Object:
     """The comparison as plain values; `metrics` is that of the second side to the first."""
-    pairings = [_pairing_object(pairing) for pairing in comparison.pairings]
+    pairings = [_collect_pairing(pairing) for pairing in comparison.pairings]
     return {
         "schema": SCHEMA,
         "headline": str(write_headline(comparison)),
@@ -34,24 +34,24 @@ def make_object(comparison: Comparison) -> Object:
         "confidence": 1 - ALPHA,
         "smallest_change_called": MIN_CHANGE,
         "conditions": dict(comparison.conditions),
-        "sides": [_side_object(side) for side in comparison.sides],
+        "sides": [_collect_side(side) for side in comparison.sides],
         **pairings[0],
         "comparisons": pairings,
     }
 
 
-def _side_object(side: Side) -> Object:
+def _collect_side(side: Side) -> Object:
     return {
         "letter": side.letter,
         "name": side.name,
-        "runs": [_sample_object(sample) for sample in side.samples],
+        "runs": [_collect_sample(sample) for sample in side.samples],
         "ceiling": None
         if side.ceiling is None
         else values_of(side.ceiling) | {"remarks": list(side.ceiling.remarks)},
     }
 
 
-def _sample_object(sample: Sample) -> Object:
+def _collect_sample(sample: Sample) -> Object:
     job = sample.job
     # Whether the run was recorded whole, and every warning about it.
     coverage = None
@@ -71,13 +71,13 @@ def _sample_object(sample: Sample) -> Object:
     }
 
 
-def _pairing_object(pairing: Pairing) -> Object:
+def _collect_pairing(pairing: Pairing) -> Object:
     return {
         "a": pairing.a.letter,
         "b": pairing.b.letter,
         "paired": pairing.paired,
         "notices": list(pairing.notices),
-        "metrics": {change.metric.name: _change_object(change) for change in pairing.changes},
+        "metrics": {change.metric.name: _collect_change(change) for change in pairing.changes},
         "cells": {
             row.key: {"a": row.a and list(row.a), "b": row.b and list(row.b)}
             for row in compare_cells(pairing.a, pairing.b)
@@ -85,7 +85,7 @@ def _pairing_object(pairing: Pairing) -> Object:
     }
 
 
-def _change_object(change: Change) -> Object:
+def _collect_change(change: Change) -> Object:
     difference = change.difference
     return {
         "a": change.a,

@@ -97,7 +97,7 @@ def sub_folders(path: Path) -> list[Path]:
     if not path.is_dir():
         return []
     found = [p for p in path.iterdir() if p.is_dir() and not p.name.startswith(".")]
-    return sorted(found, key=lambda p: _natural(p.name))
+    return sorted(found, key=lambda p: _make_natural_key(p.name))
 
 
 def distinct_names(sides: Sequence[Side], paths: Sequence[Path]) -> tuple[Side, ...]:
@@ -125,6 +125,6 @@ def anonymous_side(side: Side, names: Pseudonyms, labels: Sequence[str] = ()) ->
     return Side(side.letter, name, samples, ceiling)
 
 
-def _natural(name: str) -> list[tuple[bool, int, str]]:
+def _make_natural_key(name: str) -> list[tuple[bool, int, str]]:
     parts = re.findall(r"\d+|\D+", name)
     return [(False, int(p), "") if p.isdecimal() else (True, 0, p) for p in parts]

@@ -36,7 +36,7 @@ def build_levels(
     """
     rows = max(len(series[0]), 1)
     limit = max(cells // rows, 1)
-    fitting = [_fitting(amounts, limit) for amounts in series]
+    fitting = [_fit_bins(amounts, limit) for amounts in series]
     return Levels(
         float(edges_s[0]),
         float(edges_s[-1]),
@@ -78,11 +78,11 @@ def pack_levels(found: Levels) -> Spec:
         "end": found.end_s,
         "divisor": found.divisor,
         "bins": [amounts.shape[1] for amounts in found.series[0]],
-        "series": [_packed(series[0]) for series in found.series],
+        "series": [_pack(series[0]) for series in found.series],
     }
 
 
-def _packed(amounts: Int64Array) -> Spec:
+def _pack(amounts: Int64Array) -> Spec:
     """Little-endian, row by row, in base64."""
     width = max(1, -(-int(amounts.max(initial=0)).bit_length() // 8))
     raw = np.ascontiguousarray(amounts, "<i8").view(np.uint8).reshape(-1, 8)[:, :width]
@@ -90,7 +90,7 @@ def _packed(amounts: Int64Array) -> Spec:
     return {"rows": amounts.shape[0], "bytes": width, "data": text}
 
 
-def _fitting(amounts: Int64Array, limit: int) -> Int64Array:
+def _fit_bins(amounts: Int64Array, limit: int) -> Int64Array:
     bins = amounts.shape[1]
     while bins > limit and bins % 2 == 0:
         bins //= 2
@@ -125,10 +125,10 @@ def pick_spread(total: int, limit: int) -> NDArray[np.intp]:
 
 def round_values(values: Iterable[float]) -> list[float | int | None]:
     """Values with four significant digits, compact in JSON; what is not a number is None."""
-    return [_rounded(value) for value in values]
+    return [_round_value(value) for value in values]
 
 
-def _rounded(value: float) -> float | int | None:
+def _round_value(value: float) -> float | int | None:
     if not math.isfinite(value):
         return None
     short = float(f"{value:.4g}")

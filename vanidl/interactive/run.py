@@ -87,7 +87,7 @@ class Run(plain.Run):
 
     def select(self, selection: Selection) -> Run:
         """The same run through another filter."""
-        return _shown(super().select(selection))
+        return _show(super().select(selection))
 
 
 def table(runs: Iterable[plain.Run | str | PathLike[str]]) -> pandas.DataFrame:
@@ -143,7 +143,7 @@ def open_run(
             names=names,
             executor_options=executor_options,
         )
-    return _shown(opened)
+    return _show(opened)
 
 
 def from_darshan(report: Any) -> Run:  # noqa: ANN401 - PyDarshan has no types
@@ -159,7 +159,7 @@ def from_darshan(report: Any) -> Run:  # noqa: ANN401 - PyDarshan has no types
     return Run(trace, analyse(trace), Selection(), Path(log.path).name)
 
 
-def _shown(run: plain.Run) -> Run:
+def _show(run: plain.Run) -> Run:
     return Run(**{field.name: getattr(run, field.name) for field in fields(run)})
 
 
@@ -186,13 +186,13 @@ def card(run: plain.Run) -> str:
         f"<p><b>{escape(run.answer.ending)}</b></p>" if run.answer.ending else "",
         f"<p><b>{escape(screen.verdict)}</b></p>" if screen.verdict else "",
         f'<p style="font-size:1.25em">{_mark_cells(run.answer.title)}</p>',
-        *(_bar(screen.bar) if screen.bar else ()),
-        *_actions(screen.actions[:MOST_ACTIONS]),
+        *(_write_bar(screen.bar) if screen.bar else ()),
+        *_write_actions(screen.actions[:MOST_ACTIONS]),
         "</div>",
     ])  # fmt: skip
 
 
-def _bar(bar: Bar) -> Iterator[str]:
+def _write_bar(bar: Bar) -> Iterator[str]:
     """The mean step as a stack, with the same in words for who does not see it."""
     yield f"<div>{escape(bar.title)}</div>"
     yield f'<div role="img" aria-label="{escape(bar.label)}" style="display:flex;height:1.6em">'
@@ -204,10 +204,10 @@ def _bar(bar: Bar) -> Iterator[str]:
     yield "</div><div><small>"
     yield "; ".join(escape(f"{part.name} {part.amount} ({part.percent})") for part in bar.parts)
     yield "</small></div>"
-    yield from _table(bar)
+    yield from _write_table(bar)
 
 
-def _table(bar: Bar) -> Iterator[str]:
+def _write_table(bar: Bar) -> Iterator[str]:
     """The bar and its changes as a table, closed until it is asked for."""
     yield f"<details><summary>as table</summary><table><caption>{escape(bar.title)}</caption>"
     yield '<tr><th scope="col">part</th><th scope="col">time</th><th scope="col">share</th></tr>'
@@ -219,7 +219,7 @@ def _table(bar: Bar) -> Iterator[str]:
     yield "</table></details>"
 
 
-def _actions(actions: Sequence[Action]) -> Iterator[str]:
+def _write_actions(actions: Sequence[Action]) -> Iterator[str]:
     if not actions:
         return
     yield "<ol>"

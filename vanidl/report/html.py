@@ -38,7 +38,7 @@ _OF_STEPS = "Input and compute"  # this section rests on the profile, all others
 _NO_LOG = "No I/O was recorded beside the profile. Record the run with vanidl record."
 
 
-def _reasoned(figure: Figure, run: Run) -> Figure:
+def _give_one_reason(figure: Figure, run: Run) -> Figure:
     """One reason for all that a profile alone cannot show, not one for each picture."""
     alone = not run.trace.logs and not run.trace.counters and run.summary.ops is None
     if not alone or not figure.empty_reason or figure.section == _OF_STEPS:
@@ -68,7 +68,9 @@ def page_of(run: Run, slices: Slices | None = None) -> Page:
         tiles=(),
         warnings=tuple((w.code, elided(w.message, limit=1000), w.severity) for w in warnings),
         warned_section="Coverage",
-        figures=tuple(_reasoned(figure, run) for figure in figures(run, slices) if figure.applies),
+        figures=tuple(
+            _give_one_reason(figure, run) for figure in figures(run, slices) if figure.applies
+        ),
         terms=TERMS,
         commands=(("the run", elided(job.command, limit=2000)),),
         first_screen=screen,

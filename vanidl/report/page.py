@@ -181,7 +181,7 @@ class Page:
 
 def render_page(page: Page) -> str:
     """The whole page as text; names from the logs can neither break out nor run."""
-    scripts = [_asset(name) for name in scripts_of(page.figures)]
+    scripts = [_read_asset(name) for name in scripts_of(page.figures)]
     # Figures with something to show, by section; what is missing is listed once, below.
     shown = [f for f in page.figures if f.spec or f.table or f.viewer or not f.empty_reason]
     sections = [(name, list(group)) for name, group in groupby(shown, lambda f: f.section)]
@@ -191,14 +191,14 @@ def render_page(page: Page) -> str:
         warned = {page.warned_section} if page.warnings else set()
         quiet = frozenset(name for name, _ in sections[1:]) - page.marked - warned
     return (
-        _environment()
+        _open_environment()
         .get_template("report.html.j2")
         .render(
             page=page,
-            policy=_policy(scripts, served=page.served),
+            policy=_write_policy(scripts, served=page.served),
             scripts=[Markup(script) for script in scripts],
-            styles=[Markup(_asset(name)) for name in _STYLES],
-            data=Markup(embedded(_data(page.figures))),
+            styles=[Markup(_read_asset(name)) for name in _STYLES],
+            data=Markup(embedded(_collect_data(page.figures))),
             sections=sections,
             quiet=quiet,
             missing=_list_missing([f for f in page.figures if f.id not in {s.id for s in shown}]),
@@ -239,7 +239,7 @@ def embedded(value: object) -> str:
     return text
 
 
-def _policy(scripts: list[str], *, served: bool) -> str:
+def _write_policy(scripts: list[str], *, served: bool) -> str:
     """Only these very scripts may run; nothing may be fetched, but by a page from its server."""
     hashes = (hashlib.sha256(f"\n{script}\n".encode()).digest() for script in scripts)
     sources = " ".join(f"'sha256-{base64.b64encode(h).decode()}'" for h in hashes)
@@ -251,7 +251,7 @@ def _policy(scripts: list[str], *, served: bool) -> str:
 
 
 @cache
-def _environment() -> Environment:
+def _open_environment() -> Environment:
     loader = PackageLoader("vanidl.report")
     environment = Environment(
         loader=loader,
@@ -266,7 +266,7 @@ def _environment() -> Environment:
 
 
 @cache
-def _asset(name: str) -> str:
+def _read_asset(name: str) -> str:
     """A style or script as the page holds it: without indents, which are for its authors."""
     text = (Path(__file__).parent / "templates" / name).read_text(encoding="utf-8").strip()
     return text if name.startswith("plotly") else re.sub(r"\n[ \t]+", "\n", text)
@@ -298,14 +298,14 @@ def slug(name: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
 
 
-def _data(figures: Sequence[Figure]) -> Spec:
+def _collect_data(figures: Sequence[Figure]) -> Spec:
     return {
         "dark": DARK,
         "figures": [
             {
                 "id": f.id,
                 "spec": f.spec,
-                "table": _cells(f.table) if f.table else None,
+                "table": _list_cells(f.table) if f.table else None,
                 "levels": pack_levels(f.levels) if f.levels else None,
                 "viewer": f.viewer,
             }
@@ -314,13 +314,13 @@ def _data(figures: Sequence[Figure]) -> Spec:
     }
 
 
-def _cells(table: Table) -> Spec:
+def _list_cells(table: Table) -> Spec:
     """Columns and rows; a number travels as [value, text] so that it sorts and reads well."""
     units = [column.unit for column in table.columns]
     return {
         "columns": [[column.title, column.unit == "text"] for column in table.columns],
         "rows": [
-            [_cell(value, unit) for value, unit in zip(row, units, strict=True)]
+            [_write_cell(value, unit) for value, unit in zip(row, units, strict=True)]
             for row in table.rows
         ],
         "cut": table.cut,
@@ -328,7 +328,7 @@ def _cells(table: Table) -> Spec:
     }
 
 
-def _cell(value: Cell, unit: str) -> str | list[float | str] | None:
+def _write_cell(value: Cell, unit: str) -> str | list[float | str] | None:
     if isinstance(value, Link):
         return [value.text, value.text, value.href]
     number = value.value if isinstance(value, Amount) else value

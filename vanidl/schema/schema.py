@@ -78,19 +78,19 @@ def schema_of(kind: Kind, path: str = "") -> Schema:
     """
     if isinstance(kind, Maybe):
         schema = schema_of(kind.kind, path)
-        return _union([schema, {"type": "null"}])
+        return _unite([schema, {"type": "null"}])
     if isinstance(kind, Partly):
-        return _object(kind.fields, path) | {"required": []}
+        return _describe_object(kind.fields, path) | {"required": []}
     if isinstance(kind, dict):
-        return _object(kind, path)
+        return _describe_object(kind, path)
     if isinstance(kind, list):
         return {"type": "array", "items": schema_of(kind[0], path)}
     if dataclasses.is_dataclass(kind) and isinstance(kind, type):
-        return _object(fields_of(kind), path)
-    return _annotated(kind, path)
+        return _describe_object(fields_of(kind), path)
+    return _describe_annotated(kind, path)
 
 
-def _annotated(kind: Kind, path: str) -> Schema:
+def _describe_annotated(kind: Kind, path: str) -> Schema:
     origin: Any = get_origin(kind)
     arguments = get_args(kind)
     # From plain types to those made of others; what has no form in JSON is an error of ours.
@@ -101,7 +101,7 @@ def _annotated(kind: Kind, path: str) -> Schema:
     if origin is Annotated:
         return schema_of(bare(kind), path)
     if origin in _UNIONS:
-        return _union([schema_of(each, path) for each in arguments])
+        return _unite([schema_of(each, path) for each in arguments])
     if origin is Literal:
         return {"enum": list(arguments)}
     if origin in _ARRAYS:
@@ -115,35 +115,35 @@ def _annotated(kind: Kind, path: str) -> Schema:
             "minItems": len(arguments),
         }
     if origin in (dict, Mapping, get_origin(Mapping[str, int])):
-        return _object({str: arguments[1]}, path)
+        return _describe_object({str: arguments[1]}, path)
     raise TypeError(f"{path}: {kind!r} has no form in JSON")
 
 
-def _object(kinds: Mapping[Any, Kind], path: str) -> Schema:
+def _describe_object(kinds: Mapping[Any, Kind], path: str) -> Schema:
     if set(kinds) == {str}:
         return {"type": "object", "additionalProperties": schema_of(kinds[str], path)}
     return {
         "type": "object",
-        "properties": {name: _field(name, kind, path) for name, kind in kinds.items()},
+        "properties": {name: _describe_field(name, kind, path) for name, kind in kinds.items()},
         "required": list(kinds),
         "additionalProperties": False,
     }
 
 
-def _field(name: str, kind: Kind, path: str) -> Schema:
+def _describe_field(name: str, kind: Kind, path: str) -> Schema:
     here = f"{path}.{name}" if path else name
     meaning = own_meaning(kind) or meaning_of(here)
     unit = {"unit": meaning.unit} if meaning.unit else {}
     return schema_of(kind, here) | {"description": meaning.text} | unit
 
 
-def _union(schemas: list[Schema]) -> Schema:
+def _unite(schemas: list[Schema]) -> Schema:
     """One schema with a list of types where that says it, else `anyOf`."""
     if {} in schemas:
         return {}
     plain = [s["type"] for s in schemas if set(s) == {"type"}]
     others = [s for s in schemas if set(s) != {"type"}]
-    named = list(dict.fromkeys(t for types_ in plain for t in _listed(types_)))
+    named = list(dict.fromkeys(t for types_ in plain for t in _list_types(types_)))
     if not others:
         return {"type": named[0] if len(named) == 1 else named}
     if len(others) == 1 and named == ["null"] and isinstance(others[0].get("type"), str):
@@ -151,5 +151,5 @@ def _union(schemas: list[Schema]) -> Schema:
     return {"anyOf": [*others, *({"type": name} for name in named)]}
 
 
-def _listed(types_: str | list[str]) -> list[str]:
+def _list_types(types_: str | list[str]) -> list[str]:
     return [types_] if isinstance(types_, str) else types_

@@ -80,7 +80,7 @@ def draw_benchmark(run: Run) -> Figure:
         ),
         n_of_m(len(picked), len(rows), "epochs of ranks"),
     )
-    epochs = _by_epoch(rows)
+    epochs = _divide_by_epoch(rows)
     cut = n_of_m(min(len(epochs), BARS), len(epochs), "epochs")
     caption = " ".join([rules, _BENCHMARK_CAPTION, *([f"Shown: {cut}."] if cut else [])])
     drawn = _compose_benchmark(caption, _plot_benchmark(epochs[:BARS]), table)
@@ -93,7 +93,7 @@ def _compose_benchmark(
     return Figure("benchmark", "Benchmark", _BENCHMARK_TITLE, caption, spec, table, reason)
 
 
-def _by_epoch(rows: list[EpochWaits]) -> list[tuple[str, list[float]]]:
+def _divide_by_epoch(rows: list[EpochWaits]) -> list[tuple[str, list[float]]]:
     """(label, percent of the time: compute, then each cause) of every epoch, over its ranks."""
     found: dict[int, list[EpochWaits]] = {}
     for row in rows:
@@ -140,7 +140,7 @@ def _write_benchmark(run: Run) -> str | None:
     blocks = []
     for result in run.benchmarks:
         head = ("epoch", "ranks", "utilization", "compute", *CAUSES)
-        table = aligned_table("Benchmark", [head, *_rows(result)]) if result.epochs else None
+        table = aligned_table("Benchmark", [head, *_list_rows(result)]) if result.epochs else None
         words = "".join(
             f"  {line}\n"
             for s in list_benchmark_sentences(result)
@@ -157,7 +157,7 @@ def _write_benchmark(run: Run) -> str | None:
     return "\n".join(blocks)
 
 
-def _rows(result: BenchmarkResult) -> Iterator[Row]:
+def _list_rows(result: BenchmarkResult) -> Iterator[Row]:
     of: dict[int, list[EpochWaits]] = {}
     for row in result.epochs:
         of.setdefault(row.epoch, []).append(row)
@@ -167,11 +167,11 @@ def _rows(result: BenchmarkResult) -> Iterator[Row]:
         mean = sum(row.utilization_percent for row in same) / n
         yield (
             str(epoch), str(n), f"{mean:.2f} %", seconds(sum(r.compute_s for r in same) / n),
-            *(_mean(each) for each in waits),
+            *(_average_known(each) for each in waits),
         )  # fmt: skip
 
 
-def _mean(values: list[float | None]) -> str:
+def _average_known(values: list[float | None]) -> str:
     known = [value for value in values if value is not None]
     return seconds(sum(known) / len(values)) if known else "-"
 

@@ -59,7 +59,7 @@ def _collect_breakdown(run: Run) -> Object:
 def _list_breakdown(account: Breakdown, who: str, rank: int | None) -> Object:
     cells = {name: account.cell(f"{who}/{name}") for name in account.columns}
     with_steps = bool(account.observed.any() if who == MEAN else account.steps[int(who)])
-    run = _causes(cells, RUN)
+    run = _collect_causes(cells, RUN)
     # What the causes of the run rest on, and what had to be assumed of any cell.
     evidence: dict[str, list[str]] = {}
     assumed: dict[str, None] = {}
@@ -88,7 +88,7 @@ def _list_breakdown(account: Breakdown, who: str, rank: int | None) -> Object:
         },
         "steps": int(account.steps.max(initial=0) if who == MEAN else account.steps[int(who)]),
         "step_s": account.length_ns(STEP, who) / 1e9 if with_steps else None,
-        "step": _causes(cells, STEP) if with_steps else None,
+        "step": _collect_causes(cells, STEP) if with_steps else None,
         "step_parts": {
             name.partition("/")[2]: list(cell.range_s)
             for name, cell in cells.items()
@@ -97,49 +97,55 @@ def _list_breakdown(account: Breakdown, who: str, rank: int | None) -> Object:
         if with_steps
         else None,
         "input_wait_s": account.length_ns(WAIT, who) / 1e9 if with_steps else None,
-        "input_wait": _causes(cells, WAIT) if with_steps else None,
+        "input_wait": _collect_causes(cells, WAIT) if with_steps else None,
         "phase_causes": {
-            phase: _causes(cells, f"{PHASE}/{phase}")
+            phase: _collect_causes(cells, f"{PHASE}/{phase}")
             for phase in PHASES
             if any(name.startswith(f"{PHASE}/{phase}/") for name in cells)
         },
         "blocked": {
-            name: {part: _part(cells, f"{window}/{BLOCKED}", part) for part in BLOCKED_PARTS}
+            name: {
+                part: _collect_part(cells, f"{window}/{BLOCKED}", part) for part in BLOCKED_PARTS
+            }
             for name, window in (("run", RUN), ("input_wait", WAIT))
         },
-        "input_cpu": {part: _part(cells, f"{RUN}/{INPUT_CPU}", part) for part in INPUT_CPU_PARTS},
-        "workers": {part: _part(cells, f"{RUN}/{WORKERS}", part) for part in WORKERS_PARTS},
-        "device_idle": {part: _part(cells, f"{RUN}/{DEVICE_IDLE}", part) for part in IDLE_PARTS},
-        "epochs": _epochs(cells) if with_steps else [],
+        "input_cpu": {
+            part: _collect_part(cells, f"{RUN}/{INPUT_CPU}", part) for part in INPUT_CPU_PARTS
+        },
+        "workers": {part: _collect_part(cells, f"{RUN}/{WORKERS}", part) for part in WORKERS_PARTS},
+        "device_idle": {
+            part: _collect_part(cells, f"{RUN}/{DEVICE_IDLE}", part) for part in IDLE_PARTS
+        },
+        "epochs": _collect_epochs(cells) if with_steps else [],
         "evidence": evidence,
         "assumed": list(assumed),
         "width_basis": basis,
     }
 
 
-def _part(cells: Mapping[str, Cell], cause: str, part: str) -> list[float]:
+def _collect_part(cells: Mapping[str, Cell], cause: str, part: str) -> list[float]:
     """A part of a cause: what nothing tells from its other parts may be all of it."""
     whole = cells.get(cause, NOTHING)
     cell = cells.get(f"{cause}.{part}", Cell(0, whole.high_ns))
     return [min(end_s, whole.range_s[1]) for end_s in cell.range_s]
 
 
-def _epochs(cells: Mapping[str, Cell]) -> list[Object]:
+def _collect_epochs(cells: Mapping[str, Cell]) -> list[Object]:
     """Every epoch by cause, and its input waits."""
     names = (name.split("/") for name in cells if name.startswith(f"{EPOCH}/"))
     return [
         {
             "index": index,
             "window_s": cells[f"{EPOCH}/{index}/"].range_s[0],
-            "run": _causes(cells, f"{EPOCH}/{index}"),
+            "run": _collect_causes(cells, f"{EPOCH}/{index}"),
             "input_wait_s": cells[f"{EPOCH}/{index}/{WAIT}/"].range_s[0],
-            "input_wait": _causes(cells, f"{EPOCH}/{index}/{WAIT}"),
+            "input_wait": _collect_causes(cells, f"{EPOCH}/{index}/{WAIT}"),
         }
         for index in sorted({int(words[1]) for words in names})
     ]
 
 
-def _causes(cells: Mapping[str, Cell], window: str) -> dict[str, list[float]]:
+def _collect_causes(cells: Mapping[str, Cell], window: str) -> dict[str, list[float]]:
     return {
         cause: list(cell.range_s) for cause in CAUSES if (cell := cells.get(f"{window}/{cause}"))
     }

@@ -88,7 +88,7 @@ def draw_fetches(run: Run) -> Figure:
     # The mean of one rank would repeat it.
     rows = ranks if len(ranks) == 1 else [MEAN, *ranks[:MOST_BATCHES]]
     cut = n_of_m(min(len(ranks), MOST_BATCHES), len(ranks), "ranks")
-    words = [_FETCHES_CAPTION, *_remarks(run, found), f"Shown: {cut}." if cut else ""]
+    words = [_FETCHES_CAPTION, *_list_remarks(run, found), f"Shown: {cut}." if cut else ""]
     table = slowest_batches(run.trace, found.batches, found.names)
     waited = seconds(account.length_ns(WAIT) / 1e9)
     return Figure(
@@ -110,7 +110,7 @@ def _is_whole(run: Run) -> bool:
     return sampled or (not lossy and not has_separate_objects(run.summary))
 
 
-def _remarks(run: Run, found: Fetching) -> Iterator[str]:
+def _list_remarks(run: Run, found: Fetching) -> Iterator[str]:
     if not found.io_recorded:
         yield _NO_IO
     elif not _is_whole(run):
@@ -126,7 +126,10 @@ def _plot_fetches(run: Run, ranks: Sequence[str]) -> Spec:
     # A cause has one colour in all ranks, and no entry where no rank waited for it.
     for code, (colour, pattern) in _COLOURS.items():
         cells = [next((p.cell for p in parts if p.code == code), None) for parts in divided]
-        ends = [_shown_ns(account, who, code, cell) for who, cell in zip(ranks, cells, strict=True)]
+        ends = [
+            _measure_shown_ns(account, who, code, cell)
+            for who, cell in zip(ranks, cells, strict=True)
+        ]
         if any(ends):
             data.append(
                 {
@@ -154,7 +157,7 @@ def _plot_fetches(run: Run, ranks: Sequence[str]) -> Spec:
     return {"data": data, "layout": layout}
 
 
-def _shown_ns(account: Breakdown, who: str, code: str, cell: DurationCell | None) -> float:
+def _measure_shown_ns(account: Breakdown, who: str, code: str, cell: DurationCell | None) -> float:
     """What of a part is drawn: what it has for sure, and of the open part all that others leave."""
     if cell is None:
         return 0.0
@@ -175,20 +178,20 @@ _FETCHES_COLUMNS = (
 
 def slowest_batches(trace: Trace, batches: FetchedBatches, names: tuple[str, ...]) -> Table:
     """The batches that training waited for longest, with the longest read of each."""
-    rows = _slowest(batches)
+    rows = _find_slowest(batches)
     taken = int(np.count_nonzero(~np.isnan(batches.wait_s)))
-    cells = tuple(_batch(trace, batches, names, int(row)) for row in rows)
+    cells = tuple(_list_batch(trace, batches, names, int(row)) for row in rows)
     return Table(_FETCHES_COLUMNS, cells, n_of_m(len(rows), taken, "batches, longest waits first"))
 
 
-def _slowest(batches: FetchedBatches) -> list[int]:
+def _find_slowest(batches: FetchedBatches) -> list[int]:
     taken = np.flatnonzero(~np.isnan(batches.wait_s))
     order = taken[np.lexsort((batches.start_s[taken], -batches.wait_s[taken]))]
     found: list[int] = order[:SLOWEST].tolist()
     return found
 
 
-def _batch(
+def _list_batch(
     trace: Trace, batches: FetchedBatches, names: tuple[str, ...], row: int
 ) -> tuple[Cell, ...]:
     # A table leaves a cell empty where plain numbers have nan.
@@ -226,10 +229,10 @@ def _write_fetches(run: Run) -> str | None:
     words: list[tuple[str, str]] = []
     if run.breakdown.length_ns(WAIT):
         words.append(("waits", settle(describe_waits(run.breakdown, whole=_is_whole(run)))))
-    words += [("I/O", remark) for remark in _remarks(run, found)]
+    words += [("I/O", remark) for remark in _list_remarks(run, found)]
     # The batch that was waited for longest, and its longest read where I/O was recorded.
     batches = found.batches
-    if slowest := _slowest(batches):
+    if slowest := _find_slowest(batches):
         row = slowest[0]
         file = int(batches.longest_read_file[row])
         read = (
@@ -260,9 +263,9 @@ def _collect_fetches(run: Run) -> Object | None:
         "io_recorded": found.io_recorded,
         "batches": len(found.batches),
         "loaders": [values_of(each) for each in found.loaders],
-        "mean": _waits(run.breakdown, MEAN),
+        "mean": _collect_waits(run.breakdown, MEAN),
         "per_rank": [
-            {"label": run.breakdown.labels[place]} | _waits(run.breakdown, str(place))
+            {"label": run.breakdown.labels[place]} | _collect_waits(run.breakdown, str(place))
             for place in np.flatnonzero(run.breakdown.observed).tolist()
         ],
         "slowest": [dict(zip(units, row, strict=True)) for row in table.rows],
@@ -280,7 +283,7 @@ _WAIT_CELLS = {
 """Names of parts of waits in JSON, and the cells that they are."""
 
 
-def _waits(account: Breakdown, who: str) -> Object:
+def _collect_waits(account: Breakdown, who: str) -> Object:
     """The input waits of a rank: of each part what it has at least, and both ends."""
     values: Object = {"wait_s": account.length_ns(WAIT, who) / 1e9}
     for name, cause in _WAIT_CELLS.items():

@@ -45,7 +45,7 @@ def draw_memory(run: Run) -> Figure:
         return Figure(
             "memory", "Input and compute", _MEMORY_TITLE, "", empty_reason=_NONE, applies=False
         )
-    series = _thinned(found.series[0])
+    series = _thin_out(found.series[0])
     rows = tuple(
         (
             float(at),
@@ -64,11 +64,13 @@ def draw_memory(run: Run) -> Figure:
     for name, title, colour in _AREAS:
         sizes = getattr(series, name)
         if sizes.any():
-            data.append(_line(title, at_s, sizes / divisor, unit, colour) | {"stackgroup": "all"})
+            data.append(
+                _plot_line(title, at_s, sizes / divisor, unit, colour) | {"stackgroup": "all"}
+            )
     if not np.isnan(series.page_cache).all():
         cache = np.nan_to_num(series.page_cache) / divisor
         line = {"line": {"color": palette.WRITE, "width": 1, "dash": "dot"}}
-        data.append(_line("page cache", at_s, cache, unit, palette.WRITE) | line)
+        data.append(_plot_line("page cache", at_s, cache, unit, palette.WRITE) | line)
     layout = palette.time_layout(280)
     layout["xaxis"] = palette.time_axis()
     layout["yaxis"] = palette.axis(unit, rangemode="tozero", fixedrange=True)
@@ -86,7 +88,7 @@ def draw_memory(run: Run) -> Figure:
 _COLUMN_NAMES = ("training", "workers", "shared_memory", "other")
 
 
-def _thinned(series: MemorySeries) -> MemorySeries:
+def _thin_out(series: MemorySeries) -> MemorySeries:
     """At most `_MOST_POINTS` times, the largest sizes of each stretch."""
     parts = np.array_split(np.arange(len(series.at_s)), min(len(series.at_s), _MOST_POINTS))
     columns: dict[str, Any] = {
@@ -96,7 +98,7 @@ def _thinned(series: MemorySeries) -> MemorySeries:
     return MemorySeries(series.host, np.array([series.at_s[p[0]] for p in parts]), **columns)
 
 
-def _line(
+def _plot_line(
     title: str,
     at: Sequence[float],
     sizes: FloatArray,
@@ -140,7 +142,7 @@ def _collect_memory(run: Run) -> Object | None:
                 f"{name}_nbytes": getattr(each, name).astype(int).tolist() for name in _COLUMN_NAMES
             },
         }
-        for each in map(_thinned, found.series)
+        for each in map(_thin_out, found.series)
     ]
     return values_of(found, without=("series",)) | {"series": series}
 

@@ -108,18 +108,20 @@ def _plot_phases(phases: Phases) -> Spec:
     lanes = ["stages"]
     # Stages have a colour each.
     data = [
-        _bars(phase.name, [phase], 0, palette.fill(_COLOURS[phase.name], _SHAPES[phase.name]))
+        _plot_bars(phase.name, [phase], 0, palette.fill(_COLOURS[phase.name], _SHAPES[phase.name]))
         for phase in phases.stages
     ]
     # Epochs alternate in lightness, so that neighbours are told apart without a line.
     if epochs := phases.epochs[:BANDS]:
         colours = [(palette.BUSY, palette.UNOBSERVED)[i % 2] for i in range(len(epochs))]
         marker: Spec = {"color": colours, "line": {"width": 0}}
-        data.append(_bars("epochs", epochs, len(lanes), marker) | {"showlegend": False})
+        data.append(_plot_bars("epochs", epochs, len(lanes), marker) | {"showlegend": False})
         lanes.append("epochs")
     if checkpoints := phases.checkpoints[:BANDS]:
         marker = {"color": palette.WRITE, "line": {"width": 1.5, "color": palette.WRITE}}
-        data.append(_bars("checkpoints", checkpoints, len(lanes), marker) | {"showlegend": False})
+        data.append(
+            _plot_bars("checkpoints", checkpoints, len(lanes), marker) | {"showlegend": False}
+        )
         lanes.append("checkpoints")
     # 30 px a lane; 112 px lie around them.
     layout = palette.time_layout(112 + 30 * len(lanes), barmode="overlay", bargap=0.15)
@@ -136,7 +138,7 @@ def _plot_phases(phases: Phases) -> Spec:
     return {"data": data, "layout": layout}
 
 
-def _bars(name: str, rows: Sequence[Phase], lane: int, marker: Spec) -> Spec:
+def _plot_bars(name: str, rows: Sequence[Phase], lane: int, marker: Spec) -> Spec:
     return {
         "type": "bar",
         "orientation": "h",
@@ -153,12 +155,12 @@ def _bars(name: str, rows: Sequence[Phase], lane: int, marker: Spec) -> Spec:
         "textposition": "inside",
         "insidetextanchor": "middle",
         "constraintext": "none",
-        "customdata": [_hover(phase) for phase in rows],
+        "customdata": [_write_hover(phase) for phase in rows],
         "hovertemplate": "%{customdata}<extra></extra>",
     }
 
 
-def _hover(phase: Phase) -> str:
+def _write_hover(phase: Phase) -> str:
     words = f"{phase.name}: {seconds(phase.end_s - phase.start_s)}"
     read = f", {nbytes(phase.bytes_read)} of data read" if phase.bytes_read else ""
     return plotted(words + read, limit=80)
@@ -202,13 +204,13 @@ def _write_phases(run: Run) -> str | None:
     return aligned_table("Phases", [header, *rows])
 
 
-def _epochs_json(run: Run) -> list[Object]:
+def _collect_epochs(run: Run) -> list[Object]:
     """One object an epoch, empty where no evidence marks any."""
     epochs = run.phases.epochs if run.phases else ()
     return [{"index": i} | values_of(p, without=("name",)) for i, p in enumerate(epochs, 1)]
 
 
-def _phases_json(run: Run) -> list[Object]:
+def _collect_phases(run: Run) -> list[Object]:
     """Stages, which add up to the run time, and checkpoints, by their start."""
     if run.phases is None:
         return []
@@ -224,5 +226,5 @@ PHASES = Section(
     "phases",
     (draw_phases,),
     _write_phases,
-    {"epochs": Json(_epochs_json, [_EPOCH]), "phases": Json(_phases_json, [_PHASE])},
+    {"epochs": Json(_collect_epochs, [_EPOCH]), "phases": Json(_collect_phases, [_PHASE])},
 )

@@ -57,7 +57,7 @@ def draw_placement(run: Run) -> Figure:
             r.hidden_high_s,
             r.before_s,
             r.after_s,
-            _slope(r),
+            _format_slope(r),
             r.why,
         )
         for r in rows
@@ -146,7 +146,7 @@ def _write_placement(run: Run) -> str | None:
             seconds(float(np.median(row.slack_s))),
             seconds(row.io_s),
             f"{seconds(row.hidden_low_s)} to {seconds(row.hidden_high_s)}",
-            _slope(row),
+            _format_slope(row),
         )
         for row in placement.per_rank[:_MOST_RANKS]
     ]
@@ -154,7 +154,7 @@ def _write_placement(run: Run) -> str | None:
     return "\n".join([*map(paragraph, list_placement_sentences(placement)), table or ""])
 
 
-def _slope(row: RankPlacement) -> str:
+def _format_slope(row: RankPlacement) -> str:
     """The slope with its standard error, a dash where it is not known."""
     if row.slope is None or row.slope_error is None:
         return "-"
@@ -170,14 +170,14 @@ def _collect_placement(run: Run) -> Object | None:
         "verdict": placement.verdict,
         "io_s": placement.io_s,
         "hidden_s": [placement.hidden_low_s, placement.hidden_high_s],
-        "per_rank": [_rank(row) for row in placement.per_rank],
+        "per_rank": [_collect_rank(row) for row in placement.per_rank],
     }
 
 
 _ARRAYS = ("earliest_s", "latest_s", "step_s")
 
 
-def _rank(row: RankPlacement) -> Object:
+def _collect_rank(row: RankPlacement) -> Object:
     plain = values_of(row, without=_ARRAYS)
     hidden = [plain.pop("hidden_low_s"), plain.pop("hidden_high_s")]
     slack = {"median": float(np.median(row.slack_s)), "max": float(row.slack_s.max())}

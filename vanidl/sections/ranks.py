@@ -42,7 +42,7 @@ def draw_ranks(run: Run) -> Figure:
     """Busy time and bytes of each rank."""
     balance = run.balance
     if balance is None or not balance.rows:
-        return _compose_ranks("", reason=_why_none(run))
+        return _compose_ranks("", reason=_explain_none(run))
     table = _tabulate_ranks(balance)
     # One rank has nothing to be compared with: the table alone.
     if len(balance.rows) == 1:
@@ -52,20 +52,20 @@ def draw_ranks(run: Run) -> Figure:
         if balance.source == "trace"
         else _RANKS_BY_COUNTERS.format(name_tracer(run.trace))
     )
-    words, bars = f"{caption} {_spread(balance)}", _busiest(balance.rows)
+    words, bars = f"{caption} {_describe_spread(balance)}", _choose_busiest(balance.rows)
     if len(bars) < len(balance.rows):
         words += _SHARED_BARS.format(plural(len(balance.rows), "rank"))
     divisor, unit = byte_scale(max(max(r.bytes_read, r.bytes_written) for r in bars))
     counted = all(r.busy_s is None for r in bars)
     data = [
-        _bars(
+        _plot_bars(
             bars,
             "time by counters" if counted else "time in I/O",
             palette.BUSY,
-            [_time_s(r) for r in bars],
+            [_get_time_s(r) for r in bars],
         ),
-        _bars(bars, "bytes read", palette.READ, [r.bytes_read / divisor for r in bars]),
-        _bars(bars, "bytes written", palette.WRITE, [r.bytes_written / divisor for r in bars]),
+        _plot_bars(bars, "bytes read", palette.READ, [r.bytes_read / divisor for r in bars]),
+        _plot_bars(bars, "bytes written", palette.WRITE, [r.bytes_written / divisor for r in bars]),
     ]
     # Time above, bytes below, over the same ranks.
     for trace in data[1:]:
@@ -95,7 +95,7 @@ def draw_ranks(run: Run) -> Figure:
     return replace(drawn, alt_text=_describe_ranks(balance))
 
 
-def _why_none(run: Run) -> str:
+def _explain_none(run: Run) -> str:
     """Why no rank's share is known."""
     if len(run.trace.ranks) == 1:
         return _ONE_RANK
@@ -110,7 +110,7 @@ def _compose_ranks(
     return Figure("balance", "Ranks", "Balance over ranks", caption, spec, table, reason)
 
 
-def _spread(balance: Balance) -> str:
+def _describe_spread(balance: Balance) -> str:
     words = []
     time_spread = balance.busy_spread or balance.counter_spread
     if time_spread is not None:
@@ -133,20 +133,20 @@ def _spread(balance: Balance) -> str:
     return sentence.strip()
 
 
-def _busiest(rows: tuple[RankLoad, ...]) -> tuple[RankLoad, ...]:
+def _choose_busiest(rows: tuple[RankLoad, ...]) -> tuple[RankLoad, ...]:
     """All ranks; of more than there are bars the busiest of each few neighbours."""
     each = -(-len(rows) // MOST_BARS)
     groups = (rows[i : i + each] for i in range(0, len(rows), each))
-    return tuple(max(group, key=lambda r: (_time_s(r), r.bytes_read)) for group in groups)
+    return tuple(max(group, key=lambda r: (_get_time_s(r), r.bytes_read)) for group in groups)
 
 
-def _time_s(row: RankLoad) -> float:
+def _get_time_s(row: RankLoad) -> float:
     return (row.counter_s if row.busy_s is None else row.busy_s) or 0.0
 
 
-def _bars(rows: tuple[RankLoad, ...], name: str, colour: str, values: list[float]) -> Spec:
+def _plot_bars(rows: tuple[RankLoad, ...], name: str, colour: str, values: list[float]) -> Spec:
     hover = [
-        f"{plotted(r.label)}: {seconds(_time_s(r))}, read {nbytes(r.bytes_read)}, "
+        f"{plotted(r.label)}: {seconds(_get_time_s(r))}, read {nbytes(r.bytes_read)}, "
         f"wrote {nbytes(r.bytes_written)}"
         for r in rows
     ]

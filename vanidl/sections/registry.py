@@ -146,27 +146,27 @@ def figures(run: Run, slices: Slices | None = None) -> tuple[Figure, ...]:
 def text_blocks(run: Run) -> list[str]:
     """The blocks of the text that have something to tell, in order."""
     known = {section.name: section for section in SECTIONS if section.text}
-    found = ((s, s.text(run)) for s in _ordered(known, TEXT_ORDER).values() if s.text)
+    found = ((s, s.text(run)) for s in _put_in_order(known, TEXT_ORDER).values() if s.text)
     return [mark_block(text, run) if s.traced else text for s, text in found if text is not None]
 
 
 def json_object(run: Run) -> Object:
     """The values of every section at their paths in the contract."""
-    return _placed({path: value.make(run) for path, value in _contract().items()})
+    return _place_values({path: value.make(run) for path, value in _collect_contract().items()})
 
 
 def json_kind() -> dict[str, Kind]:
     """The kind of `json_object`: what `vanidl schema` describes."""
-    return _placed({path: value.kind for path, value in _contract().items()})
+    return _place_values({path: value.kind for path, value in _collect_contract().items()})
 
 
-def _contract() -> dict[str, Json]:
+def _collect_contract() -> dict[str, Json]:
     """The values of all sections by their paths, in order."""
     values = {p: v for section in SECTIONS for p, v in section.json.items()}
-    return _ordered(values | {"coverage.cut_trace": _CUT_TRACE}, JSON_ORDER)
+    return _put_in_order(values | {"coverage.cut_trace": _CUT_TRACE}, JSON_ORDER)
 
 
-def _cut_trace(run: Run) -> Object | None:
+def _collect_cut_trace(run: Run) -> Object | None:
     """Which values rest on a trace that lacks operations; None where it lacks none."""
     layer = run.summary.layer
     share = find_traced_fraction(run.coverage, layer)
@@ -177,11 +177,11 @@ def _cut_trace(run: Run) -> Object | None:
 
 
 _CUT_TRACE = Json(
-    _cut_trace, Maybe({"layer": str, "traced_fraction": float | None, "values": [str]})
+    _collect_cut_trace, Maybe({"layer": str, "traced_fraction": float | None, "values": [str]})
 )
 
 
-def _placed(values: Mapping[str, Any]) -> dict[str, Any]:
+def _place_values(values: Mapping[str, Any]) -> dict[str, Any]:
     """Each value where its path says; one below another becomes a field of it."""
     content: dict[str, Any] = {}
     for path, value in values.items():
@@ -193,6 +193,6 @@ def _placed(values: Mapping[str, Any]) -> dict[str, Any]:
     return content
 
 
-def _ordered(found: Mapping[str, T], order: Sequence[str]) -> dict[str, T]:
+def _put_in_order(found: Mapping[str, T], order: Sequence[str]) -> dict[str, T]:
     known = {name: found[name] for name in order if name in found}
     return known | dict(found)

@@ -438,7 +438,7 @@ def draw_each_step(run: Run) -> Figure:
     if each.reads is None and np.isnan(each.busy_s).all():
         return Figure("each-step", _SECTION, _EACH_STEP_TITLE, "", empty_reason=_NO_IO)
     table = _tabulate_each_step(run.trace, steps.table, each, rows)
-    words = " ".join(_explained(table))
+    words = " ".join(_explain_columns(table))
     # Where the steps are that this table leaves to the second.
     if special_count := int((each.kind != ORDINARY).sum()):
         are = "is" if special_count == 1 else "are"
@@ -446,7 +446,7 @@ def draw_each_step(run: Run) -> Figure:
             f" {plural(special_count, 'step')} of {count(len(each.kind))}, first in an epoch or "
             f"with a checkpoint, {are} in the table below."
         )
-    words += _cut(table)
+    words += _note_cut(table)
     return Figure("each-step", _SECTION, _EACH_STEP_TITLE, words, table=table)
 
 
@@ -467,11 +467,11 @@ def draw_special_steps(run: Run) -> Figure:
             mean = seconds(float(steps.table.duration_s[of_kind].mean()))
             several = " on average" if of_kind.sum() > 1 else ""
             means.append(f"{plural(int(of_kind.sum()), noun)} took {mean}{several}")
-    caption = f"{_APART_CAPTION}{'; '.join(means)}.{_cut(table)}"
+    caption = f"{_APART_CAPTION}{'; '.join(means)}.{_note_cut(table)}"
     return Figure("steps-apart", _SECTION, _APART, caption, table=table)
 
 
-def _explained(table: Table) -> Iterator[str]:
+def _explain_columns(table: Table) -> Iterator[str]:
     """What the columns that the table has mean."""
     titles = {column.title for column in table.columns}
     yield _EACH_STEP_CAPTION
@@ -485,7 +485,7 @@ def _explained(table: Table) -> Iterator[str]:
         yield "Beside a file: the time in it."
 
 
-def _cut(table: Table) -> str:
+def _note_cut(table: Table) -> str:
     return " Shown are the longest." if table.cut else ""
 
 
@@ -496,7 +496,9 @@ _FILES = ("slowest file", "second slowest")
 Rows = NDArray[np.intp]
 
 
-def _columns(table: StepTable, each: StepRecords, rows: Rows) -> list[tuple[Column, list[Cell]]]:
+def _list_columns(
+    table: StepTable, each: StepRecords, rows: Rows
+) -> list[tuple[Column, list[Cell]]]:
     """Every column with its cells of these steps; those that would say nothing are left out."""
     times = {
         "duration": table.duration_s,
@@ -514,15 +516,17 @@ def _columns(table: StepTable, each: StepRecords, rows: Rows) -> list[tuple[Colu
     columns: list[tuple[Column, list[Cell]]] = [
         (Column("step", "count"), [int(k) for k in table.step[rows]]),
         (Column("kind"), [str(kind) or "ordinary" for kind in each.kind[rows]]),
-        (Column("start", "instant"), _is_step_known(table.start_s[rows])),
-        *((Column(title, "s"), _is_step_known(values[rows])) for title, values in times.items()),
-        (Column("operations", "count"), _sums(rows, each.reads, each.writes)),
-        (Column("read", "bytes"), _sums(rows, each.bytes_read)),
-        (Column("written", "bytes"), _sums(rows, each.bytes_written)),
+        (Column("start", "instant"), _list_seconds(table.start_s[rows])),
+        *((Column(title, "s"), _list_seconds(values[rows])) for title, values in times.items()),
+        (Column("operations", "count"), _sum_amounts(rows, each.reads, each.writes)),
+        (Column("read", "bytes"), _sum_amounts(rows, each.bytes_read)),
+        (Column("written", "bytes"), _sum_amounts(rows, each.bytes_written)),
     ]
     if each.reads is not None:
         files = [each.slowest[i] for i in rows.tolist()]
-        columns += [(Column(title), [_file(f, i) for f in files]) for i, title in enumerate(_FILES)]
+        columns += [
+            (Column(title), [_name_file(f, i) for f in files]) for i, title in enumerate(_FILES)
+        ]
     # A column in which every cell is empty says nothing.
     return [(column, cells) for column, cells in columns if set(cells) != {None}]
 
@@ -531,7 +535,7 @@ def _tabulate_each_step(trace: Trace, table: StepTable, each: StepRecords, rows:
     """The longest of the rows, in order of rank and start."""
     limit = LIMIT if len(trace.ranks) <= MANY_RANKS else LIMIT_OF_MANY
     kept = np.sort(rows[np.argsort(-table.duration_s[rows], kind="stable")[:limit]])
-    columns = _columns(table, each, kept)
+    columns = _list_columns(table, each, kept)
     if len(set(each.kind[rows])) == 1:
         columns = [c for c in columns if c[0].title != "kind"]
     if len(trace.ranks) > 1:
@@ -541,19 +545,19 @@ def _tabulate_each_step(trace: Trace, table: StepTable, each: StepRecords, rows:
     return Table(tuple(c for c, _ in columns), cells, n_of_m(len(kept), len(rows), "steps"))
 
 
-def _is_step_known(values: NDArray[np.float64]) -> list[Cell]:
+def _list_seconds(values: NDArray[np.float64]) -> list[Cell]:
     """To the nanosecond: what is rounded twice would differ from the same in another table."""
     return [None if np.isnan(value) else round(float(value), 9) for value in values]
 
 
-def _sums(rows: Rows, *amounts: NDArray[np.int64] | None) -> list[Cell]:
+def _sum_amounts(rows: Rows, *amounts: NDArray[np.int64] | None) -> list[Cell]:
     """Sums of the amounts in each row; None where they were not recorded."""
     known = [values[rows] for values in amounts if values is not None]
     sums: list[Cell] = np.sum(known, axis=0).tolist() if known else [None] * len(rows)
     return sums
 
 
-def _file(files: tuple[tuple[str, float], ...], place: int) -> str:
+def _name_file(files: tuple[tuple[str, float], ...], place: int) -> str:
     """Name of a file and the time in it."""
     if place >= len(files):
         return ""

@@ -168,7 +168,7 @@ def answer(store: Store, window: Window) -> dict[str, Any]:
         segment for segment in store.segments
         if segment.lane in window.lanes and segment.low_ns < high and segment.high_ns > low
     ]  # fmt: skip
-    rows = [_rows(store, segment, low, high) for segment in mine]
+    rows = [_find_rows(store, segment, low, high) for segment in mine]
     counts = dict.fromkeys(window.lanes, 0)
     for segment, (first, last) in zip(mine, rows, strict=True):
         counts[segment.lane] += last - first
@@ -179,7 +179,7 @@ def answer(store: Store, window: Window) -> dict[str, Any]:
         if left >= 0:
             whole.add(lane)
     held = [
-        _block(store, segment, place, low)
+        _read_block(store, segment, place, low)
         for segment, place in zip(mine, rows, strict=True) if segment.lane in whole
     ]  # fmt: skip
     amounts: dict[tuple[int, int, int], Int64Array] = {}
@@ -199,7 +199,7 @@ def answer(store: Store, window: Window) -> dict[str, Any]:
     }
 
 
-def _rows(store: Store, segment: Segment, low: int, high: int) -> tuple[int, int]:
+def _find_rows(store: Store, segment: Segment, low: int, high: int) -> tuple[int, int]:
     """Rows among which are all slices of a segment that overlap [low, high)."""
     blocks = -(-(segment.last - segment.first) // REACH_ROWS)
     reach = store.columns["reach"][segment.reach : segment.reach + blocks]
@@ -211,7 +211,7 @@ def _rows(store: Store, segment: Segment, low: int, high: int) -> tuple[int, int
     return first, max(last, first)
 
 
-def _block(store: Store, segment: Segment, place: tuple[int, int], low: int) -> Block:
+def _read_block(store: Store, segment: Segment, place: tuple[int, int], low: int) -> Block:
     rows = slice(*place)
     columns = {name: np.asarray(store.columns[name][rows]) for name in COLUMNS}
     block = Block(segment.lane, **columns)
@@ -225,14 +225,14 @@ def _add_busy(
     amounts: dict[tuple[int, int, int], Int64Array],
 ) -> None:
     for row, fate, first, last in segment.busy:
-        done = _busy_before(store, slice(first, last), edges)
+        done = _measure_busy_before(store, slice(first, last), edges)
         found = np.diff(done)
         if found.any():
             key = (segment.lane, row, fate)
             amounts[key] = amounts[key] + found if key in amounts else found
 
 
-def _busy_before(store: Store, rows: slice, at: Int64Array) -> Int64Array:
+def _measure_busy_before(store: Store, rows: slice, at: Int64Array) -> Int64Array:
     """For each instant how long one row was busy before it; looks at few of its intervals."""
     start, end, before = (store.columns[f"busy_{n}"][rows] for n in ("start", "end", "before"))
     index = np.searchsorted(start, at, side="right") - 1

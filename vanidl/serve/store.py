@@ -233,7 +233,9 @@ class Writer:
 def open_columns(folder: Path) -> Iterator[Writer]:
     """New, empty columns in a folder."""
     with ExitStack() as stack:
-        yield Writer({n: stack.enter_context(_column_path(folder, n).open("wb")) for n in TYPES})
+        yield Writer(
+            {n: stack.enter_context(_get_column_path(folder, n).open("wb")) for n in TYPES}
+        )
 
 
 def map_columns(folder: Path, lengths: Mapping[str, int]) -> dict[str, NDArray[Any]]:
@@ -245,12 +247,12 @@ def map_columns(folder: Path, lengths: Mapping[str, int]) -> dict[str, NDArray[A
     """
     found = {}
     for name, kind in TYPES.items():
-        path, length = _column_path(folder, name), lengths[name]
+        path, length = _get_column_path(folder, name), lengths[name]
         if path.stat().st_size != length * np.dtype(kind).itemsize:
             raise InputError(f"{path}: expected {length:,} values, found another number")
         found[name] = np.memmap(path, kind, "r", shape=(length,)) if length else np.empty(0, kind)
     return found
 
 
-def _column_path(folder: Path, name: str) -> Path:
+def _get_column_path(folder: Path, name: str) -> Path:
     return folder / f"{name}.bin"

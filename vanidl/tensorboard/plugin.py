@@ -64,12 +64,12 @@ class IoPlugin(base_plugin.TBPlugin):  # type: ignore[misc]  # TensorBoard has n
     def get_plugin_apps(self) -> Mapping[str, Answer]:
         """Answers by address, below `/data/plugin/vanidl`."""
         answers: dict[str, Callable[[Request], Any]] = {
-            "/index.js": self._front,
-            "/runs": self._list,
-            "/state": self._state,
-            "/report": partial(self._page, "report", 1),
-            "/comparison": partial(self._page, "comparison", 2),
-            "/timeline": partial(self._page, "timeline", 1),
+            "/index.js": self._send_front,
+            "/runs": self._send_runs,
+            "/state": self._send_state,
+            "/report": partial(self._send_page, "report", 1),
+            "/comparison": partial(self._send_page, "comparison", 2),
+            "/timeline": partial(self._send_page, "timeline", 1),
         }
         return {address: Request.application(answer) for address, answer in answers.items()}
 
@@ -80,26 +80,26 @@ class IoPlugin(base_plugin.TBPlugin):  # type: ignore[misc]  # TensorBoard has n
             self._listed = (monotonic(), runs)
         return self._listed[1]
 
-    def _front(self, request: Request) -> Any:  # noqa: ANN401 - a response
+    def _send_front(self, request: Request) -> Any:  # noqa: ANN401 - a response
         text = _FRONT.read_text(encoding="utf-8")
         return http_util.Respond(request, text, "text/javascript")
 
-    def _list(self, request: Request) -> Any:  # noqa: ANN401 - a response
+    def _send_runs(self, request: Request) -> Any:  # noqa: ANN401 - a response
         return http_util.Respond(request, list(self._runs()), "application/json")
 
-    def _state(self, request: Request) -> Any:  # noqa: ANN401 - a response
+    def _send_state(self, request: Request) -> Any:  # noqa: ANN401 - a response
         """What changes when a file of the runs does that `?run=` names."""
         try:
-            state = [get_signature(run) for run in self._asked(request, (1, 2))]
+            state = [get_signature(run) for run in self._find_asked(request, (1, 2))]
         except VanidlError as error:
             return _refuse(request, error)
         digest = hashlib.sha256(repr(state).encode("utf-8", "backslashreplace")).hexdigest()
         return http_util.Respond(request, digest, "text/plain")
 
-    def _page(self, kind: str, count: int, request: Request) -> Any:  # noqa: ANN401 - a response
+    def _send_page(self, kind: str, count: int, request: Request) -> Any:  # noqa: ANN401 - a response
         """What was made of the runs that `?run=` names."""
         try:
-            result = self._pages.get(kind, self._asked(request, (count,)))
+            result = self._pages.get(kind, self._find_asked(request, (count,)))
         except VanidlError as error:
             return _refuse(request, error)
         content_type = "application/json" if kind == "timeline" else "text/html"
@@ -110,7 +110,7 @@ class IoPlugin(base_plugin.TBPlugin):  # type: ignore[misc]  # TensorBoard has n
         policy = hash_scripts(result) if content_type == "text/html" else None
         return http_util.Respond(request, result, content_type, csp_scripts_sha256s=policy)
 
-    def _asked(self, request: Request, counts: Sequence[int]) -> list[Path]:
+    def _find_asked(self, request: Request, counts: Sequence[int]) -> list[Path]:
         """The runs that `?run=` names: found among the known, never opened.
 
         Raises:

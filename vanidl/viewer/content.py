@@ -139,8 +139,8 @@ class _Gathered:
         while bins > _FEWEST_BINS and bins * len(lanes.lanes) > _CELLS:
             bins //= 2
         edges = equal_edges(low, high, bins)
-        whole = _whole(trace, lanes, run.summary.ops or 0, room.slices)
-        wanted = _windows(trace, run, room.slices)
+        whole = _choose_whole_lanes(trace, lanes, run.summary.ops or 0, room.slices)
+        wanted = _choose_windows(trace, run, room.slices)
         chosen = _Chosen(BusyBins(edges, {}), wanted, room.slices)
         # Once over all slices: bins are filled and windows cut out as they pass by.
         for block in blocks(trace, lanes):
@@ -153,12 +153,12 @@ class _Gathered:
         if room.lanes != self.room.lanes or room.slices > self.room.slices:
             return False
         operations = self.run.summary.ops or 0
-        return self.whole == _whole(self.trace, self.lanes, operations, room.slices)
+        return self.whole == _choose_whole_lanes(self.trace, self.lanes, operations, room.slices)
 
     def content(self, most: int) -> Content:
         """At most so many slices."""
         run, trace, chosen = self.run, self.trace, self.chosen
-        windows, parts = chosen.fitting(most, _windows(trace, run, most))
+        windows, parts = chosen.fitting(most, _choose_windows(trace, run, most))
         return Content(
             trace, self.lanes, *self.bounds_ns, dict(chosen.total), (*chosen.whole, *parts),
             windows, self.whole, chosen.bins, self.ranks_cut, find_worst_steps(run.steps),
@@ -191,7 +191,7 @@ class _Chosen:
             return
         self.bins.add(block, fates)
         held, low = [], 0
-        for windows, found, inside in self._in_windows(block):
+        for windows, found, inside in self._find_in_windows(block):
             held.append(inside)
             for i, count in zip(windows, found, strict=True):
                 if not count:
@@ -204,7 +204,7 @@ class _Chosen:
         if low:  # at once: there are thousands of windows and blocks
             self._inside.append(block.pick(np.concatenate(held)))
 
-    def _in_windows(self, block: Block) -> Iterator[tuple[list[int], list[int], Int64Array]]:
+    def _find_in_windows(self, block: Block) -> Iterator[tuple[list[int], list[int], Int64Array]]:
         """Windows [low, high), how many slices overlap each, and these, window after window.
 
         Windows of which more was found already than fits are left out.
@@ -276,7 +276,7 @@ def shown_lanes(trace: Trace, room: Room) -> tuple[Lanes, str]:
     return Lanes.of(found), f"{len(kept):,} of {len(ranks):,} ranks"
 
 
-def _whole(trace: Trace, lanes: Lanes, operations: int, most: int) -> frozenset[int]:
+def _choose_whole_lanes(trace: Trace, lanes: Lanes, operations: int, most: int) -> frozenset[int]:
     """Lanes that are held with all their slices: of spans the most telling first, then all I/O."""
     # How many spans each lane has, counted by rank and kind at once.
     counts = dict.fromkeys(lanes.of_spans.values(), 0)
@@ -301,7 +301,7 @@ def _whole(trace: Trace, lanes: Lanes, operations: int, most: int) -> frozenset[
     return frozenset(found)
 
 
-def _windows(trace: Trace, run: Run, most: int) -> list[tuple[int, int]]:
+def _choose_windows(trace: Trace, run: Run, most: int) -> list[tuple[int, int]]:
     """Times of which every slice should be held, the most wanted first."""
     since, io = trace.job.start_ns, run.timeline
     found = []

@@ -97,19 +97,21 @@ def lanes_of(trace: Trace, processes: Iterable[int]) -> Lanes:
     for rank in ranks:
         found += [Lane(SPAN_LANES[kind][0], kind, rank) for kind in SPAN_LANES
                   if (rank, kind) in marked]  # fmt: skip
-        found += _io_lanes(trace, rank, by_rank.get(rank, []))
+        found += _build_io_lanes(trace, rank, by_rank.get(rank, []))
     return Lanes.of(found)
 
 
-def _io_lanes(trace: Trace, rank: int, processes: Sequence[int]) -> list[Lane]:
+def _build_io_lanes(trace: Trace, rank: int, processes: Sequence[int]) -> list[Lane]:
     """The training process first, then workers, as many lanes as lived at a time."""
     own = trace.ranks[rank] if rank >= 0 else -1
     found = [Lane("reads and writes", IO, rank, (own,))] if own in processes else []
     if len(found) == len(processes):
         return found
     # Workers that did not live at the same time share a lane.
-    others = sorted((p for p in processes if p != own), key=lambda p: _life(trace.processes[p]))
-    lives = np.array([_life(trace.processes[p]) for p in others], np.int64).reshape(-1, 2)
+    others = sorted(
+        (p for p in processes if p != own), key=lambda p: _get_lifetime(trace.processes[p])
+    )
+    lives = np.array([_get_lifetime(trace.processes[p]) for p in others], np.int64).reshape(-1, 2)
     slots = FlatLanes().place(lives[:, 0], lives[:, 1]).tolist()
     for slot in range(max(slots, default=-1) + 1):
         mine = tuple(p for p, at in zip(others, slots, strict=True) if at == slot)
@@ -121,7 +123,7 @@ def _io_lanes(trace: Trace, rank: int, processes: Sequence[int]) -> list[Lane]:
     return found
 
 
-def _life(process: Process) -> tuple[int, int]:
+def _get_lifetime(process: Process) -> tuple[int, int]:
     if process.start_ns is None or process.end_ns is None:
         return _UNKNOWN_LIFE
     return process.start_ns, max(process.end_ns, process.start_ns + 1)
@@ -149,13 +151,13 @@ class FlatLanes:
         before = np.maximum.accumulate(np.concatenate([[self._latest], end]))
         free = start >= before[:-1]
         alone = free & np.append(free[1:], True)
-        lane[~alone] = self._taken(start[~alone].tolist(), end[~alone].tolist())
+        lane[~alone] = self._take_lanes(start[~alone].tolist(), end[~alone].tolist())
         self._latest = int(before[-1])
         if alone[-1]:
             self._busy, self._free = [(int(end[-1]), 0)], list(range(1, self._count))
         return lane
 
-    def _taken(self, start: list[int], end: list[int]) -> list[int]:
+    def _take_lanes(self, start: list[int], end: list[int]) -> list[int]:
         found = []
         for begin, finish in zip(start, end, strict=True):
             # Lanes whose operation is over are free again; the lowest free one is taken.
@@ -241,7 +243,7 @@ def blocks(trace: Trace, lanes: Lanes) -> Iterator[Block]:
     families = trace.family[trace.spans.process]
     for (rank, kind), lane in lanes.of_spans.items():
         mine = trace.spans.pick(of_kind(kind) & (families == rank))
-        yield _of_spans(mine, kind, lane)
+        yield _build_span_block(mine, kind, lane)
     # Operations of a process that go on at once lie in rows beneath each other.
     rows: dict[int, FlatLanes] = {}
     for part in trace.io:
@@ -262,9 +264,9 @@ def blocks(trace: Trace, lanes: Lanes) -> Iterator[Block]:
         )
 
 
-def _of_spans(mine: Spans, kind: str, lane: int) -> Block:
+def _build_span_block(mine: Spans, kind: str, lane: int) -> Block:
     if kind == "operators":
-        mine = mine.pick(_outermost(mine))
+        mine = mine.pick(_find_outermost(mine))
     row = np.minimum(FlatLanes().place(mine.start, mine.end), MOST_ROWS - 1)
     # The number of a step or an epoch is of use; of anything else the name is.
     numbered = np.isin(mine.kind, (SpanKind.STEP, SpanKind.EPOCH, SpanKind.EVALUATION))
@@ -282,7 +284,7 @@ def _of_spans(mine: Spans, kind: str, lane: int) -> Block:
     )
 
 
-def _outermost(spans: Spans) -> Int64Array:
+def _find_outermost(spans: Spans) -> Int64Array:
     """Spans that no other of their thread contains, in order of start."""
     order = np.lexsort((-spans.end, spans.start, spans.thread))
     thread, end = spans.thread[order], spans.end[order]

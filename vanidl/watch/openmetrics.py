@@ -67,14 +67,14 @@ FAMILIES = (
 def openmetrics(state: RunState) -> str:
     """The text; a metric of which nothing was recorded has no sample."""
     samples: dict[str, list[Sample]] = {family.name: [] for family in FAMILIES}
-    for family, labels, value in _samples(state):
+    for family, labels, value in _list_samples(state):
         samples[family.name].append(({"run": state.name, **labels}, value))
-    lines = [line for family in FAMILIES for line in _lines(family, samples[family.name])]
+    lines = [line for family in FAMILIES for line in _write_family(family, samples[family.name])]
     return "\n".join([*lines, "# EOF", ""])
 
 
-def _samples(state: RunState) -> Iterator[tuple[Family, Mapping[str, str], float]]:
-    for rank, label in zip(state.ranks, _labels(state.ranks), strict=True):
+def _list_samples(state: RunState) -> Iterator[tuple[Family, Mapping[str, str], float]]:
+    for rank, label in zip(state.ranks, _name_ranks(state.ranks), strict=True):
         of = {"rank": label}
         yield STEPS, of, rank.steps
         yield STEP_SECONDS, of, rank.steps_s
@@ -93,7 +93,7 @@ def _samples(state: RunState) -> Iterator[tuple[Family, Mapping[str, str], float
     yield ENDED, {}, float(state.ended)
 
 
-def _labels(ranks: Iterable[RankState]) -> Iterator[str]:
+def _name_ranks(ranks: Iterable[RankState]) -> Iterator[str]:
     """`0`, `1`; two processes of one rank are told apart."""
     seen: dict[str, int] = {}
     for rank in ranks:
@@ -102,15 +102,15 @@ def _labels(ranks: Iterable[RankState]) -> Iterator[str]:
         yield label if seen[label] == 1 else f"{label} ({seen[label]})"
 
 
-def _lines(family: Family, samples: Iterable[Sample]) -> Iterator[str]:
+def _write_family(family: Family, samples: Iterable[Sample]) -> Iterator[str]:
     yield f"# HELP {family.name} {family.help}"
     yield f"# TYPE {family.name} {family.kind}"
     if family.unit:
         yield f"# UNIT {family.name} {family.unit}"
     for labels, value in samples:
-        pairs = ",".join(f'{name}="{_escaped(text)}"' for name, text in labels.items())
+        pairs = ",".join(f'{name}="{_escape_label(text)}"' for name, text in labels.items())
         yield f"{family.sample}{{{pairs}}} {value!r}"
 
 
-def _escaped(text: str) -> str:
+def _escape_label(text: str) -> str:
     return text.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")

@@ -66,7 +66,7 @@ class ProcessReads:
         children = [pid for pid, parent in self._parents.items() if parent in self._parents]
         for pid in (*children, *(self._parents.keys() - set(children))):
             if pid not in self._gone:
-                self._look(pid)
+                self._read_counts(pid)
         for pid in (self._gone & self._counts.keys()) - self._added:
             self._leave_out(pid, before)
 
@@ -78,7 +78,7 @@ class ProcessReads:
             if grown >= self._counts[pid][0]:
                 self._added.add(pid)
 
-    def _look(self, pid: int) -> None:
+    def _read_counts(self, pid: int) -> None:
         try:
             if pid not in self._counts and not is_of_run(pid, self._folder):
                 self._gone.add(pid)
@@ -126,16 +126,20 @@ class LiveMemory:
         """The state at that time of a clock that does not jump; None before the first look."""
         if now_s >= self._next_s:
             self._next_s = now_s + EVERY_S
-            states = [state for path in self._paths() if (state := self._state(path)) is not None]
+            states = [
+                state
+                for path in self._list_files()
+                if (state := self._read_state(path)) is not None
+            ]
             self._latest = max(states, key=_compute_fullness, default=None)
         return self._latest
 
-    def _paths(self) -> list[Path]:
+    def _list_files(self) -> list[Path]:
         with suppress(OSError):
             return sorted(self._folder.glob("*.memory"))[:_MOST_FILES]
         return []
 
-    def _state(self, path: Path) -> MemoryState | None:
+    def _read_state(self, path: Path) -> MemoryState | None:
         offset, lines = self._lines.get(path, (0, []))
         with suppress(OSError), path.open("rb") as file:
             file.seek(offset)

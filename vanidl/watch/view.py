@@ -42,12 +42,12 @@ Line = tuple[str, str]
 def screen(state: RunState, width: int = WIDTH) -> list[Line]:
     """The state in some lines of at most so many columns; names in it are printable."""
     lines = [
-        *_head(state),
-        *_reads(state),
-        *_memory(state),
-        *_slowest(state),
+        *_write_head(state),
+        *_list_reads(state),
+        *_write_memory(state),
+        *_list_slowest(state),
         ("", ""),
-        *_ranks(state),
+        *_list_ranks(state),
     ]
     return [(cut(words, width), style) for words, style in lines]
 
@@ -60,8 +60,8 @@ def line(state: RunState, elapsed_s: float, width: int = WIDTH) -> str:
     # The most important first: the line is cut from its end.
     parts = [
         f"{minutes // 60:02}:{minutes % 60:02}:{rest_s:02}  {says(state)}",
-        steps_per_second(_now_rate(state)),
-        f"waits {percent(_now_share(state))}",
+        steps_per_second(_get_latest_rate(state)),
+        f"waits {percent(_get_latest_share(state))}",
         f"reads {bandwidth(calls.per_s)}" if calls else "",
         f"{slowest.label} waits {percent(slowest.latest_share)}"
         if slowest and len(state.ranks) > 1
@@ -111,13 +111,13 @@ def ending(state: RunState) -> str:
     return f"ended{by}, exit status {found.exit_status}{more}{error}"
 
 
-def _head(state: RunState) -> Iterator[Line]:
+def _write_head(state: RunState) -> Iterator[Line]:
     done = state.condition.is_over
     behind = ", reading what was recorded before" if state.is_behind else ""
     bad = state.condition.alerts or state.failed
     yield f"{state.name}: {says(state)}{behind}", "bold red" if bad else "bold"
-    rate = steps_per_second(_now_rate(state))
-    share, so_far = percent(_now_share(state)), _mark_share(WAITS, state.wait_share)
+    rate = steps_per_second(_get_latest_rate(state))
+    share, so_far = percent(_get_latest_share(state)), _mark_share(WAITS, state.wait_share)
     yield f"steps       {rate}{'' if done else ' now'}, {describe_steps(state)}", ""
     waits = f"{so_far} of the time" if done else f"{share} now, {so_far} so far"
     said = give_verdict(state)
@@ -130,7 +130,7 @@ def _mark_share(key: str, share: float | None) -> str:
     return mark_cell("" if share is None else key, percent(share))
 
 
-def _reads(state: RunState) -> Iterator[Line]:
+def _list_reads(state: RunState) -> Iterator[Line]:
     if not state.reads:
         yield f"reads       {UNKNOWN}: no recorded process runs on this host", ""
     for read in state.reads:
@@ -138,7 +138,7 @@ def _reads(state: RunState) -> Iterator[Line]:
         yield f"reads       {per_s}{nbytes(read.nbytes)} in all {_READS[read.source]}", ""
 
 
-def _memory(state: RunState) -> Iterator[Line]:
+def _write_memory(state: RunState) -> Iterator[Line]:
     found = state.memory
     if found is None or state.condition.is_over:
         return
@@ -155,7 +155,7 @@ def running_out(memory: MemoryState) -> str:
     return f"out of memory in about {seconds(memory.out_of_memory_s)}"
 
 
-def _slowest(state: RunState) -> Iterator[Line]:
+def _list_slowest(state: RunState) -> Iterator[Line]:
     rank, worker, label = state.slowest_rank, state.slowest_worker, "slowest"
     if rank is not None and len(state.ranks) > 1:
         yield f"{label:<12}{rank.label} waits most: {percent(rank.latest_share)}", ""
@@ -167,7 +167,7 @@ def _slowest(state: RunState) -> Iterator[Line]:
         yield f"not read    {problem}", "yellow"
 
 
-def _ranks(state: RunState) -> Iterator[Line]:
+def _list_ranks(state: RunState) -> Iterator[Line]:
     if not state.ranks:
         yield f"no step yet ({plural(state.journals, 'process', 'processes')} seen)", ""
         return
@@ -188,10 +188,10 @@ def _ranks(state: RunState) -> Iterator[Line]:
         yield f"and {count(len(state.ranks) - len(shown))} ranks that wait less", "dim"
 
 
-def _now_rate(state: RunState) -> float | None:
+def _get_latest_rate(state: RunState) -> float | None:
     """Steps in the last seconds, none among them; only where these are not known those so far."""
     return state.steps_per_s if state.now_steps_per_s is None else state.now_steps_per_s
 
 
-def _now_share(state: RunState) -> float | None:
+def _get_latest_share(state: RunState) -> float | None:
     return state.wait_share if state.now_wait_share is None else state.now_wait_share

@@ -163,7 +163,7 @@ class WatchedRun:
         self._recorder = read_recorder(self.folder) or self._recorder
         if self._recorder is not None and self._recorder.looks != self._said[0]:
             self._said = self._recorder.looks, at_ns
-        self._find()
+        self._find_files()
         # So many rows a look: a journal that is far behind does not hold up the screen.
         left = _ROWS_A_LOOK
         for file in self._files.values():
@@ -174,19 +174,19 @@ class WatchedRun:
             self._reads.look(journal.process for journal in journals if journal.process)
         return RunState(
             name=elided(clean_path(self.folder.absolute().name)),
-            condition=Condition(State.ENDED) if ended else self._condition(at_ns),
-            ranks=tuple(self._ranks(now_ns, at_ns, ended=ended)),
-            workers=tuple(self._workers()),
-            reads=tuple(self._read_states(at_ns / 1e9, ended=ended)),
+            condition=Condition(State.ENDED) if ended else self._judge_condition(at_ns),
+            ranks=tuple(self._list_ranks(now_ns, at_ns, ended=ended)),
+            workers=tuple(self._list_workers()),
+            reads=tuple(self._list_reads(at_ns / 1e9, ended=ended)),
             journals=len(journals),
-            problems=tuple(self._problems()),
+            problems=tuple(self._list_problems()),
             is_behind=left <= 0 and any(journal.is_behind for journal in journals),
             is_exact=all(journal.is_exact for journal in journals),
             memory=self._memory.look(at_ns / 1e9),
-            ending=self._ending() if ended else None,
+            ending=self._read_ending() if ended else None,
         )
 
-    def _condition(self, at_ns: int) -> Condition:
+    def _judge_condition(self, at_ns: int) -> Condition:
         """What the run does, and for how long."""
         lives, activities = {}, []
         for name, file in self._files.items():
@@ -201,13 +201,13 @@ class WatchedRun:
                     self._trained_ns = at_ns  # its own end may take long
                 continue
             lives[name] = seen
-            life = seen or self._relayed(journal.process)
+            life = seen or self._find_relayed_life(journal.process)
             if journal.has_stopped and life is None:
                 continue  # elsewhere, and nothing more will come
             if journal.totals.steps or journal.totals.by_loader:
                 label = _label_process(journal)
                 activities.append(judge_activity(label, journal, life, at_ns, file.news_ns))
-        why = self._why_dead(at_ns, list(lives.values()))
+        why = self._explain_death(at_ns, list(lives.values()))
         condition = Condition(State.DEAD, why=why) if why else judge_condition(activities)
         if condition.state is not State.STARTING:
             self._trained_ns = at_ns
@@ -219,7 +219,7 @@ class WatchedRun:
             return condition
         return replace(condition, for_s=(at_ns - self._state_ns) / 1e9)
 
-    def _relayed(self, process: Mapping[str, Any]) -> Life | None:
+    def _find_relayed_life(self, process: Mapping[str, Any]) -> Life | None:
         """What the recorder, which is beside a process, has said of it; None where it has not."""
         recorder, pid = self._recorder, process.get("pid")
         if recorder is None or process.get("host") != recorder.host or type(pid) is not int:
@@ -227,7 +227,7 @@ class WatchedRun:
         life = recorder.lives.get(pid)
         return life and life.aged(self._said[1])
 
-    def _why_dead(self, at_ns: int, lives: Sequence[Life | None]) -> str:
+    def _explain_death(self, at_ns: int, lives: Sequence[Life | None]) -> str:
         """Why the run is taken for dead, "" where it is not.
 
         Args:
@@ -240,16 +240,18 @@ class WatchedRun:
         if recorder is not None and recorder.is_here:
             if recorder.is_alive or self.has_ended or anyone_lives(self.folder):
                 return ""
-            if all(lives) or self._silent_s(at_ns) >= GONE_S:
+            if all(lives) or self._measure_silence_s(at_ns) >= GONE_S:
                 return f"no process of it lives, and its recorder {recorder.pid} is gone"
             return ""
-        if recorder is None and lives and all(lives) and self._silent_s(at_ns) >= STALL_S:
+        if recorder is None and lives and all(lives) and self._measure_silence_s(at_ns) >= STALL_S:
             return "no process of it lives, and it has no recorder"
-        if recorder is not None and self._silent_s(at_ns) >= GONE_S:
-            return f"no sign of life for {seconds(self._silent_s(at_ns))}, from another host"
+        if recorder is not None and self._measure_silence_s(at_ns) >= GONE_S:
+            return (
+                f"no sign of life for {seconds(self._measure_silence_s(at_ns))}, from another host"
+            )
         return ""
 
-    def _silent_s(self, at_ns: int) -> float:
+    def _measure_silence_s(self, at_ns: int) -> float:
         """Since anything of the run was seen to change."""
         with suppress(OSError):
             touched = (self.folder / SIGN_OF_LIFE).stat().st_mtime_ns
@@ -258,14 +260,14 @@ class WatchedRun:
         latest = max(file.news_ns for file in self._files.values()) if self._files else 0
         return (at_ns - max(latest, self._sign[1])) / 1e9
 
-    def _ending(self) -> Ending | None:
+    def _read_ending(self) -> Ending | None:
         """How the command ended; None where the recorder's record cannot be read."""
         try:
             return read_record(self.folder / RUN_JSON).ending
         except InputError:
             return None
 
-    def _find(self) -> None:
+    def _find_files(self) -> None:
         for folder in (self.folder / FOLDER, self.folder):
             try:
                 names = sorted(os.listdir(folder))  # noqa: PTH208 - every second
@@ -276,15 +278,15 @@ class WatchedRun:
                 if name.endswith((".steps", ".objects")) and not known:
                     self._files[name] = _File(folder / name)
 
-    def _problems(self) -> Iterator[str]:
+    def _list_problems(self) -> Iterator[str]:
         if (self.folder / FOLDER / STOP).exists():
             yield "recording was stopped, as the disk of RUN is about to be full"
         problems = [file.problem for file in self._files.values() if file.problem]
         yield from problems[:_MOST_PROBLEMS]
 
-    def _ranks(self, now_ns: int, at_ns: int, *, ended: bool) -> Iterator[RankState]:
+    def _list_ranks(self, now_ns: int, at_ns: int, *, ended: bool) -> Iterator[RankState]:
         rows = [file for file in self._files.values() if file.journal and file.journal.process]
-        for file in sorted(rows, key=lambda file: _sort_key(file.journal)):
+        for file in sorted(rows, key=lambda file: _get_sort_key(file.journal)):
             journal = file.journal
             if journal is None or not (journal.totals.steps or journal.totals.by_loader):
                 continue
@@ -305,7 +307,7 @@ class WatchedRun:
                 validation_steps=totals.other_steps,
             )
 
-    def _workers(self) -> Iterator[WorkerState]:
+    def _list_workers(self) -> Iterator[WorkerState]:
         for file in self._files.values():
             journal = file.journal
             if journal and journal.process and journal.fetched.batches:
@@ -315,7 +317,7 @@ class WatchedRun:
                 fetched = journal.fetched
                 yield WorkerState(elided(label), fetched.batches, fetched.ns / 1e9)
 
-    def _read_states(self, now_s: float, *, ended: bool) -> Iterator[ReadState]:
+    def _list_reads(self, now_s: float, *, ended: bool) -> Iterator[ReadState]:
         objects = [file.objects for file in self._files.values() if file.objects]
         known: dict[str, int] = {}
         if self._reads.processes:
@@ -328,7 +330,7 @@ class WatchedRun:
             yield ReadState(source, nbytes, per_s[0] if per_s else None)
 
 
-def _sort_key(journal: LiveJournal | None) -> tuple[int, str]:
+def _get_sort_key(journal: LiveJournal | None) -> tuple[int, str]:
     process = (journal.process if journal else None) or {}
     rank = process.get("rank")
     return (rank if type(rank) is int else -1), journal.path.name if journal else ""

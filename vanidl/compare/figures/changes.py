@@ -132,7 +132,7 @@ def draw_changes(comparison: Comparison) -> Figure:
     names = list(dict.fromkeys(change.metric.title for rows in drawn for change in rows))
     if not names:
         reason = "No metric was recorded on both sides, so there is nothing to compare."
-        return _record("", empty_reason=reason)
+        return _compose_changes("", empty_reason=reason)
     bars = any(change.low is not None for rows in drawn for change in rows)
     rest = dict.fromkeys(
         change.metric.title
@@ -143,25 +143,34 @@ def draw_changes(comparison: Comparison) -> Figure:
     out = [f"Not drawn, for want of a ratio: {'; '.join(rest)}."] if rest else []
     words = [_CAPTION, _BARS if bars else _SINGLE, *out]
     data = [
-        _points(pairing, rows, names, (i, len(drawn)))
+        _plot_points(pairing, rows, names, (i, len(drawn)))
         for i, (pairing, rows) in enumerate(zip(comparison.pairings, drawn, strict=True))
     ]
-    return _record(" ".join(words), spec={"data": data, "layout": _layout(drawn, names)})
+    return _compose_changes(
+        " ".join(words), spec={"data": data, "layout": _lay_out_changes(drawn, names)}
+    )
 
 
-def _record(caption: str, *, spec: Spec | None = None, empty_reason: str = "") -> Figure:
+def _compose_changes(caption: str, *, spec: Spec | None = None, empty_reason: str = "") -> Figure:
     title = "Change of each metric"
     return Figure("changes", "What changed", title, caption, spec, None, empty_reason)
 
 
-def _points(pairing: Pairing, rows: list[Change], names: list[str], place: tuple[int, int]) -> Spec:
+def _plot_points(
+    pairing: Pairing, rows: list[Change], names: list[str], place: tuple[int, int]
+) -> Spec:
     """The points of one pairing, the place[0]-th of place[1] drawn side by side."""
     index, pairings = place
     # Points of several pairings lie side by side within half a row.
     step = 0.5 * ((index + 0.5) / pairings - 0.5)
     # Bars to the bounds of the interval, of no length where there is none.
-    above = [0.0 if c.high is None or c.ratio is None else _near(c, c.high) - c.ratio for c in rows]
-    below = [0.0 if c.low is None or c.ratio is None else c.ratio - _near(c, c.low) for c in rows]
+    above = [
+        0.0 if c.high is None or c.ratio is None else _limit_bound(c, c.high) - c.ratio
+        for c in rows
+    ]
+    below = [
+        0.0 if c.low is None or c.ratio is None else c.ratio - _limit_bound(c, c.low) for c in rows
+    ]
     bars = {
         "type": "data",
         "symmetric": False,
@@ -178,7 +187,7 @@ def _points(pairing: Pairing, rows: list[Change], names: list[str], place: tuple
         "x": [change.ratio for change in rows],
         "y": [names.index(change.metric.title) + step for change in rows],
         "error_x": bars,
-        "customdata": [_hover(change) for change in rows],
+        "customdata": [_write_hover(change) for change in rows],
         "marker": {
             "size": 10,
             "symbol": [_SHAPES.get(c.verdict, _SYMBOLS[index % len(_SYMBOLS)]) for c in rows],
@@ -188,20 +197,20 @@ def _points(pairing: Pairing, rows: list[Change], names: list[str], place: tuple
     }
 
 
-def _near(change: Change, bound: float) -> float:
+def _limit_bound(change: Change, bound: float) -> float:
     """The bound, or how far it is drawn."""
     value = change.ratio or 1.0
     return min(max(bound, value / _FARTHEST), value * _FARTHEST)
 
 
-def _hover(change: Change) -> str:
+def _write_hover(change: Change) -> str:
     bounds = format_interval(change)
     sure = f" ({bounds})" if bounds else ""
     judged = "" if change.verdict in (NO_INTERVAL, TOO_FEW) else f", {change.verdict}"
     return f"{change.metric.title}: {format_values(change)}, {relative(change.ratio)}{sure}{judged}"
 
 
-def _ticks(low: float, high: float) -> list[float]:
+def _choose_ticks(low: float, high: float) -> list[float]:
     """Factors to mark: 1, 2, 5, 10 ... over a wide range, even steps around 1 in a narrow one."""
     if high > _NARROW * low:
         ticks = [tick for tick in _TICKS if low <= tick <= high]
@@ -211,22 +220,22 @@ def _ticks(low: float, high: float) -> list[float]:
     return [1 + k * step for k in range(-below, above + 1)]
 
 
-def _label(tick: float) -> str:
+def _label_tick(tick: float) -> str:
     """A factor in digits, without exponent: 0.0005, 1.2, 20,000."""
     return f"{tick:,.6f}".rstrip("0").rstrip(".")
 
 
-def _drawn_values(change: Change) -> list[float]:
-    bounds = [_near(change, bound) for bound in (change.low, change.high) if bound]
+def _list_drawn_values(change: Change) -> list[float]:
+    bounds = [_limit_bound(change, bound) for bound in (change.low, change.high) if bound]
     return [change.ratio, *bounds] if change.ratio else []
 
 
-def _layout(drawn: list[list[Change]], names: list[str]) -> Spec:
+def _lay_out_changes(drawn: list[list[Change]], names: list[str]) -> Spec:
     # At least 0.8 to 1.25 times: a change of nothing shall not fill the axis.
-    reach = [v for rows in drawn for c in rows for v in _drawn_values(c)]
+    reach = [v for rows in drawn for c in rows for v in _list_drawn_values(c)]
     low, high = math.log10(min(*reach, 0.8)), math.log10(max(*reach, 1.25))
     margin = 0.04 * (high - low)
-    ticks = _ticks(10 ** (low - margin), 10 ** (high + margin))
+    ticks = _choose_ticks(10 ** (low - margin), 10 ** (high + margin))
     # The line at 1, where nothing changed.
     line = {"type": "line", "x0": 1, "x1": 1, "y0": -0.6, "y1": len(names) - 0.4,
             "line": {"color": palette.INK, "width": 1.5}, "layer": "below"}  # fmt: skip
@@ -239,7 +248,7 @@ def _layout(drawn: list[list[Change]], names: list[str]) -> Spec:
             type="log",
             range=[low - margin, high + margin],
             tickvals=ticks,
-            ticktext=[_label(tick) for tick in ticks],
+            ticktext=[_label_tick(tick) for tick in ticks],
             fixedrange=True,
         ),
         yaxis=palette.axis(
@@ -268,7 +277,7 @@ def draw_metrics(comparison: Comparison) -> Figure:
         ]
     # A row for each metric that any pairing has, in their order.
     titles = dict.fromkeys(c.metric.title for p in comparison.pairings for c in p.changes)
-    table = Table(tuple(columns), tuple(_metric_row(comparison, title) for title in titles))
+    table = Table(tuple(columns), tuple(_list_metric(comparison, title) for title in titles))
     shown = table.without_empty_columns()
     several = any(len(side.samples) > 1 for side in comparison.sides)
     verdicts = any(has_verdicts(pairing) for pairing in comparison.pairings)
@@ -277,7 +286,7 @@ def draw_metrics(comparison: Comparison) -> Figure:
     return Figure("metrics", "What changed", "In numbers", metrics, None, shown)
 
 
-def _metric_row(comparison: Comparison, title: str) -> tuple[Cell, ...]:
+def _list_metric(comparison: Comparison, title: str) -> tuple[Cell, ...]:
     found = [
         (next((c for c in p.changes if c.metric.title == title), None), has_verdicts(p))
         for p in comparison.pairings
@@ -285,11 +294,11 @@ def _metric_row(comparison: Comparison, title: str) -> tuple[Cell, ...]:
     first = next(change for change, _ in found if change is not None)
     cells: list[Cell] = [title, _make_amount(first.a, first)]
     for change, verdicts in found:
-        cells += _change_cells(change, verdicts)
+        cells += _list_change(change, verdicts)
     return tuple(cells)
 
 
-def _change_cells(change: Change | None, verdicts: bool) -> tuple[Cell, ...]:
+def _list_change(change: Change | None, verdicts: bool) -> tuple[Cell, ...]:
     if change is None:
         return (None, None, None, NOT_RECORDED)
     known = change.note if change.verdict in (NOT_RECORDED, NOT_COMPARABLE) else ""
@@ -326,9 +335,9 @@ def draw_repeats(comparison: Comparison) -> Figure:
             "Every side is one run, so nothing is known about how runs of the same thing differ. "
             'Run both several times, alternately: vanidl ab --a "..." --b "...".'
         )
-        return _record_repeats("", reason=reason)
+        return _compose_repeats("", reason=reason)
     if not changes:
-        return _record_repeats("", reason="The metric of the question was not recorded.")
+        return _compose_repeats("", reason="The metric of the question was not recorded.")
     paired = all(pairing.paired for pairing in comparison.pairings)
     sides = [(comparison.sides[0], changes[0].values_a)]
     others = zip(comparison.sides[1:], changes, strict=True)
@@ -339,27 +348,27 @@ def draw_repeats(comparison: Comparison) -> Figure:
         xaxis=palette.axis(what, dtick=max(1, most // 12), showgrid=False, fixedrange=True),
         yaxis=palette.axis(f"{title} in {unit}" if unit else title, fixedrange=True),
     )
-    lines = [_repeat_line(comparison, side, values, changes[0]) for side, values in rows]
+    lines = [_plot_repeats(comparison, side, values, changes[0]) for side, values in rows]
     # A side with fewer runs has empty cells at the end.
     columns = (Column(what, "count"), *(Column(side.letter, "own") for side, _ in rows))
     cells = tuple(
         (i + 1, *(_make_amount(v[i] if i < len(v) else None, changes[0]) for _, v in rows))
         for i in range(max(len(values) for _, values in rows))
     )
-    return _record_repeats(
+    return _compose_repeats(
         _PAIRED if paired else _UNPAIRED,
         spec={"data": lines, "layout": layout},
         table=Table(columns, cells),
     )
 
 
-def _record_repeats(
+def _compose_repeats(
     caption: str, *, spec: Spec | None = None, table: Table | None = None, reason: str = ""
 ) -> Figure:
     return Figure("repeats", "What changed", "Run by run", caption, spec, table, reason)
 
 
-def _repeat_line(
+def _plot_repeats(
     comparison: Comparison, side: Side, values: tuple[float | None, ...], change: Change
 ) -> Spec:
     unit = change.metric.unit

@@ -19,10 +19,10 @@ _SIZES_CAPTION = (
 
 def draw_sizes(comparison: Comparison) -> Figure:
     """Operations and bytes by size for each side."""
-    found = [(side, _bins(side)) for side in comparison.sides]
+    found = [(side, _list_bins(side)) for side in comparison.sides]
     known = [(side, bins) for side, bins in found if bins]
     if not known:
-        return _record_sizes(
+        return _compose_sizes(
             "", reason="No side recorded operations one by one, so sizes are unknown."
         )
     missing = [side.letter for side, bins in found if not bins]
@@ -47,14 +47,14 @@ def draw_sizes(comparison: Comparison) -> Figure:
         rows.append(tuple(cells))
     words = [_SIZES_CAPTION, shown_runs(comparison)]
     words.append(f"Not recorded: {', '.join(missing)}." if missing else "")
-    return _record_sizes(
+    return _compose_sizes(
         " ".join(word for word in words if word),
         spec=_draw_size_bars(comparison, known, axis),
         table=Table(tuple(columns), tuple(rows)),
     )
 
 
-def _record_sizes(
+def _compose_sizes(
     caption: str, *, spec: Spec | None = None, table: Table | None = None, reason: str = ""
 ) -> Figure:
     return Figure("sizes", "Operations", "Transfer sizes", caption, spec, table, reason)
@@ -63,7 +63,7 @@ def _record_sizes(
 Bins = dict[int, SizeBin]
 
 
-def _bins(side: Side) -> Bins:
+def _list_bins(side: Side) -> Bins:
     """The used classes by their lowest size."""
     sample = first_read(side)
     if sample is None or sample.results is None:
@@ -80,7 +80,7 @@ def _draw_size_bars(
     every = max(1, -(-len(axis) // 14))
     # Operations above, bytes below, over the same classes of sizes.
     data = [
-        _bars(comparison, side, bins, (axis, divisor if lower else 0))
+        _draw_side(comparison, side, bins, (axis, divisor if lower else 0))
         for lower in (False, True)
         for side, bins in known
     ]
@@ -102,7 +102,9 @@ def _draw_size_bars(
     return {"data": data, "layout": layout}
 
 
-def _bars(comparison: Comparison, side: Side, bins: Bins, drawn: tuple[list[int], int]) -> Spec:
+def _draw_side(
+    comparison: Comparison, side: Side, bins: Bins, drawn: tuple[list[int], int]
+) -> Spec:
     """Operations (divisor 0) or bytes of a side over the classes of the axis."""
     axis, divisor = drawn
     # A side without operations of a size has an empty bar there.
@@ -150,7 +152,7 @@ def draw_access(comparison: Comparison) -> Figure:
     rows = [row for row in (*reads, *writes) if row[1].ops]
     if not rows:
         reason = "No side recorded operations one by one, so their order is not known."
-        return _record_access("", reason=reason)
+        return _compose_access("", reason=reason)
     # Sides that are missing are named: no bar would read as no operation.
     words = [_ACCESS_CAPTION, shown_runs(comparison)]
     words.append(f"Not recorded one by one: {', '.join(missing)}." if missing else "")
@@ -165,10 +167,10 @@ def draw_access(comparison: Comparison) -> Figure:
     ]
     ops = [(label, counts.ops) for label, counts in rows]
     access_bars = share_bars(ops, stacks, height=110 + 36 * len(rows), hover="%{y}: %{customdata}")
-    return _record_access(" ".join(word for word in words if word), spec=access_bars, table=table)
+    return _compose_access(" ".join(word for word in words if word), spec=access_bars, table=table)
 
 
-def _record_access(
+def _compose_access(
     caption: str, *, spec: Spec | None = None, table: Table | None = None, reason: str = ""
 ) -> Figure:
     return Figure("access", "Operations", "Access pattern", caption, spec, table, reason)

@@ -54,7 +54,7 @@ def draw_overlap(comparison: Comparison) -> Figure:
     drawn = [row for row in rows if row.seconds["io_s"] is not None]
     if not drawn:
         reason = "No side has both profiled steps and I/O operations traced one by one."
-        return _record_overlap("", table=table, reason=reason)
+        return _compose_overlap("", table=table, reason=reason)
     # Sides without recorded operations are named: an empty bar would read as no I/O.
     missing = [row.side.letter for row in rows if row not in drawn]
     note = f" Not recorded: {', '.join(missing)}." if missing else ""
@@ -66,10 +66,10 @@ def draw_overlap(comparison: Comparison) -> Figure:
     words = f"{_OVERLAP_CAPTION} {explain_parts(parts)}{explain_waits(parts, values)}{note}"
     labels = [named(row.side, limit=22) for row in drawn]
     spec = draw_bars(values, labels, [row.side.letter for row in drawn], 120 + 48 * len(drawn))
-    return _record_overlap(words, spec=spec, table=table)
+    return _compose_overlap(words, spec=spec, table=table)
 
 
-def _record_overlap(
+def _compose_overlap(
     caption: str, *, spec: Spec | None = None, table: Table | None = None, reason: str = ""
 ) -> Figure:
     title = "Is the I/O hidden or exposed?"
@@ -104,10 +104,10 @@ def draw_steps(comparison: Comparison) -> Figure:
     known = [(side, values) for side, values in times if len(values)]
     if not known:
         reason = "No training step was recorded on any side. Profile with torch.profiler."
-        return _record_steps("", reason=reason)
+        return _compose_steps("", reason=reason)
     missing = [side.letter for side, values in times if not len(values)]
     words = [_STEPS_CAPTION, f"Not recorded: {', '.join(missing)}." if missing else ""]
-    edges, beyond = _edges(known)
+    edges, beyond = _choose_edges(known)
     words.append(f"The last bar holds the {plural(beyond, 'step')} beyond it." if beyond else "")
     columns = (
         Column("side"),
@@ -124,14 +124,14 @@ def draw_steps(comparison: Comparison) -> Figure:
         )
         for side, values in known
     )
-    return _record_steps(
+    return _compose_steps(
         " ".join(word for word in words if word),
         spec=_plot_histograms(comparison, known, edges),
         table=Table(columns, rows),
     )
 
 
-def _record_steps(
+def _compose_steps(
     caption: str, *, spec: Spec | None = None, table: Table | None = None, reason: str = ""
 ) -> Figure:
     title = "Step times"
@@ -151,7 +151,7 @@ def step_times(side: Side) -> NDArray[np.float64]:
 Known = list[tuple[Side, NDArray[np.float64]]]
 
 
-def _edges(known: Known) -> tuple[NDArray[np.float64], int]:
+def _choose_edges(known: Known) -> tuple[NDArray[np.float64], int]:
     """Bounds of the bars, and how many steps lie beyond them."""
     longest = max(float(values.max()) for _, values in known)
     # A single stall would press all other steps into one bar.
@@ -185,7 +185,7 @@ def _plot_histograms(comparison: Comparison, known: Known, edges: NDArray[np.flo
             "marker": palette.fill(colour(comparison, side)),
             "hovertemplate": "%{customdata}<extra>" + side.letter + "</extra>",
         }
-        bars["yaxis"] = _axis(row)
+        bars["yaxis"] = _name_axis(row)
         tallest = max(tallest, *bars["y"])
         data.append(bars)
         mean = float(values.mean())
@@ -195,13 +195,13 @@ def _plot_histograms(comparison: Comparison, known: Known, edges: NDArray[np.flo
             "x1": mean,
             "y0": 0,
             "y1": 1,
-            "yref": f"{_axis(row)} domain",
+            "yref": f"{_name_axis(row)} domain",
             "line": {"color": palette.INK, "width": 1.5, "dash": "dash"},
         }
         layout["shapes"].append(mean_line)
     # One scale for all sides, or the bars would not compare.
     for row in range(rows):
-        layout[_axis(row).replace("y", "yaxis")] = palette.axis(
+        layout[_name_axis(row).replace("y", "yaxis")] = palette.axis(
             domain=[1 - (row + 0.88) / rows, 1 - row / rows],
             range=[0, 1.08 * tallest],
             nticks=4,
@@ -210,14 +210,14 @@ def _plot_histograms(comparison: Comparison, known: Known, edges: NDArray[np.flo
         )
     layout["xaxis"] = palette.axis(
         ticksuffix=" s",
-        anchor=_axis(rows - 1),
+        anchor=_name_axis(rows - 1),
         range=[float(edges[0]), float(edges[-1])],
         fixedrange=True,
     )
     return {"data": data, "layout": layout}
 
 
-def _axis(row: int) -> str:
+def _name_axis(row: int) -> str:
     return f"y{row + 1}" if row else "y"
 
 

@@ -31,39 +31,41 @@ def draw_timeline(comparison: Comparison) -> Figure:
     drawn = [(side, sample) for side, sample in panels if _has_time(sample)]
     if not drawn:
         reason = "No side recorded operations or steps one by one, so nothing is known over time."
-        return _record("", reason=reason)
+        return _compose_timeline("", reason=reason)
     # Sides without a panel are named: none would read as no I/O.
     missing = [s.letter for s in comparison.sides if s not in [side for side, _ in drawn]]
-    spec, cut = _spec(drawn)
+    spec, cut = _plot_panels(drawn)
     words = [
         _CAPTION,
-        _resolution(drawn),
+        _describe_resolution(drawn),
         shown_runs(comparison),
         f"Shown: {cut}." if cut else "",
         f"Not recorded: {', '.join(missing)}." if missing else "",
     ]
-    return _record(" ".join(word for word in words if word), spec=spec)
+    return _compose_timeline(" ".join(word for word in words if word), spec=spec)
 
 
-def _record(caption: str, *, spec: Spec | None = None, reason: str = "") -> Figure:
+def _compose_timeline(caption: str, *, spec: Spec | None = None, reason: str = "") -> Figure:
     return Figure("timeline", "Over time", "I/O and steps", caption, spec, None, reason)
 
 
 def _has_time(sample: Sample) -> bool:
     results = sample.results
-    return results is not None and (results.timeline is not None or _dated(results) is not None)
+    return results is not None and (
+        results.timeline is not None or _find_dated_steps(results) is not None
+    )
 
 
-def _dated(results: Results) -> StepTable | None:
+def _find_dated_steps(results: Results) -> StepTable | None:
     """The steps of a run where their times are known, not only how long they took."""
     table = None if results.steps is None else results.steps.table
     return None if table is None or table.undated_s is not None or not len(table.step) else table
 
 
-def _spec(drawn: list[tuple[Side, Sample]]) -> tuple[Spec, str]:
-    ends = [_end_s(sample) for _, sample in drawn]
+def _plot_panels(drawn: list[tuple[Side, Sample]]) -> tuple[Spec, str]:
+    ends = [_find_end_s(sample) for _, sample in drawn]
     # One axis of time and of speed for all sides.
-    rate = max(_fastest(sample) for _, sample in drawn)
+    rate = max(_find_fastest(sample) for _, sample in drawn)
     divisor, unit = byte_scale(rate)
     rows = len(drawn)
     layout = palette.time_layout(100 + HEIGHT * rows)
@@ -73,7 +75,7 @@ def _spec(drawn: list[tuple[Side, Sample]]) -> tuple[Spec, str]:
     cuts = []
     for row, (side, sample) in enumerate(drawn):
         top, height = 1 - row / rows, 1 / rows
-        layout[_name(2 * row)] = palette.axis(
+        layout[_name_axis(2 * row)] = palette.axis(
             f"{unit}/s",
             domain=[top - 0.66 * height, top - 0.13 * height],
             range=[0, 1.05 * rate / divisor or 1],
@@ -81,7 +83,7 @@ def _spec(drawn: list[tuple[Side, Sample]]) -> tuple[Spec, str]:
             fixedrange=True,
         )
         # Below the speeds of each side a narrow row for its steps.
-        layout[_name(2 * row + 1)] = palette.axis(
+        layout[_name_axis(2 * row + 1)] = palette.axis(
             domain=[top - 0.82 * height, top - 0.7 * height],
             range=[0.5, -0.5],
             visible=False,
@@ -98,46 +100,46 @@ def _spec(drawn: list[tuple[Side, Sample]]) -> tuple[Spec, str]:
             "showarrow": False,
         }
         layout["annotations"].append(name)
-        traces, cut = _panel(sample, row, divisor)
+        traces, cut = _plot_panel(sample, row, divisor)
         data += traces
         cuts.append(cut)
     return {"data": data, "layout": layout}, next((cut for cut in cuts if cut), "")
 
 
-def _name(axis: int) -> str:
+def _name_axis(axis: int) -> str:
     return f"yaxis{axis + 1}" if axis else "yaxis"
 
 
-def _end_s(sample: Sample) -> float:
+def _find_end_s(sample: Sample) -> float:
     results = sample.results
     ends = [sample.job.run_time_s if sample.job else 0.0]
     if results is not None and results.timeline is not None:
         ends.append(float(results.timeline.edges_s[-1]))
-    table = None if results is None else _dated(results)
+    table = None if results is None else _find_dated_steps(results)
     if table is not None:
         ends.append(float(table.end_s.max()))
     return max(ends)
 
 
-def _speeds(io: Timeline) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _compute_speeds(io: Timeline) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Bounds of the bins, shape (n + 1,), and bytes a second of reads and writes, (2, n)."""
     moved = np.stack([io.bytes_read.sum(axis=0), io.bytes_written.sum(axis=0)])
     edges, sums = fold_bins(io.edges_s, moved, BINS)
     return edges, compute_rates(edges, sums)
 
 
-def _fastest(sample: Sample) -> float:
+def _find_fastest(sample: Sample) -> float:
     io = None if sample.results is None else sample.results.timeline
-    return 0.0 if io is None else float(_speeds(io)[1].max(initial=0.0))
+    return 0.0 if io is None else float(_compute_speeds(io)[1].max(initial=0.0))
 
 
-def _resolution(drawn: list[tuple[Side, Sample]]) -> str:
+def _describe_resolution(drawn: list[tuple[Side, Sample]]) -> str:
     # Runs of different length have bins of different width.
     widths: dict[str, list[str]] = {}
     for side, sample in drawn:
         io = None if sample.results is None else sample.results.timeline
         if io is not None:
-            edges, _ = _speeds(io)
+            edges, _ = _compute_speeds(io)
             width = seconds(float(edges[1] - edges[0]))
             widths.setdefault(width, []).append(side.letter)
     if not widths:
@@ -148,14 +150,14 @@ def _resolution(drawn: list[tuple[Side, Sample]]) -> str:
     return f"Each level is the mean over {', '.join(each)}."
 
 
-def _panel(sample: Sample, row: int, divisor: int) -> tuple[list[Spec], str]:
+def _plot_panel(sample: Sample, row: int, divisor: int) -> tuple[list[Spec], str]:
     """I/O above and steps below, each on its axis; and how many steps are shown of how many."""
     results = sample.results
     if results is None:
         return [], ""
     traces: list[Spec] = []
     if results.timeline is not None:
-        edges, speed = _speeds(results.timeline)
+        edges, speed = _compute_speeds(results.timeline)
         start, width = float(edges[0]), float(edges[1] - edges[0])
         traces = [
             _draw_area(name, colour, start, width, [*round_values(values / divisor), 0])
@@ -166,9 +168,9 @@ def _panel(sample: Sample, row: int, divisor: int) -> tuple[list[Spec], str]:
         ]
         traces[1]["fillpattern"] = {"shape": "/", "size": 6, "solidity": 0.3}
         for trace in traces:
-            trace["yaxis"] = _name(2 * row).replace("axis", "")
+            trace["yaxis"] = _name_axis(2 * row).replace("axis", "")
     # Steps of the first rank that has any: a row has no room for more.
-    table, cut = _dated(results), ""
+    table, cut = _find_dated_steps(results), ""
     if table is not None:
         of_first = np.flatnonzero(table.rank == table.rank.min())
         kept = of_first[:MAX_STEPS]
@@ -179,7 +181,7 @@ def _panel(sample: Sample, row: int, divisor: int) -> tuple[list[Spec], str]:
             waited = np.minimum(np.nan_to_num(waits), length)
             steps.append(_draw_boxes("input waits", palette.IN_WAIT, (lane, begin, waited)))
         for trace in steps:
-            trace["yaxis"] = _name(2 * row + 1).replace("axis", "")
+            trace["yaxis"] = _name_axis(2 * row + 1).replace("axis", "")
         traces += steps
         cut = n_of_m(len(kept), len(of_first), "steps")
     # In the legend only the first panel's.
