@@ -391,12 +391,14 @@ class _Tables:
         table = self.results.steps.table
         position = table.rank.astype(np.int64)
         epoch = np.full(len(position), -1, np.int64)
+        # All of a step is in the epoch of its middle, rank by rank.
         for k in np.unique(position).tolist():
             mine = (position == k) & np.isfinite(table.end_s)
             at = np.rint((table.start_s[mine] + table.end_s[mine]) * 0.5e9).astype(np.int64)
             epoch[mine] = self.when(k, at + self.since_ns)["epoch"]
         columns = self.who_of_ranks(position) | {"step": table.step, "epoch": epoch}
         columns |= {name: getattr(table, name) for name in OWN_STEP_TIMES}
+        # What happened during each, where steps have a place in time.
         each = self.run.breakdown.step_records
         if each is None:
             return columns

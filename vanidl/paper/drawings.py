@@ -281,6 +281,7 @@ def _draw_rates(axes: Axes, job: JobTimeline) -> None:
 
 
 def _draw_steps(axes: Axes, trace: Trace, table: StepTable, shown: ShownSteps) -> None:
+    # Boxes of steps, and on them those of the waits.
     rows = shown.rows
     waits = choose_waits(trace, shown.ranks)
     step_lane = np.searchsorted(shown.ranks, table.rank[rows])

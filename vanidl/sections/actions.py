@@ -38,15 +38,14 @@ class ActionRow:
 
 
 def _collect_diagnoses(run: Run) -> list[Object]:
-    return [_collect_diagnosis(diagnosis) for diagnosis in run.diagnoses]
-
-
-def _collect_diagnosis(diagnosis: Diagnosis) -> Object:
-    """Findings by their codes: `findings` has each whole."""
-    values = values_of(diagnosis)
-    values["findings"] = [finding.code for finding in diagnosis.findings]
-    values["gain_cell"] = _name_action_gain(diagnosis)
-    return values | {name: values[name] or None for name in _OR_NULL}
+    """Their findings by code alone: `findings` has each whole."""
+    rows = []
+    for diagnosis in run.diagnoses:
+        values = values_of(diagnosis)
+        values["findings"] = [finding.code for finding in diagnosis.findings]
+        values["gain_cell"] = _name_action_gain(diagnosis)
+        rows.append(values | {name: values[name] or None for name in _OR_NULL})
+    return rows
 
 
 def _name_action_gain(diagnosis: Diagnosis) -> str | None:
@@ -55,25 +54,24 @@ def _name_action_gain(diagnosis: Diagnosis) -> str | None:
 
 
 def _collect_actions(run: Run) -> list[Object]:
-    return [values_of(_collect_action(diagnosis, run)) for diagnosis in run.diagnoses]
-
-
-def _collect_action(diagnosis: Diagnosis, run: Run) -> ActionRow:
-    gain_s, run_s = diagnosis.gain_s, run.trace.job.run_time_s
-    share = None if gain_s is None or run_s <= 0 else (gain_s[0] / run_s, gain_s[1] / run_s)
-    return ActionRow(
-        code=diagnosis.code,
-        title=diagnosis.title,
-        cause=diagnosis.cause,
-        gain_s=gain_s,
-        gain_at_most_s=None if gain_s is None else gain_s[1],
-        gain_cell=_name_action_gain(diagnosis),
-        gain_share=share,
-        keeps=diagnosis.keeps,
-        change=diagnosis.remedies[0].code if diagnosis.remedies else diagnosis.findings[0].advice,
-        patch=diagnosis.patch or None,
-        proof=diagnosis.proof or None,
-    )
+    rows, run_s = [], run.trace.job.run_time_s
+    for diagnosis in run.diagnoses:
+        gain_s, remedies = diagnosis.gain_s, diagnosis.remedies
+        row = ActionRow(
+            code=diagnosis.code,
+            title=diagnosis.title,
+            cause=diagnosis.cause,
+            gain_s=gain_s,
+            gain_at_most_s=None if gain_s is None else gain_s[1],
+            gain_cell=_name_action_gain(diagnosis),
+            gain_share=(gain_s[0] / run_s, gain_s[1] / run_s) if gain_s and run_s > 0 else None,
+            keeps=diagnosis.keeps,
+            change=remedies[0].code if remedies else diagnosis.findings[0].advice,
+            patch=diagnosis.patch or None,
+            proof=diagnosis.proof or None,
+        )
+        rows.append(values_of(row))
+    return rows
 
 
 _OR_NULL = ("basis", "change", "proof", "patch")
@@ -171,39 +169,37 @@ _MARK = {"high": "!!", "medium": "! ", "low": "- "}
 
 
 def _write_findings(run: Run) -> str | None:
-    found = run.findings
-    if not found:
+    if not run.findings:
         return None
-    head = "Findings (gains are upper bounds and do not add up)"
-    return "\n".join([head, *(_write_finding(finding) for finding in found), ""])
-
-
-def _write_finding(finding: Finding) -> str:
-    title = f"{_MARK[finding.severity]} {finding.code}: {finding.title}"
-    # Without a bound that the trace sets there is no gain to tell.
-    if finding.gain_at_most_s is not None:
-        title += f" (gains at most {seconds(finding.gain_at_most_s)} per rank)"
-    texts = [
-        (title, "  ", "     "),
-        (finding.detail, " " * 5, " " * 5),
-        (f"Do: {finding.advice}", " " * 5, " " * 5),
-    ]
-    return "\n".join(
-        textwrap.fill(text, WIDTH, initial_indent=first, subsequent_indent=then)
-        for text, first, then in texts
-    )
+    lines = ["Findings (gains are upper bounds and do not add up)"]
+    for finding in run.findings:
+        title = f"{_MARK[finding.severity]} {finding.code}: {finding.title}"
+        # Without a bound that the trace sets there is no gain to tell.
+        if finding.gain_at_most_s is not None:
+            title += f" (gains at most {seconds(finding.gain_at_most_s)} per rank)"
+        # Detail and advice are indented below the title.
+        below = " " * 5
+        lines += [
+            textwrap.fill(text, WIDTH, initial_indent=indent, subsequent_indent=below)
+            for text, indent in (
+                (title, "  "),
+                (finding.detail, below),
+                (f"Do: {finding.advice}", below),
+            )
+        ]
+    return "\n".join([*lines, ""])
 
 
 def _collect_findings(run: Run) -> list[Object]:
-    return [_collect_finding(finding) for finding in run.findings]
-
-
-def _collect_finding(finding: Finding) -> Object:
-    bounded = finding.gain_at_most_s is not None
-    return values_of(finding) | {
-        "cells": list_cells(cells_of(finding.title, finding.detail, finding.advice)),
-        "gain_cell": name_gain("finding", finding.code) if bounded else None,
-    }
+    rows = []
+    for finding in run.findings:
+        bounded = finding.gain_at_most_s is not None
+        more = {
+            "cells": list_cells(cells_of(finding.title, finding.detail, finding.advice)),
+            "gain_cell": name_gain("finding", finding.code) if bounded else None,
+        }
+        rows.append(values_of(finding) | more)
+    return rows
 
 
 _FINDINGS_KIND = fields_of(Finding) | {

@@ -352,6 +352,7 @@ def draw_lines(run: Run) -> Figure:
         for of, part in _iterate_parts(found)
         for line in part.lines
     ]  # fmt: skip
+    # How many samples that rests on, for fetches and steps apart.
     said = "; ".join(f"{of}: {_describe_samples(of, part)}" for of, part in _iterate_parts(found))
     caption = f"Sampled {said}. {_MEANING}"
     return Figure(

@@ -230,6 +230,7 @@ def draw_kinds(run: Run) -> Figure:
     if not any(g.bytes_read or g.bytes_written for g in rows):
         reason = "The files were touched, but no bytes were moved."
         return Figure("kinds", "Files", "Files by kind", "", None, table, reason)
+    # Kinds are explained where they are shown.
     names = {row.name for row in rows}
     caption = " ".join(
         [_KINDS_CAPTION, *(words for kind, words in _MEANINGS.items() if kind in names)]

@@ -77,6 +77,7 @@ def _write_osts(run: Run) -> str | None:
     if found is None:
         return None
     head = ("target", "reads", "read", "reading", "writes", "written", "writing")
+    # Targets with most bytes first, as many as a terminal has lines for.
     busiest = sorted(found.rows, key=lambda row: -(row.bytes_read + row.bytes_written))
     rows = [
         (

@@ -182,6 +182,7 @@ def answer(store: Store, window: Window) -> dict[str, Any]:
         _read_block(store, segment, place, low)
         for segment, place in zip(mine, rows, strict=True) if segment.lane in whole
     ]  # fmt: skip
+    # Of the other lanes how busy each bin was.
     amounts: dict[tuple[int, int, int], Int64Array] = {}
     edges = equal_edges(low, high, window.width)
     for segment in mine:

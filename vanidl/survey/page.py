@@ -214,6 +214,7 @@ def _draw_histogram(
     key, title, caption = names
     if not len(values):
         return Figure(key, "Distributions", title, "", empty_reason="No job has recorded it.")
+    # What lies outside of all bins counts in the first or last.
     lows = np.array([b.low for b in bins])
     place = np.clip(np.searchsorted(lows, values, "right") - 1, 0, len(bins) - 1)
     numbers = np.bincount(place, minlength=len(bins)).tolist()
@@ -222,6 +223,7 @@ def _draw_histogram(
     most = bins[int(np.argmax(numbers))].label
     found = f"{count(max(numbers))} of {plural(len(values), 'job')}"
     alt_text = f"Most often {most}: {found}."
+    # Borders stand between bars, half a bar to the left of the bin that they begin.
     borders = range(0, len(bins), every)
     spec = {
         "data": [

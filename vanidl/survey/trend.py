@@ -41,6 +41,7 @@ def draw_input_by_day(jobs: Fleet) -> Figure:
     lines = tuple(zip(names, sums, np.bincount(day).tolist(), strict=True))[-MOST_DAYS:]
     columns = (Column("day"), Column(f"input ({hours.noun} h)", "number"), Column("jobs", "count"))
     caption = f"Hours of {hours.noun}s in reads of the dataset, by the day on which jobs started."
+    # A bar a day, and in words the day with most.
     most = max(lines, key=lambda line: line[1])
     alt_text = f"Most on {most[0]}: {number(most[1])} {hours.noun} h of {plural(most[2], 'job')}."
     unit = f"{hours.noun} h"

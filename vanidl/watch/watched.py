@@ -237,12 +237,14 @@ class WatchedRun:
         recorder = self._recorder
         if any(life and not life.is_gone for life in lives):
             return ""
+        # On this host the recorder can be looked at; once it is gone, processes may still run.
         if recorder is not None and recorder.is_here:
             if recorder.is_alive or self.has_ended or anyone_lives(self.folder):
                 return ""
             if all(lives) or self._measure_silence_s(at_ns) >= GONE_S:
                 return f"no process of it lives, and its recorder {recorder.pid} is gone"
             return ""
+        # Without a recorder, or with one on another host, only silence tells.
         if recorder is None and lives and all(lives) and self._measure_silence_s(at_ns) >= STALL_S:
             return "no process of it lives, and it has no recorder"
         if recorder is not None and self._measure_silence_s(at_ns) >= GONE_S:

@@ -345,6 +345,7 @@ def describe_device(account: Breakdown, devices: int = 1) -> str:
     whole = f"The device was busy for {seconds(busy / 1e9)}"
     if devices > 1:
         whole = f"At least one of {devices} devices was busy for {seconds(busy / 1e9)}"
+    # Work that waited in a queue: the device could have begun it earlier.
     _, queued_ns = _measure_idle(account, RUN)
     waiting = ""
     if queued_ns:

@@ -228,6 +228,7 @@ def describe_utilization(result: BenchmarkResult) -> Iterator[str]:
             f"Most of the rest is {_name_wait(result.largest_wait)}: {seconds(wait)} of "
             f"{seconds(result.total_s)} ({100 * wait / result.total_s:.1f} %)."
         )
+    # Checkpoints: how long each save and load took, and at what rate bytes moved.
     for what, taken in (("saves", result.saves_s), ("loads", result.loads_s)):
         if len(taken) == 1:
             yield f"{named}: 1 {what[:-1]} of a checkpoint, {seconds(taken[0])}."

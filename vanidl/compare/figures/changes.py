@@ -342,6 +342,7 @@ def draw_repeats(comparison: Comparison) -> Figure:
     sides = [(comparison.sides[0], changes[0].values_a)]
     others = zip(comparison.sides[1:], changes, strict=True)
     rows = sides + [(side, change.values_b) for side, change in others]
+    # A line of points for each side, over the number of the pair or run.
     title, unit, what = changes[0].metric.title, changes[0].metric.unit, "pair" if paired else "run"
     layout = palette.layout(
         280,

@@ -109,6 +109,7 @@ def draw_steps(comparison: Comparison) -> Figure:
     words = [_STEPS_CAPTION, f"Not recorded: {', '.join(missing)}." if missing else ""]
     edges, beyond = _choose_edges(known)
     words.append(f"The last bar holds the {plural(beyond, 'step')} beyond it." if beyond else "")
+    # In numbers, all steps of a side: the mean and quantiles.
     columns = (
         Column("side"),
         Column("steps", "count"),
@@ -168,6 +169,7 @@ def _plot_histograms(comparison: Comparison, known: Known, edges: NDArray[np.flo
     rows = len(known)
     data, layout = [], palette.layout(96 + 130 * rows, bargap=0.06, shapes=[])
     tallest = 0.0
+    # Shares, not counts: a side with more runs has no higher bars.
     for row, (side, values) in enumerate(known):
         counts, _ = np.histogram(np.minimum(values, edges[-1]), edges)
         shares = counts / len(values)

@@ -200,6 +200,7 @@ def _describe_records(facts: DataFacts) -> Iterator[Entry]:
     added = _measure_format_bytes(facts.format, facts.samples)
     note = f"mean bytes of a file / samples in it, by {facts.sizes.how}"
     note += f"; less the {added} bytes that the format adds to a file" if added else ""
+    # Sizes that hardly differ are one; DLIO draws others from a normal distribution.
     if spread <= _EQUAL * record:
         note += f"; standard deviation {spread:.6g}; DLIO 2.0.0 rounds it down to a square number"
         yield Entry(_SECTION, key, round(record), MEASURED, note)
