@@ -43,31 +43,32 @@ def run(options: argparse.Namespace) -> int:
         folder = Path(options.output or f"vanidl-{datetime.now():%Y%m%d-%H%M%S}")
         target = folder.with_name(f"{folder.name}-ceiling")
         done = record(
-            _in(command, folder), folder, tracer=options.tracer, darshan_lib=options.darshan_lib,
+            _place_in(command, folder),
+            folder,
+            tracer=options.tracer,
+            darshan_lib=options.darshan_lib,
             waits=options.wait,
-        )  # fmt: skip
+        )
         if done.exit_status:
-            return _ended(done, "the run as it trains")
-    return _against(command, folder, target, replay, options.wait)
-
-
-def _against(
-    command: Sequence[str], folder: Path, target: Path, replay: Replay, waits: Sequence[str]
-) -> int:
+            return _report_failure(done, "the run as it trains")
+    # The same command with batches from memory, and what it is faster by.
     console.tell(_NO_VALUE)
-    done = record(_in(command, target), target, tracer=NO_TRACER, waits=waits, replay=replay)
+    done = record(
+        _place_in(command, target), target, tracer=NO_TRACER, waits=options.wait, replay=replay
+    )
     if done.exit_status:
-        return _ended(done, "the run with batches from memory")
+        return _report_failure(done, "the run with batches from memory")
     ceiling = measure(folder, target)
     write_ceiling(folder, ceiling)
     console.tell(write_ceiling_lines(ceiling) + f"vanidl: the ceiling is part of {folder} now\n")
     return 0
 
 
-def _in(command: Sequence[str], folder: Path) -> list[str]:
+def _place_in(command: Sequence[str], folder: Path) -> list[str]:
+    """The command with the folder of its run where it names that."""
     return [word.replace(PLACEHOLDER, str(folder.absolute())) for word in command]
 
 
-def _ended(done: Recorded, what: str) -> int:
+def _report_failure(done: Recorded, what: str) -> int:
     console.tell(f"vanidl: {what} ended with exit status {done.exit_status}: no ceiling\n")
     return done.exit_status

@@ -23,7 +23,13 @@ def run(options: argparse.Namespace) -> int:
     words = options.command_line
     command = words[1:] if words[:1] == ["--"] else words
     folder = options.output or f"vanidl-{datetime.now():%Y%m%d-%H%M%S}"
-    with _watched(_watching(folder, options) if command else ()):
+    # The command that watches the run, where that was asked for.
+    watching: tuple[str, ...] = ()
+    if command and (options.watch or options.openmetrics):
+        metrics = ("--openmetrics", options.openmetrics) if options.openmetrics else ()
+        how = "--plain" if options.watch else "--quiet"
+        watching = (sys.executable, "-m", "vanidl", "watch", how, *metrics, "--", folder)
+    with _watch_beside(watching):
         recorded = record(
             command,
             folder,
@@ -39,21 +45,12 @@ def run(options: argparse.Namespace) -> int:
             keep_free_nbytes=size_of(options.keep_free, "--keep-free"),
             tell=lambda sentence: console.tell(f"vanidl: {sentence}\n"),
         )
-    console.tell(_message(recorded))
+    console.tell(_describe_recording(recorded))
     return recorded.exit_status
 
 
-def _watching(folder: str, options: argparse.Namespace) -> Sequence[str]:
-    """The command that watches the run; empty where nobody asked for that."""
-    if not (options.watch or options.openmetrics):
-        return ()
-    metrics = ("--openmetrics", options.openmetrics) if options.openmetrics else ()
-    how = "--plain" if options.watch else "--quiet"
-    return (sys.executable, "-m", "vanidl", "watch", how, *metrics, "--", folder)
-
-
 @contextmanager
-def _watched(command: Sequence[str]) -> Iterator[None]:
+def _watch_beside(command: Sequence[str]) -> Iterator[None]:
     """Watches in a process of its own, which cannot slow the recorder, or end it.
 
     It ends by itself once the run has; what it says goes to stderr, as stdout is the program's.
@@ -76,7 +73,7 @@ def _watched(command: Sequence[str]) -> Iterator[None]:
             watcher.wait()
 
 
-def _message(recorded: Recorded) -> str:
+def _describe_recording(recorded: Recorded) -> str:
     states = [process.state for process in recorded.run.processes]
     lost = [f"{states.count(state)} {state}" for state in (MISSING, UNFINISHED) if state in states]
     # Processes that live shorter than a look around takes are not seen at all.

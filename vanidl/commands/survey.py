@@ -18,21 +18,22 @@ _PLAIN = (
 )
 
 
-def _limits(options: argparse.Namespace) -> Limits:
+def run(options: argparse.Namespace) -> int:
+    """Writes both files, says how many jobs there are; exit status 1 where none could be read.
+
+    Raises:
+        UsageError: a limit is no number above 0.
+    """
     if not (0 < options.job_seconds < 1e6 and 0 < options.job_memory < 1e6):
         raise UsageError("--job-seconds and --job-memory: expected numbers above 0.")
-    return Limits(options.job_seconds, int(options.job_memory * _GIB))
-
-
-def run(options: argparse.Namespace) -> int:
-    """Writes both files, says how many jobs there are; exit status 1 where none could be read."""
+    limits = Limits(options.job_seconds, int(options.job_memory * _GIB))
     with progress_line() as progress:
         done = survey(
             options.folder,
             options.output,
             executor_options=executor_options_from(options),
             progress=progress,
-            limits=_limits(options),
+            limits=limits,
             names=options.names,
             reports=max(options.reports, 0),
         )
@@ -41,13 +42,10 @@ def run(options: argparse.Namespace) -> int:
     said += [f"{count(done.kept)} done before"] if done.kept else []
     said += [f"{count(unread)} could not be read (column problem)"] if unread else []
     if options.reports > 0:
-        said.append(_reports(len(done.reports), min(options.reports, jobs - unread)))
+        written, wanted = len(done.reports), min(options.reports, jobs - unread)
+        lost = f" of {count(wanted)}: the others took too long" if written < wanted else ""
+        said.append(f"{plural(written, 'report')}{lost}")
     sys.stdout.write(f"{', '.join(said)}\n{done.file}\n{done.page}\n")
     if done.file.suffix == ".csv":
         sys.stderr.write(_PLAIN)
     return int(unread == jobs)
-
-
-def _reports(written: int, wanted: int) -> str:
-    lost = f" of {count(wanted)}: the others took too long" if written < wanted else ""
-    return f"{plural(written, 'report')}{lost}"

@@ -38,11 +38,22 @@ def run(options: argparse.Namespace) -> int:
     """Shows the run until it is over, or Ctrl-C; how it ended is the exit status.
 
     0: well, or it goes on (Ctrl-C); 3: its program failed, or nobody knows how it ended; 4: dead.
+
+    Raises:
+        InputError: RUN is a file.
     """
-    live = _is_live(options)
+    # On a terminal that can, a screen is drawn again and again.
+    dumb = os.environ.get("TERM", "") in ("", "dumb")
+    live = is_terminal(sys.stdout) and not (dumb or options.plain or options.quiet)
     every_s = max(options.every or (LOOK_S if live else LINE_S), 0.1)
     target = Path(options.openmetrics) if options.openmetrics else None
-    watched = WatchedRun(find_recording_folder(_folder(options.run)))
+    folder = Path(options.run)
+    if folder.exists() and not folder.is_dir():
+        raise InputError(
+            f"{options.run}: expected the folder of a run that is being recorded, found a file; "
+            "name the RUN of vanidl record -o RUN"
+        )
+    watched = WatchedRun(find_recording_folder(folder))
     alert = Alert(options.alert) if options.alert else None
     with suppress(KeyboardInterrupt), _shown(live, quiet=options.quiet) as show:
         last = _follow(watched, every_s, show, target, alert, quiet=options.quiet)
@@ -50,22 +61,6 @@ def run(options: argparse.Namespace) -> int:
             return DEAD
         return FAILED if last.failed else 0
     return 0
-
-
-def _folder(named: str) -> Path:
-    folder = Path(named)
-    if folder.exists() and not folder.is_dir():
-        raise InputError(
-            f"{named}: expected the folder of a run that is being recorded, found a file; name the "
-            "RUN of vanidl record -o RUN"
-        )
-    return folder
-
-
-def _is_live(options: argparse.Namespace) -> bool:
-    """Whether a screen is drawn again and again: on a terminal that can."""
-    dumb = os.environ.get("TERM", "") in ("", "dumb")
-    return is_terminal(sys.stdout) and not (dumb or options.plain or options.quiet)
 
 
 class Alert:
@@ -134,14 +129,10 @@ def _follow(
             alert.hear(watched, state)
         if state.condition.is_over:
             return state
-        _rest(watched, min(every_s, STATE_S))
-
-
-def _rest(watched: WatchedRun, seconds: float) -> None:
-    """Waits; no longer than until the run has ended."""
-    until = time.monotonic() + seconds
-    while (left := until - time.monotonic()) > 0 and not watched.has_ended:
-        time.sleep(min(left, _END_S))
+        # Until the next look, or the end of the run.
+        until = time.monotonic() + min(every_s, STATE_S)
+        while (left := until - time.monotonic()) > 0 and not watched.has_ended:
+            time.sleep(min(left, _END_S))
 
 
 @contextmanager
