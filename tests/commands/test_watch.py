@@ -67,7 +67,7 @@ def test_it_waits_for_a_run_that_is_not_there_yet(
     recording: Recording, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looks = iter([lambda: recording.write(0, steps(0, 10, 2)), recording.end])
-    monkeypatch.setattr(watch, "_rest", lambda *_: next(looks)())
+    monkeypatch.setattr(watch, "wait_for_next_look", lambda *_: next(looks)())
     target = recording.folder.parent / "train.prom"
     words = ["watch", str(recording.folder), "--openmetrics", str(target)]
     assert main(words) == 0

@@ -129,10 +129,14 @@ def _follow(
             alert.hear(watched, state)
         if state.condition.is_over:
             return state
-        # Until the next look, or the end of the run.
-        until = time.monotonic() + min(every_s, STATE_S)
-        while (left := until - time.monotonic()) > 0 and not watched.has_ended:
-            time.sleep(min(left, _END_S))
+        wait_for_next_look(watched, min(every_s, STATE_S))
+
+
+def wait_for_next_look(watched: WatchedRun, seconds: float) -> None:
+    """Waits; no longer than until the run has ended."""
+    until = time.monotonic() + seconds
+    while (left := until - time.monotonic()) > 0 and not watched.has_ended:
+        time.sleep(min(left, _END_S))
 
 
 @contextmanager

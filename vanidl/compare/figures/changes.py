@@ -92,7 +92,13 @@ def draw_ceiling(comparison: Comparison) -> Figure:
         reason = "Not measured: vanidl ab --ceiling measures it."
         return Figure("ceiling", "What changed", title, "", empty_reason=reason, applies=False)
     rows = tuple((side.letter, c.step_s, c.free_s, c.cost, c.low, c.high) for side, c in found)
-    over = f" over {plural(found[0][1].pairs, 'pair')}. " if found[0][1].pairs > 1 else ". "
+    # Over how many pairs: said once where it is the same of all sides.
+    most = max(c.pairs for _, c in found)
+    counted = [f"{plural(c.pairs, 'pair')} of {side.letter}" for side, c in found]
+    same = len({c.pairs for _, c in found}) == 1
+    over = (
+        f" over {plural(most, 'pair') if same else ' and '.join(counted)}. " if most > 1 else ". "
+    )
     said = " ".join(f"{side.letter}: {explain_ceiling(c)}" for side, c in found)
     return Figure(
         "ceiling",
