@@ -1,4 +1,4 @@
-"""I/O over time: reads above the axis, writes below it, training steps under both."""
+"""Figures for papers, a function each: I/O over time, by rank, size and order, and in numbers."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ _OVERLAP_HATCH = {
 
 
 def draw_overlap(figure: FigureBase, run: Run) -> None:
-    """One bar per rank, the mean first; beyond LIMIT ranks those with the longest input wait."""
+    """One bar per rank, the mean first; beyond `MOST_RANKS` those with the longest input wait."""
     overlap = run.overlap
     if overlap is None:
         raise ValueError("expected an overlap, found none: nothing to draw")

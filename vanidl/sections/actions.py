@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import textwrap
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 
 from vanidl.advice.changes import LoaderCall, Predicted, WhatIf, describe_limited
@@ -366,31 +367,28 @@ def _flatten(prefix: str, path: str, values: Mapping[str, Value]) -> Iterator[tu
 
 
 def _make_pair(label: str, path: str, value: Value) -> tuple[str, str]:
-    return elided(label, limit=120), elided(_write_value(path, value), limit=_LONG)
-
-
-def _write_value(path: str, value: Value) -> str:
+    """Label and value as texts that a table has room for."""
     if isinstance(value, list):
         more = f" and {count(len(value) - _MOST)} more" if len(value) > _MOST else ""
-        return ", ".join(str(v) for v in value[:_MOST]) + more
-    if isinstance(value, str) or value is None or isinstance(value, Mapping):
-        return "not recorded" if value is None else str(value)
-    # Numbers by the unit that the schema gives their key.
-    unit, text = _find_meaning(path)
+        text = ", ".join(str(v) for v in value[:_MOST]) + more
+    elif isinstance(value, str) or value is None or isinstance(value, Mapping):
+        text = "not recorded" if value is None else str(value)
+    else:
+        text = _write_number(path, value)
+    return elided(label, limit=120), elided(text, limit=_LONG)
+
+
+def _write_number(path: str, value: float) -> str:
+    """A number by the unit that the schema gives its key; as it is where it knows none."""
+    unit, meaning = "", ""
+    with suppress(TypeError):  # a finding that the schema does not know
+        known = meaning_of(path)
+        unit, meaning = known.unit, known.text
     if unit in _BY_UNIT:
         return _BY_UNIT[unit](value)
-    if unit == "1" and re.search("share|fraction", f"{path} {text}".lower()):
+    if unit == "1" and re.search("share|fraction", f"{path} {meaning}".lower()):
         return percent(value)
     return count(value) if float(value).is_integer() else number(value)
-
-
-def _find_meaning(path: str) -> tuple[str, str]:
-    """(unit, meaning) of a field; none of a finding that the schema does not know."""
-    try:
-        found = meaning_of(path)
-    except TypeError:
-        return "", ""
-    return found.unit, found.text
 
 
 @dataclass(frozen=True, slots=True)

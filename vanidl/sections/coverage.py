@@ -1,4 +1,4 @@
-"""How much of each layer was traced: what the numbers rest on."""
+"""What the numbers rest on: how much of each layer was traced, and how clocks were aligned."""
 
 from __future__ import annotations
 

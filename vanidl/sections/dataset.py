@@ -1,4 +1,4 @@
-"""The dataset's files: how much of each was read, how often, by how many."""
+"""The dataset: how much of each file was read, how often, when and by whom, and its samples."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which batch waited for what: reads, decoding, collating, or its way from the worker."""
+"""Which batch waited for what (reads, decoding, collating, delivery), and in which lines."""
 
 from __future__ import annotations
 

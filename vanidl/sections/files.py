@@ -1,4 +1,4 @@
-"""The files of the run, those that took longest first."""
+"""The files of the run, those that took longest first; by kind, and by mount point."""
 
 from __future__ import annotations
 
@@ -273,7 +273,7 @@ def _collect_by_kind(run: Run) -> Object:
 
 
 GROUPS = {str: fields_of(GroupRow, without=("name",))}
-"""The kind of `groups_json`."""
+"""The kind of what `collect_groups` gives."""
 KINDS = Section(
     "kinds", (draw_kinds,), _write_kinds, {"io.files.by_kind": Json(_collect_by_kind, GROUPS)}
 )

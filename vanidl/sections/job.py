@@ -1,4 +1,4 @@
-"""What ran: command, start, ranks, hosts."""
+"""What ran (command, start, ranks, hosts), and the totals of its I/O."""
 
 from __future__ import annotations
 

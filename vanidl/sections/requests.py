@@ -1,4 +1,4 @@
-"""How large single transfers are: operations and bytes by size."""
+"""Single operations: how large they are, in which order, and how long each takes."""
 
 from __future__ import annotations
 

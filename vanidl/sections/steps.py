@@ -52,7 +52,7 @@ class ShownSteps:
 
 
 def choose_steps(table: StepTable, *, max_ranks: int = 64) -> ShownSteps:
-    """At most `LIMIT` steps x ranks: whole ranks, spread over the job, before single steps."""
+    """At most `MOST_SHOWN` steps x ranks: whole ranks, spread over the job, before single steps."""
     ranks, counts = np.unique(table.rank, return_counts=True)
     longest = int(counts.max()) if len(counts) else 1
     # So many whole ranks as fit; of a single one that is too long, single steps.
@@ -75,7 +75,7 @@ class ShownWaits:
 
 
 def choose_waits(trace: Trace, ranks: NDArray[np.int32]) -> ShownWaits:
-    """At most `LIMIT` input waits of these ranks, the longest ones first."""
+    """At most `MOST_SHOWN` input waits of these ranks, the longest ones first."""
     spans = trace.spans
     waits = spans.pick(spans.kind == SpanKind.INPUT_WAIT)
     family = trace.family

@@ -1,4 +1,4 @@
-"""The trace viewer: bandwidth, steps, waits, compute and single operations on one axis of time."""
+"""What happened when: the trace viewer, and heat maps of ranks, layers and files over time."""
 
 from __future__ import annotations
 

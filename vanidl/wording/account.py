@@ -1,4 +1,4 @@
-"""What input waits consist of, in words: a view of the account of time."""
+"""The account of time in words: what waits consist of, what costs most, what storage took."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run took of memory, in words."""
+"""Results in words: memory, costly lines, the ceiling, benchmarks, steps without times."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the tracer of a run is called, and how to make it trace single operations."""
+"""What was traced, in words: the tracer's name, what layers moved, which share is known."""
 
 from __future__ import annotations
 

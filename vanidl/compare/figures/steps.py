@@ -1,4 +1,4 @@
-"""How step times are spread on each side, one above the other on the same axis."""
+"""Where the I/O of each side went, and how its step times are spread, on the same axes."""
 
 from __future__ import annotations
 

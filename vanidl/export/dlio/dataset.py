@@ -1,4 +1,4 @@
-"""The dataset of a workload: format, files, samples in a file, bytes of a sample."""
+"""The dataset of a workload (format, files, samples, bytes of each), and who reads it how."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The part of a workload that is about training: epochs and checkpoints."""
+"""The part of a workload that is about training: loader, epochs, checkpoints, computation."""
 
 from __future__ import annotations
 
