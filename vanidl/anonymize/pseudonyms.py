@@ -54,13 +54,13 @@ def public_text(text: str, known: Known) -> str:
     out, at = list[str](), 0
     while token := _TOKEN.search(text, at):
         out.append(text[at : token.start()])
-        at, given = _replaced(text, token, known)
+        at, given = _replace_token(text, token, known)
         out.append(given)
     out.append(text[at:])
     return "".join(out)
 
 
-def _replaced(text: str, token: re.Match[str], known: Known) -> tuple[int, str]:
+def _replace_token(text: str, token: re.Match[str], known: Known) -> tuple[int, str]:
     """Where the text goes on, and what stands there instead of the token."""
     word, begin, end = token[0], token.start(), token.end()
     found = known.command_at(text, begin)
@@ -81,7 +81,7 @@ def _name(word: str, known: Known) -> str:
         return person
     if _is_path(word):
         return known.path(word)
-    return _PIECE.sub(lambda piece: _piece(piece[0], known), word)
+    return _PIECE.sub(lambda piece: _replace_piece(piece[0], known), word)
 
 
 def _is_path(word: str) -> bool:
@@ -92,7 +92,7 @@ def _is_path(word: str) -> bool:
     return has_ending(word) and word.lower() not in public_words()
 
 
-def _piece(piece: str, known: Known) -> str:
+def _replace_piece(piece: str, known: Known) -> str:
     person = known.person(piece)
     if person is not None:
         return person
@@ -202,7 +202,7 @@ class Pseudonyms:
     def _unknown(self, word: str) -> str:
         given = self._given["name"]
         if word not in given:
-            given[word] = f"name-{_letters(len(given))}"
+            given[word] = f"name-{_write_letters(len(given))}"
         return given[word]
 
     def _person(self, word: str) -> str | None:
@@ -229,7 +229,7 @@ def _goes_on(text: str, at: int) -> bool:
     return at < len(text) and (text[at].isalnum() or text[at] in "-_./")
 
 
-def _letters(number: int) -> str:
+def _write_letters(number: int) -> str:
     """a, b, ..., z, aa, ab, ...: counted in letters."""
     out = ""
     number += 1
@@ -293,14 +293,14 @@ class PathNames:
         *folders, name = path.split("/")
         if name in _KEPT:
             return self.folder(path)
-        folder, given = self._descended(folders)
+        folder, given = self._descend(folders)
         if name not in folder.files:
-            folder.files[name] = f"{self._numbered(_word(name, kind))}{_endings(name)}"
+            folder.files[name] = f"{self._numbered(_choose_word(name, kind))}{_list_endings(name)}"
         return "/".join([*given, folder.files[name]])
 
     def folder(self, path: str) -> str:
         """The pseudonym of a folder."""
-        return "/".join(self._descended(path.split("/"))[1])
+        return "/".join(self._descend(path.split("/"))[1])
 
     def known_at(self, text: str, at: int) -> tuple[int, str] | None:
         """(its end, its pseudonym) of the longest known path that begins there in a text.
@@ -313,11 +313,11 @@ class PathNames:
             inner = folder.folders.get(text[at:slash]) if slash >= 0 else None
             if inner is None:
                 end = slash if slash >= 0 else min(at + _LONGEST_COMPONENT, len(text))
-                return _last_component(folder, text, (at, end), given)
+                return _find_last_component(folder, text, (at, end), given)
             folder, at = inner, slash + 1
             given.append(inner.given)
 
-    def _descended(self, parts: Sequence[str]) -> tuple[_Folder, list[str]]:
+    def _descend(self, parts: Sequence[str]) -> tuple[_Folder, list[str]]:
         folder, given = self._root, list[str]()
         for depth, part in enumerate(parts):
             inner = folder.folders.get(part)
@@ -331,7 +331,7 @@ class PathNames:
         return folder, given
 
 
-def _last_component(
+def _find_last_component(
     folder: _Folder, text: str, where: tuple[int, int], before: Sequence[str]
 ) -> tuple[int, str] | None:
     """(its end, the whole pseudonym) of the longest name in a folder that begins there."""
@@ -349,10 +349,10 @@ def _last_component(
 
 def has_ending(name: str) -> bool:
     """Whether the name ends like a file of a known format."""
-    return bool(_endings(name))
+    return bool(_list_endings(name))
 
 
-def _word(name: str, kind: str) -> str:
+def _choose_word(name: str, kind: str) -> str:
     """What the file is, in the words that other parts of vanidl look for in a name."""
     if "tfrecord" in name.lower():
         return f"{kind}-tfrecord"
@@ -361,7 +361,7 @@ def _word(name: str, kind: str) -> str:
     return kind
 
 
-def _endings(name: str) -> str:
+def _list_endings(name: str) -> str:
     kept: list[str] = []
     for part in name.rsplit(".", _MOST_ENDINGS)[:0:-1]:
         if part.lower() not in ENDINGS:
@@ -408,7 +408,7 @@ def public_words() -> frozenset[str]:
     texts += [_LIBRARIES, " ".join(dir(builtins)), " ".join(each.name for each in Signals)]
     texts.append((root / "anonymize" / "profiler_words.txt").read_text("utf-8"))
     found = set(_SHORT.split())
-    for source in _sources(root):
+    for source in _read_sources(root):
         for quoted in _QUOTED.findall(source):
             texts.append(quoted)
             found.update(_FILE_WORD.findall(quoted))
@@ -419,10 +419,10 @@ def public_words() -> frozenset[str]:
     return frozenset(found)
 
 
-def _sources(folder: Traversable) -> Iterator[str]:
+def _read_sources(folder: Traversable) -> Iterator[str]:
     for entry in folder.iterdir():
         if entry.is_dir():
-            yield from _sources(entry)
+            yield from _read_sources(entry)
         elif entry.name.endswith(".py"):
             yield entry.read_text("utf-8")
 

@@ -92,7 +92,7 @@ def frame(run: Analysed, name: FrameName) -> pandas.DataFrame:
             late_s = (tables.since_ns - run.trace.job.start_ns) / 1e9
             for column in SINCE_START & columns.keys() if late_s else ():
                 columns[column] = np.asarray(columns[column], float) + late_s
-        made = _typed(run, name, columns)
+        made = _apply_types(run, name, columns)
     made.attrs.update(attributes(run, name, made.columns))
     return made
 
@@ -119,10 +119,10 @@ def operation_frames(run: Analysed, most_rows: int = 0) -> Iterator[pandas.DataF
     for part in select(run.trace, run.selection).io:
         for low in range(0, len(part), most_rows or len(part) or 1):
             block = part.rows(slice(low, low + (most_rows or len(part))))
-            yield _typed(run, "operations", tables.operations(block))
+            yield _apply_types(run, "operations", tables.operations(block))
             empty = False
     if empty:
-        yield _typed(run, "operations", {})
+        yield _apply_types(run, "operations", {})
 
 
 def arrow_table(name: FrameName, made: pandas.DataFrame) -> pyarrow.Table:
@@ -156,7 +156,7 @@ def plain_frame(made: pandas.DataFrame) -> pandas.DataFrame:
     return plain.where(plain.notna(), None)
 
 
-def _typed(run: Analysed, name: FrameName, columns: Columns) -> pandas.DataFrame:
+def _apply_types(run: Analysed, name: FrameName, columns: Columns) -> pandas.DataFrame:
     """The columns of a table in order and of their types; those that were not made are unknown."""
     import pandas
 
@@ -170,7 +170,7 @@ def _typed(run: Analysed, name: FrameName, columns: Columns) -> pandas.DataFrame
         values = columns.get(column)
         if column == "start":
             since_s = columns.get("start_s", columns.get("earliest_s")) if values is None else None
-            values = _instants(run, since_s, rows) if values is None else values
+            values = _convert_instants(run, since_s, rows) if values is None else values
             values = np.asarray(values, "datetime64[ns]")
         elif values is None:
             values = np.full(rows, np.nan if form == "float64" else None)
@@ -180,7 +180,7 @@ def _typed(run: Analysed, name: FrameName, columns: Columns) -> pandas.DataFrame
             # Text is kept as Python has it: equal paths are one object, whatever is installed.
             series[column] = pandas.array(values, pandas.StringDtype("python"))
         elif form in ("Int64", "boolean"):
-            series[column] = _nullable(values, form)
+            series[column] = _make_nullable(values, form)
         elif form == "object":
             series[column] = pandas.Series(list(values), dtype=object)
         else:
@@ -188,7 +188,7 @@ def _typed(run: Analysed, name: FrameName, columns: Columns) -> pandas.DataFrame
     return pandas.DataFrame(series)
 
 
-def _nullable(values: Any, form: str) -> Any:  # noqa: ANN401  (an array of pandas)
+def _make_nullable(values: Any, form: str) -> Any:  # noqa: ANN401  (an array of pandas)
     """Numbers with the unknown among them: None, nan or, in an array of integers, -1."""
     import pandas
 
@@ -198,7 +198,7 @@ def _nullable(values: Any, form: str) -> Any:  # noqa: ANN401  (an array of pand
     return pandas.array(list(values), form)  # type: ignore[call-overload]
 
 
-def _instants(run: Analysed, since_s: Any, rows: int) -> Any:  # noqa: ANN401
+def _convert_instants(run: Analysed, since_s: Any, rows: int) -> Any:  # noqa: ANN401
     """Seconds since the job's start as datetime64, nan and None as no time."""
     if since_s is None:
         return np.full(rows, "NaT", "datetime64[ns]")
@@ -290,7 +290,7 @@ class _Tables:
         ns = np.rint(np.array(bounds, float).reshape(-1, 2) * 1e9).astype(np.int64) + since
         number = np.arange(len(ns), dtype=np.int64)
         for tiles in self._tiles.values():
-            seen = _tile_at(tiles, (ns[:, 0] + ns[:, 1]) // 2)
+            seen = _find_tile(tiles, (ns[:, 0] + ns[:, 1]) // 2)
             known = np.where(seen >= 0, tiles.epoch[np.maximum(seen, 0)], -1)
             number = np.where(known >= 0, known, number)
         return ns[:, 0], ns[:, 1], number
@@ -303,12 +303,12 @@ class _Tables:
         tiles = self._tiles.get(position)
         if tiles is None:
             return {"step": np.full(len(at), -1), "epoch": self._epoch_of_run(at)}
-        tile = _tile_at(tiles, at)
+        tile = _find_tile(tiles, at)
         # The tile of the rank's time in which the instant lies; outside of steps the epoch alone.
         row = np.where(tile >= 0, tiles.step[np.maximum(tile, 0)], -1)
         known = np.maximum(row, 0)
         epoch = self._epoch_of(tiles, at)
-        middle = self._epoch_of(tiles, _middle_of_steps(tiles))
+        middle = self._epoch_of(tiles, _find_middles(tiles))
         return {
             "step": np.where(row >= 0, tiles.number[known], -1),
             "epoch": np.where(row >= 0, middle[known], epoch),
@@ -318,7 +318,7 @@ class _Tables:
         """The epoch of instants as the loop of a rank counts, else as it was found."""
         if not (tiles.epoch >= 0).any():
             return self._epoch_of_run(at)
-        tile = _tile_at(tiles, at)
+        tile = _find_tile(tiles, at)
         return np.where(tile >= 0, tiles.epoch[np.maximum(tile, 0)], -1)
 
     def _epoch_of_run(self, at: Int64Array) -> Int64Array:
@@ -535,7 +535,7 @@ class _Tables:
         }  # fmt: skip
 
 
-def _middle_of_steps(tiles: Tiles) -> Int64Array:
+def _find_middles(tiles: Tiles) -> Int64Array:
     """Half way between begin and end of each step, ns."""
     inside = np.flatnonzero(tiles.step >= 0)
     row = tiles.step[inside]
@@ -544,7 +544,7 @@ def _middle_of_steps(tiles: Tiles) -> Int64Array:
     return begin + (end - begin) // 2
 
 
-def _tile_at(tiles: Tiles, at: Int64Array) -> Int64Array:
+def _find_tile(tiles: Tiles, at: Int64Array) -> Int64Array:
     """The tile of each instant, -1 for none."""
     tile = np.searchsorted(tiles.start, at, side="right") - 1
     inside = tile >= 0

@@ -204,11 +204,7 @@ def _write_bar(bar: Bar) -> Iterator[str]:
     yield "</div><div><small>"
     yield "; ".join(escape(f"{part.name} {part.amount} ({part.percent})") for part in bar.parts)
     yield "</small></div>"
-    yield from _write_table(bar)
-
-
-def _write_table(bar: Bar) -> Iterator[str]:
-    """The bar and its changes as a table, closed until it is asked for."""
+    # The bar and its changes as a table, closed until it is asked for.
     yield f"<details><summary>as table</summary><table><caption>{escape(bar.title)}</caption>"
     yield '<tr><th scope="col">part</th><th scope="col">time</th><th scope="col">share</th></tr>'
     rows = [(part.key, part.name, part.amount, part.percent) for part in bar.parts]

@@ -250,7 +250,17 @@ def describe_reader(run: Run, fetched: Fetched | None, facts: DataFacts) -> Iter
         ahead = max(PREFETCH_FACTOR * workers.value, PREFETCH_FACTOR)
         note = f"{PREFETCH_FACTOR} batches for each worker, PyTorch's default; it is not recorded"
         yield Entry(_READER_SECTION, "prefetch_size", ahead, ASSUMED, note)
-    yield from _order(run)
+    # The order of files; where it was not recorded, shuffled as training does.
+    order = run.dataset.order if run.dataset is not None else None
+    name = order.name if order is not None else "not recorded"
+    if name == "in order":
+        yield Entry(_READER_SECTION, "sample_shuffle", "off", MEASURED, "files were read in order")
+    else:
+        source, note = ASSUMED, f"as training does; the order is {name}"
+        if name == "shuffled":
+            source, note = MEASURED, "files were read shuffled"
+        yield Entry(_READER_SECTION, "sample_shuffle", "seed", source, note)
+        yield Entry(_READER_SECTION, "file_shuffle", "seed", source, "the same")
     yield from _describe_decoding(run, fetched, facts)
 
 
@@ -296,19 +306,6 @@ def _read_by_trainers(run: Run) -> bool:
     if data is None or data.empty_reads is None:
         return False
     return all(share.label != NO_RANK or not share.bytes_read for share in data.ranks)
-
-
-def _order(run: Run) -> Iterator[Entry]:
-    order = run.dataset.order if run.dataset is not None else None
-    name = order.name if order is not None else "not recorded"
-    if name == "in order":
-        yield Entry(_READER_SECTION, "sample_shuffle", "off", MEASURED, "files were read in order")
-        return
-    measured = name == "shuffled"
-    source = MEASURED if measured else ASSUMED
-    note = "files were read shuffled" if measured else f"as training does; the order is {name}"
-    yield Entry(_READER_SECTION, "sample_shuffle", "seed", source, note)
-    yield Entry(_READER_SECTION, "file_shuffle", "seed", source, "the same")
 
 
 def _describe_decoding(run: Run, fetched: Fetched | None, facts: DataFacts) -> Iterator[Entry]:
