@@ -82,7 +82,7 @@ class CosmoFlow:
         voxels = len(bits)
         keys = np.empty(voxels, np.uint16)
         room = max(1, min(voxels, ENTRIES_MOST + TILE))
-        found: list[NDArray[np.uint64]] = []
+        table_entries: list[NDArray[np.uint64]] = []
         rows: list[tuple[int, int, int]] = []
         parts: list[NDArray[np.uint8]] = []
         begin = 0
@@ -96,12 +96,12 @@ class CosmoFlow:
             rows.append((begin // TILE, count, width))
             part = keys[begin:end]
             parts.append(part.astype(np.uint8) if width == 1 else part.view(np.uint8))
-            found.append(entries[:count])
+            table_entries.append(entries[:count])
             begin = end
         sections = {
             "tables": np.array(rows, "<i8").reshape(-1, 3),
             "keys": np.concatenate([np.empty(0, np.uint8), *parts]),
-            "entries": np.concatenate([np.empty(0, np.uint64), *found]),
+            "entries": np.concatenate([np.empty(0, np.uint64), *table_entries]),
         }
         return Encoded(
             codec=self.NAME,

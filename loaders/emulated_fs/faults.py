@@ -74,26 +74,26 @@ def parse_fault(text: str) -> Fault:
     Raises:
         UsageError: It is written otherwise.
     """
-    found = _WORD.fullmatch(text)
+    match = _WORD.fullmatch(text)
     operations = (*OPERATIONS, ANY)
     # An error is named as errno has it; one that this system does not know is none.
-    error = getattr(errno, found["error"], 0) if found and found["error"] else 0
-    rate = float(found["rate"] or 1) if found else 0.0
+    error = getattr(errno, match["error"], 0) if match and match["error"] else 0
+    rate = float(match["rate"] or 1) if match else 0.0
     if (
-        found is None
-        or found["operation"] not in operations
-        or bool(found["error"]) != bool(error)
+        match is None
+        or match["operation"] not in operations
+        or bool(match["error"]) != bool(error)
         or not 0 < rate <= 1
-        or (found["short"] and found["operation"] not in ("read", "write"))
+        or (match["short"] and match["operation"] not in ("read", "write"))
     ):
         raise UsageError(
             f"--fault {text}: expected OPERATION=FAULT with an operation of "
             f"{', '.join(operations)} and a fault such as EIO, ESTALE, hang, hang30 or, of read "
             "and write, short; then maybe @RATE (0 to 1) and +NUMBER of operations before it"
         )
-    seconds = float(found["seconds"] or "inf") if found["hang"] else None
+    seconds = float(match["seconds"] or "inf") if match["hang"] else None
     return Fault(
-        found["operation"], error, seconds, bool(found["short"]), rate, int(found["after"] or 0)
+        match["operation"], error, seconds, bool(match["short"]), rate, int(match["after"] or 0)
     )
 
 

@@ -70,8 +70,8 @@ class PassThrough(mfusepy.Operations):
 
     def getattr(self, path: str, _fh: int | None = None) -> dict[str, int]:
         """Attributes of a file."""
-        found = self._at(path).lstat()
-        return {name: getattr(found, source) for name, source in _ATTRIBUTES.items()}
+        status = self._at(path).lstat()
+        return {name: getattr(status, source) for name, source in _ATTRIBUTES.items()}
 
     def readdir(self, path: str, _fh: int) -> Iterable[str]:
         """Names in a folder."""
@@ -144,8 +144,8 @@ class PassThrough(mfusepy.Operations):
 
     def statfs(self, path: str) -> dict[str, int]:
         """Space on the file system below."""
-        found = os.statvfs(self._at(path))
-        return {name: getattr(found, name) for name in _SPACE}
+        status = os.statvfs(self._at(path))
+        return {name: getattr(status, name) for name in _SPACE}
 
 
 class Clients:

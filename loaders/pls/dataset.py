@@ -40,9 +40,9 @@ class Slot(int):
     @classmethod
     def at(cls, slot: int, place: int, turn: int) -> Slot:
         """The slot at a place."""
-        found = cls(slot)
-        found.place, found.turn = place, turn
-        return found
+        dealt = cls(slot)
+        dealt.place, dealt.turn = place, turn
+        return dealt
 
 
 class SlotOrder:
@@ -308,13 +308,13 @@ def _read_classes(folder: Path, class_file: str | Path | None) -> list[str]:
 
 def _list_images(folder: Path, classes: Sequence[str]) -> list[tuple[Path, int]]:
     """Every image with its label, in the order of classes and names: the same on every rank."""
-    found: list[tuple[Path, int]] = []
+    images: list[tuple[Path, int]] = []
     for label, name in enumerate(classes):
         if not (folder / name).is_dir():
             raise InputError(f"expected a folder {name} in {folder}, found none: correct the file")
         # Sorted: all ranks see the same ids, whatever order the file system lists them in.
         paths = sorted(p for p in (folder / name).rglob("*") if p.suffix.lower() in IMAGES)
-        found += [(path, label) for path in paths]
-    if not found:
+        images += [(path, label) for path in paths]
+    if not images:
         raise InputError(f"expected images in {folder}, found none: name another folder")
-    return found
+    return images

@@ -200,12 +200,12 @@ class ExchangeThread:
                 pending,
                 f"item {order.item} from rank {order.source} and to rank {order.target}",
             )
-            found, source = sample_of(swap.incoming), swap.order.source
+            sample, source = sample_of(swap.incoming), swap.order.source
             wanted = f"expected sample {swap.coming.sample}"
             # The sample that was announced, with the bytes that its CRC was made of.
-            if found != swap.coming.sample:
+            if sample != swap.coming.sample:
                 raise LoadersError(
-                    f"{wanted} from rank {source}, found sample {found}: ranks are not in "
+                    f"{wanted} from rank {source}, found sample {sample}: ranks are not in "
                     "the same epoch; start all of them again"
                 )
             if is_broken(swap.incoming):

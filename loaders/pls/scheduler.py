@@ -473,8 +473,8 @@ class Exchanging(Generic[T]):
 def _find_samplers(loader: object) -> list[Any]:
     """What a DataLoader visits its data set by: its sampler, or that of its batch sampler."""
     batches = getattr(loader, "batch_sampler", None)
-    found = (getattr(loader, "sampler", None), getattr(batches, "sampler", None))
-    return [each for each in found if each is not None]
+    samplers = (getattr(loader, "sampler", None), getattr(batches, "sampler", None))
+    return [each for each in samplers if each is not None]
 
 
 def _require_all_slots(scheduler: Scheduler, batches: object) -> None:

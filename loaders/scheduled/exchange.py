@@ -571,15 +571,17 @@ class Door:
         self._token, self._serve, self._timeout_s = token, serve, timeout_s
         self._socket = socket.create_server(("", 0), backlog=128)
         # This host's addresses: the one towards rank 0, where it is known, then those of its name.
-        found, name = list[str](), socket.gethostname()
+        addresses, name = list[str](), socket.gethostname()
         towards = os.environ.get("MASTER_ADDR")
         if towards:
             with suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
                 probe.connect((towards, 9))  # sends nothing
-                found.append(probe.getsockname()[0])
+                addresses.append(probe.getsockname()[0])
         with suppress(OSError):
-            found += [str(each[4][0]) for each in socket.getaddrinfo(name, None, socket.AF_INET)]
-        hosts = tuple(dict.fromkeys([*found, name]))
+            addresses += [
+                str(each[4][0]) for each in socket.getaddrinfo(name, None, socket.AF_INET)
+            ]
+        hosts = tuple(dict.fromkeys([*addresses, name]))
         self.address = Address(hosts, self._socket.getsockname()[1])
         threading.Thread(target=self._accept, name="exchange", daemon=True).start()
 
@@ -617,7 +619,7 @@ def connect(address: Address, token: bytes, timeout_s: float) -> Connection:
     Raises:
         InputError: Nobody there has the token.
     """
-    found = list[str]()
+    refusals = list[str]()
     for host in address.hosts:
         try:
             peer = socket.create_connection((host, address.port), CONNECT_TIMEOUT_S)
@@ -630,7 +632,7 @@ def connect(address: Address, token: bytes, timeout_s: float) -> Connection:
                 connection.close()
                 raise
         except (OSError, EOFError, AuthenticationError) as error:
-            found.append(f"{host}: {str(error) or type(error).__name__}")
+            refusals.append(f"{host}: {str(error) or type(error).__name__}")
             continue
         # From here on a message may take as long as the caller allows.
         for side in (socket.SO_SNDTIMEO, socket.SO_RCVTIMEO):
@@ -638,7 +640,7 @@ def connect(address: Address, token: bytes, timeout_s: float) -> Connection:
         return connection
     raise InputError(
         f"expected a node of this job on port {address.port} of {' or '.join(address.hosts)}, "
-        f"found {'; '.join(found)}: open the network between nodes, or set --node-exchange off"
+        f"found {'; '.join(refusals)}: open the network between nodes, or set --node-exchange off"
     )
 
 

@@ -299,7 +299,7 @@ def check_plan(plan: Plan, samples: SampleSet, settings: Settings) -> None:
     Raises:
         UsageError: It is of another data set or run.
     """
-    found = plan.settings
+    planned = plan.settings
     names = ("samples", "ranks", "batch", "epochs", "seed", "drop_last", "shuffled")
     wanted = (
         len(samples),
@@ -311,7 +311,7 @@ def check_plan(plan: Plan, samples: SampleSet, settings: Settings) -> None:
         settings.shuffle,
     )
     for name, value in zip(names, wanted, strict=True):
-        if getattr(found, name) != value:
+        if getattr(planned, name) != value:
             raise UsageError(
-                f"expected a plan with {name} {value}, found {getattr(found, name)}: plan again"
+                f"expected a plan with {name} {value}, found {getattr(planned, name)}: plan again"
             )

@@ -211,7 +211,7 @@ class NodeSteps:
         source = None
         if settings.exchange:
             ids, source = ids.reshape(2, -1)
-        found = list[RankStep]()
+        own_steps = list[RankStep]()
         begin = 0
         for whole, of_step in zip(
             samples, bounds.reshape(-1, settings.node_ranks + 1).tolist(), strict=True
@@ -221,9 +221,9 @@ class NodeSteps:
             mine, weight = ids[at], (of_step[own + 1] - of_step[own]) * settings.ranks / whole
             of_node = None if source is None else source[at].astype(np.int32)
             load = mine < 0 if of_node is None else (mine < 0) & (of_node == self._node)
-            found.append(RankStep(np.where(mine < 0, ~mine, mine), load, weight, of_node))
+            own_steps.append(RankStep(np.where(mine < 0, ~mine, mine), load, weight, of_node))
             begin += of_step[-1]
-        return found
+        return own_steps
 
 
 def _close(files: list[int]) -> None:

@@ -224,7 +224,7 @@ def train(name: str, data: Path, *, epochs: int, steps: int, compute_ms: float |
     import torch
     from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
-    found = APPLICATIONS[name]
+    application = APPLICATIONS[name]
 
     class Samples(IterableDataset[torch.Tensor]):
         """A stream of samples, each worker its part."""
@@ -234,16 +234,18 @@ def train(name: str, data: Path, *, epochs: int, steps: int, compute_ms: float |
         def __iter__(self) -> Iterator[torch.Tensor]:
             worker = get_worker_info()
             of = (worker.id, worker.num_workers) if worker else (0, 1)
-            for sample in found.samples(data, self.epoch, *of):
+            for sample in application.samples(data, self.epoch, *of):
                 yield torch.from_numpy(np.array(sample, copy=True).reshape(-1)[:1024])
 
     torch.set_num_threads(1)
     # The step takes as long as the application's own, by products of matrices of no use.
-    step_s = (found.compute_ms if compute_ms is None else compute_ms) / 1e3
+    step_s = (application.compute_ms if compute_ms is None else compute_ms) / 1e3
     samples, model, made = Samples(), _make_model(step_s), 0
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
     for samples.epoch in range(epochs):
-        loader = DataLoader(samples, found.batch, num_workers=found.ahead, drop_last=True)
+        loader = DataLoader(
+            samples, application.batch, num_workers=application.ahead, drop_last=True
+        )
         for batch in loader:
             optimizer.zero_grad()
             model(batch).square().mean().backward()

@@ -119,5 +119,5 @@ def loss(model: nn.Module, batch: Batch) -> Tensor:
 
     counts = batch["counts"]
     decoded = counts.is_floating_point()
-    found = model(counts.float() if decoded else torch.log1p(counts.float()))
-    return torch.nn.functional.mse_loss(found, batch["parameters"])
+    predicted = model(counts.float() if decoded else torch.log1p(counts.float()))
+    return torch.nn.functional.mse_loss(predicted, batch["parameters"])

@@ -112,5 +112,5 @@ def loss(model: nn.Module, batch: Batch) -> Tensor:
     """Cross entropy of event against background, over all points."""
     import torch
 
-    found = model(batch["climate/data"].float())
-    return torch.nn.functional.cross_entropy(found, batch["climate/labels_0"].long())
+    predicted = model(batch["climate/data"].float())
+    return torch.nn.functional.cross_entropy(predicted, batch["climate/labels_0"].long())

@@ -88,9 +88,9 @@ def loss(model: nn.Module, batch: Batch) -> Tensor:
     """Mean absolute error of amplitude and phase."""
     import torch
 
-    found = model(batch["diffraction"][:, None])
+    predicted = model(batch["diffraction"][:, None])
     wanted = torch.stack((batch["amplitude"], batch["phase"]), 1)
-    return torch.nn.functional.l1_loss(found, wanted)
+    return torch.nn.functional.l1_loss(predicted, wanted)
 
 
 def _make_probe(size: int) -> NDArray[np.float64]:

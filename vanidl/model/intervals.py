@@ -129,16 +129,16 @@ def length_of_all(sets: Iterable[Intervals]) -> int:
 
 def lengths(sets: Iterable[Intervals]) -> list[int]:
     """The length of each set; of many small ones without a call of numpy for each."""
-    found: list[int] = []
+    totals: list[int] = []
     for batch in batches(sets, lambda one: len(one.start), _WINDOW):
         if len(batch) == 1:  # a large one is not copied
-            found.append(batch[0].length)
+            totals.append(batch[0].length)
             continue
         start, end = (np.concatenate(bounds) for bounds in zip(*batch, strict=True))
         until = np.append(0, np.cumsum(end - start))
         last = np.append(0, np.cumsum([len(one.start) for one in batch]))
-        found += np.diff(until[last]).tolist()
-    return found
+        totals += np.diff(until[last]).tolist()
+    return totals
 
 
 def _split_batches(sets: Iterable[Intervals]) -> Iterator[list[Intervals]]:

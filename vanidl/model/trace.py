@@ -249,8 +249,8 @@ class Spans:
     def sources(self) -> list[int]:
         """Which profiles they are from, ascending."""
         one = len(self) == 0 or bool((self.source == self.source[0]).all())
-        found = self.source[:1] if one else np.flatnonzero(np.bincount(self.source))
-        return [int(source) for source in found]
+        sources = self.source[:1] if one else np.flatnonzero(np.bincount(self.source))
+        return [int(source) for source in sources]
 
     @property
     def kinds(self) -> frozenset[int]:
@@ -523,8 +523,8 @@ class Trace:
     def purpose(self) -> str:
         """What all its steps are for: INFERENCE, UNSURE; "" for training, or where they differ."""
         loops = [profile for profile in self.profiles if profile.marks_loop] or self.profiles
-        found = {profile.purpose for profile in loops}
-        return found.pop() if len(found) == 1 else ""
+        purposes = {profile.purpose for profile in loops}
+        return purposes.pop() if len(purposes) == 1 else ""
 
     @cached_property
     def hosts(self) -> tuple[str, ...]:
@@ -548,19 +548,19 @@ class Trace:
     @cached_property
     def profiles_of(self) -> Mapping[int, tuple[Profile, ...]]:
         """Process -> its profiles; of those that have some."""
-        found: dict[int, list[Profile]] = {}
+        of_process: dict[int, list[Profile]] = {}
         for profile in self.profiles:
-            found.setdefault(profile.process, []).append(profile)
-        return {process: tuple(its) for process, its in found.items()}
+            of_process.setdefault(profile.process, []).append(profile)
+        return {process: tuple(its) for process, its in of_process.items()}
 
     @cached_property
     def workers_of(self) -> Mapping[int, tuple[int, ...]]:
         """Trainer -> the processes that are known as workers of it; of those that have some."""
-        found: dict[int, list[int]] = {}
+        of_trainer: dict[int, list[int]] = {}
         for i, process in enumerate(self.processes):
             if process.role == "worker" and process.trainer is not None:
-                found.setdefault(process.trainer, []).append(i)
-        return {trainer: tuple(its) for trainer, its in found.items()}
+                of_trainer.setdefault(process.trainer, []).append(i)
+        return {trainer: tuple(its) for trainer, its in of_trainer.items()}
 
     def spans_of(self, position: int) -> Spans:
         """What profilers saw of one rank and its family, by start; looked up once for all."""

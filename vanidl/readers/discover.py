@@ -176,12 +176,12 @@ def _take_single(path: Path) -> _Search:
 
 def find_strangers(folder: Path) -> dict[Path, str]:
     """Files of a folder that are often taken for logs, and what they are; some, at most."""
-    found: dict[Path, str] = {}
+    strangers: dict[Path, str] = {}
     for path in islice(sorted(folder.iterdir()), _MOST_OPENED):
         with suppress(OSError):
             if path.is_file() and (what := explain_foreign(Opening(path))):
-                found[path] = what
-    return found
+                strangers[path] = what
+    return strangers
 
 
 @dataclass(slots=True)
@@ -213,8 +213,8 @@ def _search_folder(root: Path, max_depth: int) -> _Search:
         _walk(*search.linked_folders.pop(), search)
     _add_by_content(search)
     # Links to files last, of those that nothing else led to.
-    found = (path for paths in search.files.values() for path in paths)
-    known = {os.path.realpath(path) for path in found} if search.linked else set()
+    direct = (path for paths in search.files.values() for path in paths)
+    known = {os.path.realpath(path) for path in direct} if search.linked else set()
     for kind, path in sorted(search.linked):
         target = os.path.realpath(path)
         if target not in known:

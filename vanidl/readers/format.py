@@ -203,16 +203,16 @@ def check_by_reading(
     def check(
         files: Sequence[tuple[FileKind, Path]], before_each: Callable[[], None]
     ) -> list[Verdict]:
-        found = []
+        verdicts = []
         for kind, path in files:
             before_each()
             read = losses_of.get(kind.name)
-            found.append(
+            verdicts.append(
                 check_file(path, kind.title, read, state_of)
                 if read
                 else report_unchecked(path, kind.title)
             )
-        return found
+        return verdicts
 
     return check
 

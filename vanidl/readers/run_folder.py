@@ -54,22 +54,22 @@ def read_ceiling(path: Path) -> Ceiling:
         if values["schema"] != CEILING_SCHEMA:
             raise InputError(_refuse_ceiling(path, f"schema {values['schema']!r}"))
         remarks = tuple(str(text)[:_LONGEST_REMARK] for text in values["remarks"][:_MOST_REMARKS])
-        found = Ceiling(**checked_fields(Ceiling, values), remarks=remarks)
-        times = (found.step_s, found.free_s, found.median_step_s, found.median_free_s)
-        shares = (found.low, found.cost, found.high)
-        counts = (found.ranks, found.steps, found.replayed, found.kept, found.pairs)
+        ceiling = Ceiling(**checked_fields(Ceiling, values), remarks=remarks)
+        times = (ceiling.step_s, ceiling.free_s, ceiling.median_step_s, ceiling.median_free_s)
+        shares = (ceiling.low, ceiling.cost, ceiling.high)
+        counts = (ceiling.ranks, ceiling.steps, ceiling.replayed, ceiling.kept, ceiling.pairs)
         sound = (
-            all(isfinite(value) for value in (*times, *shares, found.copying_s))
+            all(isfinite(value) for value in (*times, *shares, ceiling.copying_s))
             and min(times) > 0
-            and found.copying_s >= 0
-            and found.low <= found.cost <= found.high < 1
-            and isclose(found.cost, 1 - found.free_s / found.step_s, abs_tol=1e-6)
+            and ceiling.copying_s >= 0
+            and ceiling.low <= ceiling.cost <= ceiling.high < 1
+            and isclose(ceiling.cost, 1 - ceiling.free_s / ceiling.step_s, abs_tol=1e-6)
             and min(counts) >= 1
-            and found.kept_nbytes >= 0
+            and ceiling.kept_nbytes >= 0
         )
         if not sound:
             raise ValueError("numbers that contradict each other")
-        return found
+        return ceiling
     except OSError as error:
         raise InputError(_refuse_ceiling(path, f"no readable file ({error.strerror})")) from error
     except (KeyError, TypeError, ValueError) as error:
@@ -194,10 +194,10 @@ def _read_memory_or_note(path: Path) -> HostMemory | Notice:
 
 def _parse_row(line: bytes) -> dict[str, Any] | None:
     try:
-        found = orjson.loads(line)
+        row = orjson.loads(line)
     except orjson.JSONDecodeError:
         return None
-    return found if isinstance(found, dict) else None
+    return row if isinstance(row, dict) else None
 
 
 def _list_pids(found: object) -> list[tuple[int, Any]]:
@@ -359,10 +359,10 @@ _LATER = {"ceiling": False, "memory_kills": None, "last_error": "", "stopped": "
 
 
 def _build_process(values: object) -> ProcessRecord:
-    found = ProcessRecord(**checked_fields(ProcessRecord, values))
-    if found.state not in STATES or (found.rank is not None and found.rank < 0):
+    process = ProcessRecord(**checked_fields(ProcessRecord, values))
+    if process.state not in STATES or (process.rank is not None and process.rank < 0):
         raise ValueError("a process of an impossible state or rank")
-    return found
+    return process
 
 
 def write_record(path: str | Path, record: RunRecord) -> None:
@@ -401,8 +401,8 @@ class Records:
 
     def of_all(self, paths: Iterable[str]) -> RunRecord | None:
         """The record of the one run that all of these files belong to; None where there is none."""
-        found = {id(record): record for path in paths for record in [self.above(path)]}
-        (only,) = found.values() if len(found) == 1 else (None,)
+        records = {id(record): record for path in paths for record in [self.above(path)]}
+        (only,) = records.values() if len(records) == 1 else (None,)
         return only
 
 

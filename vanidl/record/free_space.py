@@ -25,10 +25,10 @@ STOP = "stop"
 def free_nbytes(folder: Path) -> int | None:
     """What a user may write there; None where the file system does not say."""
     try:
-        found = os.statvfs(folder)
+        status = os.statvfs(folder)
     except OSError:
         return None
-    return found.f_bavail * found.f_frsize if found.f_blocks else None
+    return status.f_bavail * status.f_frsize if status.f_blocks else None
 
 
 class FreeSpace:

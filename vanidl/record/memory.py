@@ -136,20 +136,20 @@ def _walk_pages(pid: int) -> list[int] | None:
         content = Path(PROC, str(pid), "smaps_rollup").read_bytes()
     except OSError:  # gone, or another user's
         return None
-    found = {name: int(kib) << 10 for name, kib in _ROLLUP.findall(content)}
-    if b"Pss" not in found:
+    sizes = {name: int(kib) << 10 for name, kib in _ROLLUP.findall(content)}
+    if b"Pss" not in sizes:
         return None
-    private = found.get(b"Private_Clean", 0) + found.get(b"Private_Dirty", 0)
-    return [found[b"Pss"], private, found.get(b"Pss_Shmem", 0), found.get(b"Swap", 0)]
+    private = sizes.get(b"Private_Clean", 0) + sizes.get(b"Private_Dirty", 0)
+    return [sizes[b"Pss"], private, sizes.get(b"Pss_Shmem", 0), sizes.get(b"Swap", 0)]
 
 
 def _measure_shared_memory() -> int:
     """Bytes in /dev/shm, where loaders hand batches over: of all that use it; -1: unknown."""
     try:
-        found = os.statvfs(_SHM)
+        status = os.statvfs(_SHM)
     except OSError:
         return -1
-    return (found.f_blocks - found.f_bfree) * found.f_frsize
+    return (status.f_blocks - status.f_bfree) * status.f_frsize
 
 
 def _read_meminfo(name: str) -> int:
@@ -157,8 +157,8 @@ def _read_meminfo(name: str) -> int:
         text = Path(PROC, "meminfo").read_text("ascii", "replace")
     except OSError:
         return -1
-    found = re.search(rf"^{name}: +(\d+) kB$", text, re.M)
-    return int(found[1]) << 10 if found else -1
+    match = re.search(rf"^{name}: +(\d+) kB$", text, re.M)
+    return int(match[1]) << 10 if match else -1
 
 
 def _read_control_group(folders: Iterable[Path]) -> list[int] | None:

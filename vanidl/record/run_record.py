@@ -91,8 +91,8 @@ def list_mounts() -> Iterator[tuple[str, str]]:
     except OSError:
         return
     rows = [line.split() for line in text.splitlines()]
-    found = {_unescape(row[1]): row[2] for row in rows if len(row) > 2 and row[2] not in _PSEUDO}
-    yield from sorted(found.items(), key=lambda mount: (-len(mount[0]), mount))
+    mounts = {_unescape(row[1]): row[2] for row in rows if len(row) > 2 and row[2] not in _PSEUDO}
+    yield from sorted(mounts.items(), key=lambda mount: (-len(mount[0]), mount))
 
 
 def count_cores() -> float:
@@ -135,18 +135,18 @@ def take_last_error(folder: Path) -> str:
     The first is the cause: processes that train together fail once one of them has. Secrets in it
     are masked; what was left is not, so nothing of it stays.
     """
-    found, paths = [], []
+    errors, paths = [], []
     with suppress(OSError):  # a folder that cannot be listed any more
         paths = sorted(folder.glob(f"*{_LAST_ERROR_SUFFIX}"))[:_MOST_ERROR_FILES]
     for path in paths:
         with suppress(OSError, ValueError):
             at, _, text = read_whole(path).decode("utf-8", "replace").partition(" ")
-            found.append((int(at), text.strip()))
+            errors.append((int(at), text.strip()))
         with suppress(OSError):
             path.unlink()
-    if not found:
+    if not errors:
         return ""
-    return mask_error_line(min(found)[1])
+    return mask_error_line(min(errors)[1])
 
 
 def mask_error_line(text: str) -> str:
@@ -208,8 +208,8 @@ def _find_costly_lines(table: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
 
 def _read_lines(file: str, lines: set[int], since_ns: int) -> Iterator[tuple[str, int, str]]:
     try:
-        found = os.stat(file)  # noqa: PTH116 - what it is named may be no path
-        if found.st_mtime_ns >= since_ns or found.st_size > _MOST_SOURCE_NBYTES:
+        status = os.stat(file)  # noqa: PTH116 - what it is named may be no path
+        if status.st_mtime_ns >= since_ns or status.st_size > _MOST_SOURCE_NBYTES:
             return
         source = Path(file).read_text("utf-8", "replace").splitlines()
     except (OSError, ValueError):

@@ -138,14 +138,14 @@ def _crc_kernel(  # what a kernel reads has no other way in
 def launch(staged: Staged, status: torch.Tensor) -> None:
     """`status` (samples,) uint8 becomes 1 where a body is not of its CRC-32."""
     device = status.device
-    found = torch.zeros(staged.samples, dtype=torch.int32, device=device)
+    checksums = torch.zeros(staged.samples, dtype=torch.int32, device=device)
     chunks = triton.cdiv(staged.most[1], CHUNK_NBYTES)
     if chunks:
         _crc_kernel[(chunks, staged.samples)](
             staged.buffer.view(torch.int32), staged.index, _of_lanes(device),
-            _of_chunks(chunks, device), found,
+            _of_chunks(chunks, device), checksums,
             COLUMNS=COLUMNS, LANES=LANES, ROWS=ROWS, STEP=ROW_STEP.value, **OPTIONS,
         )  # fmt: skip
     index = staged.index
-    inverted = torch.where(index[:, 1] > 0, ~found, found).to(torch.int64) & 0xFFFFFFFF
+    inverted = torch.where(index[:, 1] > 0, ~checksums, checksums).to(torch.int64) & 0xFFFFFFFF
     status |= inverted != index[:, 2]

@@ -316,11 +316,11 @@ def decode_mpi(data: bytes, byte_order: str) -> tuple[tuple[MpiRecord, ...], int
     body = memoryview(data)[_HEADER_BYTES:]
     whole = len(body) - len(body) % record.size
     timed = any(data[_SYNC_FLAG_AT : _SYNC_FLAG_AT + 4])
-    found = tuple(
+    records = tuple(
         MpiRecord(rank, decode_text(host), total_s, sync_s if timed else None)
         for _, rank, total_s, sync_s, host in record.iter_unpack(body[:whole])
     )
-    return found, len(body) - whole
+    return records, len(body) - whole
 
 
 _WORD = 8
@@ -488,13 +488,13 @@ def decode_counters(log: Raw, known: Mapping[str, Layer]) -> CounterFile:
         count = len(data) // _WORD
         words = np.frombuffer(data, f"{header.byte_order}i8", count).astype(np.int64).data
         one = _read_layout_1 if header.regions["LUSTRE"].version == 1 else _read_layout_2
-        found: list[tuple[int, list[Stripe]]] = []
+        layouts: list[tuple[int, list[Stripe]]] = []
         at = 0
         while layout := one(words, at):
             parts, end = layout
-            found.append((words[at] % (1 << 64), parts))
+            layouts.append((words[at] % (1 << 64), parts))
             at = end
-        stripes = _Walked(found, len(data) - _WORD * at)
+        stripes = _Walked(layouts, len(data) - _WORD * at)
         losses.append(_describe_loss("LUSTRE", len(stripes.records), stripes.left, broken))
     if "HEATMAP" in known_ones:
         heatmaps = _walk_heatmaps(header, regions["HEATMAP"])
@@ -513,8 +513,8 @@ def _sort_modules(
     modules: tuple[tuple[str, int], ...],
 ) -> tuple[tuple[str, ...], tuple[tuple[str, int], ...]]:
     """Of those with counters the ones of known versions in the order of DECODED, and the others."""
-    found = dict(modules)
-    versions = {module: found[module] for module in DECODED if module in found}
+    version_of = dict(modules)
+    versions = {module: version_of[module] for module in DECODED if module in version_of}
     unread = tuple(pair for pair in versions.items() if not is_known(*pair))
     return tuple(pair[0] for pair in versions.items() if is_known(*pair)), unread
 
@@ -545,7 +545,7 @@ def decode_layers(logs: Sequence[Raw], *, sent: bool = False) -> list[dict[str, 
     Those that are to be `sent` are only places among those of all.
     """
     # Logs whose records of a module are of one version and order of bytes.
-    found: list[dict[str, Layer]] = [{} for _ in logs]
+    decoded: list[dict[str, Layer]] = [{} for _ in logs]
     alike: dict[tuple[str, int, str], list[int]] = {}
     for i, log in enumerate(logs):
         for module, region in log.header.regions.items():
@@ -556,8 +556,8 @@ def decode_layers(logs: Sequence[Raw], *, sent: bool = False) -> list[dict[str, 
         if len(some) > 1:
             places = _decode_alike_layers(module, [logs[i] for i in some])
             for i, place in zip(some, places, strict=False):
-                found[i][module] = place if sent else place.cut(), ""
-    return found
+                decoded[i][module] = place if sent else place.cut(), ""
+    return decoded
 
 
 def _is_filled(module: str, log: Raw) -> bool:
@@ -675,7 +675,7 @@ def _read_layout_2(words: memoryview[int], at: int) -> tuple[list[Stripe], int] 
 def _walk_heatmaps(header: Header, data: bytes) -> _Walked[Bins]:
     """Heat maps, each with its own number of bins."""
     head = struct.Struct(f"{header.byte_order}Qqdq16x")
-    found: list[Bins] = []
+    bins: list[Bins] = []
     at = 0
     while len(data) - at >= head.size:
         key, rank, width_s, count = head.unpack_from(data, at)
@@ -684,6 +684,6 @@ def _walk_heatmaps(header: Header, data: bytes) -> _Walked[Bins]:
             break
         sides = np.frombuffer(data, f"{header.byte_order}i8", 2 * count, first).astype(np.int64)
         sides.setflags(write=False)
-        found.append((key, rank, width_s, sides[:count], sides[count:]))
+        bins.append((key, rank, width_s, sides[:count], sides[count:]))
         at = first + 2 * _WORD * count
-    return _Walked(found, len(data) - at)
+    return _Walked(bins, len(data) - at)

@@ -77,32 +77,32 @@ def walk_stream(
 def _cut_last_record(places: list[int], announced: tuple[int, int], room: int) -> StreamRecords:
     """A stream whose last record announces other operations than it has room for."""
     writes, reads = announced
-    found = max(0, min(writes + reads, room))
-    written = min(max(0, writes), found)
+    complete = max(0, min(writes + reads, room))
+    written = min(max(0, writes), complete)
     problem = (
         f"a record announces {writes:,} writes and {reads:,} reads, "
-        f"{found:,} operations of it are there"
+        f"{complete:,} operations of it are there"
     )
-    return StreamRecords(places, (written, found - written), problem)
+    return StreamRecords(places, (written, complete - written), problem)
 
 
 def read_stream(
     data: bytes | memoryview, width: int, byte_order: str, budget: Budget
 ) -> tuple[HeadWords, list[Segments], str]:
     """The heads of one stream, their segments, and what is wrong with the stream's end."""
-    found = walk_stream(data, width, byte_order, budget)
+    records = walk_stream(data, width, byte_order, budget)
     words = get_words(data, byte_order)
-    heads = words[np.array(found.places, np.intp)[:, None] + np.arange(_HEAD_WORDS)]
-    if found.last:
-        heads[-1, _COUNTS] = found.last
+    heads = words[np.array(records.places, np.intp)[:, None] + np.arange(_HEAD_WORDS)]
+    if records.last:
+        heads[-1, _COUNTS] = records.last
     words = words.astype(np.int64, copy=False)
     rows = heads[:, _COUNTS].sum(axis=1).tolist()
     segments = [
         words[place + _HEAD_WORDS : place + _HEAD_WORDS + width * count]
-        for place, count in zip(found.places, rows, strict=True)
+        for place, count in zip(records.places, rows, strict=True)
         if count  # a view of nothing would hold the whole stream
     ]
-    return heads, segments, found.problem
+    return heads, segments, records.problem
 
 
 def get_words(data: bytes | memoryview, byte_order: str) -> NDArray[np.int64]:
@@ -229,10 +229,10 @@ def walk_region(
     if layer == MPIIO and version == 1:
         return None
     width = _get_width(layer, version)
-    found = walk_stream(data, width, byte_order, budget)
-    if not found.places or found.problem:
+    records = walk_stream(data, width, byte_order, budget)
+    if not records.places or records.problem:
         return None
-    return Walked(layer, width, get_words(data, byte_order), found.places)
+    return Walked(layer, width, get_words(data, byte_order), records.places)
 
 
 _Place = tuple[int, int, int, int]

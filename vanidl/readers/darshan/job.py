@@ -78,12 +78,12 @@ def read_names(data: bytes, header: Header, budget: Budget) -> tuple[Mapping[int
     """Names by file id, and how many bytes at the end are no whole name, or one too many."""
     form = header.layout.counted_names, header.byte_order
     if len(data) <= _SHORT_NAMES:
-        found = _read_repeated_names(data, *form)
-        if budget.held_bytes >= found.held_bytes:
-            budget.hold(found.held_bytes)
-            return found.names, len(data) - found.end
-    found = _read_names_within(data, *form, budget)
-    return found.names, len(data) - found.end
+        names = _read_repeated_names(data, *form)
+        if budget.held_bytes >= names.held_bytes:
+            budget.hold(names.held_bytes)
+            return names.names, len(data) - names.end
+    names = _read_names_within(data, *form, budget)
+    return names.names, len(data) - names.end
 
 
 @dataclass(frozen=True, slots=True)

@@ -99,9 +99,9 @@ def read_log(path: str | os.PathLike[str]) -> TracerLog:
         InputError: There is no such file, it is no Darshan log, its version is unknown,
             or not even its job record can be read.
     """
-    found = _gather(os.fspath(path), _decode)
+    gathered = _gather(os.fspath(path), _decode)
     return _build_log(
-        found, [table for table in found.dxt if isinstance(table, OperationTable)], {}
+        gathered, [table for table in gathered.dxt if isinstance(table, OperationTable)], {}
     )
 
 
@@ -287,8 +287,8 @@ def read_identity(path: str | os.PathLike[str]) -> TracerLog:
     source, _, _ = _open(name)
     job = _read_job(source, name, [])
     host = next((h for module in dxt.LAYERS if (h := _find_first_host(source, module))), "")
-    found = _Gathered(name, source.header, job, {}, (), (), [], None)
-    return replace(_build_log(found, [], {}), host=host)
+    gathered = _Gathered(name, source.header, job, {}, (), (), [], None)
+    return replace(_build_log(gathered, [], {}), host=host)
 
 
 def _find_first_host(source: _Source, module: str) -> str:
@@ -302,8 +302,8 @@ def _find_first_host(source: _Source, module: str) -> str:
 
 def read_pid(name: str) -> int | None:
     """The process that a log's name names."""
-    found = _PID.search(os.path.basename(name))  # noqa: PTH119
-    return whole_number(found[1]) if found else None
+    match = _PID.search(os.path.basename(name))  # noqa: PTH119
+    return whole_number(match[1]) if match else None
 
 
 def _build_log(
@@ -381,14 +381,14 @@ def _read_modules(source: _Source, losses: list[str]) -> Raw:
     A cut region gives what is whole before the cut, and no sentence: the header's tell of it.
     Of modules that nothing here decodes only the damage is looked for.
     """
-    found: dict[str, bytes] = {}
+    regions: dict[str, bytes] = {}
     broken = set()
     beyond: dict[str, list[str]] = {}
     for region in source.header.regions.values():
         if region.name in (JOB, NAMES, *dxt.LAYERS):
             continue
         if region.name in _DECODED:
-            found[region.name], problem = source.joined(region)
+            regions[region.name], problem = source.joined(region)
         else:
             problem = damage(region.cut_from(source.data), source.header.compression, source.budget)
         cut = source.cut(region)
@@ -404,7 +404,7 @@ def _read_modules(source: _Source, losses: list[str]) -> Raw:
         shown = ", ".join(names[:_MOST_NAMED]) + (", ..." if len(names) > _MOST_NAMED else "")
         which = f"{plural(len(names), 'module')} ({shown})" if len(names) > 1 else shown
         losses.append(f"{which}: {problem}")
-    return Raw(source.header, found, frozenset(broken))
+    return Raw(source.header, regions, frozenset(broken))
 
 
 def _walk_or_decode(source: _Source, module: str, losses: list[str]) -> _Traced | None:

@@ -73,8 +73,8 @@ def add_newer_counters(logs: Sequence[TracerLog]) -> list[TracerLog]:
     """The logs with the counters of newer versions, where PyDarshan knows them."""
     counted = {log.path: log.counters for log in logs if log.counters}
     wanted = {path: [*file.unread] for path, file in counted.items() if {*file.unread} & {*LAYERS}}
-    found = read_by_pydarshan(wanted) if wanted else {}
-    read = {path: _complete_counters(counted[path], some) for path, some in found.items()}
+    newer = read_by_pydarshan(wanted) if wanted else {}
+    read = {path: _complete_counters(counted[path], some) for path, some in newer.items()}
     return [replace(log, counters=read[log.path]) if log.path in read else log for log in logs]
 
 
@@ -83,15 +83,15 @@ def read_by_pydarshan(wanted: Mapping[str, Sequence[str]]) -> dict[str, Found]:
     if find_spec("darshan") is None:
         return {}
     logs = [(path, [m for m in some if m in LAYERS]) for path, some in wanted.items()]
-    found: dict[str, Found] = {}
+    records: dict[str, Found] = {}
     # Where the child died while it wrote, or there is no room, the rest is not there.
     with suppress(OSError, EOFError, pickle.UnpicklingError), NamedTemporaryFile() as answers:
         request = pickle.dumps((logs, answers.name, _MEMORY_BYTES))
         seconds = _START_S + _LOG_S * len(logs)
         children.current_children().run(f"exec({_CHILD!r})", request, seconds)
         while True:
-            found |= [pickle.load(answers)]
-    return found
+            records |= [pickle.load(answers)]
+    return records
 
 
 def _complete_counters(known: CounterFile, found: Found) -> CounterFile:

@@ -81,14 +81,14 @@ def _read_by_workers(
     from vanidl.parallel.executors import run_batches
 
     # Batches may end in any order.
-    found: dict[str, TracerLog | InputError] = {}
+    outcomes: dict[str, TracerLog | InputError] = {}
     some_each = (list(map(str, some)) for some in _split_batches(paths, size))  # cheaper to send
     for some, records in run_batches(read, some_each, executor, _explain_killed):
-        found |= zip(some, records, strict=True)
-        reading.progress(_LOGS, len(found), len(paths))
+        outcomes |= zip(some, records, strict=True)
+        reading.progress(_LOGS, len(outcomes), len(paths))
 
     # In the order of the paths; what could not be read is noted.
-    every = [(path, found[str(path)]) for path in paths]
+    every = [(path, outcomes[str(path)]) for path in paths]
     reading.unreadable.update((path, one) for path, one in every if isinstance(one, InputError))
     return [one for _, one in every if isinstance(one, TracerLog)]
 

@@ -89,7 +89,7 @@ def _follow_folder(
 ) -> list[tuple[int, str]]:
     """(time, folder from then on), the first one from the start of the process."""
     folder = names.get(start.cwd, "") if start else ""
-    found = [(0, folder)]
+    changes = [(0, folder)]
     rows = np.flatnonzero(is_call(events, "POSIX", ("chdir",)) & (events.columns["ret"] == 0))
     for row in rows[np.argsort(events.columns["ts"][rows], kind="stable")].tolist():
         file = int(events.columns["file"][row])
@@ -97,8 +97,8 @@ def _follow_folder(
             hashed = events.files[file]
             folder = _join_path(folder, names.get(hashed, hashed))
             ended = int(events.columns["ts"][row] + events.columns["dur"][row])
-            found.append((ended, folder))
-    return found
+            changes.append((ended, folder))
+    return changes
 
 
 def _join_path(folder: str, name: str) -> str:
@@ -366,14 +366,14 @@ def drop_copied_sums(traced: Sequence[TracedProcess]) -> tuple[TracedProcess, ..
             of_key[i] = of_key.get(i, 0) + count
 
     # Each sum stays with its owner.
-    found = list(traced)
+    processes = list(traced)
     for i in some:
         kept = [
             _find_owner(calls.get(key, {}), i, traced) == i for key in _list_sum_keys(traced[i])
         ]
         if not all(kept):
-            found[i] = replace(traced[i], summed=pick_events(traced[i].summed, np.array(kept)))
-    return tuple(found)
+            processes[i] = replace(traced[i], summed=pick_events(traced[i].summed, np.array(kept)))
+    return tuple(processes)
 
 
 def _list_sum_keys(process: TracedProcess) -> Iterator[tuple[object, ...]]:

@@ -218,12 +218,12 @@ def count_calls(process: TracedProcess) -> tuple[CounterRecords, ...]:
     summed = tuple(
         r for r in (_count_summed_layer(process.summed, layer) for layer in LAYERS) if len(r.file)
     )
-    found = (
+    layers = (
         *traced,
         *summed,
         *_count_layers_above(process.events),
     )
-    return tuple(records for records in found if len(records.file))
+    return tuple(records for records in layers if len(records.file))
 
 
 def _count_layer(events: Events, layer: str) -> CounterRecords:
@@ -390,27 +390,27 @@ def _name_mpi_io_counter(name: str) -> str:
     """The counter of Darshan's that a call adds one to. Opening is collective."""
     if name == "MPI_File_open":
         return "COLL_OPENS"
-    found = _MPI_IO_MOVES.match(name)
-    if found is None or found["part"] == "_end":
+    match = _MPI_IO_MOVES.match(name)
+    if match is None or match["part"] == "_end":
         return ""
     kinds = (
-        ("SPLIT", found["part"]), ("NB", found["nb"]), ("COLL", found["all"] or found["ordered"]),
+        ("SPLIT", match["part"]), ("NB", match["nb"]), ("COLL", match["all"] or match["ordered"]),
     )  # fmt: skip
     kind = next((kind for kind, holds in kinds if holds), "INDEP")
-    return f"{kind}_{found['what'].upper()}S"
+    return f"{kind}_{match['what'].upper()}S"
 
 
 def _name_hdf5_counter(name: str) -> str:
-    found = _HDF5_CALL.match(name)
-    if found is None:
+    match = _HDF5_CALL.match(name)
+    if match is None:
         return ""
-    return f"{found['what'].upper()}S" if found["what"] in ("read", "write") else "OPENS"
+    return f"{match['what'].upper()}S" if match["what"] in ("read", "write") else "OPENS"
 
 
 def _takes_time(time: str, category: str, name: str) -> bool:
     """Whether a call takes of this time: reading, writing or the rest."""
-    found = (_MPI_IO_MOVES if category == MPI_IO else _HDF5_CALL).match(name)
-    what = found["what"].upper() if found else ""
+    match = (_MPI_IO_MOVES if category == MPI_IO else _HDF5_CALL).match(name)
+    what = match["what"].upper() if match else ""
     return time == (what if what in ("READ", "WRITE") else "META")
 
 

@@ -47,8 +47,8 @@ def to_integer(value: object) -> int:
 
 def get_arguments(event: Event) -> Event:
     """What an event says beside its columns; empty where it says nothing."""
-    found = event.get("args")
-    return found if isinstance(found, dict) else _NO_ARGUMENTS
+    arguments = event.get("args")
+    return arguments if isinstance(arguments, dict) else _NO_ARGUMENTS
 
 
 def split_lines(chunks: Iterable[bytes]) -> Iterator[list[bytes]]:
@@ -139,8 +139,8 @@ def read_version(stated: object) -> str:
     """A version as people write it: "2.0.3" of "v2.0.3" and 20003, "1.0.5" of 100005."""
     number = to_integer(stated)
     if number < 0:
-        found = _VERSION.match(str(stated))
-        return found[1] if found else ""
+        match = _VERSION.match(str(stated))
+        return match[1] if match else ""
     first = 100_000 if number >= 100_000 else 10_000  # of the major number, until 2.0 and since
     return f"{number // first}.{number % first // 100}.{number % 100}"
 
@@ -197,16 +197,16 @@ def is_summed(event: Event) -> bool:
 
 def read_summed_row(event: Event) -> list[int]:
     """The numbers of one line: all of SUMMED_COLUMNS but name and file."""
-    found = get_arguments(event)
-    calls = to_integer(found.get(_COUNT))
+    arguments = get_arguments(event)
+    calls = to_integer(arguments.get(_COUNT))
     return [
         *(to_integer(event.get(key)) for key in ("pid", "tid", "ts")),
         calls,
-        _get_sum(found, "dur", calls),
-        _get_sum(found, "ret", calls),
-        _get_bound(found, "ret", "min"),
-        _get_bound(found, "size", "min"),
-        _get_bound(found, "size", "max"),
+        _get_sum(arguments, "dur", calls),
+        _get_sum(arguments, "ret", calls),
+        _get_bound(arguments, "ret", "min"),
+        _get_bound(arguments, "size", "min"),
+        _get_bound(arguments, "size", "max"),
     ]
 
 
@@ -337,13 +337,13 @@ def read_trace_file(path: str | Path) -> TraceFile:
             f"{path}: expected a DFTracer trace, one JSON object a line; found {content.lines:,} "
             "lines, none of them an event; record it again"
         )
-    found = content.trace_file()
-    if not content.budget.divide(_PIECES_A_PROCESS * found.processes):
+    trace = content.trace_file()
+    if not content.budget.divide(_PIECES_A_PROCESS * trace.processes):
         raise InputError(
-            f"{path}: expected the trace of one process, or of some, found {found.processes:,} "
+            f"{path}: expected the trace of one process, or of some, found {trace.processes:,} "
             f"process numbers, which are more than {content.budget.pieces_limit}"
         )
-    return found
+    return trace
 
 
 @dataclass(slots=True)
@@ -429,8 +429,8 @@ class _Content:
             self.summed.append(np.vstack([rows[:3], *self._coded(summed), rows[3:]]))
 
     def _take_metadata(self, event: Event) -> None:
-        found = get_arguments(event)
-        name, value = str(found.get("name", "")), found.get("value")
+        arguments = get_arguments(event)
+        name, value = str(arguments.get("name", "")), arguments.get("value")
         self.sound += 1
         kind = str(event.get("name"))
         if kind in self.tables:
@@ -443,20 +443,20 @@ class _Content:
             self.ranks[to_integer(event.get("pid"))] = to_integer(value)
 
     def _take_mark(self, event: Event) -> None:
-        found, pid = get_arguments(event), to_integer(event.get("pid"))
-        self.settings.take_all(found.get("cfg"))
+        arguments, pid = get_arguments(event), to_integer(event.get("pid"))
+        self.settings.take_all(arguments.get("cfg"))
         if event.get("name") == "end":
             self.ended[pid] = to_integer(event.get("ts"))
         elif event.get("name") == "start":
-            parent = to_integer(found.get("ppid"))
+            parent = to_integer(arguments.get("ppid"))
             self.starts.append(
                 Start(
                     pid,
                     None if parent == ABSENT else parent,
-                    str(found.get("hhash", "")),
-                    str(found.get("cmd_hash", "")),
-                    str(found.get("cwd", "")),
-                    read_version(found.get("version")),
+                    str(arguments.get("hhash", "")),
+                    str(arguments.get("cmd_hash", "")),
+                    str(arguments.get("cwd", "")),
+                    read_version(arguments.get("version")),
                     to_integer(event.get("ts")),
                 )
             )
@@ -464,8 +464,8 @@ class _Content:
     def _coded(self, events: Sequence[Event]) -> tuple[list[int], list[int]]:
         """The code of each event's name, and of its file."""
         names, keys = self.names, self.keys
-        found = (get_arguments(e) for e in events)
-        named = (a.get("fhash", a.get("fname")) for a in found)
+        arguments = (get_arguments(e) for e in events)
+        named = (a.get("fhash", a.get("fname")) for a in arguments)
         return (
             [names.setdefault((classify_event(e), str(e.get("name"))), len(names)) for e in events],
             [-1 if key is None else keys.setdefault(str(key), len(keys)) for key in named],
@@ -473,16 +473,16 @@ class _Content:
 
     def _columns(self, events: Sequence[Event]) -> Int64Array:
         """One row per column, in the order of COLUMNS."""
-        found = [get_arguments(e) for e in events]
+        arguments = [get_arguments(e) for e in events]
         # A process that goes on in another file does not name its host there again.
-        self.host = self.host or str(found[0].get("hhash", found[0].get("hostname", "")))
-        self.without_arguments += sum(not a for a in found)
+        self.host = self.host or str(arguments[0].get("hhash", arguments[0].get("hostname", "")))
+        self.without_arguments += sum(not a for a in arguments)
         columns = [
             *([to_integer(e.get(key)) for e in events] for key in ("pid", "tid", "ts", "dur")),
             *self._coded(events),
-            *([to_integer(a.get(key)) for a in found] for key in ("ret", "size", "offset")),
-            [_get_flags(a) for a in found],
-            [to_integer(a.get("epoch")) for a in found],
+            *([to_integer(a.get(key)) for a in arguments] for key in ("ret", "size", "offset")),
+            [_get_flags(a) for a in arguments],
+            [to_integer(a.get("epoch")) for a in arguments],
             [to_integer(e.get("id")) for e in events],
         ]
         table = np.array(columns, np.int64)
@@ -572,8 +572,8 @@ class _Content:
         # Sums of differences would not fit into 64 bits, a single one does.
         steps = np.diff(number)[pid[1:] == pid[:-1]]
         gaps = sum(steps[steps > 1].tolist()) - int((steps > 1).sum())
-        found = len(number) - int((steps == 0).sum())
-        return found, 0 if self.summed else max(gaps - self.broken, 0)
+        numbers = len(number) - int((steps == 0).sum())
+        return numbers, 0 if self.summed else max(gaps - self.broken, 0)
 
 
 def _get_flags(found: Event) -> int:

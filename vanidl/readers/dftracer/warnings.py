@@ -237,8 +237,9 @@ def _count_overlaps(
     since: Int64Array, until: Int64Array, low: Int64Array, high: Int64Array
 ) -> Int64Array:
     """How many of the times from `since` to `until`, both sorted, touch each of the others."""
-    found: Int64Array = np.searchsorted(since, high, "right") - np.searchsorted(until, low, "left")
-    return found
+    begun = np.searchsorted(since, high, "right")
+    overlaps: Int64Array = begun - np.searchsorted(until, low, "left")
+    return overlaps
 
 
 # What the settings of the tracer, and lines that are no single call, mean for the numbers.
@@ -350,12 +351,12 @@ def _warn_of_layers_above(traced: Sequence[TracedProcess]) -> Iterator[Notice]:
 def _warn_of_unused_events(
     files: Sequence[TraceFile], traced: Sequence[TracedProcess]
 ) -> Iterator[Notice]:
-    found = {
+    unused = {
         "samples of telemetry or counters of the hardware": sum(file.samples for file in files),
         "events of GPUs": _count_layer_calls(traced, GPU),
         "lines of a kind that vanidl does not know": sum(file.unknown for file in files),
     }
-    named = [f"{n:,} {what}" for what, n in found.items() if n]
+    named = [f"{n:,} {what}" for what, n in unused.items() if n]
     if named:
         yield Notice(
             "events_not_analysed",

@@ -249,8 +249,8 @@ def build_profile(
 
 def build_durations(output: RankOutput) -> StepDurations:
     """How long each training step of a rank took, of a result that does not say when."""
-    found = [b.proc for blocks in output.epochs.values() for b in blocks if b.name != EVALUATION]
-    length = np.rint(np.concatenate([*found, np.empty(0)]) * 1e9).astype(np.int64)
+    lengths = [b.proc for blocks in output.epochs.values() for b in blocks if b.name != EVALUATION]
+    length = np.rint(np.concatenate([*lengths, np.empty(0)]) * 1e9).astype(np.int64)
     step = np.arange(len(length), dtype=np.int32)
     for column in (length, step):
         column.flags.writeable = False
@@ -296,7 +296,7 @@ def _sort_columns(spans: _Spans) -> list[Int64Array]:
     empty = [np.empty(0, np.int64)] * 5
     columns = [np.concatenate(c) for c in zip(*blocks, strict=True)] if blocks else empty
     order = np.argsort(columns[0], kind="stable")
-    found = [column[order].astype(np.int64) for column in columns]
-    for column in found:
+    ordered = [column[order].astype(np.int64) for column in columns]
+    for column in ordered:
         column.flags.writeable = False
-    return found
+    return ordered

@@ -73,8 +73,8 @@ def to_seconds(values: object) -> NDArray[np.float64] | None:
     """A list of durations as an array; None where one is no possible duration."""
     if not isinstance(values, list) or any(type(v) not in (int, float) for v in values):
         return None
-    found = np.array(values, np.float64)
-    return found if bool(((found >= 0) & (found < LONGEST_S)).all()) else None
+    numbers = np.array(values, np.float64)
+    return numbers if bool(((numbers >= 0) & (numbers < LONGEST_S)).all()) else None
 
 
 def to_number(value: object, most: float = 1e18) -> float | None:
@@ -91,16 +91,16 @@ def to_number(value: object, most: float = 1e18) -> float | None:
 
 def to_whole_number(value: object, most: int = 10**12) -> int | None:
     """A whole number from 0 to `most`, written as one or as text."""
-    found = to_number(value, most)
-    return None if found is None or found != int(found) else int(found)
+    number = to_number(value, most)
+    return None if number is None or number != int(number) else int(number)
 
 
 def to_local_ns(value: object) -> int | None:
     """A time of the benchmark in ns since the epoch, as if its clock showed UTC."""
     try:
-        found = datetime.fromisoformat(value if isinstance(value, str) else "")
-        found = found if found.tzinfo else found.replace(tzinfo=timezone.utc)
-        since = found - datetime(1970, 1, 1, tzinfo=timezone.utc)
+        moment = datetime.fromisoformat(value if isinstance(value, str) else "")
+        moment = moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)
+        since = moment - datetime(1970, 1, 1, tzinfo=timezone.utc)
     except (ValueError, OverflowError):
         return None
     ns = (since.days * 86_400 + since.seconds) * 10**9 + since.microseconds * 1000
@@ -116,7 +116,7 @@ def read_config(path: Path) -> dict[str, str]:
         text = read_whole(path)[:_MOST_CONFIG_BYTES].decode(errors="replace")
     except (OSError, InputError):
         return {}
-    found: dict[str, str] = {}
+    settings: dict[str, str] = {}
     above: list[tuple[int, str]] = []
     for line in text.splitlines():
         match = _LINE.fullmatch(line.rstrip())
@@ -128,8 +128,8 @@ def read_config(path: Path) -> dict[str, str]:
         if value is None:
             above = [*above[: _MOST_DEPTH - 1], (indent, name)]
         else:
-            found[".".join([*(each for _, each in above), name])] = value.strip("'\"")
-    return found
+            settings[".".join([*(each for _, each in above), name])] = value.strip("'\"")
+    return settings
 
 
 # `N_output.json`: what rank N measured of each step, in the order of its steps.
@@ -187,9 +187,9 @@ def read_output(path: Path) -> RankOutput:
         at = whole_number(key)
         if at is None or not isinstance(epoch, dict):
             continue
-        found = [_read_block(epoch, str(name)) for name in to_object(epoch.get("proc"))]
-        lost += found.count(None)
-        epochs[at] = tuple(block for block in found if block is not None)
+        blocks = [_read_block(epoch, str(name)) for name in to_object(epoch.get("proc"))]
+        lost += blocks.count(None)
+        epochs[at] = tuple(block for block in blocks if block is not None)
         cached += ((at, nbytes) for nbytes in _read_cached_nbytes(epoch))
     if not epochs:
         raise refuse_file(path, STEPS_EXPECTED, "none")
@@ -267,8 +267,10 @@ class Times:
     def checkpoints_s(self, *, loaded: bool) -> tuple[float, ...]:
         """How long each save, or each load, of a checkpoint took, in their order."""
         parts = [each for epoch in self.epochs.values() for each in epoch.parts.items()]
-        found = [when for name, when in parts if CHECKPOINT in name and (LOAD in name) == loaded]
-        return tuple((end - start) / 1e9 for start, end in sorted(found))
+        checkpoints = [
+            when for name, when in parts if CHECKPOINT in name and (LOAD in name) == loaded
+        ]
+        return tuple((end - start) / 1e9 for start, end in sorted(checkpoints))
 
 
 def read_times(path: Path, utc_offset_s: int = 0) -> Times:
@@ -287,8 +289,8 @@ def read_times(path: Path, utc_offset_s: int = 0) -> Times:
         at = whole_number(key)
         if at is None:
             continue
-        found = _read_interval(value, utc_offset_s)
-        if found is None:
+        interval = _read_interval(value, utc_offset_s)
+        if interval is None:
             lost += 1
             continue
         parts = {
@@ -296,7 +298,7 @@ def read_times(path: Path, utc_offset_s: int = 0) -> Times:
             for name, inner in to_object(value).items()
             if (part := _read_interval(inner, utc_offset_s)) is not None
         }
-        epochs[at] = EpochStamps(found, parts)
+        epochs[at] = EpochStamps(interval, parts)
     if not epochs:
         raise refuse_file(path, TIMES_EXPECTED, "none")
     losses = (f"epochs left out as their start or end is missing: {lost:,}",) if lost else ()
@@ -454,11 +456,11 @@ def _read_memory_nbytes(value: object) -> int | None:
 
 def _scale(value: object, factor: int) -> float | None:
     """What DLIO calls MB and GB are 1024^2 and 1024^3 bytes (its utils/statscounter.py)."""
-    found = to_number(value)
-    return None if found is None else found * factor
+    number = to_number(value)
+    return None if number is None else number * factor
 
 
 def _read_numbers(value: object, most: float = 1e15) -> tuple[float, ...]:
     values = value if isinstance(value, list) else []
-    found = [to_number(each, most) for each in values]
-    return tuple(each for each in found if each is not None) if None not in found else ()
+    numbers = [to_number(each, most) for each in values]
+    return tuple(each for each in numbers if each is not None) if None not in numbers else ()

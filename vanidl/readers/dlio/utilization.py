@@ -36,8 +36,8 @@ class BlockStamps:
 
     def wall_s(self, epoch: int, block: str) -> float | None:
         """How long a block took."""
-        found = self.of_block.get((epoch, block))
-        return None if found is None else (found[1] - found[0]) / 1e9
+        interval = self.of_block.get((epoch, block))
+        return None if interval is None else (interval[1] - interval[0]) / 1e9
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,10 +81,10 @@ def find_slowest(
     outputs: Sequence[RankOutput], epoch: int, block: str
 ) -> NDArray[np.float64] | None:
     """The slowest rank's time of each step; None where ranks took different numbers of steps."""
-    found = [b.proc for o in outputs for b in o.epochs.get(epoch, ()) if b.name == block]
-    if len(found) != len(outputs) or len({len(each) for each in found}) != 1:
+    lengths = [b.proc for o in outputs for b in o.epochs.get(epoch, ()) if b.name == block]
+    if len(lengths) != len(outputs) or len({len(each) for each in lengths}) != 1:
         return None
-    slowest: NDArray[np.float64] = np.max(found, axis=0)
+    slowest: NDArray[np.float64] = np.max(lengths, axis=0)
     return slowest
 
 
@@ -96,7 +96,7 @@ def compute_epoch_times(
     output: RankOutput, stamps: BlockStamps, formula: Formula, slowest: Slowest
 ) -> list[EpochTimes]:
     """Every epoch of a rank in which it trained, where the time of its blocks is known."""
-    found = []
+    epoch_times = []
     first = 0
     for epoch, all_blocks in output.epochs.items():
         blocks = [b for b in all_blocks if b.name != EVALUATION and len(b)]
@@ -106,8 +106,8 @@ def compute_epoch_times(
             first += len(block)
         known = [part for part in parts if part is not None]
         if blocks and len(known) == len(blocks):
-            found.append(_sum_blocks(output.rank, epoch, blocks, known))
-    return found
+            epoch_times.append(_sum_blocks(output.rank, epoch, blocks, known))
+    return epoch_times
 
 
 @dataclass(frozen=True, slots=True)

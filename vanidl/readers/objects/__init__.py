@@ -26,16 +26,16 @@ def _read(files: Files, reading: Reading) -> Records:
     from vanidl.readers.objects.operations import read_operations
 
     every = reading.each(_TITLE, read_operations, files.get(_OBJECTS, ()))
-    found = [file for file in every if len(file.requests)]
-    counted = {file.path: build_counters(file) for file in found}
+    asked = [file for file in every if len(file.requests)]
+    counted = {file.path: build_counters(file) for file in asked}
     lost = [
         note
         for one in every
         if not len(one.requests)
         for note in warn_of_unused(one.path, one.losses)
     ]
-    said = (*list_warnings(found), *lost)
-    return Records(tuple(build_log(file) for file in found), counted, notices=said)
+    said = (*list_warnings(asked), *lost)
+    return Records(tuple(build_log(file) for file in asked), counted, notices=said)
 
 
 def _read_losses(path: Path) -> Sequence[str]:

@@ -79,20 +79,20 @@ def read_operations(path: Path) -> OperationsFile:
     read = read_rows(path, (MAGIC,), _WHAT)
     rows, losses = read.rows, [*read.losses]
     budget = Budget.of_file(read.nbytes)
-    found = _Texts.of(rows, budget)
-    if found.process is None:
+    texts = _Texts.of(rows, budget)
+    if texts.process is None:
         raise refuse_rows(path, _WHAT, "no description of its process")
-    requests, lost = _decode_requests(rows[found.is_request], found)
+    requests, lost = _decode_requests(rows[texts.is_request], texts)
     if lost:
-        losses.append(describe_left_out(lost, int(found.is_request.sum())))
-    if found.dropped:
+        losses.append(describe_left_out(lost, int(texts.is_request.sum())))
+    if texts.dropped:
         losses.append(f"its names take more than {budget.memory_limit}: operations are left out")
     return OperationsFile(
         path=str(path),
-        process=found.process,
-        start_ns=found.process_started_ns,
-        end_ns=found.end_ns,
-        names=tuple(found.names),
+        process=texts.process,
+        start_ns=texts.process_started_ns,
+        end_ns=texts.end_ns,
+        names=tuple(texts.names),
         requests=requests,
         losses=tuple(losses),
     )
@@ -111,20 +111,20 @@ class _Texts:
 
     @classmethod
     def of(cls, rows: Int64Array, budget: Budget) -> _Texts:
-        found = cls(np.ones(len(rows), bool), [], {})
-        found.is_request[0] = False  # the magic
+        texts = cls(np.ones(len(rows), bool), [], {})
+        texts.is_request[0] = False  # the magic
         index: dict[str, int] = {}
-        for kind, number, text in found._each(rows):
+        for kind, number, text in texts._each(rows):
             if kind == TEXT:
-                found._describe(text)
+                texts._describe(text)
             elif not budget.hold(OBJECT_BYTES + len(text)):
-                found.dropped = True
+                texts.dropped = True
                 break
             else:
                 name = bounded_name(text.decode("utf-8", "replace"))
-                found.number[number] = index.setdefault(name, len(index))
-        found.names = list(index)
-        return found
+                texts.number[number] = index.setdefault(name, len(index))
+        texts.names = list(index)
+        return texts
 
     def _each(self, rows: Int64Array) -> Iterator[tuple[int, int, bytes]]:
         """(kind, number, text) of every text; one that runs past the end is cut there."""
@@ -181,7 +181,7 @@ def _decode_requests(rows: Int64Array, texts: _Texts) -> tuple[Requests, int]:
         sound &= (begin >= started - _SECOND_NS) & (end < started + _YEAR_NS)
     lost = have_failed(code)
     moves = np.isin(kind, (READ, WRITE)) & ~lost
-    found = Requests(
+    requests = Requests(
         kind=kind[sound],
         name=name[sound],
         offset=offset[sound],
@@ -192,7 +192,7 @@ def _decode_requests(rows: Int64Array, texts: _Texts) -> tuple[Requests, int]:
         failed=lost[sound],
         unsized=(moves & (code & _UNSIZED > 0))[sound],
     )
-    return found, int(len(sound) - np.count_nonzero(sound))
+    return requests, int(len(sound) - np.count_nonzero(sound))
 
 
 # How much a file of operations on object storage that is being written holds so far.

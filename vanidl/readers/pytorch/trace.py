@@ -113,15 +113,15 @@ def _find_creation(table: EventTable, waits: Int64Array, lane: int) -> Int64Arra
     at = np.searchsorted(seeds, np.maximum(last_work, before))
     drawn = np.minimum(np.append(seeds, _LATE)[at], start)
     taken = np.searchsorted(items, start) > np.searchsorted(items, drawn)
-    found: Int64Array = np.where((drawn < start) & taken, drawn, _NEVER)
-    return found
+    created: Int64Array = np.where((drawn < start) & taken, drawn, _NEVER)
+    return created
 
 
 def _find_operators(table: EventTable, lane: int, name: re.Pattern[str]) -> Int64Array:
     """Starts of the operators of a thread with a name that matches, in order."""
     rows = _find_rows(table, lambda c, n: c in _OPERATORS and bool(name.fullmatch(n)))
-    found: Int64Array = table.start_ns[rows[table.lane[rows] == lane]]
-    return found
+    starts: Int64Array = table.start_ns[rows[table.lane[rows] == lane]]
+    return starts
 
 
 def find_elsewhere(table: EventTable, kind: NDArray[np.uint8]) -> Mask:
@@ -499,7 +499,7 @@ def _build_profiles(
     on_device = np.array([device for device, _, _ in table.lanes], bool)
     _tell_impossible_overlap(content, table, kind)
     lost = content.events.of_devices
-    found: list[ProfileTrace] = []
+    profiles: list[ProfileTrace] = []
     for i, pid in enumerate(pids):
         its = devices if len(pids) == 1 else devices[i : i + 1] * (len(devices) == len(pids))
         own = np.array([p in its if device else p == pid for device, p, _ in table.lanes])
@@ -528,16 +528,16 @@ def _build_profiles(
             thread=freeze(thread),
             name=freeze(name),
             names=tuple(_make_printable(table.labels[i][1]) for i in labels),
-            losses=tuple(content.losses) if not found else (),
-            slight=tuple(content.slight) if not found else (),
+            losses=tuple(content.losses) if not profiles else (),
+            slight=tuple(content.slight) if not profiles else (),
             written_as=content.written_as,
             device_in_part=lost > _LITTLE * (lost + int(on_device[table.lane].sum())),
             group=content.group,
             purpose=infer_purpose(table, own[table.lane], kind),
             queued=None if waited is None else waited.shifted(base_ns),
         )
-        found.append(trace)
-    return tuple(found)
+        profiles.append(trace)
+    return tuple(profiles)
 
 
 def _order_pids(pid: str) -> tuple[int, str]:

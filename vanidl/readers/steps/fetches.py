@@ -64,12 +64,12 @@ Workers = Mapping[tuple[str, int], Sequence[Journal]]
 
 def find_workers(journals: Iterable[Journal]) -> Workers:
     """The journals that may be those of workers."""
-    found: dict[tuple[str, int], list[Journal]] = {}
+    by_process: dict[tuple[str, int], list[Journal]] = {}
     for journal in journals:
         pid = _get_pid(journal)
         if pid is not None and not _trains(journal):
-            found.setdefault((_get_host(journal), pid), []).append(journal)
-    return found
+            by_process.setdefault((_get_host(journal), pid), []).append(journal)
+    return by_process
 
 
 def build_fetch_table(journal: Journal, workers: Workers) -> FetchTable | None:
@@ -112,8 +112,8 @@ def build_fetch_table(journal: Journal, workers: Workers) -> FetchTable | None:
 
 def list_processes(journal: Journal, workers: Workers) -> list[Journal]:
     """The journals of a training process and of the workers that fetched for it, each once."""
-    found = {worker.path: worker for _, worker in _match_workers(journal, workers)}
-    return [journal, *found.values()]
+    matched = {worker.path: worker for _, worker in _match_workers(journal, workers)}
+    return [journal, *matched.values()]
 
 
 def _trains(journal: Journal) -> bool:
@@ -233,23 +233,23 @@ def _collect_done(events: Events) -> _Done:
 
 def _find_before(events: Events, kind: int, rows: Int64Array) -> Int64Array:
     """For each row the last one of a kind before it in its thread, -1 for none."""
-    found = np.full(len(rows), -1, np.int64)
+    before = np.full(len(rows), -1, np.int64)
     for thread in np.unique(events.thread[rows]).tolist():
         mine = events.thread[rows] == thread
         others = np.flatnonzero((events.kind == kind) & (events.thread == thread))
         place = np.searchsorted(others, rows[mine]) - 1
-        found[mine] = np.where(place >= 0, others[place] if len(others) else -1, -1)
-    return found
+        before[mine] = np.where(place >= 0, others[place] if len(others) else -1, -1)
+    return before
 
 
 def _find_next_wait(events: Events, rows: Int64Array, threads: Int64Array) -> Int64Array:
     """For each row the next wait that got a batch in its thread, -1 for none."""
-    found = np.full(len(rows), -1, np.int64)
+    following = np.full(len(rows), -1, np.int64)
     for thread in np.unique(threads).tolist():
         mine = threads == thread
         waits = np.flatnonzero((events.kind == WAIT) & (events.thread == thread))
         place = np.searchsorted(waits, rows[mine])
         has = place < len(waits)
         row = waits[np.minimum(place, max(len(waits) - 1, 0))] if len(waits) else -1
-        found[mine] = np.where(has, row, -1)
-    return found
+        following[mine] = np.where(has, row, -1)
+    return following

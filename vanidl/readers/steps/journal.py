@@ -88,8 +88,8 @@ def read_journal(path: Path) -> Journal:
         InputError: it cannot be read, or is something else.
     """
     # Rows: texts of JSON between events.
-    found = read_rows(path, MAGICS, _WHAT)
-    rows, losses = found.rows, [*found.losses]
+    recorded = read_rows(path, MAGICS, _WHAT)
+    rows, losses = recorded.rows, [*recorded.losses]
     texts, is_event = split_texts(rows, 1)
     process = next((text for text in texts if "pid" in text), None)
     if process is None:
@@ -162,10 +162,10 @@ def split_texts(rows: Int64Array, after: int = 0) -> tuple[list[dict[str, Any]],
 
 def _parse_text(text: bytes) -> dict[str, Any] | None:
     try:
-        found = orjson.loads(text)
+        values = orjson.loads(text)
     except orjson.JSONDecodeError:
         return None
-    return found if isinstance(found, dict) else None
+    return values if isinstance(values, dict) else None
 
 
 def keep_sound_events(rows: Int64Array) -> tuple[Events, int]:

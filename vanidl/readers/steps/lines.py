@@ -42,14 +42,14 @@ def build_sampled_parts(journals: Iterable[Journal], sources: Sources) -> tuple[
         journals: theirs.
         sources: texts of lines, as far as they are known.
     """
-    found = []
+    parts = []
     for journal in journals:
         last = {text["lines"]: text for text in journal.lines if text["lines"] in (FETCH, LOOP)}
         for name in (FETCH, LOOP):
             part = _build_part(name, last[name], sources) if name in last else None
             if part is not None:
-                found.append(part)
-    return merge_parts(found)
+                parts.append(part)
+    return merge_parts(parts)
 
 
 def read_sources(path: Path) -> dict[tuple[str, int], str]:

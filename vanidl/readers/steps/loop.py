@@ -102,8 +102,8 @@ def build_profile(journal: Journal) -> ProfileTrace:
 
     # What the journal says of its process besides.
     process = journal.process
-    found = process.get("frameworks")
-    frameworks = tuple(n for n in found if isinstance(n, str)) if isinstance(found, list) else ()
+    stated = process.get("frameworks")
+    frameworks = tuple(n for n in stated if isinstance(n, str)) if isinstance(stated, list) else ()
     return ProfileTrace(
         path=journal.path,
         source=f"{SOURCE}, steps marked by {MARKED}" if loaders.is_marked else SOURCE,
@@ -162,7 +162,7 @@ def find_other_loops(journal: Journal) -> list[OtherLoop]:
     if thread.number < 0 or thread.is_marked:
         return []
     trained = np.maximum(counts[OPTIMIZER], 0 if counts[OPTIMIZER].any() else counts[BACKWARD])
-    found = []
+    loops = []
     for number in np.flatnonzero(trained).tolist():
         if number == thread.number:
             continue
@@ -174,8 +174,8 @@ def find_other_loops(journal: Journal) -> list[OtherLoop]:
         begin, end = (steps.start.min(), steps.end.max()) if len(steps.start) else (0, 0)
         inside = (waits.start >= begin) & (waits.end <= end)
         waited = int((waits.end - waits.start)[inside].sum())
-        found.append(OtherLoop(len(steps.start), int(end - begin), waited))
-    return found
+        loops.append(OtherLoop(len(steps.start), int(end - begin), waited))
+    return loops
 
 
 _OF_KERAS = "ConverterIterableDataset"
@@ -216,18 +216,18 @@ def _find_checkpoint_calls(
     columns = (mine.kind, mine.loader, mine.begin, mine.end, mine.number, mine.thread)
 
     # Calls in turn: one that goes on with the file of the call before is one with it.
-    found: list[CheckpointCall] = []
+    calls: list[CheckpointCall] = []
     last: dict[int, int] = {}  # number of a name -> place of its call
     for kind, number, begin, end, nbytes, thread in np.column_stack(columns).tolist():
-        before = found[last[number]] if number in last else None
+        before = calls[last[number]] if number in last else None
         if number and before is not None:
             between = np.searchsorted(loop.end, begin) - np.searchsorted(loop.end, before.end)
             if begin - before.end <= _SYNC_NS and not between:
-                found[last[number]] = replace(before, end=end)
+                calls[last[number]] = replace(before, end=end)
                 continue
         name = journal.checkpoints.get(number, {})
-        last[number] = len(found)
-        found.append(
+        last[number] = len(calls)
+        calls.append(
             CheckpointCall(
                 start=begin,
                 end=end,
@@ -244,15 +244,15 @@ def _find_checkpoint_calls(
     for window in windows:
         if window.label not in (SAVE, LOADED):
             continue
-        inside = [c for c in found if window.start <= c.start and c.end <= window.end and c.in_loop]
+        inside = [c for c in calls if window.start <= c.start and c.end <= window.end and c.in_loop]
         path = next((c.path for c in inside if c.path), "")
         nbytes = sum(call.nbytes or 0 for call in inside) or None
-        found = [call for call in found if call not in inside]
+        calls = [call for call in calls if call not in inside]
         is_load = window.label == LOADED
-        found.append(
+        calls.append(
             CheckpointCall(window.start, window.end, is_load, window.call, path, nbytes, True)
         )
-    return tuple(sorted(found, key=lambda call: (call.start, call.end)))
+    return tuple(sorted(calls, key=lambda call: (call.start, call.end)))
 
 
 def _collect_workers(events: Events) -> _Block:
@@ -308,25 +308,25 @@ def _collect_saves(calls: Sequence[CheckpointCall], kind: SpanKind) -> _Block:
 
 
 def _collect_steps(events: Events, loaders: Loaders) -> _Block:
-    found = spans.find_steps(events, loaders)
-    return _Block.of(SpanKind.STEP, found, np.arange(len(found.start)), "step")
+    steps = spans.find_steps(events, loaders)
+    return _Block.of(SpanKind.STEP, steps, np.arange(len(steps.start)), "step")
 
 
 def _collect_other_steps(events: Events) -> _Block:
     """Those that the program marks as validation, or anything else."""
-    found = spans.find_other_steps(events)
-    return _Block.of(SpanKind.EVALUATION, found, np.full(len(found.start), -1), "validation step")
+    steps = spans.find_other_steps(events)
+    return _Block.of(SpanKind.EVALUATION, steps, np.full(len(steps.start), -1), "validation step")
 
 
 def _collect_waits(
     events: Events, loaders: Loaders, described: Mapping[int, Mapping[str, Any]]
 ) -> _Block:
-    found = spans.find_waits(events)
-    used, name = np.unique(events.loader[found.row], return_inverse=True)
+    waits = spans.find_waits(events)
+    used, name = np.unique(events.loader[waits.row], return_inverse=True)
     names = tuple(name_loader(k, described.get(k, {}), loaders.role(k)) for k in used.tolist())
-    number = np.full(len(found.start), -1, np.int64)
+    number = np.full(len(waits.start), -1, np.int64)
     return _Block(
-        SpanKind.INPUT_WAIT, found.start, found.end, number, name.ravel().astype(np.int64), names
+        SpanKind.INPUT_WAIT, waits.start, waits.end, number, name.ravel().astype(np.int64), names
     )
 
 

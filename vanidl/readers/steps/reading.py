@@ -152,15 +152,15 @@ def _name_largest(sizes: Mapping[str, int]) -> str:
 
 def _get_sizes(journals: Sequence[Journal], way: str) -> dict[str, int]:
     """The files and how large they are, each once whatever many processes read it."""
-    found: dict[str, int] = {}
+    sizes: dict[str, int] = {}
     for journal in journals:
         for text in journal.unseen:
             path, size = text.get("path"), text.get("size")
             if text["unseen"] != way or not isinstance(path, str) or type(size) is not int:
                 continue
             if 0 <= size < _LARGEST_NBYTES:
-                found[bounded_name(path)] = size
-    return found
+                sizes[bounded_name(path)] = size
+    return sizes
 
 
 def _warn_of_cut(journal: Journal) -> Notice:
@@ -207,14 +207,16 @@ def _note_profiled(journal: Journal) -> Iterator[Notice]:
 def _note_marked_steps(journal: Journal) -> Iterator[Notice]:
     """What a process marked itself."""
     kind = journal.events.kind
-    steps, others, found = (int((kind == each).sum()) for each in (STEP, OTHER_STEP, OPTIMIZER))
+    steps, others, optimizer_steps = (
+        int((kind == each).sum()) for each in (STEP, OTHER_STEP, OPTIMIZER)
+    )
     if steps:
-        beside = f"; {plural(found, 'step')} of optimizers beside them are not counted"
+        beside = f"; {plural(optimizer_steps, 'step')} of optimizers beside them are not counted"
         yield Notice(
             "steps_marked",
             f"{journal.path}: its steps are those that the program marks with vanidl.step(): "
             f"{plural(steps, 'training step')}, {plural(others, 'other')}"
-            f"{beside if found else ''}.",
+            f"{beside if optimizer_steps else ''}.",
             "info",
         )
 

@@ -313,7 +313,7 @@ def keep_outermost(events: Events) -> Events:
 
 def find_within_calls(events: Events, of: Events) -> Mask:
     """Which events lie within a call of a loader in the same thread, of all events of a process."""
-    found = np.zeros(len(events), bool)
+    within = np.zeros(len(events), bool)
     for thread in np.unique(events.thread).tolist():
         mine = events.thread == thread
         calls = of.pick(is_call(of) & (of.thread == thread))
@@ -323,8 +323,8 @@ def find_within_calls(events: Events, of: Events) -> Mask:
             place = np.searchsorted(calls.end, events.end[mine])
             inside = place < len(calls)
             inside[inside] = begin[place[inside]] <= events.begin[mine][inside]
-            found[mine] = inside
-    return found
+            within[mine] = inside
+    return within
 
 
 def find_steps(events: Events, loaders: Loaders, since: int = 0) -> Spans:

@@ -106,14 +106,14 @@ def find_windows(
     modes = every.pick(every.kind == MODE)
     evaluated = [window for window in said if window.label != COMPILE]
     stops = every.pick(every.kind == WORKERS_STOP)
-    found = list(_find_validation_passes(loop, loaders, trains, modes, stops, evaluated))
+    windows = list(_find_validation_passes(loop, loaders, trains, modes, stops, evaluated))
     switched = [
-        w for w in _find_switches(modes, trains) if not _overlaps_any(w, [*evaluated, *found])
+        w for w in _find_switches(modes, trains) if not _overlaps_any(w, [*evaluated, *windows])
     ]
     if 2 * len(switched) < max(int(closes_step(loop).sum()), 1):
-        found += switched
-    found += _find_skipped(loop, loaders)
-    return sorted([*said, *found], key=lambda window: (window.start, window.end))
+        windows += switched
+    windows += _find_skipped(loop, loaders)
+    return sorted([*said, *windows], key=lambda window: (window.start, window.end))
 
 
 def _normalize_label(word: str) -> str:
@@ -215,10 +215,10 @@ Rules = Mapping[tuple[int, int], tuple[tuple[int, int], ...]]
 
 def describe_loader(number: int, loaders: Mapping[int, Mapping[str, object]]) -> dict[str, object]:
     """What is known of a loader, of one that was told apart its role, too."""
-    found = dict(loaders.get(number % SPLIT_OFF, {}))
+    loader = dict(loaders.get(number % SPLIT_OFF, {}))
     if number >= SPLIT_OFF:
-        found |= {"loader": number, "role": EVALUATION if number & _EVALUATED else SKIPPED}
-    return found
+        loader |= {"loader": number, "role": EVALUATION if number & _EVALUATED else SKIPPED}
+    return loader
 
 
 def find_pass_rules(
@@ -321,7 +321,7 @@ def _find_skipped_batches(
 
     Where gradients were recorded, as many batches as there were of these belong to the step.
     """
-    found: dict[tuple[int, int], tuple[tuple[int, int], ...]] = {}
+    skipped: dict[tuple[int, int], tuple[tuple[int, int], ...]] = {}
     for loader in np.unique(loop.loader[waits]).tolist():
         mine = waits[loop.loader[waits] == loader]
         taken = np.diff(np.searchsorted(mine, steps), prepend=0)
@@ -342,5 +342,5 @@ def _find_skipped_batches(
             for epoch in np.unique(loop.epoch[rows]).tolist():
                 place = loop.place[rows][loop.epoch[rows] == epoch]
                 span = (int(place.min()), int(place.max()) + 1)
-                found[loader, epoch] = (*found.get((loader, epoch), ()), span)
-    return found
+                skipped[loader, epoch] = (*skipped.get((loader, epoch), ()), span)
+    return skipped

@@ -218,8 +218,8 @@ def _build_segment(path: Path, marks: Marks, tag: str, losses: tuple[str, ...]) 
     # How many training steps lie between two marks, mostly.
     stride = int(np.median(np.diff(marks.step)))
     # The rank that the file's folder names, as in `tb/rank3/events...`.
-    found = _RANK.search(path.absolute().parent.name.lower())
-    rank = int(found[1]) if found else None
+    named = _RANK.search(path.absolute().parent.name.lower())
+    rank = int(named[1]) if named else None
     return ProfileTrace(
         path=str(path),
         source=SOURCE,

@@ -78,7 +78,7 @@ def read_calls(path: Path) -> CallsFile:
     # The header and counters before the first chunk, then all chunks.
     first = bytes(next(blocks, b""))
     header = read_header(first, path)
-    found, chunks = decode_chunks(blocks, header, stream.budget)
+    decoded, chunks = decode_chunks(blocks, header, stream.budget)
     if stream.packed:
         for _ in blocks:  # its checksum stands at its end
             pass
@@ -92,11 +92,11 @@ def read_calls(path: Path) -> CallsFile:
     # Counters lie behind the header and, where there are many, in chunks of their own.
     records = np.frombuffer(first[PAGE_BYTES:], np.uint8)
     records = records[: len(records) // COUNTER_BYTES * COUNTER_BYTES].view(COUNTER)
-    counters = np.concatenate([records, found.counters])
+    counters = np.concatenate([records, decoded.counters])
     counters = counters[np.isin(counters["layer"], (1, 2))]
-    clock = _find_clock(header, found.anchors)
-    losses += _find_header_losses(path, header, found, counters, more=chunks - header.chunks)
-    return CallsFile(str(path), header, found, counters, clock, (*losses, *found.losses))
+    clock = _find_clock(header, decoded.anchors)
+    losses += _find_header_losses(path, header, decoded, counters, more=chunks - header.chunks)
+    return CallsFile(str(path), header, decoded, counters, clock, (*losses, *decoded.losses))
 
 
 def _is_packed(path: Path) -> bool:

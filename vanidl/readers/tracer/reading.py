@@ -66,14 +66,14 @@ def check_calls_files(
     files: Sequence[tuple[FileKind, Path]], before_each: Callable[[], None]
 ) -> list[Verdict]:
     """One verdict a file, in turn."""
-    found = []
+    verdicts = []
     for kind, path in files:
         before_each()
         try:
-            found.append(_check_file(kind, path, read_one(read_recorded, path)))
+            verdicts.append(_check_file(kind, path, read_one(read_recorded, path)))
         except InputError as error:
-            found.append(report_refused(path, kind.title, str(error)))
-    return found
+            verdicts.append(report_refused(path, kind.title, str(error)))
+    return verdicts
 
 
 def _check_file(kind: FileKind, path: Path, found: Recorded) -> Verdict:
@@ -134,8 +134,8 @@ _LEAST_ROWS = 1 << 18  # operations that are added at once: they fit the cache
 def sum_calls(file: CallsFile, operations: Sequence[OperationTable]) -> CounterFile:
     """The totals of one process, whose operations are `operations` already."""
     table_of = {table.layer: table for table in operations}
-    found = (_sum_layer(file, number, layer, table_of.get(layer)) for number, layer in _LAYERS)
-    return CounterFile(tuple(records for records in found if len(records.file)))
+    layers = (_sum_layer(file, number, layer, table_of.get(layer)) for number, layer in _LAYERS)
+    return CounterFile(tuple(records for records in layers if len(records.file)))
 
 
 def _sum_layer(
@@ -366,12 +366,12 @@ def _find_call_intervals(placed: _Placed) -> tuple[Intervals, dict[str, Interval
     number = number_of[others.call]
     start, end = placed.since_start(others.start_ns), placed.since_start(others.end_ns)
     of_metadata = number < kinds.index(call_kinds.SYNC)  # the last of them
-    found = {}
+    by_kind = {}
     for i, kind in enumerate(kinds):
         mine = number == i
         if mine.any():
-            found[kind] = intervals.union(start[mine], end[mine])
-    return intervals.union(start[of_metadata], end[of_metadata]), found
+            by_kind[kind] = intervals.union(start[mine], end[mine])
+    return intervals.union(start[of_metadata], end[of_metadata]), by_kind
 
 
 @dataclass(frozen=True, slots=True)

@@ -271,7 +271,7 @@ def decode_chunks(
     # Where its end is missing, each thread may have been at a slot.
     ended, most = header.end_monotonic_ns != 0, max(budget.text_bytes, 0) // CHUNK_BYTES
     room = min(max(header.chunks - 1, 0), most) * SLOTS
-    found, at = _Found(header.start_monotonic_ns, budget, room, ended=ended), 1
+    content, at = _Found(header.start_monotonic_ns, budget, room, ended=ended), 1
     for each in blocks:
         block = _Block.of(each, at, by_bytes=header.by_bytes)
         # All that were handed out, and those behind them that were begun all the same.
@@ -281,11 +281,11 @@ def decode_chunks(
             while count < chunks and block.sound[count, 0]:
                 count += 1
         if count:
-            found.add(block if count == chunks else block.cut(count))
+            content.add(block if count == chunks else block.cut(count))
         at += count
         if count < chunks:
             break
-    return found.decoded(), at
+    return content.decoded(), at
 
 
 @dataclass(frozen=True, slots=True)

@@ -80,11 +80,11 @@ def classify_labels(labels: Sequence[Label], waits: Sequence[re.Pattern[str]]) -
 
     `waits` are searched in the names of events of the host; a match is an input wait.
     """
-    found = [_classify_label(label, waits) for label in labels]
+    kinds = [_classify_label(label, waits) for label in labels]
     # A device's streams say more than the operations that were derived from them.
     streamed = {label.plane for label in labels if _is_stream(label)}
     twice = [label.plane in streamed and label.line == _XLA_OPS for label in labels]
-    return np.where(twice, NONE, np.array(found, np.uint8)).astype(np.uint8)
+    return np.where(twice, NONE, np.array(kinds, np.uint8)).astype(np.uint8)
 
 
 def find_steps(labels: Sequence[Label], counts: Sequence[int]) -> NDArray[np.bool_]:

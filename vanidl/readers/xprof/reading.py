@@ -32,14 +32,14 @@ def read_sessions(files: Files, reading: Reading) -> Records:
     # Of a session the file that says when it was; else the one of the trace viewer.
     how: dict[str, Any] = {"wait_names": reading.wait_names, "utc_offset_s": reading.utc_offset_s}
     paths = files.get(XPLANE, ())
-    found = reading.each(
+    sessions = reading.each(
         "TensorFlow and JAX profiles", lambda p: xplane.read_xplane(p, **how), paths
     )
-    known = {_identify_session(Path(profile.path)) for profile in found}
+    known = {_identify_session(Path(profile.path)) for profile in sessions}
     rest = [path for path in files.get(TRACE_VIEWER, ()) if _identify_session(path) not in known]
-    found += reading.each("TensorFlow traces", lambda p: trace_viewer.read_trace(p, **how), rest)
+    sessions += reading.each("TensorFlow traces", lambda p: trace_viewer.read_trace(p, **how), rest)
     durations = reading.each("step tables", read_durations, files.get(STEP_TABLE, ()))
-    profiles = tuple(_add_pid(profile, reading.every) for profile in found)
+    profiles = tuple(_add_pid(profile, reading.every) for profile in sessions)
     return Records(profiles=profiles, durations=tuple(durations))
 
 
