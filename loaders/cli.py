@@ -176,8 +176,8 @@ class Parser(argparse.ArgumentParser):
     def _check_value(self, action: argparse.Action, value: Any) -> None:  # noqa: ANN401
         if action.choices is None or value in action.choices:
             return
-        known = [str(choice) for choice in action.choices]
-        what = _suggest(str(value), known) or f"; choose from {', '.join(known)}"
+        choices = [str(choice) for choice in action.choices]
+        what = _suggest(str(value), choices) or f"; choose from {', '.join(choices)}"
         raise argparse.ArgumentError(
             None, f"expected a known {_name_option(action)}, found {str(value)!r}{what}"
         )

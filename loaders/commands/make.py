@@ -29,7 +29,7 @@ def run(options: argparse.Namespace) -> int:
     from ..workloads.making import make
 
     with show_progress(f"making {options.workload}") as progress:
-        made = make(
+        dataset = make(
             options.workload,
             options.data,
             samples=options.samples,
@@ -37,7 +37,7 @@ def run(options: argparse.Namespace) -> int:
             size=options.size,
             progress=progress,
         )
-    total = len(made) * made.sample_nbytes
-    held = f"{counted(len(made), 'sample')} of {made.sample_nbytes} bytes"
+    total = len(dataset) * dataset.sample_nbytes
+    held = f"{counted(len(dataset), 'sample')} of {dataset.sample_nbytes} bytes"
     sys.stdout.write(f"{held}, {total} in all\n")
     return 0

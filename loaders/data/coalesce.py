@@ -263,7 +263,7 @@ class RowReads:
         """Reads of sorted `ids`, and of those of `extra` (sorted) that pass by."""
         wanted, tasks = np.union1d(ids, extra) if len(extra) else ids, list[Task]()
         # Fields with the same limits have the same runs: these are found once.
-        known: dict[tuple[int, ...], list[tuple[int, int, Int64Array]]] = {}
+        parts_of: dict[tuple[int, ...], list[tuple[int, int, Int64Array]]] = {}
         for source in self._open().values():
             if not self.merging and isinstance(source, ContiguousRows):
                 parts = (ids[at : at + TOGETHER] for at in range(0, len(ids), TOGETHER))
@@ -271,9 +271,9 @@ class RowReads:
                 continue
             # Merged: rows close together are one request; what passes by is dropped unless it is
             # wanted.
-            if source.limits not in known:
-                known[source.limits] = _divide_run(source.runs(ids), wanted)
-            tasks += [partial(source.read, *part, target) for part in known[source.limits]]
+            if source.limits not in parts_of:
+                parts_of[source.limits] = _divide_run(source.runs(ids), wanted)
+            tasks += [partial(source.read, *part, target) for part in parts_of[source.limits]]
         return tasks
 
     @property

@@ -346,10 +346,10 @@ def gather_channel_values(encoded: Encoded) -> tuple[ChannelValues, ...]:
         InputError: The container is damaged.
     """
     decoded = decode_batch([{"array": encoded}], device="cpu")["array"][0].numpy()
-    said = encoded.parameters.get("largest_errors", [None] * len(decoded))
+    largest = encoded.parameters.get("largest_errors", [None] * len(decoded))
     return tuple(
         ChannelValues(number, int(np.isnan(plane).sum()), int(np.isinf(plane).sum()), error)
-        for number, (plane, error) in enumerate(zip(decoded, said, strict=True))
+        for number, (plane, error) in enumerate(zip(decoded, largest, strict=True))
     )
 
 
@@ -396,7 +396,9 @@ def _select_arrays(
     if name not in original or original[name].shape != encoded.source.shape:
         found = original[name].shape if name in original else "none"
         raise UsageError(f"expected {name} of shape {encoded.source.shape}, found {found}")
-    told = encoded.parameters
-    last = told["channels"] == "last"
+    parameters = encoded.parameters
+    last = parameters["channels"] == "last"
     planes = np.moveaxis(original[name], -1, 0) if last else original[name]
-    return normalize(planes, told["shift"], told["scale"]).reshape(encoded.decoded.shape)
+    return normalize(planes, parameters["shift"], parameters["scale"]).reshape(
+        encoded.decoded.shape
+    )

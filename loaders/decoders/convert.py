@@ -105,8 +105,8 @@ def find_format(path: Path) -> Format:
     # A compressed TFRecord has its own suffix in front of .gz.
     suffix = path.suffixes[-2] if path.suffix == ".gz" and path.suffixes[1:] else path.suffix
     if suffix not in FORMATS:
-        known = ", ".join(FORMATS)
-        raise UsageError(f"expected a suffix among {known}, found {path.name}: rename it")
+        suffixes = ", ".join(FORMATS)
+        raise UsageError(f"expected a suffix among {suffixes}, found {path.name}: rename it")
     return FORMATS[suffix]
 
 

@@ -153,8 +153,8 @@ def _map_in_threads(
 
 
 def _encode_workload(samples: SampleSet) -> Codecs:
-    known = WORKLOAD_CODECS.get(samples.workload, {})
-    return lambda arrays: {name: codec for name, codec in known.items() if name in arrays}
+    codec_of = WORKLOAD_CODECS.get(samples.workload, {})
+    return lambda arrays: {name: codec for name, codec in codec_of.items() if name in arrays}
 
 
 def _encode_arrays(arrays: Arrays) -> Mapping[str, Codec]:
@@ -185,8 +185,8 @@ def _encode_files(source: Path, target: Path) -> Iterator[Work]:
 
 def _claim_folder(target: Path, held: SampleSet | None, settings: str) -> None:
     """Writes how the samples are encoded; or compares it with what is there."""
-    known = {} if held is None else WORKLOAD_CODECS.get(held.workload, {})
-    codecs = {name: {"codec": each.NAME} | asdict(each) for name, each in known.items()}  # type: ignore[call-overload]
+    codec_of = {} if held is None else WORKLOAD_CODECS.get(held.workload, {})
+    codecs = {name: {"codec": each.NAME} | asdict(each) for name, each in codec_of.items()}  # type: ignore[call-overload]
     for codec in codecs.values():
         if codec["codec"] == DeepCam.NAME:
             codec["format"] = FORMAT

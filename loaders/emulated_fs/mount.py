@@ -94,10 +94,10 @@ class EmulatedStorage:
             while not os.path.ismount(self.target):
                 if server.poll() is not None or time.monotonic() > give_up:
                     server.kill()
-                    said = server.communicate()[1].decode(errors="replace").strip()
+                    why = server.communicate()[1].decode(errors="replace").strip()
                     self._server = None
                     raise InputError(
-                        f"expected a mount on {self.target}, found none: {said or 'no message'}; "
+                        f"expected a mount on {self.target}, found none: {why or 'no message'}; "
                         "mounting needs /dev/fuse and the right to mount (root, or fusermount3)"
                     )
                 time.sleep(0.01)

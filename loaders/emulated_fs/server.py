@@ -163,13 +163,13 @@ class Clients:
     def find(self, thread: int) -> tuple[int, str]:
         """Process number and name of the client of a thread number."""
         now = time.monotonic()
-        known = self._known.get(thread)
+        cached = self._known.get(thread)
         # Looking into /proc costs more than a read: trusted for a while, as numbers are given
         # again.
-        if known is None or now - known[0] > TRUSTED_S:
+        if cached is None or now - cached[0] > TRUSTED_S:
             process = _find_process(thread)
-            known = self._known[thread] = (now, process, self._client(process))
-        return known[1], known[2]
+            cached = self._known[thread] = (now, process, self._client(process))
+        return cached[1], cached[2]
 
     def _client(self, process: int) -> str:
         if self._variable is None:

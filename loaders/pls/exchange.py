@@ -161,10 +161,10 @@ class ExchangeThread:
         for order in orders:
             sends[order.target] += [order.gives, self._store.nbytes(order.gives)]
             receives[order.source].append(order.item)
-        said = {rank: np.array([epoch, *words], np.int64) for rank, words in sends.items()}
+        messages = {rank: np.array([epoch, *words], np.int64) for rank, words in sends.items()}
         heard = {rank: np.empty(1 + 2 * len(items), np.int64) for rank, items in receives.items()}
         pending = self._transport.start(
-            [(rank, words.view(np.uint8)) for rank, words in said.items()],
+            [(rank, words.view(np.uint8)) for rank, words in messages.items()],
             [(rank, words.view(np.uint8)) for rank, words in heard.items()],
             ANNOUNCED,
         )

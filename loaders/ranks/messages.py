@@ -262,14 +262,14 @@ def gather_values(transport: Transport, value: T, timeout_s: float) -> list[T]:
         LoadersError: A rank that this one waits for said nothing within that time.
     """
     rank, ranks = transport.world.rank, transport.world.ranks
-    known: dict[int, T] = {rank: value}
+    values: dict[int, T] = {rank: value}
     away = 1
     # All-gather in log2(ranks) rounds (Bruck et al. 1997): what is known doubles in each.
     while away < ranks:
         # The length first, as nobody knows how much the others know.
         to, source = (rank + away) % ranks, (rank - away) % ranks
         content = np.frombuffer(
-            bytearray(pickle.dumps(known)), np.uint8
+            bytearray(pickle.dumps(values)), np.uint8
         )  # PyTorch wants it writable
         length, coming = np.array([len(content)]), np.zeros(1, np.int64)
         try:
@@ -282,9 +282,9 @@ def gather_values(transport: Transport, value: T, timeout_s: float) -> list[T]:
                 f"expected {asked} to answer within {timeout_s:.3g} s, found that one ended or is "
                 "slow: see what it said, or raise --exchange-timeout-s"
             ) from error
-        known |= pickle.loads(held.tobytes())
+        values |= pickle.loads(held.tobytes())
         away *= 2
-    return [known[each] for each in range(ranks)]
+    return [values[each] for each in range(ranks)]
 
 
 def open_transport(world: World, backend: str = "auto") -> Transport:
@@ -443,13 +443,13 @@ def name_lost_ranks(world: World) -> Iterator[None]:
         yield
     except RuntimeError as error:
         # gloo goes on with advice and a picture.
-        said = str(error).splitlines()[0].split(". This is")[0] if str(error) else ""
+        sentence = str(error).splitlines()[0].split(". This is")[0] if str(error) else ""
         known = isinstance(error, torch.distributed.DistError)
-        if world.ranks == 1 or not (known or "gloo" in said.lower()):
+        if world.ranks == 1 or not (known or "gloo" in sentence.lower()):
             raise
         raise LoadersError(
             f"expected {world.ranks} ranks to train together, found on rank {world.rank} that one "
-            f"ended or hangs ({said}): see what that one said, then start again"
+            f"ended or hangs ({sentence}): see what that one said, then start again"
         ) from error
 
 

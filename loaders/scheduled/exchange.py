@@ -449,8 +449,8 @@ class Serving:
         """
         self._door.close()
         self._ended, end_s = True, time.monotonic() + self._timeout_s
-        said = [self._goodbye(peer, lock, end_s) for peer, lock in list(self._peers.items())]
-        if all(said):
+        goodbyes = [self._goodbye(peer, lock, end_s) for peer, lock in list(self._peers.items())]
+        if all(goodbyes):
             self._pool.close()
             self._reads.close()
 

@@ -76,21 +76,21 @@ def open_loader(samples: SampleSet, settings: Settings, options: argparse.Namesp
         if node_ranks == 1 and not sends:
             return ScheduledLoader(samples, settings, make(), stage)
         # Else one rank of a node makes the plan for all of it, in memory that they share.
-        made, node = share_plan(transport, node_ranks, make), None
-        if made.plan.settings.node_ranks == node_ranks:
-            check_plan(made.plan, samples, settings)
+        planned, node = share_plan(transport, node_ranks, make), None
+        if planned.plan.settings.node_ranks == node_ranks:
+            check_plan(planned.plan, samples, settings)
             # Its buffer and staging, in memory that the ranks of the node share.
             size = NodeSize.of(
-                made.plan.settings, stage.staging(made.plan.settings, samples.sample_nbytes)
+                planned.plan.settings, stage.staging(planned.plan.settings, samples.sample_nbytes)
             )
             require_memory(size.nbytes(samples))
             shared = share_memory(transport, size.ranks, size.nbytes(samples))
-            memory, exchange = NodeMemory(samples, size, shared, made), None
-            if made.plan.settings.exchange:
+            memory, exchange = NodeMemory(samples, size, shared, planned), None
+            if planned.plan.settings.exchange:
                 limits = ExchangeLimits(stage.threads, options.node_timeout_s)
-                exchange = connect_nodes(transport, samples, made.plan, memory, limits, measured)
+                exchange = connect_nodes(transport, samples, planned.plan, memory, limits, measured)
             node = NodeAccess(memory, exchange)
-    return ScheduledLoader(samples, settings, made.plan, stage, node)
+    return ScheduledLoader(samples, settings, planned.plan, stage, node)
 
 
 def _find_plan(settings: PlanSettings, saved: str | None) -> Plan:

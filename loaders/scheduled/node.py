@@ -128,18 +128,20 @@ def share_plan(transport: Transport, node_ranks: int, make: Callable[[], Plan]) 
     """
     rank = transport.world.rank
     leader = rank // node_ranks * node_ranks
-    made: Plan | Exception | None = None
+    own_plan: Plan | Exception | None = None
     if rank == leader:
         try:
-            made = make()
+            own_plan = make()
         except (LoadersError, OSError) as error:  # raised below, on every rank
-            made = error
-    own = made.owner if isinstance(made, Plan) else None
-    said = transport.gather((made.settings, made.order) if isinstance(made, Plan) else made)
-    for each in said:
+            own_plan = error
+    own = own_plan.owner if isinstance(own_plan, Plan) else None
+    plans = transport.gather(
+        (own_plan.settings, own_plan.order) if isinstance(own_plan, Plan) else own_plan
+    )
+    for each in plans:
         if isinstance(each, Exception):
             raise each
-    settings, order = said[leader]
+    settings, order = plans[leader]
     # Two arrays of 32-bit numbers, by sample: its owner, and its place in the node's buffer.
     memory = share_memory(transport, node_ranks, 8 * settings.samples)
     owner, place = np.frombuffer(memory, np.int32).reshape(2, settings.samples)

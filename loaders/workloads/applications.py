@@ -142,8 +142,13 @@ def _make_ffn(folder: Path, blocks: int = 600) -> None:
         volume = random.integers(0, 256, (blocks * 32, 31, 64), dtype=np.uint8)
         file.create_dataset("raw", data=volume, chunks=(32, 31, 64))
     for i in range(blocks):
-        known = {"block": i, "fov": [32] * 3, "label": int(random.integers(1 << 30)), "seed": i * 7}
-        (folder / f"coordinates-{i:05d}.json").write_text(json.dumps(known).ljust(100))
+        header = {
+            "block": i,
+            "fov": [32] * 3,
+            "label": int(random.integers(1 << 30)),
+            "seed": i * 7,
+        }
+        (folder / f"coordinates-{i:05d}.json").write_text(json.dumps(header).ljust(100))
 
 
 def _read_ffn(folder: Path, epoch: int, worker: int, workers: int) -> Iterator[Floats]:
@@ -302,11 +307,11 @@ def main(arguments: list[str] | None = None) -> int:
         chosen.data.mkdir(parents=True, exist_ok=True)
         APPLICATIONS[chosen.application].make(chosen.data)
         return 0
-    made = train(
+    steps_made = train(
         chosen.application, chosen.data, epochs=chosen.epochs, steps=chosen.steps,
         compute_ms=chosen.compute_ms,
     )  # fmt: skip
-    sys.stdout.write(json.dumps({"application": chosen.application, "steps": made}) + "\n")
+    sys.stdout.write(json.dumps({"application": chosen.application, "steps": steps_made}) + "\n")
     return 0
 
 

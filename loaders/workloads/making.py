@@ -56,20 +56,20 @@ def make(
         raise UsageError(f"expected at least 1 sample, found {samples}: ask for more")
     module = find_workload(workload)
     size = module.SIZE if size is None else size
-    made = module.describe(Path(folder), samples=samples, seed=seed, size=size)
-    made.folder.mkdir(parents=True, exist_ok=True)
+    dataset = module.describe(Path(folder), samples=samples, seed=seed, size=size)
+    dataset.folder.mkdir(parents=True, exist_ok=True)
     # What lies there already decides whether this goes on with it, or refuses.
     # Writes the description; or compares it with the one that is there.
-    if not (made.folder / DESCRIPTION).exists():
-        made.save()
-    elif open_samples(made.folder) != made:
+    if not (dataset.folder / DESCRIPTION).exists():
+        dataset.save()
+    elif open_samples(dataset.folder) != dataset:
         raise InputError(
-            f"expected an empty folder or the same samples in {made.folder}, found samples of "
+            f"expected an empty folder or the same samples in {dataset.folder}, found samples of "
             "another seed, size or number: choose another folder"
         )
-    write = {"rows": _write_rows, "files": _write_files, "images": _write_files}[made.layout]
-    write(made, lambda sample: module.sample(made, sample), progress or _show_nothing)
-    return made
+    write = {"rows": _write_rows, "files": _write_files, "images": _write_files}[dataset.layout]
+    write(dataset, lambda sample: module.sample(dataset, sample), progress or _show_nothing)
+    return dataset
 
 
 def _show_nothing(done: int, total: int) -> None:

@@ -93,8 +93,8 @@ MODEL = (
     Fault("vanidl/model/selection.py", "(at >= start) & (at < end)", "(at > start) & (at < end)"),
     Fault(
         "vanidl/model/selection.py",
-        "selection.layer not in known and selection.layer != POSIX",
-        "selection.layer not in known",
+        "selection.layer not in layers and selection.layer != POSIX",
+        "selection.layer not in layers",
     ),
     Fault(
         "vanidl/model/selection.py", "if low >= high or low >= end", "if low >= high or low > end"

@@ -35,8 +35,8 @@ def prefix_of(layer: str) -> str:
 def count_total(table: CounterTable, what: str) -> int | None:
     """Total of one of COUNTED; None where nothing was monitored."""
     values = [table.total(name) for name in _find_names(table, what)]
-    known = [v for v in values if v is not None]
-    return sum(known) if known else None
+    monitored = [v for v in values if v is not None]
+    return sum(monitored) if monitored else None
 
 
 def count_by_record(table: CounterTable, what: str) -> NDArray[np.int64]:

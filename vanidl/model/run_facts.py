@@ -65,13 +65,13 @@ def describe_ending(ending: Ending | None) -> str:
     """A sentence, "" where the command ended well, or nothing is known of its end."""
     if ending is None or not (ending.failed or ending.memory_kills):
         return ""
-    said = [f"The program {_describe_exit(ending)}"]
+    sentences = [f"The program {_describe_exit(ending)}"]
     if ending.memory_kills:
         killed = plural(ending.memory_kills, "process", "processes")
-        said.append(f"the kernel killed {killed} as memory had run out")
+        sentences.append(f"the kernel killed {killed} as memory had run out")
     if ending.last_error and ending.failed:
-        said.append(elided(ending.last_error, limit=_MOST_ERROR))
-    return f"{'; '.join(said)}."
+        sentences.append(elided(ending.last_error, limit=_MOST_ERROR))
+    return f"{'; '.join(sentences)}."
 
 
 def _describe_exit(ending: Ending) -> str:

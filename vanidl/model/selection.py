@@ -55,8 +55,8 @@ def fitted(selection: Selection, trace: Trace) -> Selection:
     """The selection with its layer by name."""
     if selection.layer:
         return selection
-    known = {*trace.layers_traced, *trace.counters}
-    return replace(selection, layer=OBJECT if known == {OBJECT} else POSIX)
+    layers = {*trace.layers_traced, *trace.counters}
+    return replace(selection, layer=OBJECT if layers == {OBJECT} else POSIX)
 
 
 class SelectedParts(Sequence[Part]):
@@ -189,8 +189,10 @@ def select(trace: Trace, selection: Selection) -> Trace:
     begun = (trace.fetches.begin >= start) & (trace.fetches.begin < end)
     if windows is not None:
         for process in np.unique(trace.fetches.trainer).tolist():
-            mine = trace.fetches.trainer == process
-            begun[mine] &= _starts_within(windows.get(process), trace.fetches.begin[mine])
+            of_process = trace.fetches.trainer == process
+            begun[of_process] &= _starts_within(
+                windows.get(process), trace.fetches.begin[of_process]
+            )
     fetches = trace.fetches.pick(begun) if timed else trace.fetches
     calls_of = tuple(c for c in trace.checkpoint_calls if start <= c.start < end or not timed)
     return replace(
@@ -200,10 +202,10 @@ def select(trace: Trace, selection: Selection) -> Trace:
 
 
 def _check_selection(trace: Trace, selection: Selection) -> None:
-    known = sorted({*trace.layers_traced, *trace.counters})
-    if known and selection.layer not in known and selection.layer != POSIX:
+    layers = sorted({*trace.layers_traced, *trace.counters})
+    if layers and selection.layer not in layers and selection.layer != POSIX:
         raise UsageError(
-            f"--layer {selection.layer}: this run has no such layer. It has: {', '.join(known)}."
+            f"--layer {selection.layer}: this run has no such layer. It has: {', '.join(layers)}."
         )
     if selection.only is not None and selection.only not in trace.files.kind:
         kinds = ", ".join(sorted(set(trace.files.kind))) or "none"
@@ -216,12 +218,12 @@ def of_ranks(trace: Trace, numbers: Collection[int]) -> Trace:
     Raises:
         UsageError: there is no rank of such a number.
     """
-    known = trace.rank_numbers
-    if not numbers or not set(numbers) <= set(known):
-        there = ", ".join(str(number) for number in known[:20] if number is not None)
+    rank_numbers = trace.rank_numbers
+    if not numbers or not set(numbers) <= set(rank_numbers):
+        there = ", ".join(str(number) for number in rank_numbers[:20] if number is not None)
         raise UsageError(f"ranks: expected some of {there}, found {sorted(numbers)}.")
     # Processes that work for these ranks; others stay in their places, without a part.
-    position = np.array([number in numbers for number in known])
+    position = np.array([number in numbers for number in rank_numbers])
     kept = np.array([k >= 0 and bool(position[k]) for k in trace.family.tolist()] or [False])
     others = (replace(p, role="unassigned", trainer=None) for p in trace.processes)
     processes = tuple(

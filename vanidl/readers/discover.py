@@ -104,8 +104,8 @@ def guess_kind_by_content(path: Path) -> str:
 
 def list_expected() -> str:
     """What a run consists of, for messages: formats that record I/O first."""
-    known = sorted(registry.FORMATS, key=lambda one: not one.traces_io)
-    return f"expected a run: {', '.join(one.expected for one in known)}"
+    formats = sorted(registry.FORMATS, key=lambda one: not one.traces_io)
+    return f"expected a run: {', '.join(one.expected for one in formats)}"
 
 
 def find(root: str | Path, *, max_depth: int = MAX_DEPTH) -> Found:
@@ -214,11 +214,11 @@ def _search_folder(root: Path, max_depth: int) -> _Search:
     _add_by_content(search)
     # Links to files last, of those that nothing else led to.
     direct = (path for paths in search.files.values() for path in paths)
-    known = {os.path.realpath(path) for path in direct} if search.linked else set()
+    targets = {os.path.realpath(path) for path in direct} if search.linked else set()
     for kind, path in sorted(search.linked):
         target = os.path.realpath(path)
-        if target not in known:
-            known.add(target)
+        if target not in targets:
+            targets.add(target)
             search.files.setdefault(kind, []).append(path)
     if not search.files:
         raise InputError(_explain_nothing(root, search))

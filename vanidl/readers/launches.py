@@ -50,8 +50,8 @@ def find_queued(
         end_ns: When it ended.
         launch_ns: When it was handed over, or NOT_LAUNCHED.
     """
-    known = np.count_nonzero(launch_ns != NOT_LAUNCHED)
-    if not len(start_ns) or known < _MOST_LAUNCHES * len(start_ns):
+    launched = np.count_nonzero(launch_ns != NOT_LAUNCHED)
+    if not len(start_ns) or launched < _MOST_LAUNCHES * len(start_ns):
         return None
 
     # Work in order of its start, and when each was handed over: at its start where nothing tells.

@@ -459,11 +459,11 @@ def warn_of_losses(records: Records, logs: Sequence[TracerLog]) -> Iterator[Noti
     Logs that hold all that a killed process did until then say so themselves.
     """
     kept = [log for log in logs if log.whole and not (log.ended or log.end_lost)]
-    told: list[RunRecord] = []
+    described: list[RunRecord] = []
     for folder, record in sorted(records.of_folder, key=lambda pair: (len(pair[0]), pair[0])):
-        if record in told:  # a copy
+        if record in described:  # a copy
             continue
-        told.append(record)
+        described.append(record)
         brief = _find_brief(record)
         harmless = frozenset(brief)
         if brief:

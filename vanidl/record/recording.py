@@ -214,10 +214,10 @@ def _count_new_kills(before: int | None, after: int | None) -> int | None:
 def _explain_missing(ended: Ended, environment: Mapping[str, str], root: Path) -> list[str]:
     """Why steps of some processes may be missing."""
     seen = ended.watch.seen
-    said = list(processes.explain_missing_steps(seen, environment))
+    sentences = list(processes.explain_missing_steps(seen, environment))
     with suppress(OSError):  # what that means the record says
-        said += processes.explain_tasks_elsewhere(seen, root / steps.FOLDER)
-    return said
+        sentences += processes.explain_tasks_elsewhere(seen, root / steps.FOLDER)
+    return sentences
 
 
 def _refuse_misuse(
@@ -262,8 +262,8 @@ def _choose_tracer(
     chosen: Recorder | None
     if name == AUTO:
         ours = (own.RECORDER,) if darshan_lib is None else ()
-        known = (*ours, darshan.RECORDER)
-        chosen = next((recorder for recorder in known if recorder.is_here(darshan_lib)), None)
+        candidates = (*ours, darshan.RECORDER)
+        chosen = next((recorder for recorder in candidates if recorder.is_here(darshan_lib)), None)
     else:
         chosen = next(one for one in (*RECORDERS, _NO_RECORDER) if one.name == name)
         if darshan_lib is not None and not chosen.takes_library:

@@ -60,13 +60,13 @@ class Spool:
             folder = Path(tempfile.mkdtemp(prefix="vanidl-"))
         spool = cls(run, folder, mount if folder != run else "")
         try:
-            made = ask(lambda _: _make_new(run, folder if spool.mount else None))
-            if made is None:
+            answer = ask(lambda _: _make_new(run, folder if spool.mount else None))
+            if answer is None:
                 raise VanidlError(
                     f"{run}: expected storage that answers, found none at {mount} for "
                     f"{ANSWER_S:.0f} s; nothing was started: name a folder elsewhere with -o"
                 )
-            _refuse_used(made, run)
+            _refuse_used(answer, run)
         except (OSError, VanidlError) as error:
             if spool.mount:
                 folder.rmdir()

@@ -534,8 +534,8 @@ def _describe_loss(module: str, records: int, left: int, broken: Collection[str]
     """The sentence about a module that is not whole, "" for a whole one."""
     if records and not left and module not in broken:
         return ""
-    said = left and module not in broken
-    behind = f"; {plural(left, 'byte')} behind them are no record" if said else ""
+    is_said = left and module not in broken
+    behind = f"; {plural(left, 'byte')} behind them are no record" if is_said else ""
     return f"{module}: only {plural(records, 'whole record')} could be read{behind}"
 
 

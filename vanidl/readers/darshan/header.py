@@ -132,9 +132,9 @@ def read_header(data: memoryview, path: str) -> Header:
                 "vanidl reads; darshan-util 2.x reads it, and darshan-convert of darshan-util 3.0 "
                 "makes a log of Darshan 3 of it"
             )
-        known = ", ".join(LAYOUTS)
+        versions = ", ".join(LAYOUTS)
         raise InputError(
-            f"{path}: expected a Darshan log of version {known}, found version {version!r}; "
+            f"{path}: expected a Darshan log of version {versions}, found version {version!r}; "
             "a newer vanidl may read it, or convert it with darshan-convert"
         )
     return _read_fields(data, path, version, order)

@@ -238,8 +238,8 @@ def _to_table(records: CounterRecords) -> CounterTable:
 
 def _count_ops(table: CounterTable) -> int | None:
     values = [count_total(table, what) for what in ("READS", "WRITES")]
-    known = [v for v in values if v is not None]
-    return sum(known) if known else None
+    counted = [v for v in values if v is not None]
+    return sum(counted) if counted else None
 
 
 def _describe_untraced(layer: LayerCheck) -> Iterable[str]:

@@ -284,8 +284,8 @@ def _build_process(
 
 def _get_interval_ns(files: Sequence[TraceFile]) -> int | None:
     stated = {file.settings.get("trace_interval_ms", 0) for file in files}
-    known = {each * 1_000_000 for each in stated if 0 < each <= _LONGEST_INTERVAL_MS}
-    return known.pop() if len(stated) == len(known) == 1 else None
+    intervals_ns = {each * 1_000_000 for each in stated if 0 < each <= _LONGEST_INTERVAL_MS}
+    return intervals_ns.pop() if len(stated) == len(intervals_ns) == 1 else None
 
 
 def _get_rank(member: _Member) -> int | None:

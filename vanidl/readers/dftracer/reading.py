@@ -195,9 +195,9 @@ def _find_steps(events: Events, kind: Int64Array) -> tuple[Int64Array, Int64Arra
     wait_start = events.columns["ts"][waits]
     start = events.columns["ts"][blocks]
     before = np.searchsorted(wait_start, start, side="right") - 1
-    known = before >= 0
+    has_wait = before >= 0
     end = start + events.columns["dur"][blocks]
-    return wait_start[before[known]], end[known]
+    return wait_start[before[has_wait]], end[has_wait]
 
 
 # Totals of each file, from operations: a tracer that records all of them needs no counters.
@@ -278,8 +278,8 @@ def _count_summed_layer(summed: Events, layer: str) -> CounterRecords:
     columns = {name: column[used] for name, column in summed.columns.items()}
     of_layer = Events(columns, summed.names, summed.files)
     files, place = np.unique(columns["file"], return_inverse=True)
-    known = columns["ret"] != ABSENT
-    nbytes = np.where(known, get_summed_nbytes(of_layer), 0)
+    returned = columns["ret"] != ABSENT
+    nbytes = np.where(returned, get_summed_nbytes(of_layer), 0)
     # Lines of a single call that failed.
     failed: Mask = (columns["calls"] == 1) & (columns["ret"] < 0) & (columns["ret"] != ABSENT)
     calls = np.where(failed, 0, columns["calls"])
@@ -289,8 +289,8 @@ def _count_summed_layer(summed: Events, layer: str) -> CounterRecords:
     counts = {
         f"{layer}_READS": group.sum(calls, reads),
         f"{layer}_WRITES": group.sum(calls, writes),
-        f"{layer}_BYTES_READ": group.sum(nbytes, reads, known),
-        f"{layer}_BYTES_WRITTEN": group.sum(nbytes, writes, known),
+        f"{layer}_BYTES_READ": group.sum(nbytes, reads, returned),
+        f"{layer}_BYTES_WRITTEN": group.sum(nbytes, writes, returned),
     }
     removes = is_call(of_layer, layer, REMOVES)
     others = ~reads & ~writes & ~removes

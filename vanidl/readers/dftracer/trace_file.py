@@ -419,11 +419,11 @@ class _Content:
 
     def _take_series(self, events: Sequence[Event]) -> None:
         """Lines that are neither a call nor about names: sums of calls, and samples."""
-        known = [e for e in events if e.get("ph") in _SUMMED]
-        summed = [e for e in known if is_summed(e)]
-        self.sound += len(known)
-        self.samples += len(known) - len(summed)
-        self.unknown += len(events) - len(known)
+        sums = [e for e in events if e.get("ph") in _SUMMED]
+        summed = [e for e in sums if is_summed(e)]
+        self.sound += len(sums)
+        self.samples += len(sums) - len(summed)
+        self.unknown += len(events) - len(sums)
         if summed:
             rows = np.array([read_summed_row(e) for e in summed], np.int64).T
             self.summed.append(np.vstack([rows[:3], *self._coded(summed), rows[3:]]))

@@ -225,9 +225,9 @@ def _have_raced(calls: _Calls, opened: Int64Array) -> Mask:
     since, until = np.sort(calls.ts[calls.closes]), np.sort(calls.open_ended[calls.closes])
     others = _count_overlaps(since, until, low, high)
     for one in np.unique(thread).tolist():
-        mine, rows = calls.closes & (calls.thread == one), thread == one
+        closes, rows = calls.closes & (calls.thread == one), thread == one
         others[rows] -= _count_overlaps(
-            calls.ts[mine], np.sort(calls.open_ended[mine]), low[rows], high[rows]
+            calls.ts[closes], np.sort(calls.open_ended[closes]), low[rows], high[rows]
         )
     raced: Mask = others > 0
     return raced

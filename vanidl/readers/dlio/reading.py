@@ -101,9 +101,9 @@ def _build_profiles(
         times = _find_times(output.rank, result.times)
         if times is not None:
             yield build_profile(output, times, settings.accelerators, slowest, where)
-    known = {output.rank for output in result.outputs}
+    ranks = {output.rank for output in result.outputs}
     for times in result.times:
-        if (times.rank or 0) not in known:
+        if (times.rank or 0) not in ranks:
             yield build_profile(None, times, settings.accelerators, slowest, where)
 
 

@@ -448,10 +448,10 @@ def _build_settings(config: _Config, summary: Object, losses: tuple[str, ...]) -
 def _read_memory_nbytes(value: object) -> int | None:
     """Bytes of all hosts together, however the benchmark spread them over its list."""
     amounts = [to_number(each) for each in value] if isinstance(value, list) else []
-    known = [amount for amount in amounts if amount]
-    if not known or len(known) > len(amounts):
+    stated = [amount for amount in amounts if amount]
+    if not stated or len(stated) > len(amounts):
         return None
-    return round(sum(known) * _GIB)
+    return round(sum(stated) * _GIB)
 
 
 def _scale(value: object, factor: int) -> float | None:

@@ -104,9 +104,9 @@ def compute_epoch_times(
         for block in blocks:
             parts.append(_measure_block(block, epoch, stamps, formula, slowest, first))
             first += len(block)
-        known = [part for part in parts if part is not None]
-        if blocks and len(known) == len(blocks):
-            epoch_times.append(_sum_blocks(output.rank, epoch, blocks, known))
+        measured = [part for part in parts if part is not None]
+        if blocks and len(measured) == len(blocks):
+            epoch_times.append(_sum_blocks(output.rank, epoch, blocks, measured))
     return epoch_times
 
 

@@ -34,8 +34,8 @@ def _read(files: Files, reading: Reading) -> Records:
         if not len(one.requests)
         for note in warn_of_unused(one.path, one.losses)
     ]
-    said = (*list_warnings(asked), *lost)
-    return Records(tuple(build_log(file) for file in asked), counted, notices=said)
+    notices = (*list_warnings(asked), *lost)
+    return Records(tuple(build_log(file) for file in asked), counted, notices=notices)
 
 
 def _read_losses(path: Path) -> Sequence[str]:

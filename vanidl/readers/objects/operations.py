@@ -140,8 +140,8 @@ class _Texts:
     @property
     def process_started_ns(self) -> int | None:
         """When the process began, where it says so."""
-        said = (self.process or {}).get("start_ns")
-        return said if type(said) is int and 0 < said < LATEST_NS else None
+        start_ns = (self.process or {}).get("start_ns")
+        return start_ns if type(start_ns) is int and 0 < start_ns < LATEST_NS else None
 
     def _describe(self, text: bytes) -> None:
         try:

@@ -89,12 +89,12 @@ def extend_to_creation(table: EventTable) -> EventTable:
     labels = {label: i for i, label in enumerate(table.labels)}
     # The first wait of each loader begins, and is named, as its creation.
     for lane in np.unique(table.lane[waits]).tolist():
-        mine = waits[table.lane[waits] == lane]
-        created = _find_creation(table, mine, lane)
-        known = created > _NEVER
-        first = mine[known]
-        duration[first] += start[first] - created[known]
-        start[first] = created[known]
+        own_waits = waits[table.lane[waits] == lane]
+        created = _find_creation(table, own_waits, lane)
+        is_created = created > _NEVER
+        first = own_waits[is_created]
+        duration[first] += start[first] - created[is_created]
+        start[first] = created[is_created]
         for row in first.tolist():
             category, name = table.labels[label[row]]
             label[row] = labels.setdefault((category, f"iter(DataLoader), {name}"), len(labels))
@@ -451,11 +451,11 @@ class _Content:
             "they have no time (0 for start and duration)": self.events.untimed,
         }
         left_out = sum(reasons.values())
-        said = [
+        losses = [
             f"{n:,} of {every:,} events are left out as {why}" for why, n in reasons.items() if n
         ]
         few = left_out <= _FEW * every and not self.events.untimed
-        (self.slight if few else self.losses).extend(said)
+        (self.slight if few else self.losses).extend(losses)
 
     def instead(self) -> str:
         """What the file holds in place of a trace."""
@@ -636,9 +636,9 @@ def _renumber(codes: NDArray[np.int32]) -> tuple[list[int], NDArray[np.int32]]:
 def _name_devices(properties: list[object], lanes: list[tuple[bool, str, str]]) -> tuple[str, ...]:
     """Names of the devices that ran kernels, in their order; of all where no id fits."""
     used = {pid for device, pid, _ in lanes if device}
-    known = [p for p in properties if isinstance(p, dict) and isinstance(p.get("name"), str)]
-    fitting = [p for p in known if str(p.get("id")) in used]
-    return tuple(p["name"] for p in (fitting or known)) if used else ()
+    named = [p for p in properties if isinstance(p, dict) and isinstance(p.get("name"), str)]
+    fitting = [p for p in named if str(p.get("id")) in used]
+    return tuple(p["name"] for p in (fitting or named)) if used else ()
 
 
 def _to_count(value: object) -> int | None:

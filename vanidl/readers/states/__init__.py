@@ -30,8 +30,8 @@ def _read(files: Files, reading: Reading) -> Records:
     from vanidl.readers.states.log import read_states  # where there are such files: it takes time
 
     logs = reading.each(_TITLE, read_states, files.get(_STATES, ()))
-    said = tuple(notice for log in logs for notice in _list_warnings(log))
-    return Records(states=join_states([log.states for log in logs]), notices=said)
+    notices = tuple(notice for log in logs for notice in _list_warnings(log))
+    return Records(states=join_states([log.states for log in logs]), notices=notices)
 
 
 def _list_warnings(log: StatesLog) -> Iterator[Notice]:

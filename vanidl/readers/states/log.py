@@ -147,13 +147,13 @@ def _split_threads(
     for row in {int(rows["thread"][k]): k for k in described.tolist()}.values():
         first = np.searchsorted(numbers, rows["thread"][row], "left")
         behind = np.searchsorted(numbers, rows["thread"][row], "right")
-        mine, kinds = order[first:behind], of_kind[first:behind]
-        taken = mine[kinds < GONE]
+        of_thread, kinds = order[first:behind], of_kind[first:behind]
+        taken = of_thread[kinds < GONE]
         taken = taken[np.argsort(times[taken], kind="stable")]
         kind = np.minimum(rows["kind"][taken], OTHER)
         file = np.where(rows["second"][taken] < len(codes), rows["second"][taken], 0)
         in_files = np.isin(kind, IN_FILES)
-        ticks, moved = mine[kinds == CPU], mine[kinds == IO]
+        ticks, moved = of_thread[kinds == CPU], of_thread[kinds == IO]
         value = rows["second"][moved].astype(np.int64) | (
             (rows["third"][moved].astype(np.int64) & 0x7FFFFFFF) << 32
         )

@@ -235,10 +235,10 @@ def _find_before(events: Events, kind: int, rows: Int64Array) -> Int64Array:
     """For each row the last one of a kind before it in its thread, -1 for none."""
     before = np.full(len(rows), -1, np.int64)
     for thread in np.unique(events.thread[rows]).tolist():
-        mine = events.thread[rows] == thread
+        of_thread = events.thread[rows] == thread
         others = np.flatnonzero((events.kind == kind) & (events.thread == thread))
-        place = np.searchsorted(others, rows[mine]) - 1
-        before[mine] = np.where(place >= 0, others[place] if len(others) else -1, -1)
+        place = np.searchsorted(others, rows[of_thread]) - 1
+        before[of_thread] = np.where(place >= 0, others[place] if len(others) else -1, -1)
     return before
 
 
@@ -246,10 +246,10 @@ def _find_next_wait(events: Events, rows: Int64Array, threads: Int64Array) -> In
     """For each row the next wait that got a batch in its thread, -1 for none."""
     following = np.full(len(rows), -1, np.int64)
     for thread in np.unique(threads).tolist():
-        mine = threads == thread
+        of_thread = threads == thread
         waits = np.flatnonzero((events.kind == WAIT) & (events.thread == thread))
-        place = np.searchsorted(waits, rows[mine])
+        place = np.searchsorted(waits, rows[of_thread])
         has = place < len(waits)
         row = waits[np.minimum(place, max(len(waits) - 1, 0))] if len(waits) else -1
-        following[mine] = np.where(has, row, -1)
+        following[of_thread] = np.where(has, row, -1)
     return following

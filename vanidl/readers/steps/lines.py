@@ -84,11 +84,11 @@ def _build_part(name: PartName, table: Mapping[str, Any], sources: Sources) -> S
     added_ns = min(_estimate_added_ns(table, samples, cpu_ns), cpu_ns)
     a_call_ns = added_ns / calls if calls else 0.0
     keys = [(row["file"], row["name"], row["first"]) for row in rows]
-    made = []
+    descriptions = []
     for row in rows:
         parent = row["parent"]
         lines = tuple(_build_line(row["file"], cost, a_call_ns, sources) for cost in row["costs"])
-        made.append(
+        descriptions.append(
             FunctionLines(
                 bounded_name(row["file"]), bounded_name(row["name"]), row["first"], row["own"],
                 keys[parent] if 0 <= parent < len(keys) else None, row["parent_line"], lines,
@@ -96,10 +96,12 @@ def _build_part(name: PartName, table: Mapping[str, Any], sources: Sources) -> S
         )  # fmt: skip
 
     # The part took at least what its outermost lines took.
-    outermost = [line for function in made if function.parent is None for line in function.lines]
+    outermost = [
+        line for function in descriptions if function.parent is None for line in function.lines
+    ]
     wall_ns = max(wall_ns - round(added_ns), sum(line.wall_ns for line in outermost))
     cpu_ns = max(cpu_ns - round(added_ns), sum(line.cpu_ns for line in outermost))
-    return SampledPart(name, samples, wall_ns, cpu_ns, tuple(made))
+    return SampledPart(name, samples, wall_ns, cpu_ns, tuple(descriptions))
 
 
 def _estimate_added_ns(table: Mapping[str, Any], samples: int, cpu_ns: int) -> float:

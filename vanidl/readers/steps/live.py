@@ -126,10 +126,10 @@ class Fetched:
 
     def plus(self, events: Events) -> Fetched:
         """With those of further events."""
-        mine = events.kind == FETCH
-        if not mine.any():
+        is_fetch = events.kind == FETCH
+        if not is_fetch.any():
             return self
-        begin, end = events.begin[mine], events.end[mine]
+        begin, end = events.begin[is_fetch], events.end[is_fetch]
         return Fetched(
             self.batches + len(begin),
             self.ns + int((end - begin).sum()),
@@ -180,14 +180,14 @@ class Scan:
         self.fetched = self.fetched.plus(events)
         if self.known.thread.number < 0:
             return
-        mine = self._keep_in_reach(spans.select_training(events, self.known.thread))
-        if not len(mine) or self.reached_back_ns:
+        fresh = self._keep_in_reach(spans.select_training(events, self.known.thread))
+        if not len(fresh) or self.reached_back_ns:
             return
         # With what is held, in order of their ends; steps that nothing can change any more are
         # settled.
         both = Events(
             *(
-                np.concatenate([getattr(self._held, name), getattr(mine, name)])
+                np.concatenate([getattr(self._held, name), getattr(fresh, name)])
                 for name in Events.__slots__
             )
         )
@@ -308,8 +308,8 @@ def infer_assumptions(scan: Scan, roles: Mapping[int, str]) -> Assumptions:
 def _count_classes(durations_ns: Int64Array) -> dict[int, int]:
     """How many durations there are of each class: eight classes for each doubling."""
     number = np.floor(_CLASSES_OF_A_DOUBLING * np.log2(np.maximum(durations_ns, 1)))
-    known, counts = np.unique(number.astype(np.int64), return_counts=True)
-    return dict(zip(known.tolist(), counts.tolist(), strict=True))
+    classes, counts = np.unique(number.astype(np.int64), return_counts=True)
+    return dict(zip(classes.tolist(), counts.tolist(), strict=True))
 
 
 MOST_ROWS = 32_768

@@ -92,10 +92,10 @@ def build_profile(journal: Journal) -> ProfileTrace:
         _collect_windows([w for w in windows if w.label not in _OWN_KIND], SpanKind.PHASE),
     )
     # Calls of the program that returned once every rank had come.
-    mine = own.pick(own.kind == COLLECTIVE)
-    rows = np.zeros(len(mine), np.int64)
+    collective = own.pick(own.kind == COLLECTIVE)
+    rows = np.zeros(len(collective), np.int64)
     collectives = _Block(
-        SpanKind.COMMUNICATION, mine.begin, mine.end, rows - 1, rows, ("collective",)
+        SpanKind.COMMUNICATION, collective.begin, collective.end, rows - 1, rows, ("collective",)
     )
     beside = (*_collect_parts(own), _collect_workers(own), collectives)
     start, end, step, kind, name, names = _join_blocks((*blocks, *beside))
@@ -196,10 +196,10 @@ def _get_threads(events: Events, process: Mapping[str, Any]) -> tuple[int, ...]:
 
 
 def _measure_device(events: Events) -> DeviceTime | None:
-    mine = events.pick(events.kind == DEVICE)
-    if not len(mine):
+    timed = events.pick(events.kind == DEVICE)
+    if not len(timed):
         return None
-    return DeviceTime(len(mine), int((mine.end - mine.begin).sum()), int(mine.number.sum()))
+    return DeviceTime(len(timed), int((timed.end - timed.begin).sum()), int(timed.number.sum()))
 
 
 def _find_checkpoint_calls(
@@ -211,9 +211,9 @@ def _find_checkpoint_calls(
     sync), unless the loop went on meanwhile.
     """
     every = journal.events
-    mine = every.pick(np.isin(every.kind, (CHECKPOINT, LOAD)))
-    mine = mine.pick((mine.kind == CHECKPOINT) | ~spans.find_within_calls(mine, every))
-    columns = (mine.kind, mine.loader, mine.begin, mine.end, mine.number, mine.thread)
+    saves = every.pick(np.isin(every.kind, (CHECKPOINT, LOAD)))
+    saves = saves.pick((saves.kind == CHECKPOINT) | ~spans.find_within_calls(saves, every))
+    columns = (saves.kind, saves.loader, saves.begin, saves.end, saves.number, saves.thread)
 
     # Calls in turn: one that goes on with the file of the call before is one with it.
     calls: list[CheckpointCall] = []
@@ -257,10 +257,12 @@ def _find_checkpoint_calls(
 
 def _collect_workers(events: Events) -> _Block:
     """When the training thread started workers, and when it stopped them."""
-    mine = events.pick(np.isin(events.kind, (WORKERS_START, WORKERS_STOP)))
-    stops = (mine.kind == WORKERS_STOP).astype(np.int64)
+    changes = events.pick(np.isin(events.kind, (WORKERS_START, WORKERS_STOP)))
+    stops = (changes.kind == WORKERS_STOP).astype(np.int64)
     names = ("start of workers", "stop of workers")
-    return _Block(SpanKind.WORKERS, mine.begin, mine.end, np.full(len(mine), -1), stops, names)
+    return _Block(
+        SpanKind.WORKERS, changes.begin, changes.end, np.full(len(changes), -1), stops, names
+    )
 
 
 def _collect_parts(events: Events) -> Iterator[_Block]:
@@ -274,9 +276,9 @@ def _collect_parts(events: Events) -> Iterator[_Block]:
         (OPTIMIZER, SpanKind.OPTIMIZER),
     )
     for kind, as_span in kinds:
-        mine = events.pick(events.kind == kind)
-        rows = np.zeros(len(mine), np.int64)
-        yield _Block(as_span, mine.begin, mine.end, rows - 1, rows, (as_span.name.lower(),))
+        of_kind = events.pick(events.kind == kind)
+        rows = np.zeros(len(of_kind), np.int64)
+        yield _Block(as_span, of_kind.begin, of_kind.end, rows - 1, rows, (as_span.name.lower(),))
 
 
 def _collect_windows(windows: Sequence[Window], kind: SpanKind) -> _Block:
@@ -295,14 +297,14 @@ def _collect_windows(windows: Sequence[Window], kind: SpanKind) -> _Block:
 
 def _collect_saves(calls: Sequence[CheckpointCall], kind: SpanKind) -> _Block:
     """Saves or loads of the training thread, named by what was called."""
-    mine = [call for call in calls if call.in_loop and call.is_load == (kind == SpanKind.LOAD)]
-    names = tuple(sorted({call.call for call in mine}))
+    of_kind = [call for call in calls if call.in_loop and call.is_load == (kind == SpanKind.LOAD)]
+    names = tuple(sorted({call.call for call in of_kind}))
     return _Block(
         kind,
-        np.array([call.start for call in mine], np.int64),
-        np.array([call.end for call in mine], np.int64),
-        np.full(len(mine), -1, np.int64),
-        np.array([names.index(call.call) for call in mine], np.int64),
+        np.array([call.start for call in of_kind], np.int64),
+        np.array([call.end for call in of_kind], np.int64),
+        np.full(len(of_kind), -1, np.int64),
+        np.array([names.index(call.call) for call in of_kind], np.int64),
         names,
     )
 
@@ -346,10 +348,10 @@ def _collect_epochs(events: Events, loaders: Loaders) -> _Block:
     the one with fewest passes count. A loader that takes another's place has epochs of its own.
     """
     # Begin, end and number of batches of each pass.
-    mine = events.pick(np.isin(events.loader, list(loaders.of_steps)) & is_call(events))
+    own_calls = events.pick(np.isin(events.loader, list(loaders.of_steps)) & is_call(events))
     passes: dict[int, dict[int, list[int]]] = {}
     batches: dict[int, int] = {}
-    columns = (mine.loader, mine.epoch, mine.kind, mine.begin, mine.end)
+    columns = (own_calls.loader, own_calls.epoch, own_calls.kind, own_calls.begin, own_calls.end)
     for loader, epoch, kind, begin, end in np.column_stack(columns).tolist():
         span = passes.setdefault(loader, {}).setdefault(epoch, [begin, end, 0])
         span[1] = max(span[1], end)

@@ -54,22 +54,22 @@ def read_steps(
 
     # What is to be said of each, and of all.
     failed = reading.each("recorded steps", _read_failures, failures)
-    said = [notice for each in failed for notice in each]
+    notices = [notice for each in failed for notice in each]
     for journal, each in zip(journals, profiles, strict=True):
-        said += [
+        notices += [
             *_note_profiled(journal),
             *_note_marked_steps(journal),
             *_warn_of_loops(journal, each),
         ]
         if len(each.start_ns) and not journal.ended:
-            said.append(_warn_of_cut(journal))
+            notices.append(_warn_of_cut(journal))
         if not len(each.start_ns):
-            said += warn_of_unused(journal.path, journal.losses)
+            notices += warn_of_unused(journal.path, journal.losses)
     heard = tuple(each for each in profiles if len(each.start_ns))
-    said += warn_of_silent_ranks(heard)
+    notices += warn_of_silent_ranks(heard)
     return Records(
         profiles=heard,
-        notices=(*said, *warn_of_unseen_files(journals), *ceilings),
+        notices=(*notices, *warn_of_unseen_files(journals), *ceilings),
     )
 
 

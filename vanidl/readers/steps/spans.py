@@ -88,8 +88,8 @@ class Tally:
     def training(self, roles: Mapping[int, str]) -> set[int]:
         """Loaders that are known to train: as frameworks say, else as the order tells."""
         usable = self.usable(roles)
-        said = {k for k in usable if roles.get(k) == TRAINING}
-        return said or usable & self.trained
+        training = {k for k in usable if roles.get(k) == TRAINING}
+        return training or usable & self.trained
 
     def main(self, roles: Mapping[int, str]) -> int:
         """The loader with most batches among those that train, -1 for none."""
@@ -293,10 +293,12 @@ def select_training(events: Events, thread: Thread) -> Events:
         kinds = (*kinds, BACKWARD)
     if thread.is_bare:
         kinds = (*kinds, FORWARD, BACKWARD)
-    mine = events.pick((events.thread == thread.number) & np.isin(events.kind, kinds))
+    selected = events.pick((events.thread == thread.number) & np.isin(events.kind, kinds))
     if thread.by_gradients:
-        mine = replace(mine, kind=np.where(mine.kind == BACKWARD, OPTIMIZER, mine.kind))
-    return mine
+        selected = replace(
+            selected, kind=np.where(selected.kind == BACKWARD, OPTIMIZER, selected.kind)
+        )
+    return selected
 
 
 def keep_outermost(events: Events) -> Events:
@@ -315,15 +317,15 @@ def find_within_calls(events: Events, of: Events) -> Mask:
     """Which events lie within a call of a loader in the same thread, of all events of a process."""
     within = np.zeros(len(events), bool)
     for thread in np.unique(events.thread).tolist():
-        mine = events.thread == thread
+        of_thread = events.thread == thread
         calls = of.pick(is_call(of) & (of.thread == thread))
         if len(calls):
             # Calls that end later begin later, but for those that lie in one another.
             begin = np.minimum.accumulate(calls.begin[::-1])[::-1]
-            place = np.searchsorted(calls.end, events.end[mine])
+            place = np.searchsorted(calls.end, events.end[of_thread])
             inside = place < len(calls)
-            inside[inside] = begin[place[inside]] <= events.begin[mine][inside]
-            within[mine] = inside
+            inside[inside] = begin[place[inside]] <= events.begin[of_thread][inside]
+            within[of_thread] = inside
     return within
 
 
@@ -347,16 +349,16 @@ def find_steps(events: Events, loaders: Loaders, since: int = 0) -> Spans:
 def find_waits(events: Events) -> Spans:
     """Each call of a loader; `__iter__` and the `__next__` just after it are one wait."""
     rows = np.flatnonzero(is_call(events))
-    mine = events.pick(rows)
-    start, keep = mine.begin.copy(), np.ones(len(mine), bool)
+    waits = events.pick(rows)
+    start, keep = waits.begin.copy(), np.ones(len(waits), bool)
     pairs = np.flatnonzero(
-        (mine.kind[:-1] == ITER)
-        & (mine.kind[1:] != ITER)
-        & (mine.loader[:-1] == mine.loader[1:])
-        & (mine.begin[1:] - mine.end[:-1] <= _ADJACENT_NS)
+        (waits.kind[:-1] == ITER)
+        & (waits.kind[1:] != ITER)
+        & (waits.loader[:-1] == waits.loader[1:])
+        & (waits.begin[1:] - waits.end[:-1] <= _ADJACENT_NS)
     )
-    start[pairs + 1], keep[pairs] = mine.begin[pairs], False
-    return Spans(rows[keep], start[keep], mine.end[keep])
+    start[pairs + 1], keep[pairs] = waits.begin[pairs], False
+    return Spans(rows[keep], start[keep], waits.end[keep])
 
 
 def find_other_steps(events: Events) -> Spans:
@@ -440,9 +442,9 @@ def _find_ends_of_passes(events: Events, loaders: Loaders) -> Mask:
     begun_again = np.zeros(len(events), bool)
     calls = is_call(events)
     for loader in np.unique(events.loader[calls]).tolist():
-        mine = np.flatnonzero((events.loader == loader) & calls)
-        kind = events.kind[mine]
-        begun_again[mine[1:]] = (kind[1:] == ITER) & (kind[:-1] == WAIT)
+        own_calls = np.flatnonzero((events.loader == loader) & calls)
+        kind = events.kind[own_calls]
+        begun_again[own_calls[1:]] = (kind[1:] == ITER) & (kind[:-1] == WAIT)
     amid = np.append(False, (events.kind[:-1] == WAIT) & (events.loader[1:] != events.loader[:-1]))
     if not loaders.has_steps:
         amid &= events.loader != loaders.main

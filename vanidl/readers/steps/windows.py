@@ -95,7 +95,7 @@ def find_windows(
     # What the program, or a call of a library that is known, says of itself.
     phases = every.pick(every.kind == PHASE)
     columns = (phases.loader.tolist(), phases.begin.tolist(), phases.end.tolist())
-    said = [
+    marked = [
         Window(begin, end, _normalize_label(str(name.get("label", ""))), str(name.get("call", "")))
         for number, begin, end in zip(*columns, strict=True)
         for name in [names.get(number, {})]
@@ -104,7 +104,7 @@ def find_windows(
     own = np.isin(loop.loader, [k for k in set(loop.loader.tolist()) if not _evaluates(loaders, k)])
     trains = loop.pick(closes_step(loop) | (is_call(loop) & own))
     modes = every.pick(every.kind == MODE)
-    evaluated = [window for window in said if window.label != COMPILE]
+    evaluated = [window for window in marked if window.label != COMPILE]
     stops = every.pick(every.kind == WORKERS_STOP)
     windows = list(_find_validation_passes(loop, loaders, trains, modes, stops, evaluated))
     switched = [
@@ -113,7 +113,7 @@ def find_windows(
     if 2 * len(switched) < max(int(closes_step(loop).sum()), 1):
         windows += switched
     windows += _find_skipped(loop, loaders)
-    return sorted([*said, *windows], key=lambda window: (window.start, window.end))
+    return sorted([*marked, *windows], key=lambda window: (window.start, window.end))
 
 
 def _normalize_label(word: str) -> str:
@@ -252,10 +252,10 @@ def find_pass_rules(
     if not (events.begin[evaluates] < loop.begin[steps[0]]).any():
         alike = {_get_kind(loaders.get(int(k), {})) for k in np.unique(loader[trains])}
         for number in np.unique(loader[~np.isin(loader, loader[trains])]).tolist():
-            mine = loader == number
+            of_loader = loader == number
             kind = _get_kind(loaders.get(number, {}))
-            if kind and kind in alike and (last[mine] < steps[0]).all():
-                rules |= {(number, int(each)): _WHOLE for each in epoch[mine]}
+            if kind and kind in alike and (last[of_loader] < steps[0]).all():
+                rules |= {(number, int(each)): _WHOLE for each in epoch[of_loader]}
 
     # Batches in front of a step, of passes that train otherwise.
     gradients = np.sort(events.end[own & (events.kind == BACKWARD)])
@@ -278,12 +278,12 @@ def apply_pass_rules(rules: Rules, events: Events, thread: Thread) -> Events:
     loader = events.loader.copy()
     calls = is_call(events) & (events.thread == thread.number)
     for (number, epoch), left in rules.items():
-        mine = calls & (events.loader == number) & (events.epoch == epoch)
+        of_epoch = calls & (events.loader == number) & (events.epoch == epoch)
         if not left:
-            loader[mine] = number | _EVALUATED
+            loader[of_epoch] = number | _EVALUATED
         for first, last in left:
             inside = (events.place >= first) & (events.place < last) & (events.kind == WAIT)
-            loader[mine & (inside | (left == _WHOLE))] = number | _SKIPPED
+            loader[of_epoch & (inside | (left == _WHOLE))] = number | _SKIPPED
     return replace(events, loader=loader)
 
 
@@ -323,8 +323,8 @@ def _find_skipped_batches(
     """
     skipped: dict[tuple[int, int], tuple[tuple[int, int], ...]] = {}
     for loader in np.unique(loop.loader[waits]).tolist():
-        mine = waits[loop.loader[waits] == loader]
-        taken = np.diff(np.searchsorted(mine, steps), prepend=0)
+        own_waits = waits[loop.loader[waits] == loader]
+        taken = np.diff(np.searchsorted(own_waits, steps), prepend=0)
         usual = int(np.median(taken[taken > 0])) if (taken > 0).any() else 0
         many = np.flatnonzero(taken - usual >= _MANY)
         if not usual or (taken > 0).sum() <= 2 * len(many):
@@ -337,8 +337,8 @@ def _find_skipped_batches(
             excess = int(taken[k] - max(usual, computed[1] - computed[0]))
             if excess < _MANY:
                 continue
-            end = int(np.searchsorted(mine, steps[k]))
-            rows = mine[end - int(taken[k]) :][:excess]
+            end = int(np.searchsorted(own_waits, steps[k]))
+            rows = own_waits[end - int(taken[k]) :][:excess]
             for epoch in np.unique(loop.epoch[rows]).tolist():
                 place = loop.place[rows][loop.epoch[rows] == epoch]
                 span = (int(place.min()), int(place.max()) + 1)

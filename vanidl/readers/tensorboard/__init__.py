@@ -24,8 +24,8 @@ _PREFIX = "events.out.tfevents."
 def _read(files: Files, reading: Reading) -> Records:
     """The steps of every file; of those that were asked for, of the tag that was asked for."""
     paths = files.get(_EVENT_FILE, ())
-    mine = set(paths)
-    asked = [(path, tag) for path, tag in reading.asked if path in mine]
+    own_paths = set(paths)
+    asked = [(path, tag) for path, tag in reading.asked if path in own_paths]
     named = {path.absolute() for path, _ in asked}
     wanted = [*asked, *((path, None) for path in paths if path.absolute() not in named)]
     tags = iter([tag for _, tag in wanted])

@@ -58,8 +58,8 @@ def read_calls_files(paths: Sequence[Path], reading: Reading) -> Records:
     """What the calls files of a run say."""
     every = reading.each("recorded calls", read_recorded, paths)
     counted = {one.log.path: one.counters for one in every}
-    said = tuple(list_warnings(every))
-    return Records(tuple(one.log for one in every), counted, notices=said)
+    notices = tuple(list_warnings(every))
+    return Records(tuple(one.log for one in every), counted, notices=notices)
 
 
 def check_calls_files(
@@ -144,13 +144,13 @@ def _sum_layer(
     """The totals of one layer."""
     # The files that calls of this layer, its counters or its operations name.
     others = file.found.others
-    mine = _OF_STREAM[others.call] == (layer == STDIO)
-    others = others if mine.all() else others.pick(mine)
+    of_layer = _OF_STREAM[others.call] == (layer == STDIO)
+    others = others if of_layer.all() else others.pick(of_layer)
     numbers, place = number_files(others.file)
     kept = file.counters[file.counters["layer"] == number]
     kept = kept[_are_used(kept)]
-    known = [numbers, kept["file"], *([table.record_file] if table is not None else [])]
-    files = np.unique(np.concatenate([some.astype(np.int64) for some in known]))
+    used = [numbers, kept["file"], *([table.record_file] if table is not None else [])]
+    files = np.unique(np.concatenate([some.astype(np.int64) for some in used]))
 
     # What the tracer summed up itself, then every call with a slot.
     sums = _Sums(files)
@@ -368,9 +368,9 @@ def _find_call_intervals(placed: _Placed) -> tuple[Intervals, dict[str, Interval
     of_metadata = number < kinds.index(call_kinds.SYNC)  # the last of them
     by_kind = {}
     for i, kind in enumerate(kinds):
-        mine = number == i
-        if mine.any():
-            by_kind[kind] = intervals.union(start[mine], end[mine])
+        of_kind = number == i
+        if of_kind.any():
+            by_kind[kind] = intervals.union(start[of_kind], end[of_kind])
     return intervals.union(start[of_metadata], end[of_metadata]), by_kind
 
 

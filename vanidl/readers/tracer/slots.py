@@ -140,8 +140,8 @@ def read_header(data: bytes, path: Path) -> Header:
         )
     _, version, *rest = _HEADER.unpack(raw)
     sizes, (pid, parent, user, how), rest = rest[:3], rest[3:7], rest[7:]
-    known = version in (VERSION, VERSION_BY_BYTES)
-    if not known or sizes != [CHUNK_BYTES, SLOT_BYTES, COUNTER_BYTES]:
+    is_known = version in (VERSION, VERSION_BY_BYTES)
+    if not is_known or sizes != [CHUNK_BYTES, SLOT_BYTES, COUNTER_BYTES]:
         raise InputError(
             f"{path}: expected calls in version {VERSION} or {VERSION_BY_BYTES} of the tracer's "
             f"format, found version {version} with pieces of {', '.join(map(str, sizes))} bytes; a "
@@ -608,9 +608,9 @@ class _Unfilled:
         A thread leaves a chunk that is full, or has no room for the name that it writes next.
         `threads` has a row a slot that names a thread: instant, thread, slots of that name.
         """
-        mine = threads[(threads[:, 1] == self.thread) & (threads[:, 0] > self.last_ns)]
-        if not len(mine):
+        later = threads[(threads[:, 1] == self.thread) & (threads[:, 0] > self.last_ns)]
+        if not len(later):
             return 0
-        began, _, of_name = mine[mine[:, 0].argmin()].tolist()
+        began, _, of_name = later[later[:, 0].argmin()].tolist()
         soon = began - self.last_ns <= self.last_ns - self.first_ns
         return self.empty if soon and of_name <= self.empty else 0

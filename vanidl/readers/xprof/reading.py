@@ -35,8 +35,10 @@ def read_sessions(files: Files, reading: Reading) -> Records:
     sessions = reading.each(
         "TensorFlow and JAX profiles", lambda p: xplane.read_xplane(p, **how), paths
     )
-    known = {_identify_session(Path(profile.path)) for profile in sessions}
-    rest = [path for path in files.get(TRACE_VIEWER, ()) if _identify_session(path) not in known]
+    identities = {_identify_session(Path(profile.path)) for profile in sessions}
+    rest = [
+        path for path in files.get(TRACE_VIEWER, ()) if _identify_session(path) not in identities
+    ]
     sessions += reading.each("TensorFlow traces", lambda p: trace_viewer.read_trace(p, **how), rest)
     durations = reading.each("step tables", read_durations, files.get(STEP_TABLE, ()))
     profiles = tuple(_add_pid(profile, reading.every) for profile in sessions)

@@ -111,16 +111,16 @@ class _Content:
         if not (abs(start) < _LONGEST_US and 0 <= duration < _LONGEST_US):  # type: ignore[arg-type]
             return
         arguments = event.get("args")
-        known: dict[str, Any] = arguments if isinstance(arguments, dict) else {}
+        details: dict[str, Any] = arguments if isinstance(arguments, dict) else {}
         # The number of a step, which the viewer's arguments hold as text.
-        value = known.get("step_num")
+        value = details.get("step_num")
         number = whole_number(str(value)) if isinstance(value, int | str) else None
         step = NO_STEP if number is None else min(number, _LARGEST_STEP)
         # The viewer shows the type of an operator; its whole name is beside it.
-        whole = known.get("long_name")
+        whole = details.get("long_name")
         name = whole if isinstance(whole, str) and not whole.startswith("%") else name
         lane = _get_lane(event)
-        key = (*lane, name, step != NO_STEP, "hlo_op" in known)
+        key = (*lane, name, step != NO_STEP, "hlo_op" in details)
         label = self.keys.setdefault(key, len(self.keys))
         self.rows.append((start, duration, label, step))  # type: ignore[arg-type]
 

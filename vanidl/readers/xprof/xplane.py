@@ -246,8 +246,8 @@ def _decode_block(
             code, value = _decode_stats(text, low, low + found.nbytes[is_stat])
             event = found.message[is_stat]
             for wanted_code, row in codes.items():
-                mine = code == wanted_code
-                columns[_EVENT_STATS + row, event[mine]] = value[mine]
+                of_code = code == wanted_code
+                columns[_EVENT_STATS + row, event[of_code]] = value[of_code]
     return columns
 
 
