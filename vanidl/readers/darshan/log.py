@@ -246,7 +246,7 @@ def _gather(name: str, traced: Callable[[_Source, str, list[str]], _Traced | Non
     if name.endswith(UNFINISHED):  # a name that Darshan changes once a log is whole
         losses.insert(0, "Darshan did not finish this log: what was written until then is used")
 
-    # The job, the names, the traced operations, then the counters of all other modules.
+    # The job, and the names of its files.
     job = _read_job(source, name, losses)
     names: Mapping[int, str] = {}
     region = header.regions.get(NAMES)
@@ -256,7 +256,9 @@ def _gather(name: str, traced: Callable[[_Source, str, list[str]], _Traced | Non
         if problem or left:
             reason = problem or f"{left} bytes are no whole name"
             losses.append(f"only {len(names):,} file names could be read: {reason}")
-    found = [traced(source, module, losses) for module in dxt.LAYERS]
+
+    # The traced operations, then the counters of all other modules; time in MPI is one of these.
+    tables = [traced(source, module, losses) for module in dxt.LAYERS]
     counters = _read_modules(source, losses)
     mpi: tuple[MpiRecord, ...] = ()
     if MPI_MODULE in counters.regions:
@@ -268,7 +270,7 @@ def _gather(name: str, traced: Callable[[_Source, str, list[str]], _Traced | Non
         header,
         job,
         names,
-        tuple(one for one in found if one is not None),
+        tuple(table for table in tables if table is not None),
         mpi,
         losses,
         counters,

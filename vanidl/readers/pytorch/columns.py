@@ -98,7 +98,7 @@ class EventColumns:
                 row[0] in KERNEL_CATEGORIES for row in rows if not _is_sound(row)
             )
 
-        # Times that can be, as comparisons with NaN are false; of each event that is left a row.
+        # A row of each event whose times can be; comparisons with NaN are false.
         if sound:
             categories, event_names, pids, tids, ts, dur, correlations = zip(*sound, strict=True)
             spans_us = _to_floats((ts, dur))
@@ -112,6 +112,7 @@ class EventColumns:
             row = (start, duration, source, np.array(correlations, np.int64)[possible])
             for column, block in zip(self._columns, row, strict=True):
                 column.append(block)
+
         # When calls handed work to devices.
         if launches := _find_launches(values):
             names, correlation, start_us = zip(*launches, strict=True)
