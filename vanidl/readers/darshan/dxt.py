@@ -373,12 +373,12 @@ class _Columns:
             for i, column in enumerate(self._columns):
                 self._columns[i] = np.empty(room, column.dtype)
                 self._columns[i][:first] = column[:first]
-        segments = self._joined()
+        segments = self._join_waiting()
         for low in range(0, len(segments), _BLOCK):
-            self._store(segments[low : low + _BLOCK], first + low)
+            self._store_block(segments[low : low + _BLOCK], first + low)
         self._waiting, self._waiting_rows = [], 0
 
-    def _joined(self) -> NDArray[np.int64]:
+    def _join_waiting(self) -> NDArray[np.int64]:
         """What waits, one row a segment."""
         # Into memory that is used again: fresh memory costs more than the copying.
         if len(self._waiting) == 1:
@@ -389,7 +389,7 @@ class _Columns:
         joined = np.concatenate(self._waiting, out=self._scratch[:words])
         return joined.reshape(-1, self.width)
 
-    def _store(self, block: NDArray[np.int64], first: int) -> None:
+    def _store_block(self, block: NDArray[np.int64], first: int) -> None:
         """Writes rows into the columns from row `first` on."""
         rows = slice(first, first + len(block))
         narrow = [self._keep(i, block[:, i], rows) for i in (0, 1)]

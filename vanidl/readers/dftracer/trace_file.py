@@ -492,10 +492,10 @@ class _Content:
 
     def trace_file(self) -> TraceFile:
         """Everything as one frozen record; call once."""
-        self.tick_ns = self._tick_ns()
+        self.tick_ns = self._find_tick_ns()
         calls = self._events(COLUMNS, self.blocks)
         summed = self._events(SUMMED_COLUMNS, self.summed)
-        numbered, unwritten = self._numbered()
+        numbered, unwritten = self._count_numbers()
         return TraceFile(
             path=str(self.path),
             events=calls,
@@ -533,7 +533,7 @@ class _Content:
         columns = dict(zip(names, table[:, sound], strict=True))
         return Events(columns, tuple(self.names), tuple(self.keys))
 
-    def _tick_ns(self) -> int:
+    def _find_tick_ns(self) -> int:
         """The unit of its times: as stated, else by the size of the first."""
         if self.settings.tick_ns is not None:
             return self.settings.tick_ns
@@ -560,7 +560,7 @@ class _Content:
                 "DFTRACER_INC_METADATA=1, they are in no number"
             )
 
-    def _numbered(self) -> tuple[int, int]:
+    def _count_numbers(self) -> tuple[int, int]:
         """How many numbers lines have, and how many between them no line has.
 
         Lines that hold no sound event may have had those, and are counted elsewhere. Where calls

@@ -114,9 +114,9 @@ class _Texts:
         texts = cls(np.ones(len(rows), bool), [], {})
         texts.is_request[0] = False  # the magic
         index: dict[str, int] = {}
-        for kind, number, text in texts._each(rows):
+        for kind, number, text in texts._walk_texts(rows):
             if kind == TEXT:
-                texts._describe(text)
+                texts._read_description(text)
             elif not budget.hold(OBJECT_BYTES + len(text)):
                 texts.dropped = True
                 break
@@ -126,7 +126,7 @@ class _Texts:
         texts.names = list(index)
         return texts
 
-    def _each(self, rows: Int64Array) -> Iterator[tuple[int, int, bytes]]:
+    def _walk_texts(self, rows: Int64Array) -> Iterator[tuple[int, int, bytes]]:
         """(kind, number, text) of every text; one that runs past the end is cut there."""
         after = 1
         for row in np.flatnonzero((rows[:, 0] == TEXT) | (rows[:, 0] == NAME)).tolist():
@@ -143,7 +143,7 @@ class _Texts:
         start_ns = (self.process or {}).get("start_ns")
         return start_ns if type(start_ns) is int and 0 < start_ns < LATEST_NS else None
 
-    def _describe(self, text: bytes) -> None:
+    def _read_description(self, text: bytes) -> None:
         try:
             values = orjson.loads(text)
         except orjson.JSONDecodeError:
@@ -221,9 +221,9 @@ class LiveOperations:
                 self._restarts = self._follower.restarts
                 self.reads = self.nbytes = self._text_rows = 0
             self._follower.advance(len(rows))
-            self._count(rows)
+            self._count_rows(rows)
 
-    def _count(self, rows: np.ndarray[tuple[int, ...], np.dtype[np.int64]]) -> None:
+    def _count_rows(self, rows: np.ndarray[tuple[int, ...], np.dtype[np.int64]]) -> None:
         after = min(self._text_rows, len(rows))
         self._text_rows -= after
         is_request = np.ones(len(rows), bool)

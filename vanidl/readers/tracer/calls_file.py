@@ -111,12 +111,12 @@ def _read_blocks(path: Path) -> Iterator[bytes | memoryview]:
     """
     block, size = memoryview(bytearray(BLOCK_BYTES)), CHUNK_BYTES
     with path.open("rb", buffering=0) as file:
-        while filled := _fill(block[:size], file):
+        while filled := _fill_block(block[:size], file):
             yield block[:filled]
             size = BLOCK_BYTES
 
 
-def _fill(block: memoryview, file: FileIO) -> int:
+def _fill_block(block: memoryview, file: FileIO) -> int:
     """Reads as much as a block takes; less only at the end of the file."""
     filled = 0
     while filled < len(block) and (count := file.readinto(block[filled:])):

@@ -388,7 +388,7 @@ class _Found:
         offset, file = words[1].view(np.int64), words[4].astype(np.uint32)
         rows, rest = np.flatnonzero(moved), np.flatnonzero(other)
         if not _is_plain(start, end, offset, result):
-            rows, rest = self._possible(rows, rest, (start, end, offset, result))
+            rows, rest = self._pick_possible(rows, rest, (start, end, offset, result))
         self._moves.add((start, end, offset, result, file, call), rows)
         if len(rest):
             self._others.append(
@@ -397,7 +397,7 @@ class _Found:
         self._take_threads(block, rows)
         self._take_names(block)
 
-    def _possible(
+    def _pick_possible(
         self, moves: NDArray[np.intp], others: NDArray[np.intp], columns: Sequence[Int64Array]
     ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
         """Those of some rows that can be, of moves and of other calls."""
