@@ -81,8 +81,8 @@ class PfwTrace:
                    "ph": ph, "args": {"hhash": self.host, **arguments}})  # fmt: skip
 
     def io(self, name: str, path: str, at: int, duration: int, **arguments: Any) -> None:
-        """A call of POSIX, or of STDIO where its name begins with f."""
-        category = "STDIO" if name.startswith("f") else "POSIX"
+        """A call of POSIX, or of STDIO where its name begins with f and it is no sync."""
+        category = "STDIO" if name.startswith("f") and "sync" not in name else "POSIX"
         self.event(name, category, at, duration, fhash=self.define(path), **arguments)
 
     def sums(self, calls: Sequence[Summed], **options: Any) -> None:

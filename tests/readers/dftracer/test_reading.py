@@ -249,6 +249,29 @@ def test_waiting_for_a_child_is_no_work_on_files(tmp_path: Path) -> None:
     assert calls.length == 5_000
 
 
+@pytest.mark.parametrize("call", ["fsync", "fdatasync"])
+def test_syncs_are_writing_and_no_metadata(tmp_path: Path, call: str) -> None:
+    """As in Darshan's counters; one by one they are a part of storage of their own."""
+    trace = PfwTrace(100, dialect="typed")
+    trace.io("open64", "/d/x", 10, 5, flags=1, ret=3)
+    trace.io("write", "/d/x", 20, 30, ret=4096)
+    trace.io(call, "/d/x", 100, 900, ret=0)
+    trace.io("close", "/d/x", 1100, 7, ret=0)
+    trace.end(2000)
+    trace.write(tmp_path / "t.pfw")
+    run = vanidl.open_run(tmp_path)
+    (metadata,), (calls,) = run.trace.metadata_calls.values(), run.trace.calls.values()
+    assert metadata.length == 12_000
+    assert {kind: each.length for kind, each in calls.items()} == {"sync": 900_000}
+    table = run.trace.counters[POSIX]
+    spent = [table.total_s(f"POSIX_F_{what}_TIME") for what in ("WRITE", "META")]
+    assert spent == pytest.approx([930e-6, 12e-6])
+    assert table.total("POSIX_FSYNCS") == 1
+    cells = {part: run.breakdown.cell(f"mean/run/storage.{part}") for part in ("sync", "metadata")}
+    assert cells["sync"].low_ns <= 900_000 <= cells["sync"].high_ns
+    assert cells["metadata"].high_ns <= 12_000
+
+
 def test_a_process_that_became_another_program_is_one(tmp_path: Path) -> None:
     shell = PfwTrace(100, command="bash run.sh")
     shell.io("read", "/job/run.sh", 1, 1, ret=10)

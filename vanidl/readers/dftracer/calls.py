@@ -26,6 +26,8 @@ OPENS = {
     "STDIO": ("fopen", "fopen64", "freopen", "freopen64"),
 }
 CLOSES = ("close", "close64")
+SYNCS = ("fsync", "fdatasync")
+"""They wait until data are on storage: Darshan's counters have their time among that of writes."""
 REMOVES = ("unlink", "unlinkat", "remove", "rmdir")
 """Darshan times none of them; they are no part of opening or looking at a file."""
 OF_PROCESSES = ("fork", "vfork", "posix_spawn", "posix_spawnp", "execve", "system",

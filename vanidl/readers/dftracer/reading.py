@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from vanidl.dataclass import dataclass
 from vanidl.encoding.budget import names_limit
 from vanidl.model import intervals
+from vanidl.model.call_kinds import SYNC
 from vanidl.model.intervals import Intervals
 from vanidl.model.ordering import stable_order
 from vanidl.model.trace import FROM_COMPUTE, H5D, H5F, MPIIO, READ, WRITE, SpanKind
@@ -29,6 +30,7 @@ from vanidl.readers.dftracer.calls import (
     OPENS,
     READS,
     REMOVES,
+    SYNCS,
     WRITES,
     get_nbytes,
     get_summed_nbytes,
@@ -237,13 +239,16 @@ def _count_layer(events: Events, layer: str) -> CounterRecords:
     opened = used & is_call(events, layer, OPENS[layer])
     masks = {"READ": read & (moved >= 0), "WRITE": write & (moved >= 0)}
     counts = {f"{layer}_{what}S": _count_rows(events, files, rows) for what, rows in masks.items()}
+    synced = used & is_call(events, layer, SYNCS)
     counts[f"{layer}_OPENS"] = _count_rows(events, files, opened)
+    counts[f"{layer}_FSYNCS"] = _count_rows(events, files, synced)
     for name, rows in (("READ", masks["READ"]), ("WRITTEN", masks["WRITE"])):
         counts[f"{layer}_BYTES_{name}"] = _sum_rows(events, files, rows, moved)
 
-    # Seconds: what neither moves bytes nor removes a file is metadata.
+    # Seconds: what neither moves bytes, waits for them nor removes a file is metadata.
     removed = used & is_call(events, layer, REMOVES)
-    times = {**masks, "META": used & ~read & ~write & ~removed, "REMOVE": removed}
+    others = used & ~read & ~write & ~synced & ~removed
+    times = {**masks, "WRITE": masks["WRITE"] | synced, "META": others, "REMOVE": removed}
     seconds = {
         f"{layer}_F_{what}_TIME": _sum_rows(events, files, rows, events.columns["dur"]) / 1e9
         for what, rows in times.items()
@@ -292,9 +297,10 @@ def _count_summed_layer(summed: Events, layer: str) -> CounterRecords:
         f"{layer}_BYTES_READ": group.sum(nbytes, reads, returned),
         f"{layer}_BYTES_WRITTEN": group.sum(nbytes, writes, returned),
     }
-    removes = is_call(of_layer, layer, REMOVES)
-    others = ~reads & ~writes & ~removes
-    times = {"READ": reads, "WRITE": writes, "META": others, "REMOVE": removes}
+    syncs, removes = (is_call(of_layer, layer, calls) for calls in (SYNCS, REMOVES))
+    counts[f"{layer}_FSYNCS"] = group.sum(calls, syncs)
+    others = ~reads & ~writes & ~syncs & ~removes
+    times = {"READ": reads, "WRITE": writes | syncs, "META": others, "REMOVE": removes}
     seconds = {
         f"{layer}_F_{what}_TIME": group.sum(columns["dur"], rows) / 1e9
         for what, rows in times.items()
@@ -544,6 +550,7 @@ def _build_log(
     # Its log is its last file; with its pid where that file holds other processes as well.
     path = process.files[-1]
     name = f"{path}#{process.pid}" if writers[path] > 1 else path
+    metadata_calls, syncs = _find_other_calls(process)
     return TracerLog(
         path=name,
         tracer=TRACER,
@@ -575,19 +582,23 @@ def _build_log(
         losses=losses,
         mpi=measure_mpi_time(process.events, process.host),
         rank=process.rank,
-        metadata_calls=None if len(process.summed) else _find_metadata_calls(process),
+        metadata_calls=None if len(process.summed) else metadata_calls,
+        calls={SYNC: syncs} if len(syncs.start) and not len(process.summed) else {},
     )
 
 
-def _find_metadata_calls(process: TracedProcess) -> Intervals:
-    """When it was in calls of POSIX and STDIO that move no bytes: open, stat, seek, close."""
+def _find_other_calls(process: TracedProcess) -> tuple[Intervals, Intervals]:
+    """When it was in calls that move no bytes (open, stat, seek), and when in syncs of files."""
     events = process.events
-    calls = np.zeros(len(events), bool)
+    others, syncs = (np.zeros(len(events), bool) for _ in range(2))
     for layer in LAYERS:
-        others = (*READS[layer], *WRITES[layer], *OF_PROCESSES)
-        calls |= is_layer(events, layer) & ~is_call(events, layer, others)
-    start = events.columns["ts"][calls] - process.start_ns
-    return intervals.union(start, start + np.maximum(events.columns["dur"][calls], 0))
+        synced = is_call(events, layer, SYNCS)
+        moves = is_call(events, layer, (*READS[layer], *WRITES[layer], *OF_PROCESSES))
+        others |= is_layer(events, layer) & ~moves & ~synced
+        syncs |= synced
+    start = events.columns["ts"] - process.start_ns
+    end = start + np.maximum(events.columns["dur"], 0)
+    return intervals.union(start[others], end[others]), intervals.union(start[syncs], end[syncs])
 
 
 def _find_employer(process: TracedProcess, known: Known) -> int | None:
