@@ -232,20 +232,20 @@ def _read_journals(folder: Path) -> list[Journal]:
 
 def _divide_by_rank(journals: list[Journal], folder: Path) -> dict[int, RankSteps]:
     """The steps of each rank; of a process without one it is 0."""
-    found: dict[int, RankSteps] = {}
+    by_rank: dict[int, RankSteps] = {}
     for journal in journals:
         steps = steps_of(journal)
         rank = steps.rank
         # Of several processes of a rank (a validation beside the training) the one with most steps.
-        if len(steps.length_s) > len(found[rank].length_s if rank in found else ()):
-            found[rank] = steps
-    if not found:
+        if len(steps.length_s) > len(by_rank[rank].length_s if rank in by_rank else ()):
+            by_rank[rank] = steps
+    if not by_rank:
         raise InputError(
             f"{folder}: expected steps recorded by vanidl record, found none: the program must "
             "take batches from a loader that vanidl knows (docs/recording.md), or one named with "
             "--wait, and --no-steps must not be set"
         )
-    return found
+    return by_rank
 
 
 def _compare_steps(

@@ -151,7 +151,7 @@ def check_json(verdicts: Sequence[Verdict], *, every: bool = False) -> str:
 def _keep_first(verdicts: Sequence[Verdict]) -> list[Verdict]:
     """Of each state the first, of each the first sentences."""
     seen: Counter[str] = Counter()
-    found = []
+    kept = []
     for verdict in verdicts:
         seen[verdict.state] += 1
         if seen[verdict.state] > MOST_A_STATE:
@@ -160,8 +160,8 @@ def _keep_first(verdicts: Sequence[Verdict]) -> list[Verdict]:
         if more > 0:
             cut = (*verdict.missing[:MOST_SENTENCES], f"and {more:,} more")
             verdict = replace(verdict, missing=cut)
-        found.append(verdict)
-    return found
+        kept.append(verdict)
+    return kept
 
 
 def _count_left_out(verdicts: Sequence[Verdict], listed: Sequence[Verdict]) -> dict[str, int]:
@@ -197,8 +197,8 @@ def _pad_cells(cells: Sequence[str], widths: Sequence[int]) -> str:
 
 
 def _count_states(verdicts: Sequence[Verdict]) -> dict[str, int]:
-    found = Counter(verdict.state for verdict in verdicts)
-    return {state: found[state] for state in STATES if found[state]}
+    counts = Counter(verdict.state for verdict in verdicts)
+    return {state: counts[state] for state in STATES if counts[state]}
 
 
 def _collect_entry(verdict: Verdict) -> dict[str, Any]:

@@ -267,8 +267,8 @@ def _list_support(comparison: Comparison) -> tuple[str, ...]:
         if side.ceiling is not None
     ]
     for pairing in comparison.pairings:
-        found = [_phrase_support(pairing, name) for name in _SUPPORT]
-        known = [words for words in (*found, _list_not_recorded(pairing)) if words]
+        supported = [_phrase_support(pairing, name) for name in _SUPPORT]
+        known = [words for words in (*supported, _list_not_recorded(pairing)) if words]
         # Of two sides it is clear which one is meant.
         lead = f"{pairing.b.letter}: " if len(comparison.pairings) > 1 else ""
         if known:
@@ -280,7 +280,7 @@ def _list_support(comparison: Comparison) -> tuple[str, ...]:
 
 def _list_not_recorded(pairing: Pairing) -> str:
     """`input wait and hidden I/O were not recorded in A`, all that miss alike in one go."""
-    found: dict[str, list[str]] = {}
+    titles_by_note: dict[str, list[str]] = {}
     for name in _SUPPORT:
         change = pairing.change(name)
         if (
@@ -288,9 +288,9 @@ def _list_not_recorded(pairing: Pairing) -> str:
             and change.verdict == NOT_RECORDED
             and not _repeats_itself(name, pairing)
         ):
-            found.setdefault(change.note, []).append(change.metric.title)
+            titles_by_note.setdefault(change.note, []).append(change.metric.title)
     sentences = []
-    for note, titles in found.items():
+    for note, titles in titles_by_note.items():
         *rest, last = titles
         names = f"{', '.join(rest)} and {last}" if rest else last
         sentences.append(f"{names} {'were' if rest else 'was'} {note}")

@@ -215,25 +215,26 @@ FINDINGS = Section(
 
 
 def _write_what_if(run: Run) -> str | None:
-    found = run.what_if
-    if found is None:
+    what_if = run.what_if
+    if what_if is None:
         return None
     # A run that cannot be replayed says why.
-    if found.refused or found.replayed_s is None:
-        return f"What if\n{paragraph(found.refused + '.')}\n"
+    if what_if.refused or what_if.replayed_s is None:
+        return f"What if\n{paragraph(what_if.refused + '.')}\n"
     header = ("if", "mean step", "of now", "gains at most")
-    now = ("nothing changed, replayed", seconds(found.replayed_s),
-           number(found.replayed_s / found.step_s), "")  # fmt: skip
+    now = ("nothing changed, replayed", seconds(what_if.replayed_s),
+           number(what_if.replayed_s / what_if.step_s), "")  # fmt: skip
     rows = [
-        (r.name, seconds(r.step_s), number(r.ratio), seconds(r.gain_at_most_s)) for r in found.rows
+        (r.name, seconds(r.step_s), number(r.ratio), seconds(r.gain_at_most_s))
+        for r in what_if.rows
     ]
     table = aligned_table("What if (replayed with changed input)", [header, now, *rows])
     # What replaying promises beyond the measured ceiling is cut to it: these are named.
-    beyond = describe_limited(found).strip()
+    beyond = describe_limited(what_if).strip()
     noted = f"{table}{paragraph(beyond)}\n" if beyond else table or ""
     # What makes each change, explained once, and the command in lines of its own, to copy.
     lines, known = list[str](), set[str]()
-    for row in found.rows:
+    for row in what_if.rows:
         if row.loader is not None:
             said = f"{row.name}: {row.loader.name} loader of vanidl_loaders."
             more = "" if row.loader.name in known else f" {row.loader.explanation}"
@@ -246,11 +247,11 @@ def _write_what_if(run: Run) -> str | None:
 
 
 def _collect_what_if(run: Run) -> Object | None:
-    found = run.what_if
-    if found is None:
+    what_if = run.what_if
+    if what_if is None:
         return None
-    rows = [values_of(row) | {"gain_cell": name_gain("what_if", row.name)} for row in found.rows]
-    return values_of(found) | {"rows": rows}
+    rows = [values_of(row) | {"gain_cell": name_gain("what_if", row.name)} for row in what_if.rows]
+    return values_of(what_if) | {"rows": rows}
 
 
 _WHAT_IF_KIND = fields_of(WhatIf) | {"rows": [fields_of(Predicted) | {"gain_cell": str}]}
@@ -299,8 +300,8 @@ def name_for_ranks(name: str, ranks: int) -> str:
 
 def tabulate_predictions(run: Run) -> Replayed | None:
     """The predictions; None where the run cannot be replayed."""
-    found = run.what_if
-    if found is None:
+    what_if = run.what_if
+    if what_if is None:
         return None
     rows = tuple(
         (
@@ -309,38 +310,38 @@ def tabulate_predictions(run: Run) -> Replayed | None:
             number(row.ratio),
             settle(mark_cell(name_gain("what_if", row.name), seconds(row.gain_at_most_s))),
         )
-        for row in found.rows
+        for row in what_if.rows
     )
-    calls = tuple(_explain_loaders_once(found))
-    return Replayed(describe_replay(found), rows, found.assumptions, calls)
+    calls = tuple(_explain_loaders_once(what_if))
+    return Replayed(describe_replay(what_if), rows, what_if.assumptions, calls)
 
 
-def _explain_loaders_once(found: WhatIf) -> Iterator[tuple[str, LoaderCall]]:
+def _explain_loaders_once(what_if: WhatIf) -> Iterator[tuple[str, LoaderCall]]:
     known = set[str]()
-    for row in found.rows:
+    for row in what_if.rows:
         if row.loader is not None:
             first = row.loader.name not in known
             known.add(row.loader.name)
             yield row.name, row.loader if first else replace(row.loader, explanation="")
 
 
-def describe_replay(found: WhatIf) -> str:
+def describe_replay(what_if: WhatIf) -> str:
     """How well the model gives back what was measured."""
-    if found.refused:
-        return f"The mean step took {seconds(found.step_s)}. {found.refused}."
+    if what_if.refused:
+        return f"The mean step took {seconds(what_if.step_s)}. {what_if.refused}."
     return (
-        f"The mean step took {seconds(found.step_s)}; the same batches replayed with nothing "
-        f"changed give {seconds(found.replayed_s)}.{describe_limited(found)}"
+        f"The mean step took {seconds(what_if.step_s)}; the same batches replayed with nothing "
+        f"changed give {seconds(what_if.replayed_s)}.{describe_limited(what_if)}"
     )
 
 
 def list_numbers(evidence: Mapping[str, Value]) -> Numbers:
     """The values of a finding; of many the first, and how many more there are, and where."""
-    found = tuple(_flatten("", "findings.evidence", evidence))
-    if len(found) <= _MOST + 1:  # a line that says "1 more" has room for it
-        return found
-    more = f"{plural(len(found) - _MOST, 'value')}, in vanidl summary --json"
-    return (*found[:_MOST], ("more", more))
+    numbers = tuple(_flatten("", "findings.evidence", evidence))
+    if len(numbers) <= _MOST + 1:  # a line that says "1 more" has room for it
+        return numbers
+    more = f"{plural(len(numbers) - _MOST, 'value')}, in vanidl summary --json"
+    return (*numbers[:_MOST], ("more", more))
 
 
 def _flatten(prefix: str, path: str, values: Mapping[str, Value]) -> Iterator[tuple[str, str]]:

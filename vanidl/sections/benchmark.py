@@ -95,11 +95,11 @@ def _compose_benchmark(
 
 def _divide_by_epoch(rows: list[EpochWaits]) -> list[tuple[str, list[float]]]:
     """(label, percent of the time: compute, then each cause) of every epoch, over its ranks."""
-    found: dict[int, list[EpochWaits]] = {}
+    by_epoch: dict[int, list[EpochWaits]] = {}
     for row in rows:
-        found.setdefault(row.epoch, []).append(row)
+        by_epoch.setdefault(row.epoch, []).append(row)
     shares = []
-    for epoch, same in sorted(found.items()):
+    for epoch, same in sorted(by_epoch.items()):
         # Over the time of all ranks: a rank that took longer weighs more.
         total_s = sum(row.total_s for row in same) or 1.0
         parts = [sum(row.compute_s for row in same)]

@@ -80,16 +80,16 @@ _NOWHERE = (
 
 def draw_fetches(run: Run) -> Figure:
     """The input waits of each rank by what the batch that they took was at."""
-    found, account = run.fetching, run.breakdown
-    if found is None or not account.length_ns(WAIT):
+    fetching, account = run.fetching, run.breakdown
+    if fetching is None or not account.length_ns(WAIT):
         return Figure("fetches", "Input and compute", _FETCHES_TITLE, "", None, None, _NOWHERE,
                       applies=False)  # fmt: skip
     ranks = [str(place) for place in np.flatnonzero(account.observed).tolist()]
     # The mean of one rank would repeat it.
     rows = ranks if len(ranks) == 1 else [MEAN, *ranks[:MOST_BATCHES]]
     cut = n_of_m(min(len(ranks), MOST_BATCHES), len(ranks), "ranks")
-    words = [_FETCHES_CAPTION, *_list_remarks(run, found), f"Shown: {cut}." if cut else ""]
-    table = slowest_batches(run.trace, found.batches, found.names)
+    words = [_FETCHES_CAPTION, *_list_remarks(run, fetching), f"Shown: {cut}." if cut else ""]
+    table = slowest_batches(run.trace, fetching.batches, fetching.names)
     waited = seconds(account.length_ns(WAIT) / 1e9)
     return Figure(
         "fetches",
@@ -110,8 +110,8 @@ def _is_whole(run: Run) -> bool:
     return sampled or (not lossy and not has_separate_objects(run.summary))
 
 
-def _list_remarks(run: Run, found: Fetching) -> Iterator[str]:
-    if not found.io_recorded:
+def _list_remarks(run: Run, fetching: Fetching) -> Iterator[str]:
+    if not fetching.io_recorded:
         yield _NO_IO
     elif not _is_whole(run):
         yield _IN_PART
@@ -187,8 +187,8 @@ def slowest_batches(trace: Trace, batches: FetchedBatches, names: tuple[str, ...
 def _find_slowest(batches: FetchedBatches) -> list[int]:
     taken = np.flatnonzero(~np.isnan(batches.wait_s))
     order = taken[np.lexsort((batches.start_s[taken], -batches.wait_s[taken]))]
-    found: list[int] = order[:SLOWEST].tolist()
-    return found
+    slowest: list[int] = order[:SLOWEST].tolist()
+    return slowest
 
 
 def _list_batch(
@@ -214,14 +214,14 @@ def _list_batch(
 
 
 def _write_fetches(run: Run) -> str | None:
-    found = run.fetching
-    if found is None:
+    fetching = run.fetching
+    if fetching is None:
         return None
     rows: list[Row] = [
         ("mean per batch", "batches", "workers", "samples", "of it reads", "decoding", "collate",
          "waited")
     ]  # fmt: skip
-    for each in found.loaders[:_MOST_LOADERS]:
+    for each in fetching.loaders[:_MOST_LOADERS]:
         spent = (each.samples_s, each.reads_s, each.decoding_s, each.collate_s, each.wait_s)
         times = ("not recorded" if value is None else seconds(value) for value in spent)
         rows.append((elided(each.name, limit=60), count(each.batches), count(each.workers), *times))
@@ -229,9 +229,9 @@ def _write_fetches(run: Run) -> str | None:
     words: list[tuple[str, str]] = []
     if run.breakdown.length_ns(WAIT):
         words.append(("waits", settle(describe_waits(run.breakdown, whole=_is_whole(run)))))
-    words += [("I/O", remark) for remark in _list_remarks(run, found)]
+    words += [("I/O", remark) for remark in _list_remarks(run, fetching)]
     # The batch that was waited for longest, and its longest read where I/O was recorded.
-    batches = found.batches
+    batches = fetching.batches
     if slowest := _find_slowest(batches):
         row = slowest[0]
         file = int(batches.longest_read_file[row])
@@ -251,18 +251,18 @@ def _write_fetches(run: Run) -> str | None:
 
 
 def _collect_fetches(run: Run) -> Object | None:
-    found = run.fetching
-    if found is None:
+    fetching = run.fetching
+    if fetching is None:
         return None
     # The keys are the column titles of the page, with units where they are seconds.
-    table = slowest_batches(run.trace, found.batches, found.names)
+    table = slowest_batches(run.trace, fetching.batches, fetching.names)
     keys = [column.title.replace(" ", "_") for column in table.columns]
     units = [f"{k}_s" if c.unit == "s" else k for k, c in zip(keys, table.columns, strict=True)]
     return {
         "basis": "known per batch",
-        "io_recorded": found.io_recorded,
-        "batches": len(found.batches),
-        "loaders": [values_of(each) for each in found.loaders],
+        "io_recorded": fetching.io_recorded,
+        "batches": len(fetching.batches),
+        "loaders": [values_of(each) for each in fetching.loaders],
         "mean": _collect_waits(run.breakdown, MEAN),
         "per_rank": [
             {"label": run.breakdown.labels[place]} | _collect_waits(run.breakdown, str(place))
@@ -339,8 +339,8 @@ _NONE = (
 
 def draw_lines(run: Run) -> Figure:
     """A table of lines."""
-    found = run.lines
-    if found is None:
+    lines = run.lines
+    if lines is None:
         return Figure(
             "lines", "Input and compute", _LINES_TITLE, "", empty_reason=_NONE, applies=False
         )
@@ -349,11 +349,11 @@ def draw_lines(run: Run) -> Figure:
             of, name_place(line), elided(line.function, limit=60), elided(line.text, limit=100),
             line.share, line.cpu_share, line.blocked_share, line.wall_s, line.cpu_s, line.hits,
         )
-        for of, part in _iterate_parts(found)
+        for of, part in _iterate_parts(lines)
         for line in part.lines
     ]  # fmt: skip
     # How many samples that rests on, for fetches and steps apart.
-    said = "; ".join(f"{of}: {_describe_samples(of, part)}" for of, part in _iterate_parts(found))
+    said = "; ".join(f"{of}: {_describe_samples(of, part)}" for of, part in _iterate_parts(lines))
     caption = f"Sampled {said}. {_MEANING}"
     return Figure(
         "lines",
@@ -364,8 +364,8 @@ def draw_lines(run: Run) -> Figure:
     )
 
 
-def _iterate_parts(found: Lines) -> Iterator[tuple[str, PartLines]]:
-    for of, part in (("fetches", found.fetch), ("steps", found.loop)):
+def _iterate_parts(lines: Lines) -> Iterator[tuple[str, PartLines]]:
+    for of, part in (("fetches", lines.fetch), ("steps", lines.loop)):
         if part is not None:
             yield of, part
 
@@ -394,8 +394,8 @@ def _write_lines(run: Run) -> str | None:
 
 
 def _collect_lines(run: Run) -> Object | None:
-    found = run.lines
-    return None if found is None else values_of(found)
+    lines = run.lines
+    return None if lines is None else values_of(lines)
 
 
 LINES = Section(

@@ -40,12 +40,12 @@ _NONE = "Not recorded: vanidl record looks at the memory of a command's processe
 
 def draw_memory(run: Run) -> Figure:
     """Areas of training, workers and batches on their way over time; the limit in words."""
-    found = run.memory
-    if found is None:
+    memory = run.memory
+    if memory is None:
         return Figure(
             "memory", "Input and compute", _MEMORY_TITLE, "", empty_reason=_NONE, applies=False
         )
-    series = _thin_out(found.series[0])
+    series = _thin_out(memory.series[0])
     rows = tuple(
         (
             float(at),
@@ -56,8 +56,8 @@ def draw_memory(run: Run) -> Figure:
     )
     # Every so many-th point, rounded up: at most `_MOST_ROWS` rows.
     step = -(-len(rows) // _MOST_ROWS)
-    said = (f"{describe_peak(found)}.".capitalize(), explain_memory(found), _MEANING)
-    divisor, unit = byte_scale(float(found.peak_nbytes))
+    said = (f"{describe_peak(memory)}.".capitalize(), explain_memory(memory), _MEANING)
+    divisor, unit = byte_scale(float(memory.peak_nbytes))
     at_s = [round(value, 3) for value in series.at_s.tolist()]
     data: list[Spec] = []
     # Areas add up to what counts for the job; the page cache is beside it, as a line.
@@ -81,7 +81,7 @@ def draw_memory(run: Run) -> Figure:
         " ".join(filter(None, said)),
         {"data": data, "layout": layout},
         Table(_MEMORY_COLUMNS, rows[::step] if step else ()),
-        alt_text=f"Memory of the run's processes: {describe_peak(found)}.",
+        alt_text=f"Memory of the run's processes: {describe_peak(memory)}.",
     )
 
 
@@ -117,22 +117,22 @@ def _plot_line(
 
 
 def _write_memory(run: Run) -> str | None:
-    found = run.memory
-    if found is None:
+    memory = run.memory
+    if memory is None:
         return None
-    rows = [("peak", describe_peak(found))]
-    if found.peak_shared_nbytes:
-        rows.append(("shared", f"{nbytes(found.peak_shared_nbytes)} of batches and the like"))
-    if left := describe_left(found):
+    rows = [("peak", describe_peak(memory))]
+    if memory.peak_shared_nbytes:
+        rows.append(("shared", f"{nbytes(memory.peak_shared_nbytes)} of batches and the like"))
+    if left := describe_left(memory):
         rows.append(("left", left))
-    if said := explain_memory(found):
-        rows.append((found.kind.replace("_", " "), said))
+    if said := explain_memory(memory):
+        rows.append((memory.kind.replace("_", " "), said))
     return named_values("Memory", rows)
 
 
 def _collect_memory(run: Run) -> Object | None:
-    found = run.memory
-    if found is None:
+    memory = run.memory
+    if memory is None:
         return None
     series = [
         {
@@ -142,9 +142,9 @@ def _collect_memory(run: Run) -> Object | None:
                 f"{name}_nbytes": getattr(each, name).astype(int).tolist() for name in _COLUMN_NAMES
             },
         }
-        for each in map(_thin_out, found.series)
+        for each in map(_thin_out, memory.series)
     ]
-    return values_of(found, without=("series",)) | {"series": series}
+    return values_of(memory, without=("series",)) | {"series": series}
 
 
 _MEMORY_KIND = Maybe({

@@ -38,14 +38,14 @@ _COLUMNS = (
 
 def draw_osts(run: Run) -> Figure:
     """Bytes per second by target and time, with the use of each target in the table."""
-    found = run.results.osts
-    if found is None or not found.bytes_moved.any():
+    targets = run.results.osts
+    if targets is None or not targets.bytes_moved.any():
         # Without known stripes the figure does not apply; with them it says what is missing.
         known = bool(run.trace.stripes)
         reason = f"{_NONE} {advise_tracing(run.trace)}." if known else _NONE
         return replace(leave_heat_empty(_NAMES, reason), applies=known)
-    rows = found.rows[:MOST_OSTS]
-    cut = n_of_m(len(rows), len(found.rows), "targets")
+    rows = targets.rows[:MOST_OSTS]
+    cut = n_of_m(len(rows), len(targets.rows), "targets")
     labels = [_name_target(row) for row in rows]
     cells = tuple(
         (
@@ -60,10 +60,10 @@ def draw_osts(run: Run) -> Figure:
         for row in rows
     )
     table = Table(_COLUMNS, cells, cut)
-    caption = f"{_CAPTION} Operations are those of {found.layer}."
+    caption = f"{_CAPTION} Operations are those of {targets.layer}."
     caption += f" Shown: {cut}." if cut else ""
     return compose_heat(
-        _NAMES, caption, labels, (found.edges_s, found.bytes_moved[:MOST_OSTS]), table
+        _NAMES, caption, labels, (targets.edges_s, targets.bytes_moved[:MOST_OSTS]), table
     )
 
 
@@ -73,12 +73,12 @@ def _name_target(row: OstUse) -> str:
 
 def _write_osts(run: Run) -> str | None:
     """The targets with most bytes, and how many there are."""
-    found = run.results.osts
-    if found is None:
+    targets = run.results.osts
+    if targets is None:
         return None
     head = ("target", "reads", "read", "reading", "writes", "written", "writing")
     # Targets with most bytes first, as many as a terminal has lines for.
-    busiest = sorted(found.rows, key=lambda row: -(row.bytes_read + row.bytes_written))
+    busiest = sorted(targets.rows, key=lambda row: -(row.bytes_read + row.bytes_written))
     rows = [
         (
             _name_target(row),
@@ -91,8 +91,8 @@ def _write_osts(run: Run) -> str | None:
         )
         for row in busiest[:_MOST_IN_TEXT]
     ]
-    cut = n_of_m(len(rows), len(found.rows), "targets")
-    title = f"Lustre targets ({found.layer}{f'; {cut}' if cut else ''})"
+    cut = n_of_m(len(rows), len(targets.rows), "targets")
+    title = f"Lustre targets ({targets.layer}{f'; {cut}' if cut else ''})"
     return aligned_table(title, [head, *rows])
 
 

@@ -181,8 +181,8 @@ def explain_waits(
     return f" {_DIAMOND}{_OF_UNKNOWN if None in values('in_wait_s') else _NO_BAR}"
 
 
-def _find_longest(found: Iterable[float | None]) -> float:
-    return max((value or 0.0 for value in found), default=0.0)
+def _find_longest(values: Iterable[float | None]) -> float:
+    return max((value or 0.0 for value in values), default=0.0)
 
 
 def read_values(rows: Sequence[RankOverlap]) -> Callable[[str], list[float | None]]:
@@ -412,39 +412,39 @@ _MEANING = (
 def draw_ceiling(run: Run) -> Figure:
     """Steps as they were, and with batches from memory."""
     title = "The ceiling: steps with batches from memory"
-    found = run.ceiling
-    if found is None:
+    ceiling = run.ceiling
+    if ceiling is None:
         reason = "Not measured: vanidl ceiling --against RUN -- COMMAND measures it."
         return Figure("ceiling", "Input and compute", title, "", empty_reason=reason, applies=False)
     rows = (
-        ("as it trained", found.step_s, found.median_step_s),
-        ("with batches from memory", found.free_s, found.median_free_s),
-        ("of that, copying the batch", found.copying_s, None),
+        ("as it trained", ceiling.step_s, ceiling.median_step_s),
+        ("with batches from memory", ceiling.free_s, ceiling.median_free_s),
+        ("of that, copying the batch", ceiling.copying_s, None),
     )
-    said = " ".join((*_explain_ceiling(run, found), _MEANING))
+    said = " ".join((*_explain_ceiling(run, ceiling), _MEANING))
     return Figure("ceiling", "Input and compute", title, said, table=Table(_CEILING_COLUMNS, rows))
 
 
-def _explain_ceiling(run: Run, found: Ceiling) -> tuple[str, ...]:
+def _explain_ceiling(run: Run, ceiling: Ceiling) -> tuple[str, ...]:
     """Sentences of what was measured, what of it is no wait, and what it rests on."""
-    slower = describe_slower(found, run.breakdown.waited_share)
-    said = (describe_ceiling(found), slower, explain_ceiling(found), *found.remarks)
+    slower = describe_slower(ceiling, run.breakdown.waited_share)
+    said = (describe_ceiling(ceiling), slower, explain_ceiling(ceiling), *ceiling.remarks)
     return tuple(filter(None, said))
 
 
 def _write_ceiling(run: Run) -> str | None:
-    found = run.ceiling
-    if found is None:
+    ceiling = run.ceiling
+    if ceiling is None:
         return None
-    said = _explain_ceiling(run, found)
+    said = _explain_ceiling(run, ceiling)
     return "\n".join(["Ceiling, measured", *map(paragraph, said)]) + "\n"
 
 
 def _collect_ceiling(run: Run) -> Object | None:
-    found = run.ceiling
-    if found is None:
+    ceiling = run.ceiling
+    if ceiling is None:
         return None
-    return values_of(found) | {"remarks": list(found.remarks)}
+    return values_of(ceiling) | {"remarks": list(ceiling.remarks)}
 
 
 CEILING = Section(

@@ -128,7 +128,7 @@ JSON_ORDER = (
 
 def figures(run: Run, slices: Slices | None = None) -> tuple[Figure, ...]:
     """Every figure, in the order of the page; `slices` are kept for other pages of the run."""
-    found = (
+    drawn = (
         (
             section,
             timeline.draw_timeline(run, slices=slices)
@@ -139,15 +139,15 @@ def figures(run: Run, slices: Slices | None = None) -> tuple[Figure, ...]:
         for make in section.figures
     )
     return tuple(
-        mark_figure(figure, run) if section.traced else figure for section, figure in found
+        mark_figure(figure, run) if section.traced else figure for section, figure in drawn
     )
 
 
 def text_blocks(run: Run) -> list[str]:
     """The blocks of the text that have something to tell, in order."""
     known = {section.name: section for section in SECTIONS if section.text}
-    found = ((s, s.text(run)) for s in _put_in_order(known, TEXT_ORDER).values() if s.text)
-    return [mark_block(text, run) if s.traced else text for s, text in found if text is not None]
+    blocks = ((s, s.text(run)) for s in _put_in_order(known, TEXT_ORDER).values() if s.text)
+    return [mark_block(text, run) if s.traced else text for s, text in blocks if text is not None]
 
 
 def json_object(run: Run) -> Object:
@@ -193,6 +193,6 @@ def _place_values(values: Mapping[str, Any]) -> dict[str, Any]:
     return content
 
 
-def _put_in_order(found: Mapping[str, T], order: Sequence[str]) -> dict[str, T]:
-    known = {name: found[name] for name in order if name in found}
-    return known | dict(found)
+def _put_in_order(values: Mapping[str, T], order: Sequence[str]) -> dict[str, T]:
+    known = {name: values[name] for name in order if name in values}
+    return known | dict(values)

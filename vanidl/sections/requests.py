@@ -430,13 +430,15 @@ def _explain_untraced(run: Run) -> str:
 
 def draw_durations(run: Run) -> Figure:
     """Histogram of durations, reads and writes apart."""
-    title, found = "Durations", run.results.latencies
-    if found is None:
+    title, latencies = "Durations", run.results.latencies
+    if latencies is None:
         return Figure(
             "durations", _SECTION, title, "", empty_reason=_explain_untraced(run), applies=False
         )
-    words = _describe_statistics(run.results.durations) + _count_without_bytes(run, found.histogram)
-    bins = found.histogram
+    words = _describe_statistics(run.results.durations) + _count_without_bytes(
+        run, latencies.histogram
+    )
+    bins = latencies.histogram
     data = [
         {
             "type": "bar",
@@ -486,8 +488,8 @@ def draw_durations(run: Run) -> Figure:
 
 def draw_slowest(run: Run) -> Figure:
     """The slowest operations, each with the median of its kind beside it."""
-    title, found = "Slowest operations", run.results.latencies
-    if found is None:
+    title, latencies = "Slowest operations", run.results.latencies
+    if latencies is None:
         return Figure(
             "slowest", _SECTION, title, "", empty_reason=_explain_untraced(run), applies=False
         )
@@ -498,15 +500,15 @@ def draw_slowest(run: Run) -> Figure:
     rows = tuple(
         (elided(s.path, limit=120), s.op, s.duration_s, s.start_s, s.nbytes, s.offset,
          elided(s.label, limit=60))
-        for s in found.slowest
+        for s in latencies.slowest
     )  # fmt: skip
     return Figure("slowest", _SECTION, title, _SLOWEST_CAPTION, table=Table(columns, rows))
 
 
 def draw_offsets(run: Run) -> Figure:
     """Offset of each read of one data file over time."""
-    title, found = "Offset over time", run.results.latencies
-    sample = found.sample if found is not None else None
+    title, latencies = "Offset over time", run.results.latencies
+    sample = latencies.sample if latencies is not None else None
     if sample is None or (sample.offset < 0).all():
         reason = "No read of a data file was traced with its offset."
         return Figure("offsets", _SECTION, title, "", empty_reason=reason, applies=False)
@@ -551,10 +553,10 @@ def draw_offsets(run: Run) -> Figure:
     )  # fmt: skip
 
 
-def _describe_statistics(found: Durations | None) -> str:
+def _describe_statistics(durations: Durations | None) -> str:
     """Median, p99 and longest of each group in a sentence each."""
     words = []
-    groups = found.groups if found is not None else {}
+    groups = durations.groups if durations is not None else {}
     for name in GROUPS:
         if (group := groups.get(name)) is None:
             continue
@@ -578,17 +580,17 @@ def _count_without_bytes(run: Run, bins: tuple[DurationBin, ...]) -> str:
     return f" {moved} no bytes: in the picture alone."
 
 
-def _label_duration(found: DurationBin) -> str:
+def _label_duration(duration_bin: DurationBin) -> str:
     """`1 ms to 2 ms`, `from 50 s`."""
-    if found.high_s is None:
-        return f"from {border(found.low_s)}"
-    return f"{border(found.low_s)} to {border(found.high_s)}"
+    if duration_bin.high_s is None:
+        return f"from {border(duration_bin.low_s)}"
+    return f"{border(duration_bin.low_s)} to {border(duration_bin.high_s)}"
 
 
 def _write_durations(run: Run) -> str | None:
     """Statistics of each group; None where no operation was traced."""
-    found = run.results.durations
-    if found is None:
+    durations = run.results.durations
+    if durations is None:
         return None
     header = ("operations", "count", "median", "99 % within", "longest", "of the median")
     rows = [
@@ -596,19 +598,19 @@ def _write_durations(run: Run) -> str | None:
             name, count(g.count), seconds(g.median_s), seconds(g.p99_s), seconds(g.longest_s),
             times(g.longest_s / g.median_s) if g.median_s > 0 else "",
         )
-        for name, g in found.groups.items()
+        for name, g in durations.groups.items()
     ]  # fmt: skip
     return aligned_table("Durations", [header, *rows]) if rows else None
 
 
 def _collect_durations(run: Run) -> Object | None:
-    found, details = run.results.durations, run.results.latencies
-    if found is None or details is None:
+    durations, details = run.results.durations, run.results.latencies
+    if durations is None or details is None:
         return None
     return {
-        "groups": {name: values_of(group) for name, group in found.groups.items()},
-        "empty_reads": found.empty,
-        "empty_reads_s": found.empty_s,
+        "groups": {name: values_of(group) for name, group in durations.groups.items()},
+        "empty_reads": durations.empty,
+        "empty_reads_s": durations.empty_s,
         "histogram": [values_of(each) for each in details.histogram],
         "slowest": [values_of(each) for each in details.slowest],
     }

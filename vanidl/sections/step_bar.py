@@ -286,7 +286,7 @@ def draw_bar(run: Run) -> Bar | None:
     lossy = bool(LOWER_BOUNDS & serious_codes(run.coverage.warnings))
     in_part = any(profile.device_in_part for profile in run.trace.profiles)
     # The parts of the mean step, each with its proof and the line of code that it is mostly in.
-    found = tuple(
+    bar_parts = tuple(
         BarPart(
             _STYLES[part.code],
             name_part(part.code, whole, lossy=lossy, in_part=in_part),
@@ -303,7 +303,7 @@ def draw_bar(run: Run) -> Bar | None:
     over = f"mean of {plural(whole.steps * whole.ranks, 'step')}"
     ranks = f", {plural(whole.ranks, 'rank')}" if whole.ranks > 1 else ""
     title = f"One step: {seconds(whole.mean_s)}"
-    words = ", ".join(f"{p.name} {p.amount} ({p.percent})" for p in found)
+    words = ", ".join(f"{p.name} {p.amount} ({p.percent})" for p in bar_parts)
     # Below it what the step would be: measured with batches from memory, or predicted of a change.
     ghosts: list[Ghost] = []
     if (ceiling := run.ceiling) is not None and ceiling.low > 0:
@@ -320,7 +320,7 @@ def draw_bar(run: Run) -> Bar | None:
     # All of it in words, for who does not see the bar.
     than = "; ".join(f"{g.name}: {g.amount}" for g in ghosts)
     label = f"{title}: {words}." + (f" With a change: {than}." if than else "")
-    return Bar(title, found, tuple(ghosts), label, _note_traced(f"{over}{ranks}", run))
+    return Bar(title, bar_parts, tuple(ghosts), label, _note_traced(f"{over}{ranks}", run))
 
 
 def _draw_run_bar(run: Run) -> Bar | None:
@@ -349,7 +349,7 @@ def _draw_run_bar(run: Run) -> Bar | None:
     rows.append(("decode", _OPEN, most_ns - storage.low_ns, _OPEN_MEANING, key))
     rows.append(("rest", "not in I/O", run_ns - most_ns, _OTHER_TIME, key))
     # Too narrow parts could not be seen.
-    found = tuple(
+    bar_parts = tuple(
         BarPart(
             style, name, seconds(spent / 1e9), percent(spent / run_ns), 100 * spent / run_ns,
             meaning, "#summary", key if is_least_of_cell(account, key, spent) else "",
@@ -359,9 +359,9 @@ def _draw_run_bar(run: Run) -> Bar | None:
     )  # fmt: skip
     whose = "A host (hosts do not overlap in time)" if account.hosts_apart else "The run"
     title = f"{whose}: {seconds(run_ns / 1e9)}"
-    words = ", ".join(f"{p.name} {p.amount} ({p.percent})" for p in found)
+    words = ", ".join(f"{p.name} {p.amount} ({p.percent})" for p in bar_parts)
     note = "mean over ranks" if len(run.trace.ranks) > 1 else "one rank"
-    return Bar(title, found, (), f"{title}: {words}.", _note_traced(note, run))
+    return Bar(title, bar_parts, (), f"{title}: {words}.", _note_traced(note, run))
 
 
 def _bound_writing_ns(account: Breakdown) -> float:

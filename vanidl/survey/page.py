@@ -148,16 +148,16 @@ def _get_moved_bytes(read: Fleet, what: str) -> NDArray[np.float64]:
 
 
 def _list_problems(jobs: Fleet) -> list[tuple[str, str, str]]:
-    found = jobs.only(jobs.known("problem"))
-    rows = jobs.rows(found.index[:_MOST_PROBLEMS].tolist())
+    unread = jobs.only(jobs.known("problem"))
+    rows = jobs.rows(unread.index[:_MOST_PROBLEMS].tolist())
     shown = []
     for row in rows:
         # What is wrong, with the log that it is wrong with.
         problem = str(row["problem"])
         words = problem if row["first_log"] in problem else f"{row['first_log']}: {problem}"
         shown.append(("unreadable", elided(words, limit=400), "warning"))
-    if len(found) > len(shown):
-        more = f"{plural(len(found) - len(shown), 'more job')} with a problem: see the table."
+    if len(unread) > len(shown):
+        more = f"{plural(len(unread) - len(shown), 'more job')} with a problem: see the table."
         shown.append(("unreadable", more, "warning"))
     return shown
 

@@ -272,8 +272,8 @@ def shown_lanes(trace: Trace, room: Room) -> tuple[Lanes, str]:
         return lanes, ""
     per_rank = -(-len(lanes.lanes) // len(ranks))
     kept = {ranks[i] for i in pick_spread(len(ranks), max(most // per_rank, 1)).tolist()}
-    found = [lane for lane in lanes.lanes if lane.rank in kept][:most]
-    return Lanes.of(found), f"{len(kept):,} of {len(ranks):,} ranks"
+    kept_lanes = [lane for lane in lanes.lanes if lane.rank in kept][:most]
+    return Lanes.of(kept_lanes), f"{len(kept):,} of {len(ranks):,} ranks"
 
 
 def _choose_whole_lanes(trace: Trace, lanes: Lanes, operations: int, most: int) -> frozenset[int]:
@@ -288,31 +288,31 @@ def _choose_whole_lanes(trace: Trace, lanes: Lanes, operations: int, most: int) 
         for (position, kind), lane in lanes.of_spans.items():
             held = SPAN_LANES[kind][1]
             counts[lane] = int(sum(table[(position + 1) * kinds + each] for each in held))
-    found: set[int] = set()
+    whole: set[int] = set()
     left = most
     order = sorted(lanes.of_spans.items(), key=lambda item: (item[0][1] not in _FIRST, item[1]))
     for _, lane in order:
         # Where all operations fit, a lane of spans may take what is left, else half of it.
         if counts[lane] <= left * (1 if operations <= left else 0.5):
-            found.add(lane)
+            whole.add(lane)
             left -= counts[lane]
     if operations <= left:
-        found |= set(lanes.of_process.values())
-    return frozenset(found)
+        whole |= set(lanes.of_process.values())
+    return frozenset(whole)
 
 
 def _choose_windows(trace: Trace, run: Run, most: int) -> list[tuple[int, int]]:
     """Times of which every slice should be held, the most wanted first."""
     since, io = trace.job.start_ns, run.timeline
-    found = []
+    windows = []
     # Around the steps that waited longest.
     for step in find_worst_steps(run.steps, _MOST_WINDOWS):
         margin = _MARGIN * (step.end_s - step.start_s)
         times = (step.start_s - margin, step.end_s + margin)
         low, high = (since + round(at * 1e9) for at in times)
-        found.append((low, high))
-    if found or io is None or io.job.reads is None or io.job.writes is None:
-        return found
+        windows.append((low, high))
+    if windows or io is None or io.job.reads is None or io.job.writes is None:
+        return windows
     # Without steps the busiest pieces of the timeline, as far as they fit.
     counts = io.job.reads + io.job.writes
     edges = since + np.round(io.job.edges_s * 1e9).astype(np.int64)

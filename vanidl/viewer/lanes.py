@@ -93,20 +93,20 @@ def lanes_of(trace: Trace, processes: Iterable[int]) -> Lanes:
             if position >= 0:
                 marked.add((position, kinds[SpanKind(kind_code)]))
     ranks = sorted({rank for rank, _ in marked} | set(by_rank), key=lambda r: (r < 0, r))
-    found: list[Lane] = []
+    lanes: list[Lane] = []
     for rank in ranks:
-        found += [Lane(SPAN_LANES[kind][0], kind, rank) for kind in SPAN_LANES
+        lanes += [Lane(SPAN_LANES[kind][0], kind, rank) for kind in SPAN_LANES
                   if (rank, kind) in marked]  # fmt: skip
-        found += _build_io_lanes(trace, rank, by_rank.get(rank, []))
-    return Lanes.of(found)
+        lanes += _build_io_lanes(trace, rank, by_rank.get(rank, []))
+    return Lanes.of(lanes)
 
 
 def _build_io_lanes(trace: Trace, rank: int, processes: Sequence[int]) -> list[Lane]:
     """The training process first, then workers, as many lanes as lived at a time."""
     own = trace.ranks[rank] if rank >= 0 else -1
-    found = [Lane("reads and writes", IO, rank, (own,))] if own in processes else []
-    if len(found) == len(processes):
-        return found
+    lanes = [Lane("reads and writes", IO, rank, (own,))] if own in processes else []
+    if len(lanes) == len(processes):
+        return lanes
     # Workers that did not live at the same time share a lane.
     others = sorted(
         (p for p in processes if p != own), key=lambda p: _get_lifetime(trace.processes[p])
@@ -119,8 +119,8 @@ def _build_io_lanes(trace: Trace, rank: int, processes: Sequence[int]) -> list[L
         if rank < 0 or any(trace.processes[p].role != "worker" for p in mine):
             first = trace.processes[mine[0]].label
             label = first if len(mine) == 1 else f"{first} and {len(mine) - 1} more"
-        found.append(Lane(label, IO, rank, mine))
-    return found
+        lanes.append(Lane(label, IO, rank, mine))
+    return lanes
 
 
 def _get_lifetime(process: Process) -> tuple[int, int]:
@@ -158,7 +158,7 @@ class FlatLanes:
         return lane
 
     def _take_lanes(self, start: list[int], end: list[int]) -> list[int]:
-        found = []
+        taken = []
         for begin, finish in zip(start, end, strict=True):
             # Lanes whose operation is over are free again; the lowest free one is taken.
             while self._busy and self._busy[0][0] <= begin:
@@ -168,8 +168,8 @@ class FlatLanes:
                 self._count += 1
             lane = heappop(self._free)
             heappush(self._busy, (finish, lane))
-            found.append(lane)
-        return found
+            taken.append(lane)
+        return taken
 
 
 # Slices of lanes, block by block: spans and operations in one form, laid into rows.

@@ -48,10 +48,10 @@ def fitted(slices: Slices, io: JobTimeline | None, room: Room) -> tuple[Content,
     most = room.slices
     while True:
         content = slices.content(replace(room, slices=most))
-        found = payload(content, io) | {"server": room.served}
-        packed = (found["pieces"]["data"], found["entries"]["data"], found["names"])
+        spec = payload(content, io) | {"server": room.served}
+        packed = (spec["pieces"]["data"], spec["entries"]["data"], spec["names"])
         if sum(map(len, packed)) <= MOST_LETTERS or not content.held_count:
-            return content, found
+            return content, spec
         most = min(most, content.held_count) // 2
 
 
@@ -148,14 +148,14 @@ def _group_by_track(held: Sequence[Block]) -> dict[tuple[int, int], Block]:
     by_lane: dict[int, list[Block]] = {}
     for block in held:
         by_lane.setdefault(block.lane, []).append(block)
-    found: dict[tuple[int, int], Block] = {}
+    tracks: dict[tuple[int, int], Block] = {}
     for lane in sorted(by_lane):
         whole = joined_blocks(by_lane[lane])  # of thousands of blocks: a few calls a lane
         for row in np.unique(whole.row).tolist():
             mine = np.flatnonzero(whole.row == row)
             order = stable_order(whole.start[mine])
-            found[lane, row] = whole.pick(mine[order])
-    return found
+            tracks[lane, row] = whole.pick(mine[order])
+    return tracks
 
 
 def _join_columns(columns: Sequence[NDArray[np.integer]]) -> Int64Array:

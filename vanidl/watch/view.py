@@ -88,10 +88,10 @@ def final(state: RunState) -> list[str]:
     rate = f", {steps_per_second(state.steps_per_s)}" if state.steps_per_s else ""
     said, verdict = describe_steps(state), give_verdict(state)
     steps = f"{said[:1].upper()}{said[1:]}{rate}."
-    found = [describe_wait(state), join(steps, " ", verdict) if verdict else steps]
+    lines = [describe_wait(state), join(steps, " ", verdict) if verdict else steps]
     if not state.is_exact:
-        found.append("These are approximate: more calls lay within one another than is held.")
-    return [*found, *state.problems]
+        lines.append("These are approximate: more calls lay within one another than is held.")
+    return [*lines, *state.problems]
 
 
 def says(state: RunState) -> str:
@@ -101,14 +101,14 @@ def says(state: RunState) -> str:
 
 def ending(state: RunState) -> str:
     """How the command ended, by its exit status as shells have it, and why it failed."""
-    found = state.ending
-    if found is None:
+    end = state.ending
+    if end is None:
         return f"ended, exit status {text(None)}"
-    by = f" by {found.signal}" if found.signal else ""
-    killed = plural(found.memory_kills or 0, "process", "processes")
-    more = f"; {killed} killed as memory had run out" if found.memory_kills else ""
-    error = f"; {elided(found.last_error)}" if found.last_error else ""
-    return f"ended{by}, exit status {found.exit_status}{more}{error}"
+    by = f" by {end.signal}" if end.signal else ""
+    killed = plural(end.memory_kills or 0, "process", "processes")
+    more = f"; {killed} killed as memory had run out" if end.memory_kills else ""
+    error = f"; {elided(end.last_error)}" if end.last_error else ""
+    return f"ended{by}, exit status {end.exit_status}{more}{error}"
 
 
 def _write_head(state: RunState) -> Iterator[Line]:
@@ -139,12 +139,12 @@ def _list_reads(state: RunState) -> Iterator[Line]:
 
 
 def _write_memory(state: RunState) -> Iterator[Line]:
-    found = state.memory
-    if found is None or state.condition.is_over:
+    memory = state.memory
+    if memory is None or state.condition.is_over:
         return
-    limit = "" if found.limit_nbytes is None else f" of {nbytes(found.limit_nbytes)}"
-    out = running_out(found)
-    words = f"{nbytes(found.nbytes)}{limit}{', ' if out else ''}{out}"
+    limit = "" if memory.limit_nbytes is None else f" of {nbytes(memory.limit_nbytes)}"
+    out = running_out(memory)
+    words = f"{nbytes(memory.nbytes)}{limit}{', ' if out else ''}{out}"
     yield f"memory      {words}", "bold red" if out else ""
 
 

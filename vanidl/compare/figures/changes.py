@@ -87,19 +87,19 @@ _CEILING_CAPTION = (
 def draw_ceiling(comparison: Comparison) -> Figure:
     """A row for each side that was measured."""
     title = "The ceiling: steps with batches from memory"
-    found = [(side, side.ceiling) for side in comparison.sides if side.ceiling is not None]
-    if not found:
+    ceilings = [(side, side.ceiling) for side in comparison.sides if side.ceiling is not None]
+    if not ceilings:
         reason = "Not measured: vanidl ab --ceiling measures it."
         return Figure("ceiling", "What changed", title, "", empty_reason=reason, applies=False)
-    rows = tuple((side.letter, c.step_s, c.free_s, c.cost, c.low, c.high) for side, c in found)
+    rows = tuple((side.letter, c.step_s, c.free_s, c.cost, c.low, c.high) for side, c in ceilings)
     # Over how many pairs: said once where it is the same of all sides.
-    most = max(c.pairs for _, c in found)
-    counted = [f"{plural(c.pairs, 'pair')} of {side.letter}" for side, c in found]
-    same = len({c.pairs for _, c in found}) == 1
+    most = max(c.pairs for _, c in ceilings)
+    counted = [f"{plural(c.pairs, 'pair')} of {side.letter}" for side, c in ceilings]
+    same = len({c.pairs for _, c in ceilings}) == 1
     over = (
         f" over {plural(most, 'pair') if same else ' and '.join(counted)}. " if most > 1 else ". "
     )
-    said = " ".join(f"{side.letter}: {explain_ceiling(c)}" for side, c in found)
+    said = " ".join(f"{side.letter}: {explain_ceiling(c)}" for side, c in ceilings)
     return Figure(
         "ceiling",
         "What changed",
@@ -293,13 +293,13 @@ def draw_metrics(comparison: Comparison) -> Figure:
 
 
 def _list_metric(comparison: Comparison, title: str) -> tuple[Cell, ...]:
-    found = [
+    changes = [
         (next((c for c in p.changes if c.metric.title == title), None), has_verdicts(p))
         for p in comparison.pairings
     ]
-    first = next(change for change, _ in found if change is not None)
+    first = next(change for change, _ in changes if change is not None)
     cells: list[Cell] = [title, _make_amount(first.a, first)]
-    for change, verdicts in found:
+    for change, verdicts in changes:
         cells += _list_change(change, verdicts)
     return tuple(cells)
 

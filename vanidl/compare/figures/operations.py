@@ -19,13 +19,13 @@ _SIZES_CAPTION = (
 
 def draw_sizes(comparison: Comparison) -> Figure:
     """Operations and bytes by size for each side."""
-    found = [(side, _list_bins(side)) for side in comparison.sides]
-    known = [(side, bins) for side, bins in found if bins]
+    by_side = [(side, _list_bins(side)) for side in comparison.sides]
+    known = [(side, bins) for side, bins in by_side if bins]
     if not known:
         return _compose_sizes(
             "", reason="No side recorded operations one by one, so sizes are unknown."
         )
-    missing = [side.letter for side, bins in found if not bins]
+    missing = [side.letter for side, bins in by_side if not bins]
     # All powers of two between the smallest and the largest: gaps show as gaps.
     lows = sorted({low for _, bins in known for low in bins})
     powers = (0, *(1 << i for i in range(lows[-1].bit_length())))
@@ -138,17 +138,17 @@ _ACCESS_CAPTION = (
 
 def draw_access(comparison: Comparison) -> Figure:
     """Share of first, consecutive, forward and backward operations for each side."""
-    found, missing = [], []
+    recorded, missing = [], []
     for side in comparison.sides:
         sample = first_read(side)
         access = None if sample is None or sample.results is None else sample.results.access
         if access is None or access.source == "counters":  # another rule: not side by side
             missing.append(side.letter)
         else:
-            found.append((side.letter, access))
+            recorded.append((side.letter, access))
     # Reads of every side, then writes.
-    reads = [(f"{letter}: reads", access.read) for letter, access in found]
-    writes = [(f"{letter}: writes", access.write) for letter, access in found]
+    reads = [(f"{letter}: reads", access.read) for letter, access in recorded]
+    writes = [(f"{letter}: writes", access.write) for letter, access in recorded]
     rows = [row for row in (*reads, *writes) if row[1].ops]
     if not rows:
         reason = "No side recorded operations one by one, so their order is not known."

@@ -141,12 +141,12 @@ def _compose_steps(
 
 def step_times(side: Side) -> NDArray[np.float64]:
     """Durations in seconds of the steps of all runs and ranks of a side."""
-    found = [
+    durations = [
         sample.results.steps.table.duration_s
         for sample in side.samples
         if sample.results is not None and sample.results.steps is not None
     ]
-    return np.concatenate(found) if found else np.empty(0)
+    return np.concatenate(durations) if durations else np.empty(0)
 
 
 Known = list[tuple[Side, NDArray[np.float64]]]

@@ -112,12 +112,12 @@ def describe_checkpoints(run: Run) -> Iterator[Entry]:
 
 def _describe_save_times(run: Run, saves: tuple[Phase, ...]) -> Iterator[Entry]:
     """Every so many epochs; or every so many steps, where an epoch has several."""
-    found = run.phases.epochs if run.phases is not None else ()
-    starts = np.array([epoch.start_s for epoch in found])
+    epochs = run.phases.epochs if run.phases is not None else ()
+    starts = np.array([epoch.start_s for epoch in epochs])
     number = np.searchsorted(starts, [save.start_s for save in saves], side="right")
-    if len(found) and (np.diff(number) > 0).all():
+    if len(epochs) and (np.diff(number) > 0).all():
         first = max(int(number[0]), 1)
-        apart = round(float(np.median(np.diff(number)))) if len(number) > 1 else len(found)
+        apart = round(float(np.median(np.diff(number)))) if len(number) > 1 else len(epochs)
         note = f"saves lie in epochs {', '.join(map(str, number[:8].tolist()))}"
         yield Entry(_SAVE, "checkpoint_after_epoch", first, MEASURED, note)
         yield Entry(_SAVE, "epochs_between_checkpoints", apart, MEASURED, "median of the same")
