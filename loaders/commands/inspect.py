@@ -47,7 +47,7 @@ def run(options: argparse.Namespace) -> int:
         sys.stdout.write(json.dumps({"nbytes": len(content), "arrays": arrays}) + "\n")
         return 0
     sys.stdout.write(f"{path}: {len(content)} bytes, whole\n")
-    sys.stdout.writelines(_text(name, each) for name, each in arrays.items())
+    sys.stdout.writelines(_format_array(name, each) for name, each in arrays.items())
     return 0
 
 
@@ -72,7 +72,7 @@ def _describe_container(encoded: Encoded) -> dict[str, Any]:
     }
 
 
-def _text(name: str, array: dict[str, Any]) -> str:
+def _format_array(name: str, array: dict[str, Any]) -> str:
     source, decoded = array["source"], array["decoded"]
     ratio = array["source_nbytes"] / array["nbytes"] if array["nbytes"] else 1.0
     lines = [

@@ -33,10 +33,10 @@ def run(_options: argparse.Namespace) -> int:
 def _list(title: str, names: Iterable[str], find: Callable[[str], Workload | LoaderModule]) -> None:
     sys.stdout.write(f"{title}\n")
     for name in names:
-        sys.stdout.write(f"  {name:<12}{_help(find, name)}\n")
+        sys.stdout.write(f"  {name:<12}{_find_help(find, name)}\n")
 
 
-def _help(find: Callable[[str], Workload | LoaderModule], name: str) -> str:
+def _find_help(find: Callable[[str], Workload | LoaderModule], name: str) -> str:
     try:
         return find(name).HELP
     except ModuleNotFoundError as error:

@@ -308,7 +308,9 @@ class RowReads:
             datasets = {each: self._dataset(each) for each in self._samples.fields}
             file = os.open(self._samples.path(0), os.O_RDONLY | os.O_CLOEXEC)
             self._end = weakref.finalize(self, _close, file)  # where nobody closes a loader
-            self._sources = {each.name: self._source(d, each, file) for each, d in datasets.items()}
+            self._sources = {
+                each.name: self._make_source(d, each, file) for each, d in datasets.items()
+            }
             self._choose_gap()
         return self._sources
 
@@ -322,7 +324,7 @@ class RowReads:
             )
         return dataset
 
-    def _source(self, dataset: h5py.Dataset, field: Field, number: int) -> RowSource:
+    def _make_source(self, dataset: h5py.Dataset, field: Field, number: int) -> RowSource:
         # A chunked dataset has no offset, and another type needs HDF5's conversion.
         offset = dataset.id.get_offset() if dataset.chunks is None else None
         if offset is None or dataset.dtype != np.dtype(field.dtype):

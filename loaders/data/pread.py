@@ -98,7 +98,7 @@ def read_into(file: int, target: Writable, offset: int) -> int:
         InputError: The file ends before.
         OSError: It cannot be read.
     """
-    return _read_at(file, _address(target), target.nbytes, offset) if target.nbytes else 0
+    return _read_at(file, _find_address(target), target.nbytes, offset) if target.nbytes else 0
 
 
 def _read_at(file: int, address: int, left: int, offset: int) -> int:
@@ -111,7 +111,7 @@ def _read_at(file: int, address: int, left: int, offset: int) -> int:
     return calls
 
 
-def _address(target: Writable) -> int:
+def _find_address(target: Writable) -> int:
     memory = target if isinstance(target, memoryview) else target.data
     return ctypes.addressof(ctypes.c_char.from_buffer(memory))
 

@@ -69,7 +69,7 @@ class HDF5Reader:
         """
         try:
             if self._samples.layout == "rows" and 0 <= sample < len(self._samples):
-                return {name: rows[sample] for name, rows in self._rows().items()}
+                return {name: rows[sample] for name, rows in self._open_rows().items()}
             return {
                 field.name: self.array(self._samples.place(sample, field), field)
                 for field in self._samples.fields
@@ -81,7 +81,7 @@ class HDF5Reader:
                 "the storage and start again"
             ) from error
 
-    def _rows(self) -> dict[str, h5py.Dataset]:
+    def _open_rows(self) -> dict[str, h5py.Dataset]:
         """The datasets whose rows are samples, all of one file: found and checked once."""
         if not self._of_rows or self._process != os.getpid():
             places = {each: self._samples.place(0, each) for each in self._samples.fields}
@@ -105,7 +105,7 @@ class HDF5Reader:
     def dataset(self, place: Place) -> h5py.Dataset:
         """The open HDF5 dataset that a place names."""
         try:
-            file, key = self._file(place.path), (place.path, place.dataset)
+            file, key = self._open_file(place.path), (place.path, place.dataset)
             # Looking a dataset up by name takes longer than reading a small sample: done once.
             if key not in self._datasets:
                 self._datasets[key] = file[place.dataset]
@@ -129,7 +129,7 @@ class HDF5Reader:
         while self._files:
             self._forget(*self._files.popitem())
 
-    def _file(self, path: Path) -> h5py.File:
+    def _open_file(self, path: Path) -> h5py.File:
         if self._process != os.getpid():  # forked: the parent's handles are not ours to use
             self._files, self._datasets, self._process = OrderedDict(), {}, os.getpid()
         if path not in self._files:

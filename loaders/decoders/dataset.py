@@ -174,14 +174,14 @@ class DecodedLoader(EpochLoader):
                 batches, _read_ahead([partial(self._host, b) for b in batches], workers)
             )
         self.verify()  # of an iteration that was left
-        calls = [partial(self._begin, batch, self._transfer) for batch in batches]
+        calls = [partial(self._begin_copy, batch, self._transfer) for batch in batches]
         return self._from_device(batches, _read_ahead(calls, workers), self._transfer.device)
 
     def _host(self, ids: Sequence[int]) -> tuple[int, Batch]:
         """Runs in a thread: bytes read, and the decoded arrays."""
         buffer = self._ring.take()
         try:
-            samples, nbytes = read_containers(self._paths(ids), buffer, open_sample)
+            samples, nbytes = read_containers(self._list_paths(ids), buffer, open_sample)
             # With workers batches are decoded side by side; without them one by all cores.
             threads = 1 if self._settings.workers else None
             batch = decode_batch(samples, device="cpu", threads=threads)
@@ -195,11 +195,11 @@ class DecodedLoader(EpochLoader):
         for ids, (nbytes, batch) in zip(batches, decoded, strict=True):
             yield self._counted(ids, nbytes) | batch
 
-    def _begin(self, ids: Sequence[int], transfer: Transfer) -> tuple[StagedBatch, Copy]:
+    def _begin_copy(self, ids: Sequence[int], transfer: Transfer) -> tuple[StagedBatch, Copy]:
         """Runs in a thread: reads a batch and begins its copy to the device."""
         buffer, copied = self._ring.take(), None
         try:
-            staged = read_batch(self._paths(ids), buffer)
+            staged = read_batch(self._list_paths(ids), buffer)
             copied = transfer.begin(buffer.used)
         finally:
             self._ring.give_back(buffer, copied)
@@ -220,7 +220,7 @@ class DecodedLoader(EpochLoader):
         self._counts.add(loads=len(ids), nbytes=nbytes, requests=len(ids))
         return {"sample": torch.tensor(ids)}
 
-    def _paths(self, ids: Sequence[int]) -> list[Path]:
+    def _list_paths(self, ids: Sequence[int]) -> list[Path]:
         return [self._locate(sample) for sample in ids]
 
 

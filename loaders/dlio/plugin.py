@@ -74,13 +74,13 @@ class PluginDataLoader(BaseDataLoader):
             return
         with ending_all_ranks():
             options = parse_loader_options(find_loader(self.loader))
-            samples, settings = self._samples(), self._settings(options)
+            samples, settings = self._find_samples(), self._make_settings(options)
             if not settings.steps(samples):
                 raise InputError(
                     f"expected samples for a step of {settings.world.ranks} ranks with batches of "
                     f"{settings.batch}, found {len(samples)}: lower reader.batch_size"
                 )
-            self._loader = self._opened(samples, settings, options)
+            self._loader = self._open_loader(samples, settings, options)
 
     def next(self) -> Iterator[Batch]:
         """The batches of the next epoch, each inside DLIO's span of a wait."""
@@ -91,7 +91,7 @@ class PluginDataLoader(BaseDataLoader):
         self._epochs_begun += 1
         batches = iter(loader)
         if self._args.preprocess_time:
-            batches = self._preprocessed(batches)
+            batches = self._preprocess_ahead(batches)
         with ending_all_ranks():
             yield from fetched(batches)
 
@@ -101,10 +101,10 @@ class PluginDataLoader(BaseDataLoader):
             self._loader.close()
             self._loader = None
 
-    def _opened(self, samples: DlioSamples, settings: Settings, options: Namespace) -> Loader:
+    def _open_loader(self, samples: DlioSamples, settings: Settings, options: Namespace) -> Loader:
         return find_loader(self.loader).open_loader(samples, settings, options)
 
-    def _samples(self) -> DlioSamples:
+    def _find_samples(self) -> DlioSamples:
         training = str(self.dataset_type) == "train"
         args = self._args
         files = args.file_list_train if training else args.file_list_eval
@@ -119,7 +119,7 @@ class PluginDataLoader(BaseDataLoader):
             resized_nbytes=args.record_length_resize if uneven else 0,
         )
 
-    def _settings(self, options: Namespace) -> Settings:
+    def _make_settings(self, options: Namespace) -> Settings:
         args = self._args
         # The launcher's view of the ranks where it is DLIO's, too.
         world = World.detect()
@@ -138,12 +138,12 @@ class PluginDataLoader(BaseDataLoader):
             read_timeout_s=options.read_timeout_s,
         )
 
-    def _preprocessed(self, batches: Iterator[Batch]) -> Iterator[Batch]:
+    def _preprocess_ahead(self, batches: Iterator[Batch]) -> Iterator[Batch]:
         """The batches, after as many sleeps as samples, `reader.read_threads` at a time."""
-        with closing(Background(self._sleeping(batches), READY)) as ready:
+        with closing(Background(self._sleep_before_batches(batches), READY)) as ready:
             yield from ready
 
-    def _sleeping(self, batches: Iterator[Batch]) -> Generator[Batch, None, None]:
+    def _sleep_before_batches(self, batches: Iterator[Batch]) -> Generator[Batch, None, None]:
         with ThreadPoolExecutor(max(1, self._args.read_threads)) as pool:
             for batch in batches:
                 for _ in pool.map(self._preprocess, range(len(batch["sample"]))):
@@ -176,7 +176,7 @@ class SpatialDataLoader(PluginDataLoader):
 
     loader = "spatial"
 
-    def _opened(self, samples: DlioSamples, settings: Settings, options: Namespace) -> Loader:
+    def _open_loader(self, samples: DlioSamples, settings: Settings, options: Namespace) -> Loader:
         require_whole_files(samples, ("hdf5", "npy"), self.loader)
         from ..spatial.loader import SpatialLoader, spatial_settings
 
@@ -190,7 +190,7 @@ class DecodedDataLoader(PluginDataLoader):
 
     loader = "decoded"
 
-    def _opened(self, samples: DlioSamples, settings: Settings, options: Namespace) -> Loader:
+    def _open_loader(self, samples: DlioSamples, settings: Settings, options: Namespace) -> Loader:
         require_whole_files(samples, ("hdf5", "npy"), self.loader)
         from ..decoders.dataset import open_containers
         from ..decoders.folders import SUFFIX

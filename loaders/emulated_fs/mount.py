@@ -85,7 +85,10 @@ class EmulatedStorage:
         self._check()
         # In a session of its own: Ctrl-C reaches the program, and the mount outlives it.
         self._server = subprocess.Popen(
-            self._command(), stdin=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
+            self._make_command(),
+            stdin=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
         )
         try:
             # What FUSE itself takes is measured on the mount, and taken off every request.
@@ -173,7 +176,7 @@ class EmulatedStorage:
             raise InputError("expected a log of requests, found none: give log=PATH")
         return read_requests(self.log, operations)
 
-    def _command(self) -> list[str]:
+    def _make_command(self) -> list[str]:
         line = [
             sys.executable,
             "-m",

@@ -168,10 +168,10 @@ class Clients:
         # again.
         if cached is None or now - cached[0] > TRUSTED_S:
             process = _find_process(thread)
-            cached = self._known[thread] = (now, process, self._client(process))
+            cached = self._known[thread] = (now, process, self._find_client(process))
         return cached[1], cached[2]
 
-    def _client(self, process: int) -> str:
+    def _find_client(self, process: int) -> str:
         if self._variable is None:
             return str(process)
         prefix = f"{self._variable}=".encode()
@@ -205,7 +205,7 @@ class SlowStorage(PassThrough):
         self._late: dict[str, float] = {}
         # Calls that only touch metadata are wrapped here, all alike.
         for method, operation in _METADATA.items():
-            setattr(self, method, self._slowed(operation, getattr(self, method)))
+            setattr(self, method, self._slow_down(operation, getattr(self, method)))
 
     def init_with_config(self, conn_info: mfusepy.fuse_conn_info, _config: object) -> None:
         """Tells libfuse the longest read; the mount option max_read tells the kernel."""
@@ -250,7 +250,7 @@ class SlowStorage(PassThrough):
         self._serve("sync", path, start_ns, time.monotonic())
         return 0
 
-    def _slowed(self, operation: str, original: Callable[..., Any]) -> Callable[..., Any]:
+    def _slow_down(self, operation: str, original: Callable[..., Any]) -> Callable[..., Any]:
         """An operation on metadata that takes its time, whether it succeeds or not."""
 
         def slowed(path: str, *arguments: Any) -> Any:  # noqa: ANN401

@@ -107,7 +107,12 @@ def declare_scheduled(parser: argparse.ArgumentParser) -> None:
     add("--compute-s", type=float, default=1.0, help="seconds to train on one, for balance time")
     add("--plan", metavar="FILE", help="a saved plan, instead of the options above")
     add("--look-ahead", type=int, default=8, metavar="STEPS", help="read together (0: none ahead)")
-    add("--gap", type=_gap, metavar="auto|ROWS", help="read through to merge (default: measured)")
+    add(
+        "--gap",
+        type=_parse_gap,
+        metavar="auto|ROWS",
+        help="read through to merge (default: measured)",
+    )
     add("--staging-bytes", type=int, help="of samples read ahead")
     add("--node-buffer", default="auto", choices=("auto", "no"), help="shared by ranks of a node")
     add(
@@ -139,14 +144,19 @@ def declare_pls(parser: argparse.ArgumentParser) -> None:
 def declare_spatial(parser: argparse.ArgumentParser) -> None:
     """How samples are divided and read."""
     add = parser.add_argument
-    add("--grid", type=_numbers, metavar="1xPx1x1", help="parts per axis (default: axis 1 by all)")
+    add(
+        "--grid",
+        type=_parse_numbers,
+        metavar="1xPx1x1",
+        help="parts per axis (default: axis 1 by all)",
+    )
     add(
         "--divide",
         action="append",
         metavar="FIELD",
         help="(default: the largest field, and those of its shape)",
     )
-    add("--halo", type=_halo, default=0, metavar="N|NxN..", help="read beyond the block")
+    add("--halo", type=_parse_halo, default=0, metavar="N|NxN..", help="read beyond the block")
     add(
         "--edges",
         default="zero",
@@ -187,16 +197,16 @@ def declare_webdataset(parser: argparse.ArgumentParser) -> None:
     add("--webdataset-buffer", type=int, default=1000, metavar="N", help="samples shuffled")
 
 
-def _gap(text: str) -> int | None:
+def _parse_gap(text: str) -> int | None:
     return None if text == "auto" else int(text)
 
 
-def _numbers(text: str) -> tuple[int, ...]:
+def _parse_numbers(text: str) -> tuple[int, ...]:
     return tuple(int(each) for each in text.split("x"))
 
 
-def _halo(text: str) -> int | tuple[int, ...]:
-    numbers = _numbers(text)
+def _parse_halo(text: str) -> int | tuple[int, ...]:
+    numbers = _parse_numbers(text)
     return numbers if len(numbers) > 1 else numbers[0]
 
 

@@ -63,9 +63,9 @@ class TarSamples(IterableDataset[Arrays]):
         )
         if self._settings.shuffle:
             stream = stream.shuffle(self._buffer, seed=seed)
-        return map(self._arrays, iter(stream.repeat()))
+        return map(self._read_arrays, iter(stream.repeat()))
 
-    def _arrays(self, entry: dict[str, Any]) -> Arrays:
+    def _read_arrays(self, entry: dict[str, Any]) -> Arrays:
         arrays = {
             field.name: np.load(io.BytesIO(entry[name_tar_member(field.name)]))
             for field in self._samples.fields

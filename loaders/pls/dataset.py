@@ -192,14 +192,14 @@ class PartialLocalDataset(Dataset[Any]):
                 self.store.discard(sample)
         missing = [i for i in ids.tolist() if i not in self.store]
         # Storage that does not answer is asked again for what is still missing.
-        with closing(Retried(lambda _given: self._reading(ids))) as reading:
+        with closing(Retried(lambda _given: self._begin_reading(ids))) as reading:
             for message in reading:
                 self.store.add(message)
         self._held[:] = torch.from_numpy(ids)
         self._settled = True
         return len(missing)
 
-    def _reading(self, ids: Int64Array) -> Background[Bytes]:
+    def _begin_reading(self, ids: Int64Array) -> Background[Bytes]:
         """The samples that are not here yet, read by a thread that may be left behind."""
         missing = [i for i in ids.tolist() if i not in self.store]
         return Background(self.source.read(missing, self.counts), READY, self._read_timeout_s)

@@ -183,11 +183,11 @@ class Scheduler:
         Raises:
             UsageError: `scheduling` was not called.
         """
-        epoch = self._opened()
+        epoch = self._require_epoch()
         with self._waiting():
             epoch.step += 1
             portion = epoch.portion(max(self.steps - 1, 1))
-            return self._begin(portion)
+            return self._begin_portion(portion)
 
     def synchronize(self, sends: Requests, receives: Requests) -> None:
         """Waits until a portion is sent and received.
@@ -209,9 +209,9 @@ class Scheduler:
             LoadersError: Another rank ended, or is too slow.
             UsageError: `scheduling` was not called.
         """
-        epoch = self._opened()
+        epoch = self._require_epoch()
         epoch.step = self.steps
-        self._begin(epoch.portion(1))
+        self._begin_portion(epoch.portion(1))
         with self._waiting():
             # All portions are through: the new samples take the slots of those that were given
             # away.
@@ -231,14 +231,14 @@ class Scheduler:
         if self._exchange is not None:
             self._exchange.close()
 
-    def _begin(self, portion: list[Order]) -> tuple[Requests, Requests]:
+    def _begin_portion(self, portion: list[Order]) -> tuple[Requests, Requests]:
         if not portion or self._exchange is None or self._epoch is None:
             return Requests(), Requests()
         future = self._exchange.submit(portion)
         self._epoch.futures.append(future)
         return Requests(len(portion), future), Requests(len(portion), future)
 
-    def _opened(self) -> _Epoch:
+    def _require_epoch(self) -> _Epoch:
         if self._epoch is None:
             raise UsageError("expected scheduling(epoch) first, found no epoch: call it")
         return self._epoch
@@ -443,7 +443,7 @@ class Exchanging(Generic[T]):
             UsageError: The state is of other samples, ranks or settings, or inside an epoch whose
                 order no `LocalSampler` can give again.
         """
-        if state.get("step") and self._local_sampler() is None:
+        if state.get("step") and self._find_local_sampler() is None:
             raise UsageError(
                 f"expected a LocalSampler to go on in the middle of an epoch, found "
                 f"{type(self._loader.sampler).__name__}: use pls.LocalSampler, or go on from the "
@@ -456,7 +456,7 @@ class Exchanging(Generic[T]):
         return Spanned(self._batches(), self.waits, name=type(self).__name__)
 
     def _batches(self) -> Generator[T, None, None]:
-        start, local = self._position.begin(leaves=True), self._local_sampler()
+        start, local = self._position.begin(leaves=True), self._find_local_sampler()
         if local is not None:
             local.skip(start)
         for batch in exchanging(self._scheduler, self._loader, self._position.epoch, start):
@@ -464,7 +464,7 @@ class Exchanging(Generic[T]):
             yield batch
         self._position.end()
 
-    def _local_sampler(self) -> LocalSampler | None:
+    def _find_local_sampler(self) -> LocalSampler | None:
         return next(
             (each for each in _find_samplers(self._loader) if isinstance(each, LocalSampler)), None
         )

@@ -449,12 +449,14 @@ class Serving:
         """
         self._door.close()
         self._ended, end_s = True, time.monotonic() + self._timeout_s
-        goodbyes = [self._goodbye(peer, lock, end_s) for peer, lock in list(self._peers.items())]
+        goodbyes = [
+            self._say_goodbye(peer, lock, end_s) for peer, lock in list(self._peers.items())
+        ]
         if all(goodbyes):
             self._pool.close()
             self._reads.close()
 
-    def _goodbye(self, peer: Connection, lock: threading.Lock, end_s: float) -> bool:
+    def _say_goodbye(self, peer: Connection, lock: threading.Lock, end_s: float) -> bool:
         if not lock.acquire(timeout=max(end_s - time.monotonic(), 0)):
             return False
         with suppress(OSError):
@@ -487,7 +489,7 @@ class Serving:
             peer.send_bytes(HEADER.pack(-1, 0, FAILED) + str(error).encode())
             return
         for sample, from_buffer in zip(ids.tolist(), held.tolist(), strict=True):
-            rows = [self._row(each.name, sample, beside) for each in self._samples.fields]
+            rows = [self._find_row(each.name, sample, beside) for each in self._samples.fields]
             peer.send_bytes(pack_sample(sample, HELD if from_buffer else READ, rows))
 
     def _read(self, ids: NDArray[np.int64], epoch: int) -> tuple[Memory, dict[int, int]]:
@@ -497,7 +499,7 @@ class Serving:
         rows, row = new_memory(self._samples, len(away)), {s: at for at, s in enumerate(away)}
         beside = rows, row
         tasks = self._reads.tasks(
-            np.unique(ids), np.empty(0, np.int64), lambda name, s: self._row(name, s, beside)
+            np.unique(ids), np.empty(0, np.int64), lambda name, s: self._find_row(name, s, beside)
         )
         done = sum(self._pool.map(lambda task: task(), tasks), ReadTotals())
         # Only now may others take them from the buffer: a mark says that all bytes are there.
@@ -511,7 +513,9 @@ class Serving:
                 self._counts.read(done)
         return beside
 
-    def _row(self, name: str, sample: int, beside: tuple[Memory, dict[int, int]]) -> NDArray[Any]:
+    def _find_row(
+        self, name: str, sample: int, beside: tuple[Memory, dict[int, int]]
+    ) -> NDArray[Any]:
         place, (rows, row) = self._place[sample], beside
         source, at = (rows, row[sample]) if place < 0 else (self._memory.rows, place)
         array: NDArray[Any] = source[name][at, ...]

@@ -237,9 +237,9 @@ class ScheduledLoader(EpochLoader):
     def _batches(self, epoch: int, start: int) -> Stream:
         if not self._stage_settings.look_ahead:
             return self._stage.batches(epoch, start)
-        return Retried(lambda given: self._begun(epoch, start + given), self._attempts)
+        return Retried(lambda given: self._begin_reading(epoch, start + given), self._attempts)
 
-    def _begun(self, epoch: int, start: int) -> BackgroundGroups[Batch]:
+    def _begin_reading(self, epoch: int, start: int) -> BackgroundGroups[Batch]:
         """The batches from a step on. A stage that hangs is left behind, with all that it has."""
         if self._hangs():
             self._stage = self._new_stage()

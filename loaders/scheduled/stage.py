@@ -221,7 +221,9 @@ class Stage:
         reads = self._grouped.begin(self._reads.straight(targets) if targets else [])
 
         # What was held is a hit, unless it came early.
-        early = sum([self._used_early(step.ids.tolist()) for step in steps]) if self._early else 0
+        early = (
+            sum([self._count_used_early(step.ids.tolist()) for step in steps]) if self._early else 0
+        )
         self._counts.hits(sum(map(len, slots)) - len(targets) - early)
         if targets:
             self._counts.planned(loads=loads, reloads=len(targets) - loads)
@@ -297,11 +299,11 @@ class Stage:
             for sample in absent:
                 # Padding may repeat a sample in the step that loads it.
                 missing[sample] = missing.get(sample, False) or sample in loads
-            hits += len(ids) - (len(missing) - known) - self._used_early(ids)
+            hits += len(ids) - (len(missing) - known) - self._count_used_early(ids)
         self._counts.hits(hits)
         return np.array(sorted(missing), np.int64), sum(missing.values())
 
-    def _used_early(self, ids: list[int]) -> int:
+    def _count_used_early(self, ids: list[int]) -> int:
         """How many of `ids` were read ahead beside what was asked for: no hits, but loads."""
         early = self._early.intersection(ids) if self._early else self._early
         self._early = self._early - early

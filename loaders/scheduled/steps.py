@@ -47,10 +47,10 @@ def rank_steps(plan: Plan, rank: int, *, epoch: int, start: int = 0) -> list[Ran
         return [RankStep(ids, load, 1.0) for ids, load in islice(plan.alone(epoch), start, None)]
     node = plan.settings.node(rank)
     steps = plan.steps(epoch, range(node, node + 1))
-    return [_of_rank(step, rank, node) for step in islice(steps, start, None)]
+    return [_copy_for_rank(step, rank, node) for step in islice(steps, start, None)]
 
 
-def _of_rank(step: StepPlan, rank: int, node: int) -> RankStep:
+def _copy_for_rank(step: StepPlan, rank: int, node: int) -> RankStep:
     """Copies: a view would keep the ids of all ranks."""
     (ids, load), source = step.of_rank(rank), step.source_of_rank(rank)
     if source is None:

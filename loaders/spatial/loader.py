@@ -188,7 +188,7 @@ class SpatialLoader(EpochLoader):
             done = self._reader.measure(0, of_group)
             self._counts.add(nbytes=done.nbytes, requests=done.requests)
         transport = self._transport
-        steps = self._steps(epoch, start)
+        steps = self._read_steps(epoch, start)
         # A thread may only read through MPI where MPI was started for several threads.
         ahead = self._spatial.ahead if not transport.mpi or is_mpi_multithreaded() else 0
         timeout_s = self._settings.read_timeout_s
@@ -216,11 +216,11 @@ class SpatialLoader(EpochLoader):
 
     # -- local: in the thread ---------------------------------------------------------------
 
-    def _steps(self, epoch: int, start: int) -> Generator[_Step, None, None]:
+    def _read_steps(self, epoch: int, start: int) -> Generator[_Step, None, None]:
         # Samples of steps before this one are in somebody's store by the time it is used.
         known = self._store.known() if self._store else set[int]()
         for dealt in self._deal_epoch(epoch)[start:]:
-            yield self._begin(dealt, known)
+            yield self._begin_step(dealt, known)
             if self._store:
                 known |= {sample for ids in dealt for sample in ids}
 
@@ -236,7 +236,7 @@ class SpatialLoader(EpochLoader):
         steps = [order[a : a + size] for a in range(0, len(order), size)]
         return [[step[group::groups].tolist() for group in range(groups)] for step in steps]
 
-    def _begin(self, dealt: list[list[int]], known: set[int]) -> _Step:
+    def _begin_step(self, dealt: list[list[int]], known: set[int]) -> _Step:
         """Reads of a step what no rank has; what others have and exchanges are still to come."""
         assert self._reader is not None
         ids = dealt[self.sharing.group]
@@ -450,9 +450,9 @@ class SlabStore:
                     for name, array in self._slabs[sample].items():
                         out[sample][name][...] = array
                 elif owner == own:
-                    sends += self._messages(group, self._slabs[sample])
+                    sends += self._list_messages(group, self._slabs[sample])
                 elif group == own:
-                    receives += self._messages(owner, out[sample])
+                    receives += self._list_messages(owner, out[sample])
         transport.start(sends, receives).wait()
         # A block is a message for each of its fields.
         fields = len(next(iter(out.values())))
@@ -473,6 +473,6 @@ class SlabStore:
                 if group == self._sharing.group:
                     self._slabs[sample] = {n: np.array(a) for n, a in read[sample].items()}
 
-    def _messages(self, group: int, block: Block) -> list[Message]:
+    def _list_messages(self, group: int, block: Block) -> list[Message]:
         rank = self._sharing.rank_of(group, self._sharing.part)
         return [(rank, block[name]) for name in sorted(block)]
