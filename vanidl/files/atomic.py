@@ -43,12 +43,12 @@ def write_whole(
     Raises:
         VanidlError: it cannot be written there; nothing is left behind.
     """
-    with _explained(f"{what} to {printable(str(target))}", option):
+    with _explain_failures(f"{what} to {printable(str(target))}", option):
         if target.exists() and not target.is_file():
-            with _special(target) as file:
+            with _open_special(target) as file:
                 file.write(content)
             return
-        with _beside(target) as made:
+        with _make_beside(target) as made:
             part = made / "file"
             part.touch(_OWNER_ONLY if private else _AS_UMASK_SAYS)
             part.write_bytes(content)
@@ -69,7 +69,7 @@ def new_folder(target: Path) -> Iterator[Path]:
             f"-o {name}: expected a new or empty folder, found something in its place; choose "
             "another name or remove it."
         )
-    with _explained(name), _beside(target) as made:
+    with _explain_failures(name), _make_beside(target) as made:
         part = made / "folder"
         part.mkdir()
         yield part
@@ -86,13 +86,13 @@ def streamed_file(target: Path) -> Iterator[IO[bytes]]:
     Raises:
         VanidlError: it cannot be written.
     """
-    with _explained(printable(str(target))):
+    with _explain_failures(printable(str(target))):
         if target.exists() and not target.is_file():
-            with _special(target) as file:
+            with _open_special(target) as file:
                 yield file
             return
         # In a folder beside the target, on the same file system: renaming is one step.
-        with _beside(target) as made:
+        with _make_beside(target) as made:
             part = made / "file"
             with part.open("wb") as raw:
                 if target.suffix == ".gz":
@@ -103,7 +103,7 @@ def streamed_file(target: Path) -> Iterator[IO[bytes]]:
             part.replace(target)
 
 
-def _special(target: Path) -> IO[bytes]:
+def _open_special(target: Path) -> IO[bytes]:
     """A pipe or device to write to. A pipe that nobody reads is refused: it would never end."""
     number = os.open(target, os.O_WRONLY | os.O_NONBLOCK)
     os.set_blocking(number, True)
@@ -111,7 +111,7 @@ def _special(target: Path) -> IO[bytes]:
 
 
 @contextmanager
-def _beside(target: Path) -> Iterator[Path]:
+def _make_beside(target: Path) -> Iterator[Path]:
     """A folder beside the target, on the same file system, gone at the end."""
     prefix = f".{target.name[:60]}."
     made = Path(tempfile.mkdtemp(dir=target.parent, prefix=prefix, suffix=".part"))
@@ -122,7 +122,7 @@ def _beside(target: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def _explained(what: str, option: str = "-o") -> Iterator[None]:
+def _explain_failures(what: str, option: str = "-o") -> Iterator[None]:
     """An error of the system says what could not be written, where, and by which option."""
     try:
         yield

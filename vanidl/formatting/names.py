@@ -15,10 +15,10 @@ def printable(name: str) -> str:
     """The name with line breaks, controls and direction marks written out as escapes."""
     if name.isprintable():
         return name
-    return "".join(_escaped(c) if unicodedata.category(c) in _INVISIBLE else c for c in name)
+    return "".join(_escape(c) if unicodedata.category(c) in _INVISIBLE else c for c in name)
 
 
-def _escaped(character: str) -> str:
+def _escape(character: str) -> str:
     return character.encode("unicode_escape").decode("ascii")
 
 

@@ -117,7 +117,7 @@ def masked(words: Iterable[str]) -> Iterator[str]:
     follows, options = False, NONE
     for word in words:
         is_value = follows and not word.startswith("--") and not _hides(word)
-        yield MASK if is_value else _masked_word(word, options)
+        yield MASK if is_value else _mask_word(word, options)
         follows = word in options.apart or _OPTION.fullmatch(word) is not None
         options = options_after(word, options)
 
@@ -127,19 +127,19 @@ def masked_text(text: str) -> str:
 
     The value of an option ends at the next blank, as nothing says where the word ended.
     """
-    return _masked_tokens(_masked_within(text), within_quotes=False)
+    return _mask_tokens(_mask_within(text), within_quotes=False)
 
 
-def _masked_tokens(text: str, *, within_quotes: bool) -> str:
+def _mask_tokens(text: str, *, within_quotes: bool) -> str:
     """The text without what follows options, within quotes (as after `sh -c`) too."""
     tokens = _TOKEN.split(text)
     follows, options = False, NONE
     for i in range(1, len(tokens), 2):  # what is between them is blank
         token = tokens[i]
         is_value = follows and not token.startswith("--") and not _hides(token)
-        shown = _without_short(_assigned(token) if token.startswith("-") else token, options)
+        shown = _mask_short(_mask_assigned(token) if token.startswith("-") else token, options)
         if not within_quotes and token[0] in "\"'" and any(map(str.isspace, token)):
-            shown = f"{token[0]}{_masked_tokens(token[1:-1], within_quotes=True)}{token[-1]}"
+            shown = f"{token[0]}{_mask_tokens(token[1:-1], within_quotes=True)}{token[-1]}"
         tokens[i] = MASK if is_value else shown
         follows = token in options.apart or _OPTION.fullmatch(token) is not None
         options = options_after(token, options)
@@ -148,52 +148,52 @@ def _masked_tokens(text: str, *, within_quotes: bool) -> str:
 
 def masked_path(path: str) -> str:
     """The path with MASK for what looks like a secret in one of its parts, or in its URL."""
-    path = _masked_within_urls(path)
+    path = _mask_within_urls(path)
     scheme, joint, rest = path.rpartition("://")
-    return f"{scheme}{joint}{'/'.join(map(_masked_component, rest.split('/')))}"
+    return f"{scheme}{joint}{'/'.join(map(_mask_component, rest.split('/')))}"
 
 
-def _masked_component(part: str) -> str:
+def _mask_component(part: str) -> str:
     return _SHAPES.sub(MASK, _IN_COMPONENT.sub(rf"\g<1>{MASK}", part))
 
 
-def _masked_word(word: str, options: ShortOptions) -> str:
+def _mask_word(word: str, options: ShortOptions) -> str:
     if _PRIVATE_KEY in word:
         return MASK
     if header := _HEADER.fullmatch(word):
         return f"{header[1]} {MASK}"
-    word = _without_short(_assigned(word), options)
-    return masked_text(word) if any(map(str.isspace, word)) else _masked_within(word)
+    word = _mask_short(_mask_assigned(word), options)
+    return masked_text(word) if any(map(str.isspace, word)) else _mask_within(word)
 
 
 def _hides(word: str) -> bool:
     return MASKED_WORD.fullmatch(word.strip("\"'")) is not None
 
 
-def _assigned(word: str) -> str:
+def _mask_assigned(word: str) -> str:
     """The word without the value that it gives a secret; a path is none."""
     value = _ASSIGNED.fullmatch(word)
     return word if value is None or _hides(value[2]) else f"{value[1]}{MASK}"
 
 
-def _without_short(word: str, options: ShortOptions) -> str:
+def _mask_short(word: str, options: ShortOptions) -> str:
     option = options.option_of(word)
     return word if option is None else f"{option}{MASK}"
 
 
-def _masked_within(text: str) -> str:
+def _mask_within(text: str) -> str:
     """The text without what is a secret by its name, place or shape, whatever words it is in."""
     if not may_hold_secret(text):
         return text
     text = _KEY_BLOCK.sub(MASK, text)
     for named in (_HEADER_WITHIN, _COOKIE_WITHIN, _BEARER, _KEY, _IN_YAML):
         text = named.sub(rf"\g<1>{MASK}", text)
-    text = _masked_within_urls(text)
-    text = _WITHIN.sub(_masked_value, text)
+    text = _mask_within_urls(text)
+    text = _WITHIN.sub(_mask_value, text)
     return _SHAPES.sub(MASK, text)
 
 
-def _masked_value(found: re.Match[str]) -> str:
+def _mask_value(found: re.Match[str]) -> str:
     """A name and its value, which ends with the part of a path that it stands in."""
     name, value = found.groups()
     if _hides(value):
@@ -202,11 +202,11 @@ def _masked_value(found: re.Match[str]) -> str:
     before = found.string[max(0, found.start() - _FARTHEST_CHARACTERS) : found.start()]
     if "/" in value and _IN_PATH.search(before):
         rest = value.partition("/")[2]
-        return f"{name}{MASK}/{'/'.join(map(_masked_component, rest.split('/')))}"
+        return f"{name}{MASK}/{'/'.join(map(_mask_component, rest.split('/')))}"
     return f"{name}{MASK}{behind}"
 
 
-def _masked_within_urls(text: str) -> str:
+def _mask_within_urls(text: str) -> str:
     for of_url in (_URL, _URL_WITH_SLASH, _URL_CUT):
         text = of_url.sub(rf"\g<scheme>{MASK}@", text)
     text = _IN_QUERY.sub(rf"\g<1>{MASK}", text)

@@ -69,11 +69,11 @@ def aligned_table(title: str, rows: Sequence[Row]) -> str | None:
     if len(rows) < 2:  # a header and nothing under it
         return None
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    lines = [_aligned(row, widths) for row in rows]
+    lines = [_align_row(row, widths) for row in rows]
     return "\n".join([title, *lines, ""])
 
 
-def _aligned(row: Row, widths: Sequence[int]) -> str:
+def _align_row(row: Row, widths: Sequence[int]) -> str:
     """Names to the left, numbers to the right."""
     first, *rest = row
     cells = [first.ljust(widths[0]), *(c.rjust(w) for c, w in zip(rest, widths[1:], strict=True))]

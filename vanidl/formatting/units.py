@@ -34,9 +34,9 @@ def seconds(value: float | None) -> str:
             return "< 1 ns"
         for scale, unit in ((1e9, "ns"), (1e6, "µs"), (1e3, "ms")):
             if value * scale < 999.5:
-                return f"{_significant(value * scale)} {unit}"
+                return f"{_format_significant(value * scale)} {unit}"
         return "1.00 s"
-    return f"{_three_digits(value)} s" if value < 7195 else _hours(value)
+    return f"{_format_three_digits(value)} s" if value < 7195 else _format_hours(value)
 
 
 def border(value: float | None) -> str:
@@ -52,10 +52,10 @@ def instant(value: float | None) -> str:
 
 def change(now_s: float, then_s: float) -> str:
     """`423 to 169 ms`, `1.20 s to 870 ms`: one unit where both have the same."""
-    return _in_one_unit(seconds(now_s), seconds(then_s))
+    return _write_in_one_unit(seconds(now_s), seconds(then_s))
 
 
-def _in_one_unit(now: str, then: str) -> str:
+def _write_in_one_unit(now: str, then: str) -> str:
     number, _, unit = now.rpartition(" ")
     return f"{number} to {then}" if then.rpartition(" ")[2] == unit else f"{now} to {then}"
 
@@ -69,7 +69,7 @@ def range_words(low_s: float, high_s: float) -> str:
     if low == high:
         return low
     if max(abs(low_s), abs(high_s)) < 1:
-        return _in_one_unit(low, high)
+        return _write_in_one_unit(low, high)
     return f"{low_s:.6f} to {high_s:.6f} s"
 
 
@@ -85,10 +85,10 @@ def iso_time(ns: int) -> str:
     return (epoch + timedelta(microseconds=ns // 1000)).isoformat().replace("+00:00", "Z")
 
 
-def _hours(value: float) -> str:
+def _format_hours(value: float) -> str:
     minutes = round(value / 60)
     if minutes > 999:
-        return f"{_three_digits(value / 3600)} h"
+        return f"{_format_three_digits(value / 3600)} h"
     return f"{minutes // 60} h {minutes % 60} min"
 
 
@@ -108,8 +108,8 @@ def nbytes(value: float | None) -> str:
     amount = value / divisor
     if divisor == 1:
         return "< 1 B" if 0 < amount < 0.5 else f"{amount:,.0f} {unit}"
-    whole = amount < 999.5 and _whole(amount)
-    return f"{amount:.0f} {unit}" if whole else f"{_significant(amount)} {unit}"
+    whole = amount < 999.5 and _is_whole(amount)
+    return f"{amount:.0f} {unit}" if whole else f"{_format_significant(amount)} {unit}"
 
 
 def bandwidth(value: float | None) -> str:
@@ -133,9 +133,9 @@ def percent(share: float | None) -> str:
     if 99.9 < value < 100:
         return "> 99.9 %"
     if value > 100:
-        return f"{_three_digits(value)} %"
+        return f"{_format_three_digits(value)} %"
     # One decimal where it matters: of small shares, and just below all.
-    finer = not _whole(value) and (value < 9.95 or 99 < value < 100)
+    finer = not _is_whole(value) and (value < 9.95 or 99 < value < 100)
     return f"{value:.1f} %" if finer else f"{value:.0f} %"
 
 
@@ -149,7 +149,7 @@ def factor(value: float | None) -> str:
     return UNKNOWN if value is None else f"{number(value)}x"
 
 
-def _three_digits(value: float) -> str:
+def _format_three_digits(value: float) -> str:
     """Of a number of 1 or more three digits, of a smaller one two decimals."""
     if value < 9.995:
         return f"{value:.2f}"
@@ -159,21 +159,21 @@ def _three_digits(value: float) -> str:
     return f"{round(value, -digits):,.0f}"
 
 
-def _whole(value: float) -> bool:
+def _is_whole(value: float) -> bool:
     """Whether it is a whole number, but for what binary fractions are off: 0.07 * 100 is not 7."""
     return math.isclose(value, round(value), rel_tol=1e-9)
 
 
-def _significant(value: float) -> str:
+def _format_significant(value: float) -> str:
     """Three significant digits of any positive number, zeros at the end kept."""
-    return f"{value:#.3g}" if value < 0.9995 else _three_digits(value)
+    return f"{value:#.3g}" if value < 0.9995 else _format_three_digits(value)
 
 
 def times(value: float) -> str:
     """`2.4 times`, `11,800 times`: a large factor in words, three digits of it."""
     if value < 9.95:
         return f"{value:.1f} times" if value >= 0.95 else f"{number(value)} times"
-    return f"{_three_digits(value)} times" if value >= 99.95 else f"{value:.0f} times"
+    return f"{_format_three_digits(value)} times" if value >= 99.95 else f"{value:.0f} times"
 
 
 def number(value: float | None) -> str:
@@ -186,7 +186,7 @@ def number(value: float | None) -> str:
         return "< 0.001"
     if value == 0:
         return "0"
-    return _significant(value)
+    return _format_significant(value)
 
 
 def scaled(values: Sequence[float | None], unit: str) -> tuple[str, list[float | None]]:
@@ -199,13 +199,13 @@ def scaled(values: Sequence[float | None], unit: str) -> tuple[str, list[float |
     return name, [None if value is None else value / divisor for value in values]
 
 
-def _time_scale(usual: float) -> tuple[float, str]:
+def _choose_time_scale(usual: float) -> tuple[float, str]:
     names = ((3600.0, "h"), (60.0, "min"), (1.0, "s"), (1e-3, "ms"))
     return next(scale for scale in names if usual >= scale[0] or scale[1] == "ms")
 
 
 _SCALES: dict[str, Callable[[float], tuple[float, str]]] = {
-    "s": _time_scale,
+    "s": _choose_time_scale,
     "bytes": byte_scale,
     "share": lambda _: (0.01, "%"),
 }
@@ -218,7 +218,7 @@ def relative(value: float | None) -> str:
     if value == 1:
         return "equal"
     if value >= 2:
-        return f"{_three_digits(value)} times"
+        return f"{_format_three_digits(value)} times"
     share = percent(abs(value - 1))
     if share.startswith(">"):
         return f"{share} less"

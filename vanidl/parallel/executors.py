@@ -228,10 +228,10 @@ class LocalWorkers(Executor):
 
     def submit(self, fn: Callable[..., Value], /, *args: object, **kwargs: object) -> Future[Value]:
         """Calls the function, which a module defines, in the next idle worker."""
-        return self._threads.submit(self._called, fn, args, kwargs)
+        return self._threads.submit(self._call_worker, fn, args, kwargs)
 
-    def _called(self, *call: Any) -> Any:  # noqa: ANN401
-        worker, alive = self._idle_worker(), True
+    def _call_worker(self, *call: Any) -> Any:  # noqa: ANN401
+        worker, alive = self._find_idle_worker(), True
         try:
             return worker.call(*call)
         except BrokenExecutor:
@@ -242,7 +242,7 @@ class LocalWorkers(Executor):
             if alive:
                 self._idle.put(worker)
 
-    def _idle_worker(self) -> _Worker:
+    def _find_idle_worker(self) -> _Worker:
         """An idle worker, or a new one: there are no more of them than threads."""
         try:
             return self._idle.get_nowait()
@@ -484,15 +484,15 @@ def dask_executor(options: ExecutorOptions) -> Iterator[Executor]:
     Raises:
         UsageError: Dask is not installed, or there is no scheduler at the address.
     """
-    distributed = _distributed()
+    distributed = _import_distributed()
     with ExitStack() as stack:
         try:
-            stack.enter_context(_dask().config.set(_SETTINGS))
+            stack.enter_context(_import_dask().config.set(_SETTINGS))
             # A cluster of our own, which speaks to this process alone.
             if options.dask is None:
                 cluster = distributed.LocalCluster(
                     n_workers=options.workers,
-                    security=_throw_away_certificate(distributed),
+                    security=_make_certificate(distributed),
                     **_LOCAL,
                 )
                 client = distributed.Client(stack.enter_context(cluster))
@@ -543,7 +543,7 @@ _SETTINGS: dict[str, Any] = {
 }
 
 
-def _throw_away_certificate(distributed: Any) -> Any:  # noqa: ANN401 - without types
+def _make_certificate(distributed: Any) -> Any:  # noqa: ANN401 - without types
     try:
         return distributed.Security.temporary()
     except ImportError as error:
@@ -564,13 +564,13 @@ def warn_about(options: ExecutorOptions) -> str | None:
 _PROTECTED = ("tls://", "inproc://")
 
 
-def _dask() -> Any:  # noqa: ANN401 - an optional package without types
+def _import_dask() -> Any:  # noqa: ANN401 - an optional package without types
     import dask
 
     return dask
 
 
-def _distributed() -> Any:  # noqa: ANN401 - an optional package without types
+def _import_distributed() -> Any:  # noqa: ANN401 - an optional package without types
     try:
         import distributed
     except ImportError as error:

@@ -202,7 +202,7 @@ def _tell(to_parent: int) -> None:
 def waits_for_storage(processes: Iterable[int]) -> bool:
     """Whether a thread of some processes is in a call that only storage can end."""
     for pid in processes:
-        for task in _listed(f"/proc/{pid}/task"):
+        for task in _list_folder(f"/proc/{pid}/task"):
             with suppress(OSError, ValueError):
                 where = Path(f"/proc/{pid}/task/{task}/wchan").read_text("ascii", "replace")
                 state = Path(f"/proc/{pid}/task/{task}/stat").read_text().rpartition(") ")[2][0]
@@ -215,7 +215,7 @@ def descendants(pid: int) -> list[int]:
     """A process and all that it started, and these did."""
     found = [pid]
     for one in found:
-        for task in _listed(f"/proc/{one}/task"):
+        for task in _list_folder(f"/proc/{one}/task"):
             with suppress(OSError):
                 found += map(int, Path(f"/proc/{one}/task/{task}/children").read_text().split())
     return found
@@ -231,7 +231,7 @@ def processor_ticks(processes: Iterable[int]) -> int:
     return ticks
 
 
-def _listed(folder: str) -> list[str]:
+def _list_folder(folder: str) -> list[str]:
     try:
         return os.listdir(folder)  # noqa: PTH208
     except OSError:
