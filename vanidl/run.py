@@ -16,13 +16,13 @@ from vanidl.advice.registry import find
 from vanidl.analyses import Results, analyse
 from vanidl.breakdown import Breakdown, attribute_time, open_gains
 from vanidl.breakdown.step_bar import StepParts, divide_step
-from vanidl.dataclass import dataclass
 from vanidl.errors import UsageError
 from vanidl.files.arrow import require_arrow
 from vanidl.formatting.from_logs import clean_path
 from vanidl.merge.pipeline import Inputs, read_trace
 from vanidl.model.selection import Selection, fitted, of_ranks, select
 from vanidl.model.trace import Trace
+from vanidl.schema.dataclass import dataclass
 from vanidl.wording.account import find_lead
 from vanidl.wording.headline import (
     AFTER_STEPS,

@@ -27,9 +27,9 @@ from vanidl.compare.sides import Side, sample_of
 from vanidl.export import tables
 from vanidl.report.summary import summary_object
 from vanidl.run import open_run
-from vanidl.schema import fields_of, means, schema_of
 from vanidl.schema import schema as making
-from vanidl.schema.meanings import LINES, line_of, meaning_of, meanings
+from vanidl.schema.meanings import LINES, line_of, meaning_of, meanings, means
+from vanidl.schema.schema import fields_of, schema_of
 from vanidl.sections.actions import EVIDENCE
 from vanidl.survey.rows import Job, build_unread_row
 

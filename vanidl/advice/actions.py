@@ -15,8 +15,8 @@ from vanidl.advice.frameworks import AHEAD, KEEP, PYTORCH, TENSORFLOW
 from vanidl.advice.opens import PACK
 from vanidl.advice.proof import UNKNOWN, get_own_command
 from vanidl.advice.recording_gaps import OF_NO_KIND
-from vanidl.dataclass import dataclass
 from vanidl.formatting.units import nbytes, number, plural
+from vanidl.schema.dataclass import dataclass
 from vanidl.wording.account import NETWORK
 
 LOADER, KEEP_OPEN, SAVE_BEHIND, SAVE_SELDOM, SYNC_SELDOM, SEND_BEHIND, KEEP_FILES, PREPARE = (

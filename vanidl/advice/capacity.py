@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 from vanidl.advice.request_costs import FEWEST_READS
 from vanidl.analyses.profiled_steps import group_rank_spans
 from vanidl.analyses.reducing import batch_small_parts, join_columns
-from vanidl.dataclass import dataclass
 from vanidl.model import intervals
 from vanidl.model.ordering import stable_order
 from vanidl.model.states import TICKS_PER_S
 from vanidl.model.trace import READ, Trace
+from vanidl.schema.dataclass import dataclass
 
 # --- Storage ------------------------------------------------------------------------------------
 

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 from vanidl.analyses import Results
 from vanidl.breakdown import Breakdown
-from vanidl.dataclass import dataclass
 from vanidl.errors import UsageError
 from vanidl.model.run_facts import Ceiling
 from vanidl.model.trace import SpanKind, Trace
+from vanidl.schema.dataclass import dataclass
 
 _EXPLANATIONS = {
     "scheduled": "It plans the shuffles of all epochs in advance, keeps the samples that are "

@@ -15,10 +15,10 @@ from vanidl.advice.frameworks import PYTORCH
 from vanidl.analyses.files import FileRow
 from vanidl.breakdown.account import MEAN, PHASE
 from vanidl.breakdown.causes import STORAGE, WRITE
-from vanidl.dataclass import dataclass
 from vanidl.formatting.units import count, nbytes, percent, seconds, times
 from vanidl.model import intervals
 from vanidl.model.trace import POSIX, STDIO, STORAGE_LAYERS, SpanKind
+from vanidl.schema.dataclass import dataclass
 
 if TYPE_CHECKING:
     from vanidl.breakdown.phases import Phase

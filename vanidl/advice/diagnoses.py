@@ -21,10 +21,10 @@ from vanidl.analyses import Results
 from vanidl.breakdown import Breakdown
 from vanidl.breakdown.account import EPOCH_END, MEAN, STEP
 from vanidl.breakdown.causes import BLOCKED, COMPUTE, STORAGE
-from vanidl.dataclass import dataclass
 from vanidl.formatting.units import percent
 from vanidl.model.trace import Trace
 from vanidl.model.warnings import LOWER_BOUNDS, serious_codes
+from vanidl.schema.dataclass import dataclass
 
 FAILED = "failed"
 """The code of what comes before every gain: that the program did not end well."""

@@ -36,7 +36,6 @@ from vanidl.breakdown.windows import (
     Tiles,
     tile_rank,
 )
-from vanidl.dataclass import dataclass
 from vanidl.model import intervals, states
 from vanidl.model.counter_tables import CounterTable
 from vanidl.model.intervals import Intervals
@@ -44,6 +43,7 @@ from vanidl.model.states import SampledThread
 from vanidl.model.trace import MPIIO, OBJECT, POSIX, Part, SpanKind, Trace
 from vanidl.model.trace import READ as READ_OP
 from vanidl.model.warnings import LOWER_BOUNDS, UNREAD, serious_codes
+from vanidl.schema.dataclass import dataclass
 
 if TYPE_CHECKING:
     from vanidl.advice.capacity import Throughput

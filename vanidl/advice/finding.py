@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from vanidl.dataclass import dataclass
+from vanidl.schema.dataclass import dataclass
 
 if TYPE_CHECKING:
     from vanidl.advice.facts import Claim, Facts

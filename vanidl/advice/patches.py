@@ -28,9 +28,9 @@ from vanidl.advice.actions import (
     SEND_BEHIND,
     SYNC_SELDOM,
 )
-from vanidl.dataclass import dataclass
 from vanidl.formatting.secrets import is_secret_name, masked_text
 from vanidl.model.trace import Trace
+from vanidl.schema.dataclass import dataclass
 
 _MOST_NBYTES = 1 << 20
 _CLASSES = frozenset({"DataLoader", "StatefulDataLoader"})

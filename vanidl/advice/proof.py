@@ -9,10 +9,10 @@ from pathlib import PurePosixPath
 
 from vanidl.advice.changes import Predicted
 from vanidl.advice.finding import Remedy
-from vanidl.dataclass import dataclass
 from vanidl.formatting.from_logs import CUT_MARK
 from vanidl.formatting.secret_hints import MASK, MASKED_WORD
 from vanidl.model.trace import Trace
+from vanidl.schema.dataclass import dataclass
 
 _WORKERS = re.compile(r"--(num[-_])?workers")
 _INNER_WORD = re.compile(r"[^\s'\";&|]+")

@@ -8,12 +8,12 @@ from dataclasses import field
 import numpy as np
 
 from vanidl.analyses.reducing import batch_small_parts, join_columns
-from vanidl.dataclass import dataclass
 from vanidl.model import intervals
 from vanidl.model.intervals import Intervals
 from vanidl.model.ordering import sort_within
 from vanidl.model.parts import sizes_of
 from vanidl.model.trace import READ, Trace
+from vanidl.schema.dataclass import dataclass
 
 FEWEST_READS = 100
 """With fewer of one kind nothing is fitted."""

@@ -11,12 +11,12 @@ from vanidl.advice.finding import Rule, RuleResult
 from vanidl.analyses.profiled_steps import StepTable
 from vanidl.breakdown.causes import WORKERS
 from vanidl.breakdown.step_records import find_first_steps
-from vanidl.dataclass import dataclass
 from vanidl.formatting.units import nbytes, seconds, times
 from vanidl.model import intervals
 from vanidl.model.fetches import Fetches
 from vanidl.model.trace import POSIX, Trace
 from vanidl.model.trace import READ as READ_OP
+from vanidl.schema.dataclass import dataclass
 
 FIRST_FACTOR = 3.0
 TAIL_FACTORS = (2.0, 5.0, 10.0, 30.0)

@@ -38,12 +38,12 @@ from vanidl.breakdown.pipelines import Pipeline, record_pipelines
 from vanidl.breakdown.rerun import Change as Lengths
 from vanidl.breakdown.rerun import Fetched, Settings, measure, replay, rerun
 from vanidl.breakdown.windows import INPUT_WAIT, PART_NAMES
-from vanidl.dataclass import dataclass
 from vanidl.errors import UsageError
 from vanidl.formatting.units import percent, plural
 from vanidl.model import intervals
 from vanidl.model.intervals import intersect, subtract
 from vanidl.model.trace import STORAGE_LAYERS, SpanKind, Trace
+from vanidl.schema.dataclass import dataclass
 
 Array = NDArray[np.float64]
 _NEARLY_ALL = 0.95

@@ -24,10 +24,10 @@ from vanidl.analyses import (
 )
 from vanidl.analyses.operations import Calls, Operations
 from vanidl.analyses.reducing import Reduction, reduce_parts
-from vanidl.dataclass import dataclass
 from vanidl.model.intervals import Intervals, merge_by_key
 from vanidl.model.selection import SelectedParts, Selection, fitted, select
 from vanidl.model.trace import STORAGE_LAYERS, Trace
+from vanidl.schema.dataclass import dataclass
 
 if TYPE_CHECKING:
     from vanidl.analyses.access import Access

@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vanidl.analyses.reducing import ByFile, Rows
-from vanidl.dataclass import dataclass
 from vanidl.model.counter_totals import prefix_of
 from vanidl.model.ordering import sort_rows
 from vanidl.model.trace import READ, WRITE, Trace
+from vanidl.schema.dataclass import dataclass
 
 Int64Array = NDArray[np.int64]
 

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Sequence
 
 from vanidl.analyses.operations import Operations, Totals
-from vanidl.dataclass import dataclass
 from vanidl.model.trace import Trace
+from vanidl.schema.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,11 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vanidl.analyses.reducing import Rows
-from vanidl.dataclass import dataclass
 from vanidl.model import intervals
 from vanidl.model.fetches import Fetches
 from vanidl.model.intervals import Intervals
 from vanidl.model.trace import Trace
+from vanidl.schema.dataclass import dataclass
 
 Int64Array = NDArray[np.int64]
 Floats = NDArray[np.float64]

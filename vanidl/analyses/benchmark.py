@@ -15,11 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vanidl.analyses.operations import Operations
-from vanidl.dataclass import dataclass
 from vanidl.model import intervals
 from vanidl.model.intervals import Intervals
 from vanidl.model.run_facts import Benchmark, EpochTimes
 from vanidl.model.trace import SpanKind, Trace
+from vanidl.schema.dataclass import dataclass
 
 LEAST_STEPS = 500
 LEAST_MEMORY_FACTOR = 5.0

@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 from vanidl.analyses.access import Access, AccessCounts
 from vanidl.analyses.balance import Balance, RankLoad, spread
 from vanidl.analyses.sizes import DARSHAN_EDGES, SizeBin, Sizes
-from vanidl.dataclass import dataclass
 from vanidl.model.counter_tables import CounterTable, Heatmap
 from vanidl.model.counter_totals import COUNTED, count_by_record, count_total, prefix_of
 from vanidl.model.trace import Trace
+from vanidl.schema.dataclass import dataclass
 
 if TYPE_CHECKING:
     from vanidl.analyses.timeline import Timeline

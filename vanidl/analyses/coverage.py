@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 
 from vanidl.analyses import tracer_limits
 from vanidl.analyses.reducing import Rows
-from vanidl.dataclass import dataclass
 from vanidl.formatting.units import count, instant, percent, plural
 from vanidl.model.counter_tables import CounterTable
 from vanidl.model.counter_totals import count_by_record, count_total
 from vanidl.model.file_kinds import DATASET
 from vanidl.model.trace import OBJECT, POSIX, STORAGE_LAYERS, Trace
 from vanidl.model.warnings import INCOMPLETE, Notice, serious_codes
+from vanidl.schema.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,13 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vanidl.analyses.access import AccessCounts
-from vanidl.dataclass import dataclass
 from vanidl.formatting.units import percent
 from vanidl.model.counter_tables import CounterTable
 from vanidl.model.counter_totals import count_by_record, prefix_of
 from vanidl.model.ordering import sum_by_key
 from vanidl.model.run_facts import UserData
 from vanidl.model.trace import STORAGE_LAYERS, Trace
+from vanidl.schema.dataclass import dataclass
 
 Int64Array = NDArray[np.int64]
 

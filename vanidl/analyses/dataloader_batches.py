@@ -19,8 +19,8 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.dataclass import dataclass
 from vanidl.model.trace import POSIX, READ, Part, Process, SpanKind, Trace, concatenate_parts
+from vanidl.schema.dataclass import dataclass
 
 Int64Array = NDArray[np.int64]
 

@@ -29,12 +29,12 @@ from vanidl.analyses.files import reduce_equal_files
 from vanidl.analyses.operations import add_sparse
 from vanidl.analyses.reducing import ByFile, Rows
 from vanidl.analyses.sizes import TransferMode, find_transfer_modes
-from vanidl.dataclass import dataclass
 from vanidl.model import intervals
 from vanidl.model.intervals import Intervals
 from vanidl.model.ordering import sort_rows, stable_order, sum_by_group, sum_by_key
 from vanidl.model.trace import READ, Files, Trace
 from vanidl.parallel.threads import batches, in_threads
+from vanidl.schema.dataclass import dataclass
 
 Int64Array = NDArray[np.int64]
 _NONE = np.empty(0, np.int64)

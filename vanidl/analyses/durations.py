@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from vanidl.analyses.operations import add_sparse
 from vanidl.analyses.reducing import Rows
-from vanidl.dataclass import dataclass
 from vanidl.model.ordering import count_distinct
 from vanidl.model.trace import READ, WRITE, Trace
+from vanidl.schema.dataclass import dataclass
 
 Int64Array = NDArray[np.int64]
 

@@ -9,13 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vanidl.analyses.reducing import ByFile, Rows
-from vanidl.dataclass import dataclass
 from vanidl.model import intervals
 from vanidl.model.counter_tables import Stripes
 from vanidl.model.counter_totals import COUNTED, count_by_record, prefix_of
 from vanidl.model.intervals import Intervals
 from vanidl.model.ordering import find_distinct, stable_order
 from vanidl.model.trace import STORAGE_LAYERS, Trace
+from vanidl.schema.dataclass import dataclass
 
 Int64Array = NDArray[np.int64]
 

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vanidl.analyses.reducing import Rows
-from vanidl.dataclass import dataclass
 from vanidl.model.ordering import sum_by_group
 from vanidl.model.trace import READ, WRITE, Trace
+from vanidl.schema.dataclass import dataclass
 
 Int64Array = NDArray[np.int64]
 

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from vanidl.analyses.by_counters import count_sizes
 from vanidl.analyses.sizes import SizeBin
-from vanidl.dataclass import dataclass
 from vanidl.model.counter_tables import CounterTable
 from vanidl.model.counter_totals import count_by_record, prefix_of
 from vanidl.model.trace import (
@@ -32,6 +31,7 @@ from vanidl.model.trace import (
     STDIO,
     Trace,
 )
+from vanidl.schema.dataclass import dataclass
 from vanidl.schema.meanings import means
 
 Int64Array = NDArray[np.int64]

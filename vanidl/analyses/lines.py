@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from vanidl.dataclass import dataclass
 from vanidl.model.lines import FETCH, LOOP, FunctionLines, SampledPart
 from vanidl.model.trace import Trace
+from vanidl.schema.dataclass import dataclass
 
 MOST_LINES = 100
 _LITTLE = 0.001  # of a part: lines with less are left out

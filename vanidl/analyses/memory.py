@@ -18,9 +18,9 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.dataclass import dataclass
 from vanidl.model.run_facts import HostMemory, Int64Array, ProcessMemory
 from vanidl.model.trace import SpanKind, Trace
+from vanidl.schema.dataclass import dataclass
 
 Growth = Literal["copies", "in_flight", "growth", "steady"]
 LEAST_NBYTES = 32 << 20

@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vanidl.analyses.reducing import Rows
-from vanidl.dataclass import dataclass
 from vanidl.model import intervals
 from vanidl.model.intervals import Intervals
 from vanidl.model.ordering import count_distinct
 from vanidl.model.trace import OBJECT, READ, WRITE, SpanKind, Trace
+from vanidl.schema.dataclass import dataclass
 
 _TRAINING_THREAD = 0  # its code; -1 where the tracer tells no threads apart
 

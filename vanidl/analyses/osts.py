@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from vanidl.analyses.reducing import ByFile, Rows
 from vanidl.analyses.timeline import Sums, add_spread, compute_edges
-from vanidl.dataclass import dataclass
 from vanidl.model.counter_tables import Stripes
 from vanidl.model.trace import Trace
+from vanidl.schema.dataclass import dataclass
 from vanidl.schema.meanings import means
 
 Int64Array = NDArray[np.int64]

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from vanidl.analyses import timeline
 from vanidl.analyses.operations import Operations, add_sparse
 from vanidl.analyses.reducing import Rows
-from vanidl.dataclass import dataclass
 from vanidl.model import intervals
 from vanidl.model.intervals import Intervals
 from vanidl.model.ordering import find_distinct
@@ -25,6 +24,7 @@ from vanidl.model.trace import (
     Trace,
     UndatedSteps,
 )
+from vanidl.schema.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

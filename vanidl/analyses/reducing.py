@@ -18,7 +18,6 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.dataclass import dataclass
 from vanidl.model import intervals
 from vanidl.model.fetches import NO_FETCHES
 from vanidl.model.intervals import Intervals
@@ -27,6 +26,7 @@ from vanidl.model.parts import Parts
 from vanidl.model.selection import SelectedParts
 from vanidl.model.trace import READ, WRITE, Part, Trace, concatenate_spans
 from vanidl.parallel.threads import batches, thread_count
+from vanidl.schema.dataclass import dataclass
 
 Int64Array = NDArray[np.int64]
 

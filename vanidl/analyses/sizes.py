@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vanidl.analyses.reducing import Rows
-from vanidl.dataclass import dataclass
 from vanidl.model.ordering import stable_order
 from vanidl.model.run_facts import Block, UserData
 from vanidl.model.trace import Trace
+from vanidl.schema.dataclass import dataclass
 
 Int64Array = NDArray[np.int64]
 

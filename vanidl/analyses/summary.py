@@ -7,11 +7,11 @@ import numpy as np
 from vanidl.analyses import by_counters, operations
 from vanidl.analyses.by_counters import CounterTime
 from vanidl.analyses.operations import Operations, Totals
-from vanidl.dataclass import dataclass
 from vanidl.model import intervals
 from vanidl.model.counter_tables import CounterTable
 from vanidl.model.counter_totals import COUNTED, count_total, prefix_of
 from vanidl.model.trace import FILES_NOT_RECORDED, OBJECT, STORAGE_LAYERS, Trace
+from vanidl.schema.dataclass import dataclass
 
 REAL_PART = 0.01
 """Share of the bytes at which another layer is named beside the one that is shown."""

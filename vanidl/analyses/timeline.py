@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vanidl.analyses.reducing import ByFile, Rows
-from vanidl.dataclass import dataclass
 from vanidl.model.ordering import encode_densely, stable_order, sum_by_group
 from vanidl.model.trace import READ, WRITE, Trace
+from vanidl.schema.dataclass import dataclass
 
 if TYPE_CHECKING:
     from vanidl.analyses.files import FileSums

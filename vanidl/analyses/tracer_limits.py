@@ -13,13 +13,13 @@ from collections.abc import Callable, Iterator, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.dataclass import dataclass
 from vanidl.formatting.units import count, percent, plural, seconds
 from vanidl.model.counter_tables import CounterTable
 from vanidl.model.counter_totals import count_by_record, prefix_of
 from vanidl.model.ordering import stable_order
 from vanidl.model.trace import MPIIO, POSIX, READ, STDIO, STORAGE_LAYERS, Part, Trace
 from vanidl.model.warnings import Notice
+from vanidl.schema.dataclass import dataclass
 
 COUNTED_LAYERS = (POSIX, MPIIO, STDIO)
 DXT_MODULE = {"POSIX": "DXT_POSIX", "MPI-IO": "DXT_MPIIO"}

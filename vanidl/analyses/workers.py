@@ -8,9 +8,9 @@ from pathlib import PurePosixPath
 
 from vanidl.analyses.dataset import Dataset, Visits
 from vanidl.analyses.reducing import Rows
-from vanidl.dataclass import dataclass
 from vanidl.model.ordering import encode_densely, find_minmax_by_group, sum_by_group
 from vanidl.model.trace import Trace
+from vanidl.schema.dataclass import dataclass
 
 _SPREAD_NS = 250_000_000  # by which the logs of processes that were forked together differ
 _MOSTLY = 0.5

@@ -16,8 +16,8 @@ from importlib import resources
 from signal import Signals
 from typing import TYPE_CHECKING
 
-from vanidl.dataclass import dataclass
 from vanidl.model.file_kinds import is_named_checkpoint
+from vanidl.schema.dataclass import dataclass
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable  # novm: since Python 3.11, for types alone

@@ -37,8 +37,8 @@ from vanidl.breakdown.causes import (
     Cell,
     narrow_bounds,
 )
-from vanidl.dataclass import dataclass
 from vanidl.model.states import SAMPLED
+from vanidl.schema.dataclass import dataclass
 
 if TYPE_CHECKING:
     from vanidl.breakdown.input_wait import Served

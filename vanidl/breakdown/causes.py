@@ -13,7 +13,7 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.dataclass import dataclass
+from vanidl.schema.dataclass import dataclass
 
 Int64Array = NDArray[np.int64]
 

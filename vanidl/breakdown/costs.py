@@ -21,7 +21,7 @@ from vanidl.breakdown.causes import (
     TRACING,
     WAITING_FOR_PEERS,
 )
-from vanidl.dataclass import dataclass
+from vanidl.schema.dataclass import dataclass
 
 STORAGE_SYNC = f"{STORAGE}.{SYNC}"
 WHOLE_PHASES = ("checkpoint", "load", "compile", "skipped")

@@ -22,11 +22,11 @@ from vanidl.analyses.dataset import Dataset
 from vanidl.analyses.profiled_steps import group_rank_spans
 from vanidl.analyses.reducing import batch_small_parts, join_columns
 from vanidl.analyses.workers import Files, WorkerLife, find_files_read, group_workers_by_trainer
-from vanidl.dataclass import dataclass
 from vanidl.formatting.units import plural, times
 from vanidl.model.ordering import stable_order
 from vanidl.model.trace import READ, Part, SpanKind, Trace
 from vanidl.parallel.threads import in_threads
+from vanidl.schema.dataclass import dataclass
 
 Int64Array = NDArray[np.int64]
 

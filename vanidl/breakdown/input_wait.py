@@ -29,11 +29,11 @@ from vanidl.breakdown.causes import (
     WORKERS,
     WRITE,
 )
-from vanidl.dataclass import dataclass
 from vanidl.model import call_kinds, intervals
 from vanidl.model.fetches import Fetches
 from vanidl.model.intervals import Intervals
 from vanidl.model.trace import Process, Profile, Trace
+from vanidl.schema.dataclass import dataclass
 
 Int64Array = NDArray[np.int64]
 Bounds = dict[str, tuple[Int64Array, Int64Array]]

@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 
 from vanidl.analyses.operations import Operations
 from vanidl.analyses.profiled_steps import RankSpans, group_rank_spans
-from vanidl.dataclass import dataclass
 from vanidl.model import intervals
 from vanidl.model.intervals import Intervals, intersect, subtract
 from vanidl.model.ordering import find_distinct
 from vanidl.model.trace import Process, Profile, SpanKind, Spans, Trace
+from vanidl.schema.dataclass import dataclass
 
 Int64Array = NDArray[np.int64]
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.dataclass import dataclass
 from vanidl.model.states import RCHAR, READ_BYTES, SampledThread
 from vanidl.model.trace import Trace
+from vanidl.schema.dataclass import dataclass
 
 _LEAST_NBYTES = 64 << 20  # of an epoch: below, reading costs little, and other reads count
 _LEAST_NS = 1_000_000_000

@@ -21,11 +21,11 @@ from vanidl.analyses.operations import Operations
 from vanidl.analyses.profiled_steps import RankSpans, Steps
 from vanidl.analyses.reducing import batch_small_parts, join_columns
 from vanidl.breakdown import epochs
-from vanidl.dataclass import dataclass
 from vanidl.model import intervals
 from vanidl.model.counter_totals import count_by_record
 from vanidl.model.ordering import sum_by_group
 from vanidl.model.trace import WRITE, Trace
+from vanidl.schema.dataclass import dataclass
 
 Int64Array = NDArray[np.int64]
 

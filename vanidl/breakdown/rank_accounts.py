@@ -77,13 +77,13 @@ from vanidl.breakdown.sources.states import SampledBound, bound_by_states
 from vanidl.breakdown.step_records import StepTimes
 from vanidl.breakdown.whole_runs import Sources, attribute_runs, make_account
 from vanidl.breakdown.windows import Tiles
-from vanidl.dataclass import dataclass
 from vanidl.model import intervals
 from vanidl.model.counter_totals import prefix_of
 from vanidl.model.intervals import Intervals
 from vanidl.model.ordering import find_distinct, sum_by_group
 from vanidl.model.states import SAMPLED
 from vanidl.model.trace import SpanKind, Spans, Trace
+from vanidl.schema.dataclass import dataclass
 
 Int64Array = NDArray[np.int64]
 

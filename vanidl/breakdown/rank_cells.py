@@ -40,11 +40,11 @@ from vanidl.breakdown.input_wait import FREE, FREE_PARTS, Bounds, Served
 from vanidl.breakdown.sources.collectives import PeerWaits
 from vanidl.breakdown.sources.tracer import bound_tracing
 from vanidl.breakdown.windows import PART_NAMES, PHASE_NAMES, Tiles
-from vanidl.dataclass import dataclass
 from vanidl.model import intervals
 from vanidl.model.intervals import EMPTY, Intervals
 from vanidl.model.ordering import find_distinct
 from vanidl.model.trace import SpanKind, Spans, Trace
+from vanidl.schema.dataclass import dataclass
 
 Int64Array = NDArray[np.int64]
 Mask = NDArray[np.bool_]

@@ -19,7 +19,7 @@ from vanidl.breakdown.causes import (
 )
 from vanidl.breakdown.windows import INPUT_WAIT as WAIT_PART
 from vanidl.breakdown.windows import PART_NAMES
-from vanidl.dataclass import dataclass
+from vanidl.schema.dataclass import dataclass
 
 IO_WAIT, OTHER_WAIT, INPUT_WAIT = "io_wait", "other_wait", "input_wait"
 DELIVERY_WAIT, WORKERS_WAIT = "delivery_wait", "workers_wait"

@@ -16,9 +16,9 @@ from vanidl.analyses import Results
 from vanidl.analyses.profiled_steps import AMOUNTS, NO_SUMS, StepTable, find_slowest_files
 from vanidl.breakdown.overlap import Split
 from vanidl.breakdown.phases import Phase, Phases
-from vanidl.dataclass import dataclass
 from vanidl.model import intervals
 from vanidl.model.trace import Trace
+from vanidl.schema.dataclass import dataclass
 
 Int64Array = NDArray[np.int64]
 Floats = NDArray[np.float64]

@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 
 from vanidl.breakdown import assumptions
 from vanidl.breakdown.causes import PHASES
-from vanidl.dataclass import dataclass
 from vanidl.model import intervals
 from vanidl.model.intervals import EMPTY, Intervals, find_gap, span_each
 from vanidl.model.ordering import find_distinct, sum_by_group
 from vanidl.model.trace import INFERENCE as FOR_INFERENCE
 from vanidl.model.trace import SpanKind, Spans, Trace
+from vanidl.schema.dataclass import dataclass
 
 Int64Array = NDArray[np.int64]
 

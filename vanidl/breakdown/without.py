@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vanidl.breakdown.rerun import Change, Columns, Fetched, Shortened, measure, replay
-from vanidl.dataclass import dataclass
+from vanidl.schema.dataclass import dataclass
 
 Array = NDArray[np.float64]
 Durations = NDArray[np.float64] | NDArray[np.int64]

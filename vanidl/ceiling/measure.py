@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.dataclass import dataclass
 from vanidl.errors import InputError
 from vanidl.formatting.names import elided
 from vanidl.formatting.units import plural
@@ -22,6 +21,7 @@ from vanidl.readers import discover
 from vanidl.readers.steps import FORMAT
 from vanidl.readers.steps.journal import REPLAY, WAIT, Journal, read_journal
 from vanidl.readers.steps.loop import build_profile
+from vanidl.schema.dataclass import dataclass
 
 # The steps of one process, and which of them had all their batches from memory.
 

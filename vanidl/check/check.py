@@ -18,7 +18,7 @@ from vanidl.readers import discover, registry
 from vanidl.readers.discover import explain_foreign
 from vanidl.readers.format import FileKind, Opening, Progress
 from vanidl.readers.verdict import FOREIGN, STATES, UNREADABLE, Verdict, report_empty
-from vanidl.schema import Kind, fields_of
+from vanidl.schema.schema import Kind, fields_of
 
 _Entry = tuple[FileKind | None, Path]
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from vanidl.commands import COMMANDS
 from vanidl.commands.arguments import command_parser
-from vanidl.dataclass import dataclass
+from vanidl.schema.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

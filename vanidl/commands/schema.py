@@ -11,14 +11,14 @@ from vanidl import __version__
 from vanidl.check import check as check
 from vanidl.compare import json as compare
 from vanidl.compare import runs
-from vanidl.dataclass import dataclass
 from vanidl.errors import UsageError
 from vanidl.export.tables import document_kind
 from vanidl.frames import TABLES
 from vanidl.model.run_facts import Ceiling
 from vanidl.readers import run_folder
 from vanidl.report.summary import summary_kind
-from vanidl.schema import Kind, fields_of, schema_of
+from vanidl.schema.dataclass import dataclass
+from vanidl.schema.schema import Kind, fields_of, schema_of
 from vanidl.survey.rows import row_kind
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"

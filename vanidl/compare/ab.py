@@ -22,12 +22,12 @@ from vanidl.compare.runs import (
     RecordedRun,
     save,
 )
-from vanidl.dataclass import dataclass
 from vanidl.errors import UsageError, VanidlError
 from vanidl.formatting.secret_hints import MASKED_WORD
 from vanidl.formatting.secrets import masked
 from vanidl.model.run_facts import Ending
 from vanidl.readers.run_folder import AB_FILE
+from vanidl.schema.dataclass import dataclass
 
 PLACEHOLDER = "{run}"
 """In a command: the folder of the run. The recorder sets VANIDL_RUN to the same."""

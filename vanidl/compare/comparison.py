@@ -23,8 +23,8 @@ from vanidl.compare.metrics import (
 )
 from vanidl.compare.sides import Side
 from vanidl.compare.statistics import ALPHA
-from vanidl.dataclass import dataclass
 from vanidl.formatting.units import percent
+from vanidl.schema.dataclass import dataclass
 from vanidl.wording.account import name_compute
 
 MIN_CHANGE = 0.01

@@ -13,7 +13,7 @@ from vanidl.formatting.units import iso_time
 from vanidl.model.run_facts import Ceiling
 from vanidl.model.warnings import Notice
 from vanidl.report.summary import SCHEMA
-from vanidl.schema import Kind, Maybe
+from vanidl.schema.schema import Kind, Maybe
 from vanidl.sections.section import values_of
 
 Object = dict[str, Any]

@@ -13,9 +13,9 @@ from vanidl.analyses.benchmark import BenchmarkResult
 from vanidl.analyses.profiled_steps import Steps
 from vanidl.breakdown.overlap import Overlap
 from vanidl.compare.sides import Sample
-from vanidl.dataclass import dataclass
 from vanidl.model.trace import STDIO, STORAGE_LAYERS
 from vanidl.model.warnings import NOT_COMPARABLE, serious_codes
+from vanidl.schema.dataclass import dataclass
 
 LOWER, HIGHER, NEITHER = "lower", "higher", "neither"
 """Which direction is an improvement."""

@@ -21,7 +21,6 @@ from vanidl.compare.comparison import Comparison, compare
 from vanidl.compare.json import make_object, render_json
 from vanidl.compare.sides import LETTERS, Opener, Sample, Side, distinct_names, sample_of, side_of
 from vanidl.compare.text import write_headline
-from vanidl.dataclass import dataclass
 from vanidl.encoding.budget import read_whole
 from vanidl.errors import InputError, UsageError
 from vanidl.files.atomic import write_whole
@@ -29,7 +28,8 @@ from vanidl.files.checked_json import checked_fields
 from vanidl.model.run_facts import Ceiling
 from vanidl.readers.run_folder import AB_FILE
 from vanidl.run import Run, open_run
-from vanidl.schema import means
+from vanidl.schema.dataclass import dataclass
+from vanidl.schema.meanings import means
 
 if TYPE_CHECKING:
     import pandas

@@ -13,12 +13,12 @@ from pathlib import Path
 from vanidl.analyses import Results
 from vanidl.anonymize.pseudonyms import Pseudonyms
 from vanidl.breakdown import Breakdown
-from vanidl.dataclass import dataclass
 from vanidl.errors import SeveralJobsError
 from vanidl.formatting.from_logs import clean_path, clean_text, set_clean
 from vanidl.model.run_facts import Ceiling, Ending
 from vanidl.model.trace import Job
 from vanidl.run import Run
+from vanidl.schema.dataclass import dataclass
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 

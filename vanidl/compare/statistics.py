@@ -21,8 +21,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.dataclass import dataclass
 from vanidl.model.student_t import t_above, t_tail
+from vanidl.schema.dataclass import dataclass
 
 ALPHA = 0.02
 """How often a metric may be called different where nothing is.

@@ -7,12 +7,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
-from vanidl.dataclass import dataclass
 from vanidl.errors import InputError, UsageError
 from vanidl.formatting.from_logs import clean_path
 from vanidl.model.run_facts import FileFacts, UserData
 from vanidl.model.trace import Trace
 from vanidl.model.warnings import Notice
+from vanidl.schema.dataclass import dataclass
 
 MOST_INSPECTED = 256
 MOST_LISTED = 1_000_000

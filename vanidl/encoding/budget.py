@@ -14,9 +14,9 @@ from functools import cache
 from hashlib import blake2b
 from os import PathLike
 
-from vanidl.dataclass import dataclass
 from vanidl.errors import InputError
 from vanidl.formatting import units
+from vanidl.schema.dataclass import dataclass
 
 FREE_TEXT_BYTES = 32 << 20
 TEXT_BYTES_A_BYTE = 64

@@ -9,9 +9,9 @@ from contextlib import suppress
 from io import BytesIO
 from typing import Any, Protocol
 
-from vanidl.dataclass import dataclass
 from vanidl.encoding.budget import Budget
 from vanidl.encoding.file_bytes import AnyBytes
+from vanidl.schema.dataclass import dataclass
 
 try:
     from isal import isal_zlib as fastest

@@ -25,10 +25,10 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from vanidl.dataclass import dataclass
 from vanidl.encoding.budget import Budget
 from vanidl.encoding.text_stream import TextStream
 from vanidl.errors import InputError
+from vanidl.schema.dataclass import dataclass
 
 _DEPTH = np.zeros(256, np.int8)  # how much deeper the text behind a byte is
 _DEPTH[list(b"{[")] = 1

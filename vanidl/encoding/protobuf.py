@@ -8,8 +8,8 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.dataclass import dataclass
 from vanidl.encoding.budget import OBJECT_BYTES, Budget
+from vanidl.schema.dataclass import dataclass
 
 _MOST_VARINT_BYTES = 10  # 64 bits, seven a byte
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5  # wire types; 3 and 4 are groups, long gone

@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 
 from vanidl.analyses.dataloader_batches import Deliveries, find_deliveries
 from vanidl.analyses.timeline import Timeline
-from vanidl.dataclass import dataclass
 from vanidl.errors import UsageError
 from vanidl.files import atomic
 from vanidl.formatting.units import plural
@@ -28,6 +27,7 @@ from vanidl.model.run_facts import describe_ending
 from vanidl.model.selection import select
 from vanidl.model.trace import READ, Part, SpanKind, Spans, Trace
 from vanidl.run import Run
+from vanidl.schema.dataclass import dataclass
 from vanidl.viewer.lanes import FlatLanes
 
 Int64Array = NDArray[np.int64]

@@ -6,9 +6,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from vanidl.dataclass import dataclass
 from vanidl.errors import UsageError
 from vanidl.files import atomic
+from vanidl.schema.dataclass import dataclass
 
 if TYPE_CHECKING:
     from vanidl.run import Run

@@ -15,7 +15,7 @@ from vanidl.formatting.units import plural
 from vanidl.frames import FRAMES, TABLES, FrameName, arrow_table, operation_frames, plain_frame
 from vanidl.report.summary import summary_kind, summary_object
 from vanidl.run import Run
-from vanidl.schema import Kind
+from vanidl.schema.schema import Kind
 
 if TYPE_CHECKING:
     import pandas

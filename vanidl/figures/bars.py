@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from vanidl.dataclass import dataclass
 from vanidl.figures import palette
 from vanidl.figures.downsample import round_values
 from vanidl.figures.figure import Spec
 from vanidl.formatting.units import byte_scale, count, nbytes
+from vanidl.schema.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.dataclass import dataclass
 from vanidl.formatting.units import Cell
+from vanidl.schema.dataclass import dataclass
 
 Spec = dict[str, Any]
 """A plotly figure as plain dicts and lists: `data` and `layout`."""

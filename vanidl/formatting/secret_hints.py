@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from vanidl.dataclass import dataclass
+from vanidl.schema.dataclass import dataclass
 
 MASK = "***"
 

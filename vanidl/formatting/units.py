@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta, timezone
 from functools import lru_cache
 
-from vanidl.dataclass import dataclass
+from vanidl.schema.dataclass import dataclass
 
 UNKNOWN = "not recorded"
 _BYTE_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")

@@ -20,9 +20,8 @@ from vanidl.analyses.summary import LayerTotals
 from vanidl.breakdown.overlap import RankOverlap
 from vanidl.breakdown.phases import Phase
 from vanidl.model.warnings import Notice
-from vanidl.schema import Kind, fields_of
 from vanidl.schema.meanings import meaning_of
-from vanidl.schema.schema import bare, own_meaning
+from vanidl.schema.schema import Kind, bare, fields_of, own_meaning
 
 FrameName = Literal[
     "operations", "timeline", "job_timeline", "file_timeline", "steps", "placement", "files",

@@ -16,7 +16,6 @@ from datetime import datetime, timezone
 from itertools import combinations
 from pathlib import Path
 
-from vanidl.dataclass import dataclass
 from vanidl.errors import InputError, SeveralJobsError
 from vanidl.formatting.names import elided
 from vanidl.formatting.units import seconds
@@ -24,6 +23,7 @@ from vanidl.merge.copies import pair_tracers
 from vanidl.model.intervals import find_gap, span_each
 from vanidl.readers.names import HELPER, find_log_folder, get_arguments, runs_another
 from vanidl.readers.records import ProfileTrace, TracerLog, same_host
+from vanidl.schema.dataclass import dataclass
 
 _SESSION_NS = 120_000_000_000
 

@@ -15,7 +15,6 @@ from itertools import islice
 from os import PathLike
 from pathlib import Path
 
-from vanidl.dataclass import dataclass
 from vanidl.dataset.locate import DataOptions, read_user_data
 from vanidl.errors import InputError
 from vanidl.formatting.from_logs import clean_path
@@ -62,6 +61,7 @@ from vanidl.readers.records import (
     StepDurations,
     TracerLog,
 )
+from vanidl.schema.dataclass import dataclass
 
 LOWER_BOUNDS = (
     "What was whole is used, so its numbers are lower bounds: copy the file again, or record again."

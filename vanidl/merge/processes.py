@@ -21,7 +21,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from vanidl.dataclass import dataclass
 from vanidl.merge.jobs import contains, find_launches
 from vanidl.model.trace import Process
 from vanidl.model.warnings import Notice
@@ -34,6 +33,7 @@ from vanidl.readers.names import (
     runs_python,
 )
 from vanidl.readers.records import ProfileTrace, TracerLog, same_host
+from vanidl.schema.dataclass import dataclass
 
 _EXECUTED_NS = 10_000_000_000  # to the first call of what a process executed, at most
 _CLOCK_NS = 1_000_000_000  # what starts in whole seconds may be off

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.dataclass import dataclass
 from vanidl.merge import copies
 from vanidl.merge.clocks.evidence import TracedProcess, gather_inputs
 from vanidl.merge.clocks.log_clock import LogClock
@@ -42,6 +41,7 @@ from vanidl.readers.records import (
     TracerLog,
     same_host,
 )
+from vanidl.schema.dataclass import dataclass
 
 if TYPE_CHECKING:
     from vanidl.merge.clocks.align import Clock

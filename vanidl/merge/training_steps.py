@@ -22,7 +22,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.dataclass import dataclass
 from vanidl.errors import InputError, UsageError
 from vanidl.formatting.units import plural
 from vanidl.merge import copies
@@ -45,6 +44,7 @@ from vanidl.readers.records import (
     freeze,
     same_host,
 )
+from vanidl.schema.dataclass import dataclass
 
 Int64Array = NDArray[np.int64]
 Mask = NDArray[np.bool_]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.dataclass import dataclass
+from vanidl.schema.dataclass import dataclass
 
 Int64Array = NDArray[np.int64]
 

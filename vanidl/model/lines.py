@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Literal
 
-from vanidl.dataclass import dataclass
 from vanidl.formatting.from_logs import clean_path, clean_text, set_clean
+from vanidl.schema.dataclass import dataclass
 
 PartName = Literal["fetch", "loop"]
 FETCH: PartName = "fetch"

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.dataclass import dataclass
 from vanidl.errors import VanidlError
 from vanidl.model.trace import COLUMNS, Part
+from vanidl.schema.dataclass import dataclass
 
 if TYPE_CHECKING:
     import pyarrow.parquet

@@ -16,11 +16,11 @@ from typing import Annotated
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.dataclass import dataclass
 from vanidl.formatting.from_logs import clean_text, clean_texts, set_clean
 from vanidl.formatting.names import elided
 from vanidl.formatting.units import plural
-from vanidl.schema import means
+from vanidl.schema.dataclass import dataclass
+from vanidl.schema.meanings import means
 
 Int64Array = NDArray[np.int64]
 

@@ -12,7 +12,6 @@ from fnmatch import fnmatchcase
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.dataclass import dataclass
 from vanidl.errors import UsageError
 from vanidl.model import intervals
 from vanidl.model.counter_tables import CounterTable, Heatmap
@@ -20,6 +19,7 @@ from vanidl.model.intervals import Intervals
 from vanidl.model.parts import Parts, sizes_of
 from vanidl.model.states import States
 from vanidl.model.trace import OBJECT, POSIX, Part, SpanKind, Spans, Trace
+from vanidl.schema.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

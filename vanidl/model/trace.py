@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.dataclass import dataclass, restore
 from vanidl.formatting.from_logs import clean_path, clean_text, set_clean
 from vanidl.model.counter_tables import CounterTable, Heatmap, MpiTime, Stripes
 from vanidl.model.fetches import NO_FETCHES, Fetches
@@ -27,6 +26,7 @@ from vanidl.model.intervals import Intervals
 from vanidl.model.run_facts import Benchmark, Ceiling, Ending, HostMemory, UserData
 from vanidl.model.states import NO_STATES, States
 from vanidl.model.warnings import Notice
+from vanidl.schema.dataclass import dataclass, restore
 
 if TYPE_CHECKING:
     from vanidl.model.lines import SampledPart

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from vanidl.dataclass import dataclass
 from vanidl.formatting.from_logs import clean_text, set_clean
+from vanidl.schema.dataclass import dataclass
 
 WARNING = "warning"
 

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from vanidl.dataclass import dataclass
 from vanidl.errors import package_missing
 from vanidl.figures.figure import Figure as PageFigure
 from vanidl.run import Run
+from vanidl.schema.dataclass import dataclass
 from vanidl.sections import job, overlap, requests, timeline
 
 try:

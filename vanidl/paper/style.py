@@ -13,9 +13,9 @@ from matplotlib import font_manager
 from matplotlib.axes import Axes
 from matplotlib.figure import FigureBase
 
-from vanidl.dataclass import dataclass
 from vanidl.figures import palette
 from vanidl.formatting.names import elided
+from vanidl.schema.dataclass import dataclass
 
 WIDTHS_IN = {"1col": 3.5, "2col": 7.2}
 """Usual widths of one and of two columns of a paper, in inches."""

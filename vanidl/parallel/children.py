@@ -23,7 +23,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 
-from vanidl.dataclass import dataclass
 from vanidl.errors import VanidlError
 from vanidl.parallel.storage import (
     ANSWER_S,
@@ -32,6 +31,7 @@ from vanidl.parallel.storage import (
     processor_ticks,
     waits_for_storage,
 )
+from vanidl.schema.dataclass import dataclass
 
 
 class Stopped(Exception):

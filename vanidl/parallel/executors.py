@@ -41,7 +41,6 @@ from typing import IO, Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.dataclass import dataclass
 from vanidl.errors import UsageError, package_missing
 from vanidl.parallel.children import (
     interpreter_command,
@@ -49,6 +48,7 @@ from vanidl.parallel.children import (
     keep_freed_memory,
 )
 from vanidl.parallel.threads import core_count
+from vanidl.schema.dataclass import dataclass
 
 Value = TypeVar("Value")
 Item = TypeVar("Item")

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from vanidl.dataclass import dataclass
+from vanidl.schema.dataclass import dataclass
 
 GRACE_SECONDS = 10.0
 """What ending the work in an orderly way may take."""

@@ -17,7 +17,7 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
-from vanidl.dataclass import dataclass
+from vanidl.schema.dataclass import dataclass
 
 ANSWER_S = 8.0
 """How long storage is waited for before it counts as dead."""

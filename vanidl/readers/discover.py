@@ -15,11 +15,11 @@ from dataclasses import field
 from itertools import islice
 from pathlib import Path
 
-from vanidl.dataclass import dataclass
 from vanidl.errors import InputError
 from vanidl.formatting.units import plural
 from vanidl.readers import registry
 from vanidl.readers.format import FileKind, Format, Opening
+from vanidl.schema.dataclass import dataclass
 
 MAX_DEPTH = 6
 _MOST_OPENED = 200  # files of a folder: data sets may hold any number with the same end

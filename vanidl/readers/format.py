@@ -14,7 +14,6 @@ from typing import TypeVar
 
 import orjson
 
-from vanidl.dataclass import dataclass
 from vanidl.encoding.file_bytes import read_one
 from vanidl.encoding.text_stream import TextStream
 from vanidl.errors import InputError
@@ -23,6 +22,7 @@ from vanidl.model.states import NO_STATES, States
 from vanidl.model.warnings import Notice
 from vanidl.readers.records import CounterFile, ProfileTrace, StepDurations, StepLog, TracerLog
 from vanidl.readers.verdict import Verdict, check_file, report_unchecked
+from vanidl.schema.dataclass import dataclass
 
 # The beginning of a file whose name says nothing, for formats that know themselves by it.
 

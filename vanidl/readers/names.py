@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path, PurePath
 
-from vanidl.dataclass import dataclass
 from vanidl.errors import UsageError
 from vanidl.model.trace import SpanKind
+from vanidl.schema.dataclass import dataclass
 
 # What a recorded command says of a process: who started it, and what for.
 #

@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.dataclass import dataclass
 from vanidl.encoding.budget import read_whole, without_waiting
 from vanidl.errors import InputError
+from vanidl.schema.dataclass import dataclass
 
 _INTEGER_BYTES = 8
 

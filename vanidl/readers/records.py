@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.dataclass import dataclass, restore
 from vanidl.formatting.from_logs import (
     clean_command,
     clean_settings,
@@ -26,6 +25,7 @@ from vanidl.formatting.from_logs import (
 from vanidl.formatting.units import plural
 from vanidl.model.intervals import Intervals
 from vanidl.model.trace import CheckpointCall, DeviceTime
+from vanidl.schema.dataclass import dataclass, restore
 
 if TYPE_CHECKING:
     from vanidl.model.lines import SampledPart

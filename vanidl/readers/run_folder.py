@@ -15,7 +15,6 @@ from typing import Annotated, Any
 import numpy as np
 import orjson
 
-from vanidl.dataclass import dataclass
 from vanidl.encoding.budget import read_whole
 from vanidl.encoding.file_bytes import read_one
 from vanidl.errors import InputError
@@ -33,7 +32,8 @@ from vanidl.formatting.from_logs import (
 from vanidl.model.run_facts import Ceiling, Ending, HostMemory, Int64Array, ProcessMemory
 from vanidl.model.warnings import Notice
 from vanidl.readers.records import ProfileTrace, TracerLog, same_host
-from vanidl.schema import means
+from vanidl.schema.dataclass import dataclass
+from vanidl.schema.meanings import means
 
 # `ceiling.json`, which `vanidl ceiling` leaves in a RUN: what its steps take without input.
 

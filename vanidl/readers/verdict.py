@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from vanidl.dataclass import dataclass
 from vanidl.encoding.budget import RAISED_BY, names_limit
 from vanidl.encoding.file_bytes import read_one
 from vanidl.errors import InputError
 from vanidl.formatting.from_logs import clean_path, clean_text, clean_texts, set_clean
+from vanidl.schema.dataclass import dataclass
 
 WHOLE = "whole"
 PARTIAL = "partial"

@@ -20,11 +20,11 @@ from typing import Any
 
 import orjson
 
-from vanidl.dataclass import dataclass
 from vanidl.encoding.budget import read_whole
 from vanidl.files.checked_json import checked_fields
 from vanidl.record.processes import read_start_ticks
 from vanidl.record.steps import FOLDER
+from vanidl.schema.dataclass import dataclass
 
 NAME = "recorder.live"
 LOOK_S = 1.0

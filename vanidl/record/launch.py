@@ -12,9 +12,9 @@ from contextlib import contextmanager, suppress
 from dataclasses import field
 from types import FrameType
 
-from vanidl.dataclass import dataclass
 from vanidl.errors import CommandError
 from vanidl.record.processes import Watch
+from vanidl.schema.dataclass import dataclass
 
 LOOK_SECONDS = 0.02
 SHARE = 0.003  # of a core, that looking around may take

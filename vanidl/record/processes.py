@@ -16,9 +16,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
 
-from vanidl.dataclass import dataclass
 from vanidl.formatting.units import plural
 from vanidl.readers.names import runs_python
+from vanidl.schema.dataclass import dataclass
 
 PROC = "/proc"
 RANK_VARIABLES = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "PALS_RANKID",

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from vanidl.dataclass import dataclass
+from vanidl.schema.dataclass import dataclass
 
 AUTO = "auto"
 TRACERS = (AUTO, "vanidl", "darshan", "dftracer", "none")

@@ -10,7 +10,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
-from vanidl.dataclass import dataclass
 from vanidl.errors import UsageError, VanidlError
 from vanidl.model.run_facts import Ending
 from vanidl.parallel.children import interpreter_command
@@ -27,6 +26,7 @@ from vanidl.record.run_record import describe_run, keep_source_lines, take_last_
 from vanidl.record.spool import Spool
 from vanidl.record.states import Sampler, sampling
 from vanidl.record.steps import Replay
+from vanidl.schema.dataclass import dataclass
 
 
 def no_tracer(why: str = " (--tracer none)") -> Tracer:

@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from vanidl.dataclass import dataclass
 from vanidl.errors import UsageError, VanidlError
 from vanidl.parallel.storage import ANSWER_S, RemoteMounts, ask
+from vanidl.schema.dataclass import dataclass
 
 POINTER = "recorded-in"
 """In RUN while its run is recorded elsewhere on this machine: the name of that folder."""

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from vanidl.dataclass import dataclass
 from vanidl.errors import UsageError
+from vanidl.schema.dataclass import dataclass
 
 FOLDER = "steps"
 PROFILED_STEPS = 10

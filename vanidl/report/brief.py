@@ -10,12 +10,12 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from vanidl.dataclass import dataclass
 from vanidl.formatting.names import elided
 from vanidl.formatting.terminal import printable
 from vanidl.formatting.units import percent
 from vanidl.report.overview import make_overview
 from vanidl.run import Run
+from vanidl.schema.dataclass import dataclass
 from vanidl.sections.actions import Action
 from vanidl.sections.step_bar import Bar, BarPart
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from vanidl.dataclass import dataclass
 from vanidl.formatting.names import elided
 from vanidl.formatting.units import count, percent, plural, seconds
 from vanidl.run import Run
+from vanidl.schema.dataclass import dataclass
 from vanidl.sections.actions import Action, Link, make_action
 from vanidl.sections.step_bar import Bar, draw_bar
 from vanidl.wording.tracing import find_untraced

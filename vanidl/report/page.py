@@ -20,7 +20,6 @@ from jinja2.bccache import Bucket, FileSystemBytecodeCache
 from markupsafe import Markup, escape
 
 from vanidl import __version__
-from vanidl.dataclass import dataclass
 from vanidl.figures.downsample import pack_levels
 from vanidl.figures.figure import Figure, Spec, Table
 from vanidl.figures.palette import DARK
@@ -28,6 +27,7 @@ from vanidl.files.atomic import write_whole
 from vanidl.formatting.units import Amount, Cell, Link, shown
 from vanidl.report.overview import Overview
 from vanidl.report.summary import SCHEMA
+from vanidl.schema.dataclass import dataclass
 from vanidl.sections.actions import Replayed
 from vanidl.wording.cells import cells_of
 from vanidl.wording.headline import Headline

@@ -10,7 +10,7 @@ from typing import Literal
 
 from vanidl.formatting.terminal import paragraph, printable
 from vanidl.run import Run
-from vanidl.schema import Kind
+from vanidl.schema.schema import Kind
 from vanidl.sections.registry import json_kind, json_object, text_blocks
 from vanidl.sections.section import CELL_KIND, Object, list_cells
 

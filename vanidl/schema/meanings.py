@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from vanidl.dataclass import dataclass
+from vanidl.schema.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ import types
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from vanidl.dataclass import dataclass
+from vanidl.schema.dataclass import dataclass
 from vanidl.schema.meanings import Meaning, meaning_of
 
 Kind = Any

@@ -10,13 +10,13 @@ from dataclasses import replace
 
 from vanidl.advice.changes import LoaderCall, Predicted, WhatIf, describe_limited
 from vanidl.advice.finding import LOW, PREDICTED, Diagnosis, Finding, Remedy, SlowStep, Value
-from vanidl.dataclass import dataclass
 from vanidl.formatting.names import elided
 from vanidl.formatting.terminal import WIDTH, aligned_table, paragraph
 from vanidl.formatting.units import change, count, nbytes, number, percent, plural, seconds
 from vanidl.run import Run
-from vanidl.schema import Kind, Maybe, Partly, fields_of
+from vanidl.schema.dataclass import dataclass
 from vanidl.schema.meanings import meaning_of
+from vanidl.schema.schema import Kind, Maybe, Partly, fields_of
 from vanidl.sections.section import CELL_KIND, Json, Object, Section, list_cells, values_of
 from vanidl.wording.cells import cells_of, mark_cell, name_gain, settle
 

@@ -16,7 +16,7 @@ from vanidl.figures.figure import Column, Figure, Spec, Table
 from vanidl.formatting.terminal import Row, aligned_table, paragraph
 from vanidl.formatting.units import four_digits, nbytes, seconds
 from vanidl.run import Run
-from vanidl.schema import fields_of
+from vanidl.schema.schema import fields_of
 from vanidl.sections.section import Json, Object, Section, values_of
 from vanidl.wording.results import describe_utilization
 

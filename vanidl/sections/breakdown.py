@@ -23,10 +23,10 @@ from vanidl.breakdown.causes import (
     WORKERS_PARTS,
 )
 from vanidl.breakdown.sources import states
-from vanidl.dataclass import dataclass
 from vanidl.formatting.terminal import Row, aligned_table
 from vanidl.formatting.units import percent, seconds
 from vanidl.run import Run
+from vanidl.schema.dataclass import dataclass
 from vanidl.sections.section import Json, Object, Section
 
 Range = tuple[float, float]

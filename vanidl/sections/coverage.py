@@ -13,7 +13,7 @@ from vanidl.formatting.terminal import WIDTH
 from vanidl.formatting.units import count, offset, plural, range_words, seconds
 from vanidl.model.warnings import Notice
 from vanidl.run import Run
-from vanidl.schema import fields_of
+from vanidl.schema.schema import fields_of
 from vanidl.sections.section import Json, Object, Section, values_of
 
 # How the clocks of profiles and logs agree, in words.

@@ -35,7 +35,7 @@ from vanidl.formatting.units import (
 )
 from vanidl.model.file_kinds import DATASET
 from vanidl.run import Run
-from vanidl.schema import fields_of
+from vanidl.schema.schema import fields_of
 from vanidl.sections.phases import epoch_lines
 from vanidl.sections.section import Json, Object, Section, values_of
 from vanidl.sections.timeline import TABLE_FILES, tabulate_lines

@@ -32,7 +32,7 @@ from vanidl.formatting.units import Cell, count, nbytes, percent, plural, second
 from vanidl.model.trace import Trace
 from vanidl.model.warnings import LOWER_BOUNDS, serious_codes
 from vanidl.run import Run
-from vanidl.schema import Maybe
+from vanidl.schema.schema import Maybe
 from vanidl.sections.section import Json, Object, Section, values_of
 from vanidl.wording.account import (
     CHILD,

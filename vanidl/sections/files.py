@@ -18,7 +18,7 @@ from vanidl.formatting.units import count, nbytes, plural, seconds
 from vanidl.model.counter_tables import Stripes
 from vanidl.model.trace import STORAGE_LAYERS
 from vanidl.run import Run
-from vanidl.schema import fields_of
+from vanidl.schema.schema import fields_of
 from vanidl.sections.section import Json, Object, Section, values_of
 from vanidl.wording.tracing import describe_traced
 

@@ -24,7 +24,7 @@ from vanidl.model.counter_tables import MpiTime
 from vanidl.model.run_facts import Ending, describe_ending
 from vanidl.model.trace import DAOS, DFS, POSIX, STDIO, Trace
 from vanidl.run import Run
-from vanidl.schema import Maybe, fields_of
+from vanidl.schema.schema import Maybe, fields_of
 from vanidl.sections import coverage, requests
 from vanidl.sections.section import Json, Object, Section, values_of
 from vanidl.wording import tracing

@@ -12,7 +12,7 @@ from vanidl.formatting.terminal import aligned_table, named_values
 from vanidl.formatting.units import bandwidth, count, nbytes, plural, seconds
 from vanidl.model.trace import OBJECT, STORAGE_LAYERS
 from vanidl.run import Run
-from vanidl.schema import fields_of
+from vanidl.schema.schema import fields_of
 from vanidl.sections.requests import label_bin
 from vanidl.sections.section import Json, Object, Section, values_of
 

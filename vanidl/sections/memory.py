@@ -13,7 +13,7 @@ from vanidl.figures.figure import Column, Figure, Spec, Table
 from vanidl.formatting.terminal import named_values
 from vanidl.formatting.units import byte_scale, nbytes, percent
 from vanidl.run import Run
-from vanidl.schema import Maybe
+from vanidl.schema.schema import Maybe
 from vanidl.sections.section import Json, Object, Section, values_of
 from vanidl.wording.results import describe_peak, explain_memory
 

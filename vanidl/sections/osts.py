@@ -10,7 +10,7 @@ from vanidl.figures.figure import Column, Figure, Table
 from vanidl.formatting.terminal import aligned_table
 from vanidl.formatting.units import count, nbytes, seconds
 from vanidl.run import Run
-from vanidl.schema import fields_of
+from vanidl.schema.schema import fields_of
 from vanidl.sections.section import Json, Object, Section, values_of
 from vanidl.sections.timeline import compose_heat, leave_heat_empty
 from vanidl.wording.tracing import advise_tracing

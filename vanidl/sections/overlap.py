@@ -15,7 +15,7 @@ from vanidl.formatting.units import change, seconds
 from vanidl.model.run_facts import Ceiling
 from vanidl.model.trace import Trace
 from vanidl.run import Run
-from vanidl.schema import Maybe, fields_of
+from vanidl.schema.schema import Maybe, fields_of
 from vanidl.sections.section import Json, Object, Section, values_of
 from vanidl.wording.account import name_compute
 from vanidl.wording.results import describe_ceiling, describe_slower, explain_ceiling

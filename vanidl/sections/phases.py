@@ -12,7 +12,7 @@ from vanidl.formatting.names import elided, plotted
 from vanidl.formatting.terminal import aligned_table
 from vanidl.formatting.units import instant, nbytes, plural, seconds
 from vanidl.run import Run
-from vanidl.schema import fields_of
+from vanidl.schema.schema import fields_of
 from vanidl.sections.section import Json, Object, Section, values_of
 from vanidl.wording.tracing import describe_traced
 

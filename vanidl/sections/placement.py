@@ -14,7 +14,7 @@ from vanidl.formatting.names import elided, plotted
 from vanidl.formatting.terminal import aligned_table, paragraph
 from vanidl.formatting.units import count, number, plural, seconds
 from vanidl.run import Run
-from vanidl.schema import Maybe, fields_of
+from vanidl.schema.schema import Maybe, fields_of
 from vanidl.sections.section import Json, Object, Section, values_of
 from vanidl.wording.results import describe_placement
 

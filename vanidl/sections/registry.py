@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from vanidl.figures.figure import Figure
 from vanidl.run import Run
-from vanidl.schema import Kind, Maybe
+from vanidl.schema.schema import Kind, Maybe
 from vanidl.sections import (
     actions,
     benchmark,

@@ -27,7 +27,7 @@ from vanidl.formatting.units import (
     times,
 )
 from vanidl.run import Run
-from vanidl.schema import Maybe, fields_of
+from vanidl.schema.schema import Maybe, fields_of
 from vanidl.sections.section import Json, Object, Section, values_of
 from vanidl.wording.tracing import advise_tracing
 

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, field
 from typing import TYPE_CHECKING, Any
 
-from vanidl.dataclass import dataclass
 from vanidl.run import Run
-from vanidl.schema import Kind
+from vanidl.schema.dataclass import dataclass
+from vanidl.schema.schema import Kind
 from vanidl.wording.cells import SaidCell
 
 if TYPE_CHECKING:

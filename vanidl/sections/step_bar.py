@@ -14,10 +14,10 @@ from vanidl.breakdown.account import MEAN, RUN
 from vanidl.breakdown.assumptions import BLOCKING
 from vanidl.breakdown.causes import FAULT, METADATA, OBJECT, READ, STORAGE, WRITE
 from vanidl.breakdown.step_bar import StepParts, is_least_of_cell
-from vanidl.dataclass import dataclass
 from vanidl.formatting.units import change, percent, plural, seconds
 from vanidl.model.warnings import LOWER_BOUNDS, serious_codes
 from vanidl.run import Run
+from vanidl.schema.dataclass import dataclass
 from vanidl.sections.actions import name_for_ranks
 from vanidl.sections.section import Json, Object, Section, values_of
 from vanidl.wording.results import ENOUGH, MATTERS, name_line

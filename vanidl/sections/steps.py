@@ -23,7 +23,6 @@ from vanidl.breakdown.step_records import (
     StepRecords,
     mean_by_kind,
 )
-from vanidl.dataclass import dataclass
 from vanidl.figures import palette
 from vanidl.figures.downsample import n_of_m, pick_spread, round_values
 from vanidl.figures.figure import Column, Figure, Spec, Table
@@ -32,7 +31,8 @@ from vanidl.formatting.terminal import aligned_table, named_values
 from vanidl.formatting.units import Cell, count, nbytes, plural, seconds
 from vanidl.model.trace import SpanKind, Trace
 from vanidl.run import Run
-from vanidl.schema import Maybe
+from vanidl.schema.dataclass import dataclass
+from vanidl.schema.schema import Maybe
 from vanidl.sections.coverage import list_clocks
 from vanidl.sections.section import Json, Object, Section, values_of
 from vanidl.wording.account import describe_idle

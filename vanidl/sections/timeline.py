@@ -18,7 +18,7 @@ from vanidl.formatting.names import distinct, elided, plotted
 from vanidl.formatting.units import byte_scale, change, count, nbytes, plural, seconds
 from vanidl.model.trace import DFS, MPIIO, POSIX, STDIO
 from vanidl.run import Run
-from vanidl.schema import Maybe
+from vanidl.schema.schema import Maybe
 from vanidl.sections.section import Json, Object, Section
 from vanidl.viewer.content import Content, Room, Slices
 from vanidl.viewer.payload import fitted

@@ -26,9 +26,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vanidl import __version__
-from vanidl.dataclass import dataclass
 from vanidl.encoding.budget import read_whole
 from vanidl.errors import InputError, VanidlError
+from vanidl.schema.dataclass import dataclass
 from vanidl.serve.store import REACH_ROWS, VERSION, Segment, Store, open_store
 from vanidl.viewer.lanes import COLUMNS, IO, Block, equal_edges
 from vanidl.viewer.payload import pack_bins, slices

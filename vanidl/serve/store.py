@@ -16,13 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vanidl.breakdown.overlap import RankFates, split_busy_by_fate
-from vanidl.dataclass import dataclass
 from vanidl.encoding.budget import read_whole
 from vanidl.errors import InputError
 from vanidl.files.checked_json import checked_fields
 from vanidl.model import intervals
 from vanidl.model.selection import select
 from vanidl.run import Run
+from vanidl.schema.dataclass import dataclass
 from vanidl.viewer.content import SERVED, shown_lanes
 from vanidl.viewer.lanes import COLUMNS, IO, SPAN_LANES, Block, Lane, Lanes, blocks, fates_of
 from vanidl.viewer.payload import Labels, label_process

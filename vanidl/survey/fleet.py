@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.dataclass import dataclass
+from vanidl.schema.dataclass import dataclass
 from vanidl.survey.plain import PlainColumn
 from vanidl.survey.rows import HOUR_S, Row
 from vanidl.survey.store import StoredTable

@@ -23,12 +23,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.dataclass import dataclass
 from vanidl.errors import InputError
 from vanidl.files.arrow import release_memory
 from vanidl.files.checked_json import checked_fields
 from vanidl.merge.jobs import Links, group_runs, run_of
 from vanidl.readers.records import TracerLog
+from vanidl.schema.dataclass import dataclass
 from vanidl.survey.rows import Job
 from vanidl.survey.store import MOST_ROWS, read_table, write_table
 

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.dataclass import dataclass
 from vanidl.figures import palette
 from vanidl.figures.downsample import n_of_m
 from vanidl.figures.figure import Column, Figure, Table
 from vanidl.formatting.names import elided
 from vanidl.formatting.units import Cell, count, nbytes, percent, plural, scaled, seconds
 from vanidl.report.page import Page, Tile, render_page, write_page
+from vanidl.schema.dataclass import dataclass
 from vanidl.survey.fleet import Fleet, encode_texts
 from vanidl.survey.groups import group_figures, make_job_cell
 from vanidl.survey.plain import PlainColumn

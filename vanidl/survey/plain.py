@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.dataclass import dataclass
 from vanidl.files.atomic import streamed_file
 from vanidl.formatting.names import format_csv_cell
 from vanidl.merge.jobs import group_runs, run_of
 from vanidl.readers.records import TracerLog
+from vanidl.schema.dataclass import dataclass
 from vanidl.survey.logs import Listing, build_job, clip_lifetime, link_logs
 from vanidl.survey.rows import COLUMNS, MORE, Job, Row
 

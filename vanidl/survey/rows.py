@@ -13,7 +13,6 @@ from vanidl.analyses import analyse
 from vanidl.anonymize.pseudonyms import Pseudonyms
 from vanidl.breakdown.account import MEAN, RUN
 from vanidl.breakdown.causes import STORAGE
-from vanidl.dataclass import dataclass
 from vanidl.encoding.file_bytes import read_one
 from vanidl.errors import VanidlError
 from vanidl.formatting.from_logs import clean_path, clean_text
@@ -31,7 +30,8 @@ from vanidl.readers.names import parse_darshan_name
 from vanidl.readers.records import TracerLog
 from vanidl.report.summary import summary_object
 from vanidl.run import Run
-from vanidl.schema import Kind
+from vanidl.schema.dataclass import dataclass
+from vanidl.schema.schema import Kind
 
 # What a job of any log can have lost to reading its dataset, by the counters of its files.
 

@@ -18,11 +18,11 @@ import google_crc32c
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.dataclass import dataclass
 from vanidl.encoding.budget import read_whole
 from vanidl.errors import InputError, VanidlError
 from vanidl.files.arrow import release_memory
 from vanidl.files.atomic import streamed_file, write_whole
+from vanidl.schema.dataclass import dataclass
 from vanidl.schema.meanings import meaning_of
 from vanidl.survey.rows import ALWAYS, COLUMNS, LIMITED, MORE, PLACE, Row, check_row
 

@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from vanidl.analyses import analyse
 from vanidl.anonymize.pseudonyms import Pseudonyms
 from vanidl.anonymize.trace import anonymous
-from vanidl.dataclass import dataclass
 from vanidl.encoding.file_bytes import read_one
 from vanidl.errors import InputError, UsageError, VanidlError
 from vanidl.files.arrow import has_arrow, release_memory, require_arrow
@@ -31,6 +30,7 @@ from vanidl.readers.records import TracerLog
 from vanidl.report.html import render_html
 from vanidl.report.page import write_page
 from vanidl.run import Run
+from vanidl.schema.dataclass import dataclass
 from vanidl.survey import plain
 from vanidl.survey.fleet import Fleet
 from vanidl.survey.logs import (

@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 
 from vanidl.analyses.profiled_steps import Steps
 from vanidl.breakdown.overlap import RankFates
-from vanidl.dataclass import dataclass
 from vanidl.figures.downsample import pick_spread
 from vanidl.model.selection import select
 from vanidl.model.trace import SpanKind, Trace
 from vanidl.parallel.threads import batches
 from vanidl.run import Run
+from vanidl.schema.dataclass import dataclass
 from vanidl.viewer.lanes import (
     SPAN_LANES,
     Block,

@@ -14,11 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vanidl.breakdown.overlap import NEVER_OBSERVED, Fate, RankFates, split_busy_by_fate
-from vanidl.dataclass import dataclass
 from vanidl.model import intervals
 from vanidl.model.intervals import Intervals
 from vanidl.model.selection import SelectedParts
 from vanidl.model.trace import WRITE, Process, SpanKind, Spans, Trace
+from vanidl.schema.dataclass import dataclass
 
 Int64Array = NDArray[np.int64]
 

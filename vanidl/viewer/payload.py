@@ -20,11 +20,11 @@ from numpy.typing import NDArray
 from vanidl.analyses.dataloader_batches import find_deliveries
 from vanidl.analyses.timeline import JobTimeline
 from vanidl.breakdown.overlap import RankFates
-from vanidl.dataclass import dataclass
 from vanidl.figures import palette
 from vanidl.formatting.names import elided
 from vanidl.model.ordering import stable_order
 from vanidl.model.trace import Trace
+from vanidl.schema.dataclass import dataclass
 from vanidl.viewer.content import Content, Room, Slices
 from vanidl.viewer.lanes import Block, Lanes, cut, fates_of, joined_blocks
 

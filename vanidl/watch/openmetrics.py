@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from vanidl.dataclass import dataclass
+from vanidl.schema.dataclass import dataclass
 from vanidl.watch.state import RankState, RunState, State
 
 _SECONDS, _BYTES = "seconds", "bytes"

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from vanidl.analyses.memory import estimate_trend, sum_hosts
-from vanidl.dataclass import dataclass
 from vanidl.encoding.budget import whole_number
 from vanidl.errors import InputError
 from vanidl.readers.run_folder import MEMORY_FOLDER, parse_memory
 from vanidl.record.alive import PROC, is_of_run
+from vanidl.schema.dataclass import dataclass
 
 _COUNT = re.compile(rb"^(rchar|read_bytes): (\d+)$", re.M)
 

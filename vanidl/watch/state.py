@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from enum import Enum
 
 from vanidl.advice.facts import BOUND_SHARE
-from vanidl.dataclass import dataclass
 from vanidl.formatting.units import count, percent, plural, seconds
 from vanidl.model.run_facts import Ending
 from vanidl.readers.steps.journal import ITER, KIND, LOADER_SHIFT, OTHER_STEP, WAIT
 from vanidl.readers.steps.live import LiveJournal
 from vanidl.readers.steps.spans import EVALUATION
 from vanidl.record.alive import SAVE, Call, Life
+from vanidl.schema.dataclass import dataclass
 from vanidl.watch.resources import MemoryState
 from vanidl.wording.cells import mark_cell, settle
 

@@ -26,11 +26,11 @@ from vanidl.breakdown.causes import (
     WORKERS,
 )
 from vanidl.breakdown.costs import PARTS_BESIDE_THE_MODEL, STORAGE_SYNC, Cost, rank_costs
-from vanidl.dataclass import dataclass
 from vanidl.formatting.units import percent, seconds
 from vanidl.model.counter_totals import prefix_of
 from vanidl.model.states import SAMPLED
 from vanidl.model.trace import MPIIO, Trace
+from vanidl.schema.dataclass import dataclass
 from vanidl.wording.cells import mark_cell
 
 if TYPE_CHECKING:

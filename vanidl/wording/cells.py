@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from vanidl.dataclass import dataclass
+from vanidl.schema.dataclass import dataclass
 
 _BEGIN, _BEHIND_KEY, _END = "\x01", "\x02", "\x03"  # texts from logs are cleaned of these
 _MARKED = re.compile(

@@ -16,12 +16,12 @@ from vanidl.analyses.summary import Summary, has_separate_objects
 from vanidl.breakdown import Breakdown
 from vanidl.breakdown.account import EPOCH_END, MEAN, PHASE, WAIT
 from vanidl.breakdown.causes import STORAGE
-from vanidl.dataclass import dataclass
 from vanidl.formatting.names import elided
 from vanidl.formatting.units import count, nbytes, percent, plural, seconds
 from vanidl.model.run_facts import describe_ending
 from vanidl.model.trace import INFERENCE, UNSURE, Trace
 from vanidl.model.warnings import LOWER_BOUNDS, UNREAD, serious_codes
+from vanidl.schema.dataclass import dataclass
 from vanidl.wording.account import (
     BLOCKS,
     WAIT_WORDS,

@@ -12,10 +12,10 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.dataclass import dataclass
 from vanidl.model import intervals
 from vanidl.model.intervals import Intervals
 from vanidl.model.trace import SpanKind, Trace
+from vanidl.schema.dataclass import dataclass
 
 Int64Array = NDArray[np.int64]
 

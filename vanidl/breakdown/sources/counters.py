@@ -20,7 +20,6 @@ from vanidl.analyses.operations import Int64Array
 from vanidl.breakdown import assumptions
 from vanidl.breakdown.assumptions import BLOCKING, NESTED
 from vanidl.breakdown.causes import EXCHANGE, METADATA, OBJECT, READ, SYNC, WRITE
-from vanidl.dataclass import dataclass
 from vanidl.model.counter_tables import CounterTable
 from vanidl.model.counter_totals import count_by_record, prefix_of
 from vanidl.model.trace import (
@@ -37,6 +36,7 @@ from vanidl.model.trace import (
     Trace,
 )
 from vanidl.model.trace import OBJECT as OBJECT_LAYER
+from vanidl.schema.dataclass import dataclass
 
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]

@@ -58,13 +58,13 @@ from vanidl.breakdown.input_wait import (
     unite_calls_of_threads,
 )
 from vanidl.breakdown.windows import Tiles
-from vanidl.dataclass import dataclass
 from vanidl.model import intervals, states
 from vanidl.model.fetches import Fetches
 from vanidl.model.intervals import Intervals
 from vanidl.model.states import SampledThread
 from vanidl.model.trace import OBJECT as OBJECT_LAYER
 from vanidl.model.trace import Trace
+from vanidl.schema.dataclass import dataclass
 
 Int64Array = NDArray[np.int64]
 Floats = NDArray[np.float64]

@@ -9,11 +9,11 @@ from numpy.typing import NDArray
 
 from vanidl.compare import Comparison, Side
 from vanidl.compare.figures import colour, named
-from vanidl.dataclass import dataclass
 from vanidl.figures import palette
 from vanidl.figures.downsample import round_values
 from vanidl.figures.figure import Column, Figure, Spec, Table
 from vanidl.formatting.units import Cell, count, percent, plural, seconds
+from vanidl.schema.dataclass import dataclass
 from vanidl.sections.overlap import (
     OVERLAP_PARTS,
     choose_parts,

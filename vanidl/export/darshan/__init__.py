@@ -20,7 +20,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 import vanidl
-from vanidl.dataclass import dataclass
 from vanidl.encoding.budget import whole_number
 from vanidl.errors import UsageError
 from vanidl.export.darshan.counters import FileCounters
@@ -34,6 +33,7 @@ from vanidl.model.selection import select
 from vanidl.model.trace import MPIIO, POSIX, STDIO, Part, Trace
 from vanidl.readers.darshan.counter_names import NAMES
 from vanidl.run import Run
+from vanidl.schema.dataclass import dataclass
 
 Int64Array = NDArray[np.int64]
 Written = list[tuple[str, str]]

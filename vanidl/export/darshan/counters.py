@@ -13,10 +13,10 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.dataclass import dataclass
 from vanidl.model.ordering import stable_order
 from vanidl.model.trace import READ, WRITE, Part
 from vanidl.readers.darshan.counter_names import SIZES
+from vanidl.schema.dataclass import dataclass
 
 Int64Array = NDArray[np.int64]
 Mask = NDArray[np.bool_]

@@ -19,12 +19,12 @@ from typing import IO
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.dataclass import dataclass
 from vanidl.formatting.names import printable
 from vanidl.model.ordering import stable_order
 from vanidl.model.trace import READ, Part
 from vanidl.readers.darshan.header import LAYOUTS, MAGIC
 from vanidl.readers.darshan.job import METADATA_BYTES
+from vanidl.schema.dataclass import dataclass
 
 # Operations of one process as records of Darshan's extended tracing (DXT).
 #

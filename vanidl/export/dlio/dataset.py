@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from vanidl.analyses.datafiles import NO_RANK, DataFile
 from vanidl.analyses.dataloader_batches import PREFETCH_FACTOR
-from vanidl.dataclass import dataclass
 from vanidl.export.dlio.training import ASSUMED, GIVEN, MEASURED, Entry, Fetched, mark_unknown
 from vanidl.formatting.units import nbytes, percent, plural
 from vanidl.run import Run
+from vanidl.schema.dataclass import dataclass
 
 _SECTION = "dataset"
 _FORMATS = {

@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vanidl.breakdown.phases import Phase
-from vanidl.dataclass import dataclass
 from vanidl.formatting.units import percent, plural
 from vanidl.model.trace import Trace
 from vanidl.run import Run
+from vanidl.schema.dataclass import dataclass
 
 # What recorded fetches of the training loader say: batches, samples, workers, epochs.
 

@@ -15,7 +15,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from vanidl.dataclass import dataclass
 from vanidl.formatting.units import border, offset, range_words, seconds
 from vanidl.merge.clocks import known_files, reads_in_waits, worker_order
 from vanidl.merge.clocks.evidence import AlignmentInputs, Evidence, make_interval
@@ -24,6 +23,7 @@ from vanidl.model.intervals import Intervals
 from vanidl.model.trace import ClockReason, SpanKind
 from vanidl.model.warnings import Notice
 from vanidl.readers.records import TracerLog
+from vanidl.schema.dataclass import dataclass
 
 ABSOLUTE = "absolute"
 NOT_ALIGNED = "not aligned"

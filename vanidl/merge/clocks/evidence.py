@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.dataclass import dataclass
 from vanidl.merge.clocks.log_clock import LogClock
 from vanidl.merge.processes import ProcessTable
 from vanidl.model import intervals
@@ -16,6 +15,7 @@ from vanidl.model.intervals import Intervals
 from vanidl.model.parts import Parts
 from vanidl.model.trace import POSIX, Part, Process, SpanKind, concatenate_parts
 from vanidl.readers.records import EventRecords, ProfileTrace, TracerLog
+from vanidl.schema.dataclass import dataclass
 
 Int64Array = NDArray[np.int64]
 

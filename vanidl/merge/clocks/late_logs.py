@@ -21,7 +21,6 @@ from dataclasses import replace
 import numpy as np
 
 from vanidl.analyses.dataloader_batches import find_epoch_ends, select_equal_reads
-from vanidl.dataclass import dataclass
 from vanidl.formatting.units import count, plural, range_words, seconds
 from vanidl.merge.clocks.align import Clock
 from vanidl.merge.clocks.evidence import AlignmentInputs, Int64Array, TracedProcess, make_interval
@@ -31,6 +30,7 @@ from vanidl.model import intervals
 from vanidl.model.intervals import Intervals
 from vanidl.model.trace import READ, ClockReason, SpanKind
 from vanidl.model.warnings import Notice
+from vanidl.schema.dataclass import dataclass
 
 WITHIN_FETCHES = "reads within fetches"
 

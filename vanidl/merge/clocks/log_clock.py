@@ -17,12 +17,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.dataclass import dataclass
 from vanidl.formatting.units import range_words
 from vanidl.merge.processes import ProcessTable
 from vanidl.model.trace import ClockReason, Process
 from vanidl.parallel.threads import batches
 from vanidl.readers.records import CounterFile, TracerLog
+from vanidl.schema.dataclass import dataclass
 
 Int64Array = NDArray[np.int64]
 

@@ -12,12 +12,12 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.dataclass import dataclass
 from vanidl.formatting.units import percent
 from vanidl.merge.clocks.evidence import AlignmentInputs, Evidence, Int64Array, keep_meeting
 from vanidl.model import intervals
 from vanidl.model.intervals import Intervals
 from vanidl.model.trace import READ, SpanKind
+from vanidl.schema.dataclass import dataclass
 
 READS_IN_WAITS = "reads in waits"
 

@@ -29,7 +29,6 @@ from vanidl.analyses.dataloader_batches import (
     select_equal_reads,
     split_generations,
 )
-from vanidl.dataclass import dataclass
 from vanidl.formatting.units import plural
 from vanidl.merge.clocks.evidence import (
     AlignmentInputs,
@@ -42,6 +41,7 @@ from vanidl.merge.clocks.log_clock import LogClock
 from vanidl.model import intervals
 from vanidl.model.intervals import Intervals
 from vanidl.model.trace import READ, Part, SpanKind
+from vanidl.schema.dataclass import dataclass
 
 WORKER_ORDER = "order of worker reads"
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import cached_property
 
-from vanidl.dataclass import dataclass
+from vanidl.schema.dataclass import dataclass
 
 
 def _split_words(text: str) -> list[str]:

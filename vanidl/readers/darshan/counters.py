@@ -19,7 +19,6 @@ from typing import Any, Generic, TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.dataclass import dataclass
 from vanidl.formatting.units import plural
 from vanidl.model.trace import (
     DAOS,
@@ -44,6 +43,7 @@ from vanidl.readers.records import (
     MpiRecord,
     StripeRecord,
 )
+from vanidl.schema.dataclass import dataclass
 
 # Counters as they were read, by us or by PyDarshan, checked: one log's `CounterFile`.
 

@@ -16,12 +16,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.dataclass import dataclass
 from vanidl.encoding.budget import OBJECT_BYTES, Budget
 from vanidl.encoding.inflate import Stream
 from vanidl.model.trace import MPIIO, POSIX, READ, WRITE
 from vanidl.readers.darshan.job import decode_text
 from vanidl.readers.records import OperationTable, describe_left_out, find_impossible_operations
+from vanidl.schema.dataclass import dataclass
 
 # The records of DXT: where their heads lie in a stream, what these say, and the words between.
 #

@@ -9,10 +9,10 @@ from functools import cache
 from itertools import compress, pairwise
 from pathlib import Path
 
-from vanidl.dataclass import dataclass
 from vanidl.encoding.file_bytes import AnyBytes, FileBytes, whole_bytes
 from vanidl.encoding.text_stream import GZIP_MAGIC, TextStream
 from vanidl.errors import InputError
+from vanidl.schema.dataclass import dataclass
 
 _VERSION_1 = re.compile(rb"1\.2\d\0")
 MAGIC = 6567223

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from sys import intern
 
-from vanidl.dataclass import dataclass
 from vanidl.encoding.budget import (
     MOST_NAME_BYTES,
     OBJECT_BYTES,
@@ -16,6 +15,7 @@ from vanidl.encoding.budget import (
     decode_long_name,
 )
 from vanidl.readers.darshan.header import Header
+from vanidl.schema.dataclass import dataclass
 
 METADATA_BYTES = 1024
 SECOND = 1_000_000_000

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar, cast
 
-from vanidl.dataclass import dataclass
 from vanidl.encoding.budget import Budget, names_limit, whole_number
 from vanidl.encoding.file_bytes import AnyBytes, read_one
 from vanidl.encoding.inflate import Stream, damage, joined, only_stream, streams
@@ -43,6 +42,7 @@ from vanidl.readers.darshan.header import (
 )
 from vanidl.readers.darshan.job import JobRecord, read_job, read_names
 from vanidl.readers.records import MpiRecord, OperationTable, TracerLog
+from vanidl.schema.dataclass import dataclass
 
 # How far the start that a Darshan log gives may be off its zero of time.
 

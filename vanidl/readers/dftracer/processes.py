@@ -15,13 +15,13 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.dataclass import dataclass
 from vanidl.formatting.from_logs import clean_command
 from vanidl.model.ordering import stable_order
 from vanidl.model.trace import FILES_NOT_RECORDED
 from vanidl.readers.dftracer.calls import find_impossible, find_impossible_sums, is_call
 from vanidl.readers.dftracer.trace_file import ABSENT, NO_CALLS, Events, Start, TraceFile
 from vanidl.readers.records import describe_left_out
+from vanidl.schema.dataclass import dataclass
 
 Int64Array = NDArray[np.int64]
 

@@ -16,7 +16,6 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.dataclass import dataclass
 from vanidl.encoding.budget import names_limit
 from vanidl.model import intervals
 from vanidl.model.call_kinds import SYNC
@@ -68,6 +67,7 @@ from vanidl.readers.records import (
     freeze,
 )
 from vanidl.readers.verdict import CUT, DAMAGED, LIMITED, PARTIAL, WHOLE, Verdict, ends_early
+from vanidl.schema.dataclass import dataclass
 
 Int64Array = NDArray[np.int64]
 

@@ -19,10 +19,10 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from vanidl.dataclass import dataclass
 from vanidl.encoding.budget import OBJECT_BYTES, Budget
 from vanidl.encoding.text_stream import TextStream
 from vanidl.errors import InputError
+from vanidl.schema.dataclass import dataclass
 
 # Lines of a trace -> objects of JSON, and the integers that they hold.
 

@@ -12,7 +12,6 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.dataclass import dataclass
 from vanidl.formatting.units import plural
 from vanidl.model.file_kinds import kind_of
 from vanidl.model.ordering import stable_order
@@ -32,6 +31,7 @@ from vanidl.readers.dftracer.calls import (
 from vanidl.readers.dftracer.processes import TracedProcess
 from vanidl.readers.dftracer.trace_file import ABOVE, ABSENT, GPU, HDF5, MPI_IO, TraceFile
 from vanidl.readers.format import warn_of_versions
+from vanidl.schema.dataclass import dataclass
 
 # Whether DFTracer lost track of descriptors: opens after which nothing of the file was seen.
 #

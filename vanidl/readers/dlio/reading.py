@@ -14,7 +14,6 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.dataclass import dataclass
 from vanidl.formatting.units import plural
 from vanidl.model.run_facts import Benchmark
 from vanidl.model.trace import SpanKind
@@ -41,6 +40,7 @@ from vanidl.readers.dlio.utilization import (
 )
 from vanidl.readers.format import Files, Reading, Records
 from vanidl.readers.records import ProfileTrace, StepDurations
+from vanidl.schema.dataclass import dataclass
 
 
 @dataclass(slots=True)

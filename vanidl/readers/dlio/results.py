@@ -17,10 +17,10 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from vanidl.dataclass import dataclass
 from vanidl.encoding.budget import OBJECT_BYTES, Budget, bounded_name, read_whole, whole_number
 from vanidl.encoding.file_bytes import read_one
 from vanidl.errors import InputError
+from vanidl.schema.dataclass import dataclass
 
 LONGEST_S = 1e8
 """Three years: no step or epoch is longer."""

@@ -14,9 +14,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.dataclass import dataclass
 from vanidl.model.run_facts import EpochTimes
 from vanidl.readers.dlio.results import EVALUATION, Block, Interval, RankOutput, Settings, Times
+from vanidl.schema.dataclass import dataclass
 
 _NOT_COUNTED = 2  # steps whose samples releases from 2.1 to 3.0.0 leave out of the throughput
 _CLOSE = 0.01  # relative: a batch size that follows from clocks is whole within that

@@ -14,10 +14,10 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from vanidl.dataclass import dataclass
 from vanidl.encoding.budget import OBJECT_BYTES, Budget, bounded_name
 from vanidl.readers.recorded_rows import Follower, read_rows, refuse_rows
 from vanidl.readers.records import LATEST_NS, describe_left_out, find_impossible_operations
+from vanidl.schema.dataclass import dataclass
 
 MAGIC = b"vanidl-objects 1".ljust(47) + b"\n"
 TEXT, NAME, READ, WRITE, STAT, LIST, OTHER = range(7)

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.dataclass import dataclass
 from vanidl.readers.launches import match_launches
+from vanidl.schema.dataclass import dataclass
 
 CPU_CATEGORIES = ("cpu_op", "user_annotation", "Operator")
 COPY_CATEGORIES = ("gpu_memcpy", "gpu_memset", "Memcpy", "Memset")

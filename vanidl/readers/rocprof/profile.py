@@ -19,7 +19,6 @@ from typing import Any
 
 import numpy as np
 
-from vanidl.dataclass import dataclass
 from vanidl.encoding import json_stream
 from vanidl.encoding.budget import bounded_name
 from vanidl.encoding.text_stream import TextStream
@@ -31,6 +30,7 @@ from vanidl.model.trace import SpanKind
 from vanidl.readers.launches import find_queued, match_launches
 from vanidl.readers.names import classify_kernel, compile_wait_names
 from vanidl.readers.records import ProfileTrace, freeze
+from vanidl.schema.dataclass import dataclass
 
 SOURCE = "rocprofv3"
 

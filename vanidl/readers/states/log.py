@@ -24,11 +24,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.dataclass import dataclass
 from vanidl.encoding.budget import read_whole
 from vanidl.formatting.from_logs import clean_path, clean_text
 from vanidl.model.states import IN_FILES, OTHER, SampledThread, Samples, States
 from vanidl.readers.recorded_rows import refuse_rows
+from vanidl.schema.dataclass import dataclass
 
 MAGIC = b"vanidl-states 1\n"
 GONE, TIME, THREAD, NAME, CPU, IO, LEFT_OUT, END = 0xEF, 0xF0, 0xF1, 0xF2, 0xF3, 0xF4, 0xF5, 0xFF

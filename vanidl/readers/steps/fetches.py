@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.dataclass import dataclass
 from vanidl.readers.records import FetchTable
 from vanidl.readers.steps.journal import COLLATE, END, FETCH, TAKEN, WAIT, WORKER, Events, Journal
 from vanidl.readers.steps.loop import name_loaders
+from vanidl.schema.dataclass import dataclass
 
 Int64Array = NDArray[np.int64]
 

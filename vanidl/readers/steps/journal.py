@@ -15,8 +15,8 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from vanidl.dataclass import dataclass
 from vanidl.readers.recorded_rows import read_rows, refuse_rows
+from vanidl.schema.dataclass import dataclass
 
 MAGICS = tuple(b"vanidl-steps %d" % version + b" " * 17 + b"\n" for version in (1, 2, 3, 4))
 """How files begin; version 2 has the kinds of events from COLLATE on, 3 those from STEP on, 4 those

@@ -18,7 +18,6 @@ from typing import Any
 
 import numpy as np
 
-from vanidl.dataclass import dataclass
 from vanidl.encoding.budget import bounded_name
 from vanidl.readers.recorded_rows import Follower
 from vanidl.readers.steps import spans
@@ -49,6 +48,7 @@ from vanidl.readers.steps.spans import (
     is_call,
     name_loader,
 )
+from vanidl.schema.dataclass import dataclass
 
 # One pass over the events of a journal, in portions, with what is known of its loaders.
 

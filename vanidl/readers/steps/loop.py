@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from vanidl.dataclass import dataclass
 from vanidl.encoding.budget import bounded_name
 from vanidl.model.trace import (
     INFERENCE,
@@ -46,6 +45,7 @@ from vanidl.readers.steps.spans import (
     name_loader,
 )
 from vanidl.readers.steps.windows import LOADED, SAVE, VALIDATION, Window, find_windows
+from vanidl.schema.dataclass import dataclass
 
 SOURCE = "vanidl-record"
 _SYNC_NS = 1_000_000_000  # at most, between a save and its rename

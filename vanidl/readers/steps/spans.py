@@ -20,7 +20,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.dataclass import dataclass
 from vanidl.formatting.from_logs import clean_text
 from vanidl.readers.steps.journal import (
     BACKWARD,
@@ -33,6 +32,7 @@ from vanidl.readers.steps.journal import (
     WAIT,
     Events,
 )
+from vanidl.schema.dataclass import dataclass
 
 # Which loaders give the batches of steps, from what the events of the training thread tell.
 #

@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.dataclass import dataclass
 from vanidl.readers.steps.journal import (
     BACKWARD,
     END,
@@ -42,6 +41,7 @@ from vanidl.readers.steps.spans import (
     is_call,
     select_training,
 )
+from vanidl.schema.dataclass import dataclass
 
 # Windows of the training thread beside training: validation, and what the program marks.
 #

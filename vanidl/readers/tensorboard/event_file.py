@@ -19,7 +19,6 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.dataclass import dataclass
 from vanidl.encoding.budget import read_whole
 from vanidl.encoding.crc32c import masked_crcs
 from vanidl.encoding.protobuf import NotProtobuf, fields, varint_int64
@@ -27,6 +26,7 @@ from vanidl.errors import InputError
 from vanidl.model.trace import SpanKind
 from vanidl.readers.names import parse_event_file_name
 from vanidl.readers.records import EventRecords, ProfileTrace
+from vanidl.schema.dataclass import dataclass
 
 SOURCE = "tensorboard-events"
 

@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.dataclass import dataclass
 from vanidl.encoding.text_stream import GZIP_MAGIC, TextStream
 from vanidl.formatting.units import plural
 from vanidl.readers.tracer.slots import (
@@ -25,6 +24,7 @@ from vanidl.readers.tracer.slots import (
     decode_chunks,
     read_header,
 )
+from vanidl.schema.dataclass import dataclass
 
 _NAME = re.compile(r"(\d+)-(\d+)\.calls(\.gz)?")
 _FREE_BYTES = 256 << 20  # of a small file: a thread that made one call has 64 KiB, nearly all 0

@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.dataclass import dataclass
 from vanidl.encoding.file_bytes import read_one
 from vanidl.errors import InputError
 from vanidl.formatting.units import instant, nbytes, plural, seconds
@@ -45,6 +44,7 @@ from vanidl.readers.verdict import (
     classify_losses,
     report_refused,
 )
+from vanidl.schema.dataclass import dataclass
 
 Int64Array = NDArray[np.int64]
 

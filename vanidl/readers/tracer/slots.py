@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.dataclass import dataclass
 from vanidl.encoding.budget import OBJECT_BYTES, Budget, bounded_name
 from vanidl.errors import InputError
 from vanidl.formatting.units import plural
 from vanidl.readers.records import FARTHEST_OFFSET, LARGEST_NBYTES, LATEST_NS, describe_left_out
+from vanidl.schema.dataclass import dataclass
 
 # How the files of vanidl's own tracer are laid out: as vanidl/record/tracer/format.h says.
 #

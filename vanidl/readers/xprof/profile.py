@@ -15,13 +15,13 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.dataclass import dataclass
 from vanidl.encoding.budget import whole_number
 from vanidl.errors import InputError
 from vanidl.model.trace import SpanKind
 from vanidl.readers.launches import find_queued
 from vanidl.readers.names import classify_kernel
 from vanidl.readers.records import ProfileTrace, freeze
+from vanidl.schema.dataclass import dataclass
 
 Int64Array = NDArray[np.int64]
 

@@ -15,7 +15,6 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.dataclass import dataclass
 from vanidl.encoding.budget import OBJECT_BYTES, Budget, bounded_name, read_whole
 from vanidl.encoding.protobuf import (
     PADDING,
@@ -41,6 +40,7 @@ from vanidl.readers.xprof.profile import (
     Writer,
     build_profile,
 )
+from vanidl.schema.dataclass import dataclass
 
 # Events of a TensorFlow or JAX profile (message XSpace) as columns, decoded many at a time.
 #

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vanidl.dataclass import dataclass as ours
-from vanidl.dataclass import restore
+from vanidl.schema.dataclass import dataclass as ours
+from vanidl.schema.dataclass import restore
 
 OPTIONS = ({}, {"frozen": True}, {"slots": True}, {"frozen": True, "slots": True})
 
