@@ -522,6 +522,7 @@ def _receive_from_workers(
         yield read_there
     from vanidl.parallel.executors import worker_count
 
+    # As many batches are under way as keep the workers busy; values come in the order of parts.
     ahead: deque[tuple[Sequence[Part], Future[Values]]] = deque()
     for batch in _cut_parts(parts) if read_there is None else in_file:
         ahead.append((batch, workers.submit(batch)))

@@ -291,12 +291,14 @@ def merge_tiles_of_a_kind(tiles: Tiles) -> Tiles:
     length = tiles.length
     if tiles.is_plain:
         rows, length = _sum_plain_loop(tiles)
+    # The kind of each tile as one number: epoch, phase, part, and three flags.
     parts, epochs = len(PART_NAMES), tiles.epoch[rows] + 1
     kind = (tiles.phase[rows] * parts + tiles.part[rows]) * 8 + tiles.follows[rows]
     kind += 4 * (tiles.step[rows] >= 0) + 2 * (tiles.wait[rows] >= 0)
     kinds = 8 * parts * len(PHASE_NAMES)
     if epochs.any():
         kind += kinds * epochs
+    # How long each kind is in all, one behind another; and what its number stands for.
     each = np.flatnonzero(np.bincount(kind))
     length = sum_by_group(kind, length, int(each[-1]) + 1)[each]
     end = int(tiles.start[0]) + np.cumsum(length)

@@ -91,6 +91,7 @@ def sign_of_life(run: Path, look: Callable[[], object] = lambda: None) -> Iterat
     over, described = threading.Event(), dict[str, Mapping[str, Any]]()
     start_ns, started = time.time_ns(), read_start_ticks(me)
 
+    # The file says who records, and what each recorded process was seen at.
     def write(looks: int) -> None:
         with suppress(OSError):
             _describe_new(journals, described)
@@ -110,6 +111,7 @@ def sign_of_life(run: Path, look: Callable[[], object] = lambda: None) -> Iterat
             if looks % WRITTEN_LOOKS == 0:
                 write(looks)
 
+    # It is there from the first moment on, and gone with the block.
     write(0)
     thread = threading.Thread(target=live, name="vanidl-recorder", daemon=True)
     thread.start()
