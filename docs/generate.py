@@ -11,8 +11,8 @@ from typing import Any
 
 from mkdocs.structure.files import File
 
-from vanidl.commands import COMMANDS, schema
-from vanidl.commands.arguments import ARGUMENTS
+from vanidl.commands import schema
+from vanidl.commands.arguments import ARGUMENTS, COMMANDS
 from vanidl.frames import TABLES, dtype_of
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import vanidl
-from vanidl.commands import READING, console, find_command
-from vanidl.commands.arguments import parser, size_of
+from vanidl.commands import console
+from vanidl.commands.arguments import READING, find_command, parser, size_of
 from vanidl.encoding.budget import VARIABLE as MAX_MEMORY
 from vanidl.errors import SeveralJobsError, VanidlError
 from vanidl.parallel.children import (

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal, overload
 from vanidl.advice.changes import can_replay, limit_prediction, limit_predictions
 from vanidl.advice.diagnoses import decide_verdict, diagnose
 from vanidl.advice.registry import find
-from vanidl.analyses import Results, analyse
+from vanidl.analyses.results import Results, analyse
 from vanidl.breakdown import Breakdown, attribute_time, open_gains
 from vanidl.breakdown.step_bar import StepParts, divide_step
 from vanidl.errors import UsageError

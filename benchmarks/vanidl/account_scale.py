@@ -19,8 +19,8 @@ from pathlib import Path
 import numpy as np
 
 from tests.makers.training_jobs import Recipe, trace_of
-from vanidl.analyses import Results, analyse
 from vanidl.analyses.profiled_steps import finish as finish_steps
+from vanidl.analyses.results import Results, analyse
 from vanidl.breakdown import attribute_time, open_gains
 from vanidl.model.trace import Process, Profile, SpanKind, Spans, Trace
 

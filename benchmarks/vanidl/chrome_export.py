@@ -27,7 +27,7 @@ import gzip, json, sys
 from dataclasses import replace
 import numpy as np
 from tests.makers.records import Io, darshan_log
-from vanidl.analyses import analyse
+from vanidl.analyses.results import analyse
 from vanidl.merge.pipeline import assemble
 from vanidl.export.registry import export
 from vanidl.merge.jobs import Group

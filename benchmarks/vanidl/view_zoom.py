@@ -22,7 +22,7 @@ from urllib.parse import urlsplit
 import numpy as np
 
 from benchmarks.vanidl.made_traces import made_trace
-from vanidl.analyses import analyse
+from vanidl.analyses.results import analyse
 from vanidl.report.html import page_of, page_with
 from vanidl.report.page import render_page
 from vanidl.run import Run

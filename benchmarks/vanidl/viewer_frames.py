@@ -19,7 +19,7 @@ import numpy as np
 
 from benchmarks.vanidl.made_traces import made_trace
 from tests.makers.browser import chromium
-from vanidl.analyses import analyse
+from vanidl.analyses.results import analyse
 from vanidl.report.html import write_html
 from vanidl.run import Run
 

@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 
 from tests.makers.training_jobs import Recipe, trace_of
-from vanidl.analyses import analyse
+from vanidl.analyses.results import analyse
 from vanidl.run import Run
 
 SLOW = Recipe(workers=0, read_us=20_000)

@@ -17,7 +17,7 @@ from vanidl.advice.input_waits import _is_too_short_for_workers
 from vanidl.advice.registry import find, list_rules
 from vanidl.advice.request_costs import fit_request_cost
 from vanidl.advice.requests import _measure_chunk_misfit
-from vanidl.analyses import analyse
+from vanidl.analyses.results import analyse
 from vanidl.breakdown.account import STEP, WAIT
 from vanidl.breakdown.attribution import attribute_time
 from vanidl.model.counter_tables import CounterTable

@@ -15,7 +15,7 @@ from tests.makers import dlio_results
 from tests.makers.training_jobs import trace_of
 from vanidl.advice import frameworks as words
 from vanidl.advice.frameworks import PYTORCH, TENSORFLOW, infer_frameworks
-from vanidl.analyses import analyse
+from vanidl.analyses.results import analyse
 from vanidl.model.trace import MPIIO
 from vanidl.run import Run
 

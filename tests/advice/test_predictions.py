@@ -9,7 +9,7 @@ import pytest
 from tests.makers.training_jobs import Recipe, trace_of
 from vanidl.advice import own_loaders
 from vanidl.advice.facts import Facts
-from vanidl.analyses import analyse
+from vanidl.analyses.results import analyse
 
 pytest.importorskip("torch", reason="the loaders need PyTorch")
 from vanidl_loaders.scheduled import PlanSettings, make_plan

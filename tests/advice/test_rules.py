@@ -19,7 +19,7 @@ from vanidl.advice.changes import HANDING_OVER_S, STARTING_S
 from vanidl.advice.facts import Facts
 from vanidl.advice.finding import SEVERITIES
 from vanidl.advice.registry import apply, find, list_rules
-from vanidl.analyses import Results, analyse
+from vanidl.analyses.results import Results, analyse
 from vanidl.breakdown import Breakdown
 from vanidl.model.trace import Trace
 

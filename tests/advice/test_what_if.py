@@ -31,7 +31,7 @@ from vanidl.advice.what_if import (
     extract_batches,
     step_lengths,
 )
-from vanidl.analyses import analyse
+from vanidl.analyses.results import analyse
 from vanidl.breakdown import attribute_time
 from vanidl.breakdown.rerun import Fetched
 from vanidl.errors import UsageError

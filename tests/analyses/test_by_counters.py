@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.makers.records import JOB_START_NS, Io, darshan_log
-from vanidl.analyses import analyse
+from vanidl.analyses.results import analyse
 from vanidl.errors import UsageError
 from vanidl.merge.jobs import Group
 from vanidl.merge.pipeline import assemble

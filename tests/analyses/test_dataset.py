@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from tests.analyses.test_laws import operations, trace_of
 from tests.makers.records import Io, darshan_log
 from tests.makers.sameness import same
-from vanidl.analyses import analyse, dataset
+from vanidl.analyses import dataset
 from vanidl.analyses.dataset import count_inversions
+from vanidl.analyses.results import analyse
 from vanidl.merge.jobs import Group
 from vanidl.merge.pipeline import assemble
 

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from tests.advice.labeled import RECIPES
 from tests.makers.training_jobs import trace_of
-from vanidl.analyses import durations, reduce_parts
+from vanidl.analyses import durations
 from vanidl.analyses.durations import DATA_READS, SLOW_FACTOR, _count_classes, _summarize_group
+from vanidl.analyses.reducing import reduce_parts
 from vanidl.model.trace import READ
 
 

@@ -8,8 +8,9 @@ from hypothesis import given, settings
 
 from tests.analyses.test_laws import operations, trace_of
 from tests.makers.records import Io
-from vanidl.analyses import latencies, reduce_parts
+from vanidl.analyses import latencies
 from vanidl.analyses.latencies import EDGES_NS, finish
+from vanidl.analyses.reducing import reduce_parts
 from vanidl.model.trace import READ
 
 

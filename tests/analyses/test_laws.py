@@ -21,8 +21,9 @@ from tests.makers.records import JOB_START_NS, Io, Span, darshan_log, profile
 from tests.makers.runs import analysed
 from tests.makers.sameness import same
 from tests.makers.sources_matrix import IO_WAYS, PAIRS, SPAN_WAYS, Made, Way
-from vanidl.analyses import analyse, coverage, finish, list_reductions, reduce_parts, timeline
-from vanidl.analyses.reducing import collect_rows
+from vanidl.analyses import coverage, timeline
+from vanidl.analyses.reducing import collect_rows, reduce_parts
+from vanidl.analyses.results import analyse, finish, list_reductions
 from vanidl.breakdown import attribute_time
 from vanidl.merge.jobs import Group
 from vanidl.merge.pipeline import Options, assemble

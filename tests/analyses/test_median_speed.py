@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.makers.records import Io, darshan_log
-from vanidl.analyses import analyse
+from vanidl.analyses.results import analyse
 from vanidl.merge.jobs import Group
 from vanidl.merge.pipeline import assemble
 

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.makers.records import Io, darshan_log
-from vanidl.analyses import analyse
 from vanidl.analyses.osts import OstTimeline
+from vanidl.analyses.results import analyse
 from vanidl.merge.jobs import Group
 from vanidl.merge.pipeline import assemble
 from vanidl.model.trace import READ

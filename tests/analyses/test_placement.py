@@ -10,8 +10,9 @@ import pytest
 
 import vanidl
 from tests.makers.records import Io, darshan_log
-from vanidl.analyses import analyse, placement
+from vanidl.analyses import placement
 from vanidl.analyses.placement import Placement
+from vanidl.analyses.results import analyse
 from vanidl.cli import main
 from vanidl.merge.jobs import Group
 from vanidl.merge.pipeline import assemble

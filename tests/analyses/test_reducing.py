@@ -20,15 +20,9 @@ from tests import DATA
 from tests.analyses.test_laws import operations, trace_of
 from tests.makers.records import Io, Span, darshan_log
 from tests.makers.sameness import same
-from vanidl.analyses import (
-    analyse,
-    coverage,
-    dataset,
-    list_reductions,
-    reducing,
-    timeline,
-)
+from vanidl.analyses import coverage, dataset, reducing, timeline
 from vanidl.analyses.reducing import batch_small_parts, collect_rows
+from vanidl.analyses.results import analyse, list_reductions
 from vanidl.merge.jobs import Group
 from vanidl.merge.pipeline import assemble
 from vanidl.model import intervals

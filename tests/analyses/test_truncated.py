@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.makers.records import Io, darshan_log
-from vanidl.analyses import analyse
+from vanidl.analyses.results import analyse
 from vanidl.merge.jobs import Group
 from vanidl.merge.pipeline import assemble
 from vanidl.model.selection import Selection

@@ -27,7 +27,7 @@ from tests.makers.step_journals import journal_bytes
 from tests.makers.training_loops import loop, marked
 from tests.readers.steps.test_windows import Call, epoch, recorded
 from tests.readers.test_run_folder import CEILING
-from vanidl.analyses import analyse
+from vanidl.analyses.results import analyse
 from vanidl.dataset.locate import DataOptions, read_user_data
 from vanidl.merge.jobs import Group
 from vanidl.merge.pipeline import assemble

@@ -6,7 +6,7 @@ import pytest
 
 from tests.makers.records import JOB_START_NS, Io, darshan_log
 from tests.makers.training_jobs import Recipe, trace_of
-from vanidl.analyses import analyse
+from vanidl.analyses.results import analyse
 from vanidl.merge.jobs import Group
 from vanidl.merge.pipeline import assemble
 

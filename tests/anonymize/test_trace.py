@@ -191,7 +191,7 @@ def test_what_is_kept_of_a_path(path: str, public: str) -> None:
 
 
 def test_order_by_name_is_kept_though_names_are_not() -> None:
-    from vanidl.analyses import analyse
+    from vanidl.analyses.results import analyse
     from vanidl.anonymize.trace import anonymous, anonymous_selection
     from vanidl.merge.jobs import Group
     from vanidl.merge.pipeline import assemble

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from tests import ROOT, SHARED
 from tests.breakdown.removals import remove_some
 from tests.breakdown.truth import PARTS, Truth
-from vanidl.analyses import analyse
+from vanidl.analyses.results import analyse
 from vanidl.breakdown import Breakdown, assumptions, attribute_time
 from vanidl.breakdown.account import PHASE, RUN
 from vanidl.breakdown.causes import STORAGE

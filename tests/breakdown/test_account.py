@@ -11,7 +11,7 @@ import pytest
 import vanidl
 from tests import DATA, ROOT
 from tests.makers.results import EXAMPLES
-from vanidl.analyses import analyse
+from vanidl.analyses.results import analyse
 from vanidl.breakdown import Breakdown, assumptions, attribute_time
 from vanidl.breakdown.account import PHASE, RUN, STEP, STEP_PART, WAIT, Column
 from vanidl.breakdown.attribution import open_gains

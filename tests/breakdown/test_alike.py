@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from benchmarks.vanidl.account_scale import made_run
-from vanidl.analyses import Results
+from vanidl.analyses.results import Results
 from vanidl.breakdown import Breakdown, attribute_time, rank_accounts, windows
 from vanidl.model.trace import SpanKind, Trace, concatenate_spans
 

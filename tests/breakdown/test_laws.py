@@ -18,7 +18,7 @@ from tests.breakdown.laws import (
 )
 from tests.breakdown.removals import REMOVALS
 from tests.makers.training_jobs import Recipe, trace_of
-from vanidl.analyses import analyse
+from vanidl.analyses.results import analyse
 from vanidl.breakdown import assumptions
 from vanidl.breakdown.causes import COMMUNICATION, COMPUTE, STORAGE, WORKERS
 from vanidl.breakdown.rank_accounts import divide_rank

@@ -12,7 +12,7 @@ from tests import ROOT
 from tests.advice.labeled import made
 from tests.breakdown.test_states import with_worker
 from tests.makers.training_jobs import Recipe, trace_of
-from vanidl.analyses import analyse
+from vanidl.analyses.results import analyse
 from vanidl.breakdown.attribution import open_gains
 from vanidl.breakdown.causes import DELIVERY, INPUT_CPU, STORAGE, TOO_FEW_CORES, WORKERS
 from vanidl.breakdown.pipelines import LOST, OWN, Gains

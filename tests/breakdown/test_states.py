@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from tests.makers.results import EXAMPLES
-from vanidl.analyses import analyse
 from vanidl.analyses.operations import Calls
+from vanidl.analyses.results import analyse
 from vanidl.breakdown import rank_accounts, whole_runs, windows
 from vanidl.breakdown.account import CellTable
 from vanidl.breakdown.assumptions import ALL, MODEL_COMPUTES

@@ -10,7 +10,7 @@ import pytest
 from tests import ROOT
 from tests.advice.labeled import RECIPES, made
 from tests.makers.training_jobs import trace_of
-from vanidl.analyses import analyse
+from vanidl.analyses.results import analyse
 from vanidl.breakdown import Breakdown
 from vanidl.breakdown.account import Column
 from vanidl.breakdown.step_bar import divide_step

@@ -12,9 +12,9 @@ from tests.analyses.test_laws import operations, spans, steps, trace_of
 from tests.makers.records import JOB_START_NS, Io, Span, darshan_log, profile
 from tests.makers.runs import analysed
 from tests.makers.sameness import same
-from vanidl.analyses import list_reductions, reduce_parts
 from vanidl.analyses.profiled_steps import StepTable
-from vanidl.analyses.reducing import collect_rows
+from vanidl.analyses.reducing import collect_rows, reduce_parts
+from vanidl.analyses.results import list_reductions
 from vanidl.breakdown.phases import Phase, Phases
 from vanidl.breakdown.step_records import classify_steps, mean_by_kind
 from vanidl.merge.jobs import Group

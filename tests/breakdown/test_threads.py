@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.makers.training_jobs import Recipe, trace_of
-from vanidl.analyses import analyse
+from vanidl.analyses.results import analyse
 from vanidl.breakdown import assumptions, attribute_time
 from vanidl.breakdown.attribution import open_gains
 from vanidl.breakdown.causes import COMPUTE, STORAGE

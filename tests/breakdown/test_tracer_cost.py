@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.makers.training_jobs import Recipe, trace_of
-from vanidl.analyses import analyse
+from vanidl.analyses.results import analyse
 from vanidl.breakdown import Breakdown, assumptions, attribute_time, windows
 from vanidl.breakdown.causes import CAUSES, STORAGE, TRACING
 from vanidl.breakdown.sources.tracer import bound_tracing

@@ -255,7 +255,7 @@ def test_wrong_usage_exits_2(capsys):
 
 
 def test_control_characters_in_names_never_reach_the_terminal():
-    from vanidl.analyses import analyse
+    from vanidl.analyses.results import analyse
     from vanidl.merge.jobs import Group
     from vanidl.merge.pipeline import assemble
     from vanidl.report.summary import summary_text

@@ -14,7 +14,7 @@ import pytest
 from tests.anonymize.planted import decoded, plant
 from tests.makers.canaries import NAMES, Canaries
 from vanidl.cli import main
-from vanidl.commands import COMMANDS
+from vanidl.commands.arguments import COMMANDS
 from vanidl.export.registry import FORMATS
 from vanidl.mcp.answers import TOOLS, Answers, KnownRuns
 from vanidl.readers import discover, registry

@@ -9,8 +9,8 @@ from importlib.util import find_spec
 
 from tests import DATA
 from vanidl.check.check import MOST_A_STATE
-from vanidl.commands import COMMANDS, arguments, schema
-from vanidl.commands.arguments import SHELLS
+from vanidl.commands import arguments, schema
+from vanidl.commands.arguments import COMMANDS, SHELLS
 from vanidl.compare import comparison
 from vanidl.readers.run_folder import NO_TRACER
 from vanidl.record import recording

@@ -17,9 +17,8 @@ from tests import DATA
 from tests.advice.labeled import RECIPES, made
 from tests.makers.results import EXAMPLES
 from vanidl.cli import main
-from vanidl.commands import COMMANDS, GROUPS
-from vanidl.commands import EXAMPLES as LINES_TO_COPY
-from vanidl.commands.arguments import SHELLS, parser
+from vanidl.commands.arguments import COMMANDS, GROUPS, SHELLS, parser
+from vanidl.commands.arguments import EXAMPLES as LINES_TO_COPY
 from vanidl.commands.completion import options_of
 from vanidl.commands.console import wants_colour
 from vanidl.commands.summary import shows_blocks

@@ -9,7 +9,7 @@ import pytest
 
 from tests.dataset.test_formats import tfrecord_bytes
 from tests.makers.records import Io, darshan_log
-from vanidl.analyses import analyse
+from vanidl.analyses.results import analyse
 from vanidl.dataset import locate
 from vanidl.dataset.locate import DataOptions, read_user_data
 from vanidl.errors import UsageError

@@ -22,7 +22,7 @@ from tests import DATA
 from tests.export import chrome_format, perfetto_page
 from tests.export.chrome_format import load, ns, problems
 from tests.makers.records import JOB_START_NS, Io, Span, darshan_log, profile
-from vanidl.analyses import analyse
+from vanidl.analyses.results import analyse
 from vanidl.cli import main
 from vanidl.errors import UsageError
 from vanidl.export import chrome as lanes_module

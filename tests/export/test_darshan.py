@@ -32,7 +32,7 @@ from tests.makers.calls_files import (
 )
 from tests.makers.calls_files import WRITE as WRITE_CALL
 from tests.makers.records import JOB_START_NS, Io, darshan_log, operation_table
-from vanidl.analyses import analyse
+from vanidl.analyses.results import analyse
 from vanidl.errors import UsageError
 from vanidl.export import darshan as darshan_export
 from vanidl.export.darshan.counters import FileCounters

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.makers.records import JOB_START_NS, Io, Span, darshan_log, profile
-from vanidl.analyses import analyse
+from vanidl.analyses.results import analyse
 from vanidl.cli import main
 from vanidl.export import dlio
 from vanidl.export.dlio.training import (

@@ -14,7 +14,7 @@ import pytest
 import vanidl
 from tests import DATA
 from tests.makers.records import Io, darshan_log
-from vanidl.analyses import analyse
+from vanidl.analyses.results import analyse
 from vanidl.cli import main
 from vanidl.errors import UsageError, VanidlError
 from vanidl.export import tables

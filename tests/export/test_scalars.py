@@ -13,7 +13,7 @@ import vanidl
 from tests import DATA
 from tests.makers.needed import needed
 from tests.makers.records import darshan_log
-from vanidl.analyses import analyse
+from vanidl.analyses.results import analyse
 from vanidl.cli import main
 from vanidl.errors import UsageError
 from vanidl.export.registry import export

@@ -32,8 +32,8 @@ import numpy as np
 from tests.fuzz import forks
 from tests.fuzz.readers import READERS
 from tests.fuzz.values import RESULTS, WAYS, Rng, files_of
-from vanidl import commands as vanidl_commands
 from vanidl.cli import main as vanidl
+from vanidl.commands import arguments
 from vanidl.report import page
 
 MEMORY_BYTES = 4_000_000_000
@@ -101,8 +101,8 @@ def _options() -> argparse.Namespace:
 
 def warm(*, fresh: bool) -> None:
     """What every case would pay for otherwise: imports, templates, words, other interpreters."""
-    for name in vanidl_commands.COMMANDS:
-        vanidl_commands.find_command(name)
+    for name in arguments.COMMANDS:
+        arguments.find_command(name)
     for name in ("pandas", "pyarrow.parquet", "h5py", "vanidl.dataset.sandbox"):
         with contextlib.suppress(ImportError):
             importlib.import_module(name)

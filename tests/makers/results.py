@@ -13,12 +13,12 @@ import numpy as np
 
 from tests.makers import datasets
 from tests.makers.records import Io, darshan_log
-from vanidl.analyses import Results, analyse
 from vanidl.analyses.access import Access, AccessCounts
 from vanidl.analyses.balance import Balance, RankLoad
 from vanidl.analyses.coverage import Coverage, LayerCoverage
 from vanidl.analyses.files import FileRow, FileTotals, GroupRow
 from vanidl.analyses.profiled_steps import ClockEvidence, Steps, StepTable
+from vanidl.analyses.results import Results, analyse
 from vanidl.analyses.sizes import CommonSize, SizeBin, Sizes
 from vanidl.analyses.summary import BusyTime, LayerTotals, Summary
 from vanidl.analyses.timeline import FileTimeline, JobTimeline, Timeline

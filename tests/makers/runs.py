@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from vanidl.analyses import analyse
+from vanidl.analyses.results import analyse
 from vanidl.model.trace import Trace
 from vanidl.run import Run
 

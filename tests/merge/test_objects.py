@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tests.makers.object_files import objects_of
 from tests.makers.records import JOB_START_NS, Io, Span, darshan_log, operation_table, profile
-from vanidl.analyses import analyse
+from vanidl.analyses.results import analyse
 from vanidl.merge.jobs import Group, group_runs
 from vanidl.merge.pipeline import assemble
 from vanidl.model.selection import Selection

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from tests.makers.records import JOB_START_NS, Io, Span, darshan_log, profile
-from vanidl.analyses import analyse
+from vanidl.analyses.results import analyse
 from vanidl.merge.jobs import Group, choose_run, group_runs
 from vanidl.merge.pipeline import assemble
 from vanidl.merge.processes import identify_processes

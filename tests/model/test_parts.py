@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from tests.makers.large_logs import Workload, write_log
 from tests.makers.sameness import same
-from vanidl.analyses import analyse, reducing
+from vanidl.analyses import reducing
+from vanidl.analyses.results import analyse
 from vanidl.merge.jobs import choose_run, group_runs
 from vanidl.merge.pipeline import Options, assemble
 from vanidl.model import parts as model_parts

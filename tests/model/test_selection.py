@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.analyses.test_laws import GRID, US, operations, trace_of
-from vanidl.analyses import analyse
+from vanidl.analyses.results import analyse
 from vanidl.errors import UsageError
 from vanidl.model.counter_tables import Heatmap
 from vanidl.model.selection import Selection, select

@@ -17,7 +17,8 @@ import pytest
 from tests.makers.large_logs import Workload, write_log
 from tests.makers.sameness import same
 from tests.parallel.work import squares, within_limits
-from vanidl.analyses import analyse, reducing
+from vanidl.analyses import reducing
+from vanidl.analyses.results import analyse
 from vanidl.cli import main
 from vanidl.merge.pipeline import Inputs, read_trace
 from vanidl.parallel.executors import (

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from vanidl.analyses import analyse
+from vanidl.analyses.results import analyse
 from vanidl.figures.figure import Figure
 from vanidl.report.brief import brief, plain
 from vanidl.report.html import render_html

@@ -26,7 +26,7 @@ from tests.analyses.test_laws import GRID, US, operations, spans, trace_of
 from tests.makers import browser
 from tests.viewer import unpacking
 from tests.viewer.test_slices import length_of
-from vanidl.analyses import analyse
+from vanidl.analyses.results import analyse
 from vanidl.cli import main
 from vanidl.errors import InputError
 from vanidl.report.html import page_of, page_with

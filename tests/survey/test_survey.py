@@ -28,7 +28,7 @@ from tests.makers.dlio_results import write as write_result
 from tests.makers.large_logs import Workload, write_log
 from vanidl.anonymize.pseudonyms import Pseudonyms
 from vanidl.cli import main
-from vanidl.commands import COMMANDS
+from vanidl.commands.arguments import COMMANDS
 from vanidl.commands.schema import output_schema
 from vanidl.errors import UsageError
 from vanidl.merge.jobs import group_runs

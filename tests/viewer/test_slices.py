@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.analyses.test_laws import operations, spans, trace_of
 from tests.viewer import unpacking
 from vanidl import report
-from vanidl.analyses import analyse
+from vanidl.analyses.results import analyse
 from vanidl.breakdown.overlap import Fate
 from vanidl.model.selection import Selection
 from vanidl.run import Run

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from vanidl.analyses import Results
+from vanidl.analyses.results import Results
 from vanidl.breakdown import Breakdown
 from vanidl.errors import UsageError
 from vanidl.model.run_facts import Ceiling

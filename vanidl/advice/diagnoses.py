@@ -17,7 +17,7 @@ from vanidl.advice.changes import Predicted, WhatIf, compute_least_ratio
 from vanidl.advice.facts import ANY, BOUND_SHARE, Claim, Facts
 from vanidl.advice.finding import AT_BEST, LOW, PREDICTED, SEVERITIES, Diagnosis, Finding, SlowStep
 from vanidl.advice.proof import format_ab_line
-from vanidl.analyses import Results
+from vanidl.analyses.results import Results
 from vanidl.breakdown import Breakdown
 from vanidl.breakdown.account import EPOCH_END, MEAN, STEP
 from vanidl.breakdown.causes import BLOCKED, COMPUTE, STORAGE

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from vanidl.advice import frameworks as in_words
 from vanidl.advice.changes import EVERY_WORKER, HANDING_OVER_S
 from vanidl.advice.frameworks import PYTORCH, find_named_frameworks, infer_frameworks
-from vanidl.analyses import Results
 from vanidl.analyses.files import GroupRow
+from vanidl.analyses.results import Results
 from vanidl.analyses.summary import has_separate_objects
 from vanidl.breakdown import Breakdown, attribute_time
 from vanidl.breakdown.account import MEAN, WAIT

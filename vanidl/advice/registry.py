@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol, cast
 
 from vanidl.advice.facts import INPUT, MATTERS, Claim, Facts
 from vanidl.advice.finding import SEVERITIES, Finding, Rule, rate_severity
-from vanidl.analyses import Results
+from vanidl.analyses.results import Results
 from vanidl.breakdown import Breakdown
 from vanidl.breakdown.causes import STORAGE
 from vanidl.model.trace import Trace

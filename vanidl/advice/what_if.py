@@ -28,10 +28,10 @@ from vanidl.advice.changes import (
 )
 from vanidl.advice.facts import Facts
 from vanidl.advice.request_costs import Reads, collect_reads
-from vanidl.analyses import Results
 from vanidl.analyses.dataloader_batches import PREFETCH_FACTOR
 from vanidl.analyses.dataset import read_by_all
 from vanidl.analyses.profiled_steps import RankSpans, group_rank_spans
+from vanidl.analyses.results import Results
 from vanidl.analyses.tracer_limits import exceeds_run_time
 from vanidl.breakdown import Breakdown
 from vanidl.breakdown.pipelines import Pipeline, record_pipelines

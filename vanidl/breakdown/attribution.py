@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from vanidl.analyses import Results
+from vanidl.analyses.results import Results
 from vanidl.breakdown import assumptions
 from vanidl.breakdown.account import Breakdown, CellTable
 from vanidl.breakdown.whole_runs import Sources, attribute_runs, make_account

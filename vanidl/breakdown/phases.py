@@ -16,10 +16,10 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.analyses import Results
 from vanidl.analyses.operations import Operations
 from vanidl.analyses.profiled_steps import RankSpans, Steps
 from vanidl.analyses.reducing import batch_small_parts, join_columns
+from vanidl.analyses.results import Results
 from vanidl.breakdown import epochs
 from vanidl.model import intervals
 from vanidl.model.counter_totals import count_by_record

@@ -13,9 +13,9 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.analyses import Results
 from vanidl.analyses.operations import Operations
 from vanidl.analyses.profiled_steps import RankSpans, gather_rank_spans
+from vanidl.analyses.results import Results
 from vanidl.breakdown import (
     assumptions,
     input_wait,

@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.analyses import Results
 from vanidl.analyses.profiled_steps import AMOUNTS, NO_SUMS, StepTable, find_slowest_files
+from vanidl.analyses.results import Results
 from vanidl.breakdown.overlap import Split
 from vanidl.breakdown.phases import Phase, Phases
 from vanidl.model import intervals

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.analyses import Results
 from vanidl.analyses.coverage import Coverage
+from vanidl.analyses.results import Results
 from vanidl.breakdown import (
     windows,
 )

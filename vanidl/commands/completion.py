@@ -6,8 +6,7 @@ import argparse
 import sys
 from collections.abc import Mapping
 
-from vanidl.commands import COMMANDS
-from vanidl.commands.arguments import command_parser
+from vanidl.commands.arguments import COMMANDS, command_parser
 from vanidl.schema.dataclass import dataclass
 
 

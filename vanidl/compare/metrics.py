@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from vanidl.analyses import Results
 from vanidl.analyses.benchmark import BenchmarkResult
 from vanidl.analyses.profiled_steps import Steps
+from vanidl.analyses.results import Results
 from vanidl.breakdown.overlap import Overlap
 from vanidl.compare.sides import Sample
 from vanidl.model.trace import STDIO, STORAGE_LAYERS

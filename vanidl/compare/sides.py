@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from vanidl.analyses import Results
+from vanidl.analyses.results import Results
 from vanidl.anonymize.pseudonyms import Pseudonyms
 from vanidl.breakdown import Breakdown
 from vanidl.errors import SeveralJobsError

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vanidl.advice.finding import Diagnosis, Finding
-from vanidl.analyses import Results
 from vanidl.analyses.balance import RankLoad
+from vanidl.analyses.results import Results
 from vanidl.breakdown.account import Breakdown
 from vanidl.breakdown.overlap import RankOverlap
 from vanidl.breakdown.phases import Phase

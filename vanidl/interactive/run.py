@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vanidl import run as plain
-from vanidl.analyses import analyse
+from vanidl.analyses.results import analyse
 from vanidl.anonymize.pseudonyms import Pseudonyms
 from vanidl.errors import UsageError, VanidlError
 from vanidl.figures import palette

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from vanidl.analyses import analyse
+from vanidl.analyses.results import analyse
 from vanidl.anonymize.pseudonyms import Pseudonyms
 from vanidl.breakdown.account import MEAN, RUN
 from vanidl.breakdown.causes import STORAGE

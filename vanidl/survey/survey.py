@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.analyses import analyse
+from vanidl.analyses.results import analyse
 from vanidl.anonymize.pseudonyms import Pseudonyms
 from vanidl.anonymize.trace import anonymous
 from vanidl.encoding.file_bytes import read_one

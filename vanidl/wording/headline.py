@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from vanidl.analyses import Results
+from vanidl.analyses.results import Results
 from vanidl.analyses.summary import Summary, has_separate_objects
 from vanidl.breakdown import Breakdown
 from vanidl.breakdown.account import EPOCH_END, MEAN, PHASE, WAIT

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.analyses import Results
 from vanidl.analyses.profiled_steps import StepTable
+from vanidl.analyses.results import Results
 from vanidl.analyses.timeline import Timeline
 from vanidl.compare import Comparison, Sample, Side
 from vanidl.compare.figures import first_read, named, shown_runs
