@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import ast
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
+from tests.advice import labeled
 from vanidl.advice import actions
+from vanidl.analyses.results import analyse
+from vanidl.model.warnings import Notice
 from vanidl.report.brief import WIDTH
+from vanidl.run import Run
 
 TITLES = [
     node.args[0].value
@@ -29,6 +34,18 @@ def test_titles_are_there() -> None:
 @pytest.mark.parametrize("title", TITLES)
 def test_a_title_fits_into_a_line_behind_its_number(title: str) -> None:
     assert len(f"1. {title}") <= WIDTH
+
+
+@pytest.mark.parametrize("tracer", ["vanidl", "darshan"])
+def test_what_no_call_reads_is_recorded_by_reading_it(tracer: str) -> None:
+    """Beside a tracer of all calls mapped files are what is missing; else it is the log."""
+    trace = labeled.made("reads_not_seen").trace
+    mapped_file = Notice("reads_not_seen", "1 data file was mapped, and no call read of it.")
+    trace = replace(trace, job=replace(trace.job, tracer=tracer), warnings=(mapped_file,))
+    run = Run(trace, analyse(trace))
+    titles = {finding.code: each.title for each in run.diagnoses for finding in each.findings}
+    mapped = "Read mapped files with read or pread, to have their reads recorded"
+    assert (titles["reads_not_seen"] == mapped) == (tracer == "vanidl")
 
 
 def read_in_parallel(files: int, lever: str, amount: int) -> str:

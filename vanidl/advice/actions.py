@@ -556,6 +556,9 @@ def _suggest_recording(context: Context) -> Advice:
         )
         return Advice("Say what the files of unknown use are", (kind,))
     steps = context.run.results.steps
+    # Beside a tracer of all calls only what no call reads is missing.
+    if context.run.by_calls and context.codes - {"cores_taken"} == {"reads_not_seen"}:
+        return Advice("Read mapped files with read or pread, to have their reads recorded")
     if context.codes == {"cores_taken"}:
         return Advice("Record again while nothing else runs on the node")
     if context.codes == {"clock_unverified"}:
