@@ -136,6 +136,9 @@ def test_a_launcher_whose_ranks_are_recorded_is_not_named() -> None:
 
 def test_processes_that_go_on_are_named() -> None:
     with subprocess.Popen(["sleep", "60"], env={"VANIDL_RUN": "/a run"}) as daemon:
+        # A program that is just being started has no environment for a moment.
+        while not Path(f"/proc/{daemon.pid}/environ").read_bytes():
+            time.sleep(0.01)
         (said,) = explain_still_running("VANIDL_RUN", "/a run")
         assert f"1 process of the command is still running (first: process {daemon.pid})" in said
         assert not [*explain_still_running("VANIDL_RUN", "/another")]
