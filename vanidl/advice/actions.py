@@ -475,7 +475,7 @@ def _suggest_queue(context: Context) -> Advice:
         "                    prefetch_factor=8)",
         "A longer queue of batches evens out what is rare.",
     )
-    title = "Find what delays single reads, and read further ahead"
+    title = "Find out why individual reads are slow, and read further ahead"
     further = {"prefetch_factor": "8"} if context.run.has_workers else {}
     return Advice(
         title, _select_remedies(context, queue), {} if context.run.written_in else further
@@ -508,7 +508,7 @@ def _suggest_buffered_io(_context: Context) -> Advice:
         "with open(path, mode, buffering=4 << 20) as file:\n    ...",
         "4 MiB per call to the file system.",
     )
-    return Advice("Read and write large files past C's small buffers", (larger,))
+    return Advice("Read and write large files with a larger buffer", (larger,))
 
 
 def _suggest_printing_less(_context: Context) -> Advice:
