@@ -119,7 +119,7 @@ def analyse(
     # The reduced values with what the account of time needs of the other layers of storage. These
     # are disjoint from the layer that is looked at: a file that is read through streams takes as
     # long as one that is not.
-    found, busy, sum_ns = _get_storage_values(reduced)
+    calls, busy, sum_ns = _get_storage_values(reduced)
     storage = set(STORAGE_LAYERS) & set(trace.layers_traced)
     for layer in sorted(storage - {selection.layer}) if selection.layer in storage else ():
         beside = select(trace, replace(selection, layer=layer))
@@ -129,11 +129,11 @@ def analyse(
         }
         of_layer = reduce_parts(needed, beside.io, beside, executor)
         busy = merge_by_key(busy, of_layer["operations"].busy)
-        found = needed["calls"].combine(found, of_layer["calls"])
+        calls = needed["calls"].combine(calls, of_layer["calls"])
         for position, total in of_layer["operations"].totals.items():
             sum_ns[position] = sum_ns.get(position, 0) + total.sum_ns
-    all_storage = reduced | {"storage": (found, busy, sum_ns)}
-    return finish(all_storage, seen, trace, chosen, selection.layer)
+    reduced |= {"storage": (calls, busy, sum_ns)}
+    return finish(reduced, seen, trace, chosen, selection.layer)
 
 
 def _get_storage_values(

@@ -216,7 +216,6 @@ def measure_rank_overlap(
         # How much I/O was hidden, at least and at most. Where it is not known which calls were of
         # the thread that trains, or when it computed, any of them outside of waits may have been
         # hidden; and so may calls that were not traced.
-        assert split.observed is not None
         rest_ns = subtract(split.observed, split.did.starving).length
         least_ns = 0 if split.hidden is None else split.hidden.length
         traced_ns = rest_ns if split.hidden is None else least_ns

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def executor_options_from(options: argparse.Namespace) -> ExecutorOptions | None:
-    """Where work runs, as the options say; a warning where strangers could run code there."""
+    """Where work runs, None where no option says; a warning where strangers could run code."""
     if options.workers is None and options.dask is None:
         return None
     from vanidl.parallel.executors import ExecutorOptions

@@ -149,6 +149,8 @@ def without_threads_of_numpy() -> Iterator[None]:
             del os.environ[_THREADS]
 
 
+# What every process of ours keeps of freed memory, children and the command alike.
+
 _TRIM_THRESHOLD, _MMAP_THRESHOLD, _MOST_ARENAS = -1, -3, -8  # of glibc's mallopt
 _LARGEST_KEPT = 16 << 20  # larger arrays have pages of their own, which go back at once
 _MOST_KEPT = 64 << 20  # at the end of the heap
