@@ -153,8 +153,11 @@ def test_profiled_steps_are_the_recorded_ones(tmp_path: Path) -> None:
     for column, own in (("start", marked.start_ns[steps]), ("end", marked.end_ns[steps])):
         recorded = getattr(trace.spans, column)[mine][chosen]
         inner = slice(1, None) if column == "start" else slice(None, -1)
-        # Switching on lies between the first step's two starts, off between its last ends.
-        assert (np.abs(recorded - own)[inner] <= MS).all(), column
+        # Switching on lies between the first step's two starts, off between its last ends. A busy
+        # machine may take the core between two marks of one step, but not between all of them.
+        apart = np.abs(recorded[:, None] - own[None, :])[inner]
+        assert (apart.argmin(axis=1) == np.arange(STEPS)[inner]).all(), column
+        assert apart.min() <= MS, column
 
 
 def test_the_programs_own_profiler_wins(tmp_path: Path) -> None:
