@@ -47,9 +47,9 @@ from benchmarks.measure import evict
 from benchmarks.programs.file_training import make
 from vanidl import Run, open_run
 from vanidl.compare.statistics import paired
-from vanidl.dataset.locate import DataOptions
 from vanidl.export.registry import export
 from vanidl.merge.pipeline import Inputs
+from vanidl.model.run_facts import DataOptions
 from vanidl.record import record
 from vanidl_loaders.dlio.plugin import ARRAY
 from vanidl_loaders.emulated_fs.model import Cost

@@ -11,8 +11,8 @@ from pathlib import Path
 import vanidl
 from tests.makers.darshan_logs import Log, Record, log_bytes, random_records
 from tests.makers.dftracer_traces import EPOCH_US, PfwTrace, Summed
-from vanidl.dataset.locate import DataOptions
 from vanidl.merge.pipeline import Inputs
+from vanidl.model.run_facts import DataOptions
 from vanidl.model.warnings import Notice
 from vanidl.readers.run_folder import ProcessRecord, RunRecord, write_record
 

@@ -10,9 +10,8 @@ import pytest
 from tests.makers.results import EXAMPLES
 from vanidl.analyses import batches as of_batches
 from vanidl.analyses.reducing import reduce_parts
-from vanidl.model.fetches import make_fetches
 from vanidl.model.intervals import Intervals
-from vanidl.model.trace import POSIX, READ, Part, Process, Trace
+from vanidl.model.trace import POSIX, READ, Part, Process, Trace, make_fetches
 
 END = 3_000
 WORKERS = 2

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 import vanidl
 from tests.makers.dftracer_traces import PfwTrace
-from vanidl.dataset.locate import DataOptions
 from vanidl.merge.pipeline import Inputs
+from vanidl.model.run_facts import DataOptions
 
 FILES = 20
 

@@ -14,9 +14,8 @@ from vanidl.analyses.memory import (
     finish,
     sum_hosts,
 )
-from vanidl.model.fetches import NO_FETCHES
 from vanidl.model.run_facts import Ending, HostMemory, ProcessMemory
-from vanidl.model.trace import SpanKind
+from vanidl.model.trace import NO_FETCHES, SpanKind
 from vanidl.wording.results import describe_memory, describe_peak, explain_memory
 
 MIB = 1 << 20

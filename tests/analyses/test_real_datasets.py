@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import vanidl
-from vanidl.dataset.locate import DataOptions
 from vanidl.merge.pipeline import Inputs
+from vanidl.model.run_facts import DataOptions
 from vanidl.report.summary import summary_object
 
 

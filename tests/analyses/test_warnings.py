@@ -28,9 +28,10 @@ from tests.makers.training_loops import loop, marked
 from tests.readers.steps.test_windows import Call, epoch, recorded
 from tests.readers.test_run_folder import CEILING
 from vanidl.analyses.results import analyse
-from vanidl.dataset.locate import DataOptions, read_user_data
+from vanidl.dataset.locate import read_user_data
 from vanidl.merge.jobs import Group
 from vanidl.merge.pipeline import assemble
+from vanidl.model.run_facts import DataOptions
 from vanidl.model.trace import WRITE, SpanKind
 from vanidl.model.warnings import Notice
 from vanidl.readers import run_folder

@@ -12,9 +12,9 @@ import pytest
 from tests.anonymize.planted import CONSONANTS, Secrets, decoded, plant
 from vanidl.anonymize.pseudonyms import Pseudonyms
 from vanidl.cli import main
-from vanidl.dataset.locate import DataOptions
 from vanidl.export.registry import FORMATS, export
 from vanidl.merge.pipeline import Inputs
+from vanidl.model.run_facts import DataOptions
 from vanidl.model.trace import OBJECT
 from vanidl.report.html import write_html
 from vanidl.report.summary import summary_json, summary_text

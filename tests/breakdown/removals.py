@@ -13,9 +13,8 @@ from typing import TypeAlias
 
 import numpy as np
 
-from vanidl.model.fetches import NO_FETCHES
 from vanidl.model.intervals import Intervals
-from vanidl.model.trace import STDIO, Part, SpanKind, Trace
+from vanidl.model.trace import NO_FETCHES, STDIO, Part, SpanKind, Trace
 from vanidl.model.warnings import Notice
 
 Random: TypeAlias = np.random.Generator

@@ -15,8 +15,7 @@ from vanidl.analyses.reducing import reduce_parts
 from vanidl.breakdown.causes import DELIVERY, INPUT_CPU, STORAGE, WORKERS
 from vanidl.breakdown.input_wait import Served, collect_storage_calls, divide_waits, is_complete
 from vanidl.model import intervals
-from vanidl.model.fetches import Fetches
-from vanidl.model.trace import SpanKind, Trace
+from vanidl.model.trace import Fetches, SpanKind, Trace
 
 
 def divided(trace: Trace, *, whole: bool = True):

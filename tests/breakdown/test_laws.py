@@ -24,8 +24,7 @@ from vanidl.breakdown.causes import COMMUNICATION, COMPUTE, STORAGE, WORKERS
 from vanidl.breakdown.rank_accounts import divide_rank
 from vanidl.breakdown.rank_cells import Windows
 from vanidl.breakdown.whole_runs import find_serial_processes
-from vanidl.model.fetches import NO_FETCHES
-from vanidl.model.trace import LogState, SpanKind, Trace
+from vanidl.model.trace import NO_FETCHES, LogState, SpanKind, Trace
 
 
 @pytest.mark.parametrize("name", ["torch_fetches", "torch_pfs_workers4", "torch_late_workers"])

@@ -18,8 +18,8 @@ from vanidl.breakdown.causes import DELIVERY, INPUT_CPU, STORAGE, TOO_FEW_CORES,
 from vanidl.breakdown.pipelines import LOST, OWN, Gains
 from vanidl.breakdown.without import Where
 from vanidl.model import states
-from vanidl.model.fetches import NO_FETCHES
 from vanidl.model.states import States
+from vanidl.model.trace import NO_FETCHES
 
 RECORDED = Recipe(read_us=20_000, delivery_us=500)
 """Fetches of workers were recorded."""

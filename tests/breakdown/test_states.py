@@ -19,9 +19,8 @@ from vanidl.breakdown.attribution import attribute_time, open_gains
 from vanidl.breakdown.sources.states import SampledBound, bound_by_states, compute_wilson_interval
 from vanidl.model import intervals, states
 from vanidl.model.counter_tables import CounterTable
-from vanidl.model.fetches import NO_FETCHES, make_fetches
 from vanidl.model.states import SampledThread, Samples, States
-from vanidl.model.trace import Process, Profile, SpanKind, Spans, Trace
+from vanidl.model.trace import NO_FETCHES, Process, Profile, SpanKind, Spans, Trace, make_fetches
 
 US = 1000
 MS = 1000 * US

@@ -11,10 +11,11 @@ from tests.dataset.test_formats import tfrecord_bytes
 from tests.makers.records import Io, darshan_log
 from vanidl.analyses.results import analyse
 from vanidl.dataset import locate
-from vanidl.dataset.locate import DataOptions, read_user_data
+from vanidl.dataset.locate import read_user_data
 from vanidl.errors import UsageError
 from vanidl.merge.jobs import Group
 from vanidl.merge.pipeline import assemble
+from vanidl.model.run_facts import DataOptions
 from vanidl.model.trace import Trace
 
 

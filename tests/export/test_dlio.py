@@ -31,9 +31,8 @@ from vanidl.export.dlio.training import (
 from vanidl.export.registry import export
 from vanidl.merge.jobs import Group
 from vanidl.merge.pipeline import assemble
-from vanidl.model.fetches import COLUMNS, Fetches, make_fetches
 from vanidl.model.selection import Selection
-from vanidl.model.trace import SpanKind, Trace
+from vanidl.model.trace import FETCH_COLUMNS, Fetches, SpanKind, Trace, make_fetches
 from vanidl.run import Run
 
 yaml = pytest.importorskip("yaml", reason="workloads are read back by PyYAML")
@@ -109,7 +108,7 @@ def _fetches(job: Job, rows: list[tuple[int, ...]]) -> Fetches:
         "begin": low, "collate": high, "end": high, "wait_begin": low, "wait_end": high,
         "ahead": same - 1, "in_order": same - 1, "pid": same - 1,
     }  # fmt: skip
-    assert set(columns) == set(COLUMNS)
+    assert set(columns) == set(FETCH_COLUMNS)
     return make_fetches(columns, ("DataLoader 0 (Samples)",))
 
 
@@ -235,7 +234,7 @@ def test_decoding_counts_beyond_what_the_reader_needs(decoding_ms, left_ms):
     trace = trace_of(job)
     fetches = trace.fetches
     later = fetches.begin + (decoding_ms + 1) * MS  # a sample's read takes 1 ms
-    columns = {name: getattr(fetches, name) for name in COLUMNS}
+    columns = {name: getattr(fetches, name) for name in FETCH_COLUMNS}
     columns |= {"collate": later, "end": later}
     known = replace(trace.processes[0], log="log")
     run = run_of(

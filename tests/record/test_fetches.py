@@ -15,8 +15,7 @@ import vanidl
 from tests.record import fetch_sizes as sizes
 from tests.record.conftest import recorder, whole
 from tests.record.own_times import OwnTimes, assert_same_times, assert_steps, own_times
-from vanidl.model.fetches import Fetches
-from vanidl.model.trace import SpanKind
+from vanidl.model.trace import Fetches, SpanKind
 from vanidl.readers.steps.journal import FETCH, read_journal
 from vanidl.record import Recorded, record
 from vanidl.record.injected.vanidl_steps import fetches

@@ -13,8 +13,7 @@ from vanidl.breakdown.causes import WORKERS
 from vanidl.breakdown.step_records import find_first_steps
 from vanidl.formatting.units import nbytes, seconds, times
 from vanidl.model import intervals
-from vanidl.model.fetches import Fetches
-from vanidl.model.trace import POSIX, Trace
+from vanidl.model.trace import POSIX, Fetches, Trace
 from vanidl.model.trace import READ as READ_OP
 from vanidl.schema.dataclass import dataclass
 

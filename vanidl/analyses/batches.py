@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 
 from vanidl.analyses.reducing import Rows
 from vanidl.model import intervals
-from vanidl.model.fetches import Fetches
 from vanidl.model.intervals import Intervals
-from vanidl.model.trace import Trace
+from vanidl.model.trace import Fetches, Trace
 from vanidl.schema.dataclass import dataclass
 
 Int64Array = NDArray[np.int64]

@@ -19,12 +19,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vanidl.model import intervals
-from vanidl.model.fetches import NO_FETCHES
 from vanidl.model.intervals import Intervals
 from vanidl.model.ordering import stable_order
 from vanidl.model.parts import Parts
 from vanidl.model.selection import SelectedParts
-from vanidl.model.trace import READ, WRITE, Part, Trace, concatenate_spans
+from vanidl.model.trace import NO_FETCHES, READ, WRITE, Part, Trace, concatenate_spans
 from vanidl.parallel.threads import batches, thread_count
 from vanidl.schema.dataclass import dataclass
 

@@ -30,9 +30,8 @@ from vanidl.breakdown.causes import (
     WRITE,
 )
 from vanidl.model import call_kinds, intervals
-from vanidl.model.fetches import Fetches
 from vanidl.model.intervals import Intervals
-from vanidl.model.trace import Process, Profile, Trace
+from vanidl.model.trace import Fetches, Process, Profile, Trace
 from vanidl.schema.dataclass import dataclass
 
 Int64Array = NDArray[np.int64]

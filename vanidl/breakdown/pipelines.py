@@ -26,11 +26,10 @@ from vanidl.breakdown.rerun import PREFETCH_FACTOR, Fetched
 from vanidl.breakdown.windows import INPUT_WAIT, Tiles, tile_rank
 from vanidl.breakdown.without import Gain, Share, Sum, Where, Without
 from vanidl.model import intervals
-from vanidl.model.fetches import Fetches
 from vanidl.model.intervals import Intervals
 from vanidl.model.ordering import find_distinct
 from vanidl.model.states import SampledThread
-from vanidl.model.trace import SpanKind, Spans, Trace
+from vanidl.model.trace import Fetches, SpanKind, Spans, Trace
 from vanidl.schema.dataclass import dataclass
 
 Int64Array = NDArray[np.int64]

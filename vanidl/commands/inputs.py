@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vanidl.commands import console
-from vanidl.dataset.locate import DataOptions
 from vanidl.errors import InputError, UsageError
 from vanidl.formatting.names import printable
 from vanidl.merge.pipeline import Inputs
+from vanidl.model.run_facts import DataOptions
 from vanidl.model.selection import Selection
 from vanidl.readers import discover, run_folder
 from vanidl.readers.format import Progress

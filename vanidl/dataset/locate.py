@@ -9,23 +9,12 @@ from pathlib import Path, PurePosixPath
 
 from vanidl.errors import InputError, UsageError
 from vanidl.formatting.from_logs import clean_path
-from vanidl.model.run_facts import FileFacts, UserData
+from vanidl.model.run_facts import DataOptions, FileFacts, UserData
 from vanidl.model.trace import Trace
 from vanidl.model.warnings import Notice
-from vanidl.schema.dataclass import dataclass
 
 MOST_INSPECTED = 256
 MOST_LISTED = 1_000_000
-
-
-@dataclass(frozen=True, slots=True)
-class DataOptions:
-    """What the user says of the data of a run."""
-
-    folders: tuple[str, ...] = ()  # local paths of the dataset
-    inspect: bool = False  # open the files
-    record_bytes: int | None = None
-    samples_per_step: int | None = None
 
 
 def read_user_data(trace: Trace, options: DataOptions) -> tuple[UserData, tuple[Notice, ...]]:

@@ -1,4 +1,4 @@
-"""What Darshan summed up, log by log -> tables over the whole run."""
+"""What logs hold beside operations (counters, heat maps, stripes, calls) -> the whole run's."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from numpy.typing import NDArray
 
 from vanidl.merge.files import FileCodes, path_of
 from vanidl.merge.processes import ProcessTable
+from vanidl.model import intervals
 from vanidl.model.counter_tables import CounterTable, Heatmap, MpiTime, Stripes
+from vanidl.model.intervals import Intervals
 from vanidl.readers.records import Columns, CounterFile, TracerLog
 
 Counters = Mapping[str, CounterFile]
@@ -149,3 +151,37 @@ def collect_mpi_times(logs: Sequence[TracerLog], processes: ProcessTable) -> tup
         for record in log.mpi
     ]
     return tuple(sorted(found, key=lambda m: m.process))
+
+
+def collect_metadata_calls(
+    logs: Sequence[TracerLog], processes: ProcessTable, *, beside: bool
+) -> dict[int, Intervals]:
+    """Process -> when it was in metadata calls, for logs of one process that time each of them.
+
+    Args:
+        logs: what was read.
+        processes: which process each log is.
+        beside: of which logs: those of object storage, or all others.
+    """
+    found: dict[int, Intervals] = {}
+    for i, log in enumerate(logs):
+        process = processes.of_log.get((i, 0))
+        if log.metadata_calls is not None and process is not None and log.beside == beside:
+            calls, since = log.metadata_calls, log.start_ns
+            own = Intervals(calls.start + since, calls.end + since)
+            found[process] = intervals.merge(found.get(process, intervals.EMPTY), own)
+    return found
+
+
+def collect_calls_by_kind(
+    logs: Sequence[TracerLog], processes: ProcessTable
+) -> dict[int, dict[str, Intervals]]:
+    """Process -> kind -> when it was in calls that move no data, for logs that tell kinds apart."""
+    found: dict[int, dict[str, Intervals]] = {}
+    for i, log in enumerate(logs):
+        process = processes.of_log.get((i, 0))
+        if log.calls and process is not None:
+            since = log.start_ns
+            own = {k: Intervals(c.start + since, c.end + since) for k, c in log.calls.items()}
+            found[process] = intervals.merge_by_key(found.get(process, {}), own)
+    return found

@@ -15,7 +15,6 @@ from itertools import islice
 from os import PathLike
 from pathlib import Path
 
-from vanidl.dataset.locate import DataOptions, read_user_data
 from vanidl.errors import InputError
 from vanidl.formatting.from_logs import clean_path
 from vanidl.formatting.names import elided
@@ -24,22 +23,19 @@ from vanidl.merge import copies, training_steps
 from vanidl.merge.clocks.log_clock import LogClock, clock_processes, lay_on_one_clock
 from vanidl.merge.counters import (
     Counters,
+    collect_calls_by_kind,
     collect_heatmaps,
+    collect_metadata_calls,
     collect_mpi_times,
     collect_stripes,
     stack_counters,
 )
 from vanidl.merge.files import FileCodes, describe_files, number_files
 from vanidl.merge.jobs import Group, choose_run, find_hosts_apart, group_runs
-from vanidl.merge.operations import (
-    collect_calls_by_kind,
-    collect_metadata_calls,
-    merge_operations,
-)
 from vanidl.merge.processes import ProcessTable, identify_processes
 from vanidl.model.file_kinds import KindRule, parse_rules, profiler_rules
 from vanidl.model.parts import Parts
-from vanidl.model.run_facts import describe_ending
+from vanidl.model.run_facts import DataOptions, describe_ending
 from vanidl.model.trace import (
     MAX_PART_ROWS,
     OBJECT,
@@ -178,8 +174,11 @@ def build_trace(
         states=states,
     )
     paths = [*(log.path for log in run.logs), *(profile.path for profile in run.profiles)]
-    user_data, unopened = read_user_data(trace, inputs.data)
-    trace = replace(trace, user_data=user_data, warnings=(*trace.warnings, *unopened))
+    if inputs.data != DataOptions():
+        from vanidl.dataset.locate import read_user_data
+
+        user_data, unopened = read_user_data(trace, inputs.data)
+        trace = replace(trace, user_data=user_data, warnings=(*trace.warnings, *unopened))
     return _add_recorder_facts(trace, found, read.records.of_all(paths))
 
 
@@ -315,8 +314,12 @@ def assemble(
     profiles = settled.profiles
 
     # Operations by layer, process and time, and the clocks that they are evidence of.
-    codes = number_files(logs, counters)
-    io = merge_operations(logs, processes, codes, options.max_part_rows, spilled=options.spilled)
+    codes, io = number_files(logs, counters), Parts((), None)
+    if any(log.operations for log in logs):
+        from vanidl.merge.operations import merge_operations
+
+        most, spilled = options.max_part_rows, options.spilled
+        io = merge_operations(logs, processes, codes, most, spilled=spilled)
     log_clocks: Mapping[int, LogClock] = clock_processes(logs, processes, counters)
     alignment = None
     if profiles:

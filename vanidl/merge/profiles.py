@@ -17,12 +17,15 @@ from vanidl.merge.clocks.evidence import TracedProcess, gather_inputs
 from vanidl.merge.clocks.log_clock import LogClock
 from vanidl.merge.processes import ProcessTable
 from vanidl.model import intervals
-from vanidl.model.fetches import COLUMNS, NO_FETCHES, Fetches, Int64Array, make_fetches
 from vanidl.model.intervals import Intervals
 from vanidl.model.lines import merge_parts
 from vanidl.model.states import SampledThread, States
 from vanidl.model.trace import (
+    FETCH_COLUMNS,
+    NO_FETCHES,
     CheckpointCall,
+    Fetches,
+    Int64Array,
     Process,
     Profile,
     SpanKind,
@@ -30,6 +33,7 @@ from vanidl.model.trace import (
     Trace,
     UndatedSteps,
     concatenate_spans,
+    make_fetches,
 )
 from vanidl.model.warnings import Notice
 from vanidl.readers import run_folder
@@ -313,7 +317,7 @@ def lay_fetches(
             blocks.append(_fetch_columns(table, trainer, processes, names, offset_ns))
     if not blocks:
         return NO_FETCHES
-    return make_fetches({c: np.concatenate([b[c] for b in blocks]) for c in COLUMNS}, names)
+    return make_fetches({c: np.concatenate([b[c] for b in blocks]) for c in FETCH_COLUMNS}, names)
 
 
 def _fetch_tables(profiles: Sequence[ProfileTrace]) -> list[FetchTable]:

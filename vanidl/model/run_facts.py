@@ -263,6 +263,16 @@ class FileFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class DataOptions:
+    """What the user says of the data of a run."""
+
+    folders: tuple[str, ...] = ()  # local paths of the dataset
+    inspect: bool = False  # open the files
+    record_bytes: int | None = None
+    samples_per_step: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class UserData:
     """What no log holds. Keys are paths as the job saw them."""
 

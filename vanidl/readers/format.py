@@ -10,7 +10,7 @@ from concurrent.futures import Executor
 from dataclasses import field
 from functools import cached_property
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import orjson
 
@@ -21,8 +21,10 @@ from vanidl.model.run_facts import Benchmark
 from vanidl.model.states import NO_STATES, States
 from vanidl.model.warnings import Notice
 from vanidl.readers.records import CounterFile, ProfileTrace, StepDurations, StepLog, TracerLog
-from vanidl.readers.verdict import Verdict, check_file, report_unchecked
 from vanidl.schema.dataclass import dataclass
+
+if TYPE_CHECKING:
+    from vanidl.readers.verdict import Verdict
 
 # The beginning of a file whose name says nothing, for formats that know themselves by it.
 
@@ -185,7 +187,7 @@ def _sniff_nothing(opening: Opening) -> str:
     return ""
 
 
-Check = Callable[[Sequence[tuple[FileKind, Path]], Callable[[], None]], Sequence[Verdict]]
+Check = Callable[[Sequence[tuple[FileKind, Path]], Callable[[], None]], Sequence["Verdict"]]
 """One verdict a file, in turn; the second argument is called before each."""
 
 
@@ -203,6 +205,8 @@ def check_by_reading(
     def check(
         files: Sequence[tuple[FileKind, Path]], before_each: Callable[[], None]
     ) -> list[Verdict]:
+        from vanidl.readers.verdict import check_file, report_unchecked
+
         verdicts = []
         for kind, path in files:
             before_each()

@@ -59,11 +59,10 @@ from vanidl.breakdown.input_wait import (
 )
 from vanidl.breakdown.windows import Tiles
 from vanidl.model import intervals, states
-from vanidl.model.fetches import Fetches
 from vanidl.model.intervals import Intervals
 from vanidl.model.states import SampledThread
 from vanidl.model.trace import OBJECT as OBJECT_LAYER
-from vanidl.model.trace import Trace
+from vanidl.model.trace import Fetches, Trace
 from vanidl.schema.dataclass import dataclass
 
 Int64Array = NDArray[np.int64]

@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 
 from vanidl.breakdown.input_wait import fetch_of_waits, find_shift
 from vanidl.breakdown.windows import Tiles
-from vanidl.model.fetches import Fetches
-from vanidl.model.trace import Trace
+from vanidl.model.trace import Fetches, Trace
 
 Int64Array = NDArray[np.int64]
 Floats = NDArray[np.float64]

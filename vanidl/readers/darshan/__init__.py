@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
 from vanidl.encoding.text_stream import GZIP_MAGIC
 from vanidl.readers.darshan.header import MAGIC
 from vanidl.readers.darshan.log import UNFINISHED
-from vanidl.readers.darshan.reading import LOG, UNFINISHED_LOG, check_logs, read_darshan
+from vanidl.readers.darshan.reading import LOG, UNFINISHED_LOG, read_darshan
 from vanidl.readers.format import FileKind, Format, Opening
+
+if TYPE_CHECKING:
+    from vanidl.readers.verdict import Verdict
 
 _MAGIC_PLACE = slice(8, 16)
 _PERHAPS = (".darshan.gz", ".darshan.txt")  # as attachments of mails and of threads are called
@@ -20,6 +27,14 @@ def _sniff(opening: Opening) -> str:
     return LOG if whole and MAGIC in orders else ""
 
 
+def _check(
+    files: Sequence[tuple[FileKind, Path]], before_each: Callable[[], None]
+) -> Sequence[Verdict]:
+    from vanidl.readers.darshan.verdict import check_logs
+
+    return check_logs(files, before_each)
+
+
 FORMAT = Format(
     name="darshan",
     title="Darshan logs",
@@ -29,7 +44,7 @@ FORMAT = Format(
         FileKind(UNFINISHED_LOG, "Darshan log", (UNFINISHED,), is_log=True),
     ),
     read=read_darshan,
-    check=check_logs,
+    check=_check,
     traces_io=True,
     sniff=_sniff,
     sniff_among=_sniff,

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from vanidl.encoding.budget import OBJECT_BYTES, Budget
 from vanidl.encoding.inflate import Stream
 from vanidl.model.trace import MPIIO, POSIX, READ, WRITE
+from vanidl.readers.darshan.header import DXT_MODULES
 from vanidl.readers.darshan.job import decode_text
 from vanidl.readers.records import OperationTable, describe_left_out, find_impossible_operations
 from vanidl.schema.dataclass import dataclass
@@ -147,7 +148,7 @@ def read_first_host(data: bytes | memoryview) -> str:
     return decode_text(bytes(data[8 * _HOST.start : 8 * _HOST.stop]))
 
 
-LAYERS = {"DXT_POSIX": POSIX, "DXT_MPIIO": MPIIO}
+LAYERS = dict(zip(DXT_MODULES, (POSIX, MPIIO), strict=True))
 THREAD_VERSION = {POSIX: 2, MPIIO: 3}
 NEWEST_VERSION = {POSIX: 2, MPIIO: 3}
 

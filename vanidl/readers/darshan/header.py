@@ -18,6 +18,8 @@ _VERSION_1 = re.compile(rb"1\.2\d\0")
 MAGIC = 6567223
 NAMES = "names"
 JOB = "job"
+DXT_MODULES = ("DXT_POSIX", "DXT_MPIIO")
+"""The modules of traced operations."""
 COMPRESSIONS = ("zlib", "bz2", "none")  # in the order of the header's codes
 
 _MODULES_300 = (

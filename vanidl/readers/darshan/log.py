@@ -10,14 +10,13 @@ import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TypeVar, cast
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from vanidl.encoding.budget import Budget, names_limit, whole_number
 from vanidl.encoding.file_bytes import AnyBytes, read_one
 from vanidl.encoding.inflate import Stream, damage, joined, only_stream, streams
 from vanidl.errors import InputError
 from vanidl.formatting.units import plural
-from vanidl.readers.darshan import dxt
 from vanidl.readers.darshan.counters import (
     DECODED,
     LAYERS,
@@ -29,8 +28,8 @@ from vanidl.readers.darshan.counters import (
     decode_layers,
     decode_mpi,
 )
-from vanidl.readers.darshan.dxt import TablePlace, Walked
 from vanidl.readers.darshan.header import (
+    DXT_MODULES,
     JOB,
     NAMES,
     Header,
@@ -43,6 +42,12 @@ from vanidl.readers.darshan.header import (
 from vanidl.readers.darshan.job import JobRecord, read_job, read_names
 from vanidl.readers.records import MpiRecord, OperationTable, TracerLog
 from vanidl.schema.dataclass import dataclass
+
+if TYPE_CHECKING:
+    from vanidl.readers.darshan.dxt import TablePlace, Walked
+
+    _Traced = OperationTable | Walked
+    _Table = OperationTable | TablePlace
 
 # How far the start that a Darshan log gives may be off its zero of time.
 
@@ -74,7 +79,7 @@ _JOB_BYTES = 4 << 20  # command and mounts, which take some thousand
 _HEADER_BYTES = 2048  # no version's header is longer
 _HEADER_START = 16  # version and magic
 
-_READ = frozenset((JOB, NAMES, MPI_MODULE, *dxt.LAYERS, *LAYERS, *OTHERS))
+_READ = frozenset((JOB, NAMES, MPI_MODULE, *DXT_MODULES, *LAYERS, *OTHERS))
 """The regions of a log that are read."""
 
 _Path = str | os.PathLike[str]
@@ -137,11 +142,12 @@ def _decode_batch(
 ) -> list[tuple[list[_Table], dict[str, Layer]]] | None:
     """Operations and counters of many logs; None where they have to be decoded one by one."""
     counted = [one.counters for one in gathered if one.counters]
+    from vanidl.readers.darshan import dxt
 
     # All at once: regions of the same shape become one table, of which each log has a slice.
     try:
         tables = dxt.decode_regions(
-            [t for one in gathered for t in one.dxt if isinstance(t, Walked)]
+            [t for one in gathered for t in one.dxt if isinstance(t, dxt.Walked)]
         )
         layers = iter(decode_layers(counted, sent=sent))
     except MemoryError:  # together they need too much: each of them may not
@@ -153,7 +159,7 @@ def _decode_batch(
     ready: Iterator[_Table] = iter(tables if sent else [table.cut() for table in tables])
     return [
         (
-            [next(ready) if isinstance(t, Walked) else t for t in one.dxt],
+            [next(ready) if isinstance(t, dxt.Walked) else t for t in one.dxt],
             next(layers) if one.counters else {},
         )
         for one in gathered
@@ -190,10 +196,6 @@ class _Gathered:
     mpi: tuple[MpiRecord, ...]
     losses: list[str]
     counters: Raw | None  # None where only its identity is asked for
-
-
-_Traced = OperationTable | Walked
-_Table = OperationTable | TablePlace
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,7 +260,7 @@ def _gather(name: str, traced: Callable[[_Source, str, list[str]], _Traced | Non
             losses.append(f"only {len(names):,} file names could be read: {reason}")
 
     # The traced operations, then the counters of all other modules; time in MPI is one of these.
-    tables = [traced(source, module, losses) for module in dxt.LAYERS]
+    tables = [traced(source, module, losses) for module in DXT_MODULES]
     counters = _read_modules(source, losses)
     mpi: tuple[MpiRecord, ...] = ()
     if MPI_MODULE in counters.regions:
@@ -288,7 +290,7 @@ def read_identity(path: str | os.PathLike[str]) -> TracerLog:
     name = os.fspath(path)
     source, _, _ = _open(name)
     job = _read_job(source, name, [])
-    host = next((h for module in dxt.LAYERS if (h := _find_first_host(source, module))), "")
+    host = next((h for module in DXT_MODULES if (h := _find_first_host(source, module))), "")
     gathered = _Gathered(name, source.header, job, {}, (), (), [], None)
     return replace(_build_log(gathered, [], {}), host=host)
 
@@ -298,6 +300,8 @@ def _find_first_host(source: _Source, module: str) -> str:
     region = source.header.regions.get(module)
     if region is None:
         return ""
+    from vanidl.readers.darshan import dxt
+
     first = next(source.streams(region, cut=source.cut(region)), None)
     return "" if first is None else dxt.read_first_host(first.data)
 
@@ -387,7 +391,7 @@ def _read_modules(source: _Source, losses: list[str]) -> Raw:
     broken = set()
     beyond: dict[str, list[str]] = {}
     for region in source.header.regions.values():
-        if region.name in (JOB, NAMES, *dxt.LAYERS):
+        if region.name in (JOB, NAMES, *DXT_MODULES):
             continue
         if region.name in _DECODED:
             regions[region.name], problem = source.joined(region)
@@ -415,6 +419,8 @@ def _walk_or_decode(source: _Source, module: str, losses: list[str]) -> _Traced 
     region = header.regions.get(module)
     if region is None:
         return None
+    from vanidl.readers.darshan import dxt
+
     known = 1 <= region.version <= dxt.NEWEST_VERSION[dxt.LAYERS[module]]
     if known and not source.cut(region):
         held = region.cut_from(source.data)
@@ -431,6 +437,8 @@ def _decode(source: _Source, module: str, losses: list[str]) -> _Traced | None:
     region = source.header.regions.get(module)
     if region is None:
         return None
+    from vanidl.readers.darshan import dxt  # logs of counters alone have no use for it
+
     if not 1 <= region.version <= dxt.NEWEST_VERSION[dxt.LAYERS[module]]:
         losses.append(
             f"{module} has records of version {region.version}, which this vanidl cannot read"

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from vanidl.readers.format import FileKind, Files, Format, Opening, Reading, Records
-from vanidl.readers.verdict import Verdict
+
+if TYPE_CHECKING:
+    from vanidl.readers.verdict import Verdict
 
 _TRACE = "dftracer"
 
