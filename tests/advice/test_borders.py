@@ -11,6 +11,7 @@ import pytest
 from tests.advice import labeled
 from tests.advice.labeled import IMAGES, PIECES, RECIPES
 from tests.makers.training_jobs import Recipe, trace_of
+from vanidl.advice.changes import bound_handing_over_s
 from vanidl.advice.facts import Facts
 from vanidl.advice.finding import Finding
 from vanidl.advice.input_waits import _is_too_short_for_workers
@@ -73,20 +74,23 @@ def test_training_is_bound_by_input_from_a_tenth_of_the_time(waited_s, is_bound)
 
 
 @pytest.mark.parametrize(
-    ("wait_s", "step_s", "has_workers", "too_short"),
+    ("wait_s", "step_s", "has_workers", "batch_nbytes", "too_short"),
     [
-        (1.34e-3, 2.73e-3, False, True),  # an HDF5 reader that a worker made slower
-        (1.34e-3, 2.73e-3, True, False),  # batches are handed over already
-        (1.70e-3, 2e-3, False, False),
-        (1.69e-3, 2e-3, False, True),
-        (6e-3, 8e-3, False, False),
+        (1.34e-3, 2.73e-3, False, 0, True),  # an HDF5 reader that a worker made slower
+        (1.34e-3, 2.73e-3, True, 0, False),  # batches are handed over already
+        (2.40e-3, 4e-3, False, 0, False),
+        (2.39e-3, 4e-3, False, 0, True),
+        (6e-3, 8e-3, False, 0, False),
+        (6e-3, 8e-3, False, 5_300_000, False),  # bytes are mapped and freed, too
+        (6e-3, 8e-3, False, 5_400_000, True),
     ],
 )
 def test_waits_are_worth_a_worker_where_handing_over_leaves_a_tenth_of_the_step(
-    wait_s, step_s, has_workers, too_short
+    wait_s, step_s, has_workers, batch_nbytes, too_short
 ):
+    handing_over_s = bound_handing_over_s(batch_nbytes)
     account = SimpleNamespace(length_ns=lambda window: {"step": step_s * 1e9}[window])
-    facts = SimpleNamespace(has_workers=has_workers, account=account)
+    facts = SimpleNamespace(has_workers=has_workers, account=account, handing_over_s=handing_over_s)
     assert _is_too_short_for_workers(facts, wait_s + 1e-9, 0.1) == too_short
 
 

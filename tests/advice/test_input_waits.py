@@ -142,15 +142,15 @@ def test_others_took_the_cores_of_a_run_that_waits_for_one_and_never_asks_for_tw
 
 @pytest.mark.parametrize(
     ("decode_ms", "is_taken", "is_named"),
-    [(1.85, False, False), (1.95, False, True), (2.1, True, False), (2.3, True, True)],
+    [(2.35, False, False), (2.45, False, True), (2.6, True, False), (2.8, True, True)],
 )
 def test_decoding_takes_more_than_handing_over_to_a_worker(decode_ms, is_taken, is_named):
-    # Steps of 4 ms that wait for 3: what they wait for beside decoding may have come once.
+    # Steps of 4 ms that wait for 3.5: what they wait for beside decoding may have come once.
     facts = facts_with({})
     account, steps = facts.account, facts.steps_of_rank
     ends_ms = {
         "step/": (4.0, 4.0),
-        "input_wait/": (3.0 * steps,) * 2,
+        "input_wait/": (3.5 * steps,) * 2,
         "input_wait/input_cpu": ((decode_ms - 0.3) * steps, (decode_ms + 0.3) * steps),
     }
     columns = dict(account.columns)

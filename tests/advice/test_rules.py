@@ -15,7 +15,7 @@ from tests.advice import labeled
 from tests.advice.labeled import LABELS, RECIPES, RECORDED, held_back
 from tests.makers.training_jobs import trace_of
 from vanidl.advice import job_counters, training_loop
-from vanidl.advice.changes import HANDING_OVER_S, STARTING_S
+from vanidl.advice.changes import STARTING_S, bound_handing_over_s
 from vanidl.advice.facts import Facts
 from vanidl.advice.finding import SEVERITIES
 from vanidl.advice.registry import apply, find, list_rules
@@ -231,7 +231,7 @@ def test_only_workers_that_start_anew_are_to_be_kept():
     beyond = np.minimum(table.duration_s - usual[0], table.input_wait_s - usual[1])[first]
     vars(kept)["workers_of_rank"] = 4
     left_s = rule.find(kept).evidence["excess_s_a_rank"]
-    answers_s = (first.sum() - 1) * 4 * HANDING_OVER_S[1]
+    answers_s = (first.sum() - 1) * 4 * bound_handing_over_s()[1]
     assert left_s == pytest.approx(beyond.sum() - 4 * STARTING_S[1] - answers_s)
     assert left_s < rule.find(anew).evidence["excess_s_a_rank"]
 

@@ -13,7 +13,7 @@ from tests.makers.results import EXAMPLES
 from vanidl.advice import training_loop
 from vanidl.advice.actions import Context, suggest_remedies
 from vanidl.advice.capacity import CoreLoad
-from vanidl.advice.changes import HANDING_OVER_S
+from vanidl.advice.changes import bound_handing_over_s
 from vanidl.advice.facts import Facts, Seen
 from vanidl.advice.registry import list_rules
 from vanidl.advice.training_loop import (
@@ -77,7 +77,7 @@ def test_what_the_loop_does_is_named_from_its_threshold_on(code, key, share):
 def test_work_on_batches_is_worth_a_worker_from_what_handing_over_takes_on(part, factor, is_named):
     facts = facts_with(**{f"step_part/{part}": 0.5})
     account = facts.account
-    shrink = factor * HANDING_OVER_S[0] * 1e9 / (0.5 * account.length_ns("step"))
+    shrink = factor * bound_handing_over_s()[0] * 1e9 / (0.5 * account.length_ns("step"))
     assert shrink < 1
     columns = {
         key: replace(

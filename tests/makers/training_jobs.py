@@ -301,6 +301,7 @@ class _Training:
             epoch=np.array([f.worker[1] for f in every]),
             batch=np.array([f.step for f in every]),
             samples=np.full(n, self.recipe.batch),
+            nbytes=np.full(n, -1),
             **{name: JOB_START_NS + np.array(us) * US for name, us in times.items()},
         )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections import UserDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -139,6 +140,11 @@ def assert_true(timed: Timed) -> None:
     expected = np.array(first) % sizes.ROWS // sizes.BATCH
     assert (fetches.batch == expected).all()
     assert (fetches.samples == sizes.BATCH).all()
+    # Of each fetcher the first batch: float32 numbers.
+    measured = fetches.nbytes >= 0
+    assert (fetches.nbytes[measured] == 4 * sizes.BATCH).all()
+    who = np.stack([fetches.pid, fetches.name], axis=1)
+    assert set(map(tuple, who[measured].tolist())) == set(map(tuple, who.tolist()))
     named = np.array(["training" in fetches.names[k] for k in fetches.name.tolist()])
     assert (named == of_training).all()
 
@@ -238,6 +244,40 @@ def test_a_killed_worker_leaves_its_fetches(tmp_path: Path) -> None:
     journals = [read_journal(path) for path in (tmp_path / "RUN" / "steps").glob("*.steps")]
     kinds = np.concatenate([journal.events.kind for journal in journals])
     assert (kinds == FETCH).sum() == 3  # two ahead, and one for the batch that was taken
+
+
+class Asked:
+    """Of no class that is known: what it holds is not asked for."""
+
+    @property
+    def nbytes(self) -> int:
+        raise AssertionError("the program would notice")
+
+
+@pytest.mark.parametrize(
+    ("batch", "nbytes"),
+    [
+        (np.zeros((3, 5), np.float32), 60),
+        ({"x": np.zeros(4), "y": (np.zeros(2, np.int8), b"abc", "de")}, 39),
+        (UserDict(x=np.zeros(4)), 32),
+        ([np.zeros(2)] * 1000, 16_000),  # the first 64 stand for all
+        ([np.zeros(2)] * 63 + [b"12345"], 63 * 16 + 5),
+        ([[[[np.zeros(2)]]]], 0),  # as deep as that none hands over
+        (Asked(), 0),
+        ([], 0),
+        (None, 0),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_the_bytes_of_a_batch_are_those_of_its_arrays_and_texts(batch, nbytes) -> None:
+    assert fetches._measure_nbytes(batch) == nbytes
+
+
+def test_the_bytes_of_a_batch_are_those_of_its_tensors() -> None:
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    batch = {"x": torch.zeros(2, 3), "y": [torch.zeros(5, dtype=torch.int8)]}
+    assert fetches._measure_nbytes(batch) == 29
+    assert fetches._measure_nbytes(torch.zeros(2, 3).to_sparse()) == 0
 
 
 @pytest.mark.parametrize("error", [None, StopIteration, ValueError])

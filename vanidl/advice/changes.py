@@ -111,11 +111,24 @@ EVERY_WORKER = (
 )
 """What more workers do to a stream."""
 
-HANDING_OVER_S = (0.6e-3, 1.5e-3)
-"""Of a small batch from a worker to the training process, at least and at most (torch 2.8 and
-2.13, two cores): steps of 67 us on tensors in memory took 675 us with a worker; steps of 2.5 ms,
-1.0 ms of which read HDF5, took 2.6 to 2.9 ms. What is loaded as fast is best loaded where it is
-used."""
+_SMALL_BATCH_S = (0.6e-3, 2e-3)
+_OF_A_BYTE_S = (0.1e-9, 0.6e-9)
+
+
+def bound_handing_over_s(batch_nbytes: float = 0.0) -> tuple[float, float]:
+    """Seconds of the training process to take a batch from a worker, at least and at most.
+
+    Measured with torch 2.8 and 2.13 on two cores: steps of 67 us on tensors in memory took 675 us
+    with a worker; beside 10 ms of compute a batch of 4 KiB took 1.5 to 2.4 ms (five runs), of 1 MiB
+    2.0 to 2.9, of 4 MiB 3.2 to 4.3, of 16 MiB 10 to 12: its memory is mapped, and freed. What is
+    loaded as fast is best loaded where it is used.
+
+    Args:
+        batch_nbytes: of its tensors; 0 where that was not measured.
+    """
+    (least_s, most_s), (least, most) = _SMALL_BATCH_S, _OF_A_BYTE_S
+    return least_s + batch_nbytes * least, most_s + batch_nbytes * most
+
 
 STARTING_S = (16e-3, 100e-3)
 """Of a worker that is forked, until it hands over its first batch and until it has stopped, at

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vanidl.advice import frameworks as in_words
-from vanidl.advice.changes import EVERY_WORKER, HANDING_OVER_S
+from vanidl.advice.changes import EVERY_WORKER, bound_handing_over_s
 from vanidl.advice.frameworks import PYTORCH, find_named_frameworks, infer_frameworks
 from vanidl.analyses.files import GroupRow
 from vanidl.analyses.results import Results
@@ -739,6 +739,16 @@ class Facts:
             float(took_s.sum()) / max(whole_s, 1e-9),
         )  # fmt: skip
 
+    @cached_property
+    def handing_over_s(self) -> tuple[float, float]:
+        """What a step takes to get its batch from a worker, at least and at most.
+
+        Of the batches that were measured; of a small one where none was.
+        """
+        nbytes = self.trace.fetches.nbytes
+        measured = nbytes[nbytes >= 0]
+        return bound_handing_over_s(float(measured.mean()) if len(measured) else 0.0)
+
     @property
     def mean_fetch_s(self) -> float:
         """How long a batch took to load and to hand over, at most; 0 without fetches of workers."""
@@ -746,7 +756,7 @@ class Facts:
         mine = (fetches.worker >= 0) & (fetches.end >= fetches.begin)
         if not mine.any():
             return 0.0
-        return float((fetches.end - fetches.begin)[mine].mean()) / 1e9 + HANDING_OVER_S[1]
+        return float((fetches.end - fetches.begin)[mine].mean()) / 1e9 + self.handing_over_s[1]
 
     @property
     def hands_over_bytes(self) -> bool:

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Set
 from dataclasses import replace
 
 from vanidl.advice import own_loaders
-from vanidl.advice.changes import HANDING_OVER_S
 from vanidl.advice.facts import (
     ANY,
     BOUND_SHARE,
@@ -68,7 +67,7 @@ def _is_too_short_for_workers(facts: Facts, spent_s: float, share: float) -> boo
     Where batches are loaded in the training process; `share` of the step have to be left to gain.
     """
     step_s = facts.account.length_ns("step") / 1e9
-    return not facts.has_workers and spent_s - HANDING_OVER_S[1] < share * step_s
+    return not facts.has_workers and spent_s - facts.handing_over_s[1] < share * step_s
 
 
 def _get_bounding_waits(facts: Facts, *, lasting: bool = True) -> Overlap | None:

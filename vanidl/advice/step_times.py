@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.advice.changes import HANDING_OVER_S, STARTING_S
+from vanidl.advice.changes import STARTING_S
 from vanidl.advice.facts import ANY, Claim, Facts, look
 from vanidl.advice.finding import Rule, RuleResult
 from vanidl.analyses.profiled_steps import StepTable
@@ -167,7 +167,7 @@ def _find_slow_first_steps(facts: Facts) -> RuleResult | None:
         of_wait = duration if waits is None else waits + (usual - usual_wait_s)
         slower = np.minimum(duration, of_wait) - usual
         acted_on_s = excess = float(np.maximum(slower[first], 0).sum()) / ranks
-        begins_s = facts.mean_fetch_s + facts.workers_of_rank * HANDING_OVER_S[1]
+        begins_s = facts.mean_fetch_s + facts.workers_of_rank * facts.handing_over_s[1]
         begun = np.unique(table.rank, return_index=True)[1]
         begun = begun[first[begun]]
         slower_s = float(np.maximum(slower[begun], 0).sum()) / ranks

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from vanidl.advice.capacity import measure_core_load
-from vanidl.advice.changes import FEW_WORKERS, HANDING_OVER_S, STARTING_S
+from vanidl.advice.changes import FEW_WORKERS, STARTING_S
 from vanidl.advice.facts import ANY, LOOP, Claim, Facts
 from vanidl.advice.finding import Rule, RuleResult
 from vanidl.breakdown.account import EPOCH_END, MEAN, PHASE, STEP_PART, WAIT
@@ -70,7 +70,7 @@ def _find_own_work(facts: Facts) -> RuleResult | None:
     if high_ns < least * step_ns or low_ns < SURELY * max(step_ns - taken_ns, step_ns / 10):
         return None
     # What a worker would do instead it has to hand over, too.
-    if part == "prepare" and high_ns < HANDING_OVER_S[0] * 1e9:
+    if part == "prepare" and high_ns < facts.handing_over_s[0] * 1e9:
         return None
     own_ns, sure_s = high_ns, low_ns * steps / 1e9
     if part == "prepare":
@@ -102,7 +102,7 @@ def _bound_by_workers_s(facts: Facts, own_s: float) -> float:
     workers = facts.workers_of_rank or min(facts.computing_workers or 1, FEW_WORKERS)
     starting_s = workers * STARTING_S[1] / max(facts.steps_of_rank, 1)
     # Workers that are there start and hand over already: only new ones cost more.
-    handing_s = 0.0 if facts.workers_of_rank else HANDING_OVER_S[1] + starting_s
+    handing_s = 0.0 if facts.workers_of_rank else facts.handing_over_s[1] + starting_s
     threads = len(facts.trace.ranks) * (1 + workers)
     return max(step_s - load.bound_step_s(threads, step_s - own_s) - handing_s, 0.0)
 

@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 from vanidl.advice.capacity import CoreLoad, Throughput, fit_throughput, measure_core_load
 from vanidl.advice.changes import (
     EVERY_WORKER,
-    HANDING_OVER_S,
     NO_GAIN,
     STARTING_S,
     Change,
     Predicted,
     WhatIf,
+    bound_handing_over_s,
     call_of_change,
     can_replay,
 )
@@ -66,7 +66,8 @@ class Batches:
     batch of an epoch, for which no worker has read ahead. `again` is the share of a batch that was
     read before: 1 in epochs after the first; where no epoch is known, for all batches the share of
     the bytes read again.
-    `nbytes` were read for a batch: the same for all batches with reads.
+    `nbytes` were read for a batch: the same for all batches with reads; `memory_nbytes` is what the
+    mean batch takes in memory, 0 where none was measured.
     `latency_share` is that of requests in `io_s`; None: not known.
     """
 
@@ -84,6 +85,7 @@ class Batches:
     calls_s: float = 0.0  # of `io_s` that in metadata calls, of the mean batch
     fetched: Fetched | None = None
     a_step: float = 1.0  # batches that a step takes: several where gradients are accumulated
+    memory_nbytes: float = 0.0
 
     @property
     def steps(self) -> float:
@@ -386,6 +388,8 @@ def _make_fetched_batches(
         latency = float((latency * reads_s + calls_s) / (reads_s + calls_s))
     # What the step around each wait did besides waiting.
     step = _find_steps(spans, f.wait_end_ns)
+    measured = trace.fetches.nbytes[pipeline.row]
+    measured = measured[measured >= 0]
     wait_s = spans.wait_ns(steps.start, steps.end)[step] / 1e9
     length_s = (steps.end - steps.start)[step] / 1e9
     return Batches(
@@ -402,6 +406,7 @@ def _make_fetched_batches(
         fetched=f,
         calls_s=float(in_calls.mean()),
         a_step=len(f) / max(len(np.unique(step)), 1),
+        memory_nbytes=float(measured.mean()) if len(measured) else 0.0,
     )
 
 
@@ -618,7 +623,8 @@ def _bracket_step_s(
     # What workers cost that were not there.
     steps, new = ranks[0].steps, change.workers - min(b.workers for b in ranks)
     if not ranks[0].workers:
-        worst_s += (HANDING_OVER_S[1] - HANDING_OVER_S[0]) * ranks[0].a_step
+        least_s, most_s = _bound_handing_over_s(ranks)
+        worst_s += (most_s - least_s) * ranks[0].a_step
     if new > 0:  # the first fetches while others start, or all are waited for
         best_s, worst_s = best_s + STARTING_S[0] / steps, worst_s + new * STARTING_S[1] / steps
     return best_s, max(best_s, worst_s)
@@ -651,6 +657,10 @@ def _let_arrive_late(ranks: tuple[Batches, ...]) -> tuple[Batches, ...]:
     return tuple(found)
 
 
+def _bound_handing_over_s(ranks: tuple[Batches, ...]) -> tuple[float, float]:
+    return bound_handing_over_s(float(np.mean([b.memory_nbytes for b in ranks])))
+
+
 def _compute_mean_step_s(ranks: tuple[Batches, ...]) -> float:
     return float(np.mean([b.step_s.mean() for b in ranks]))
 
@@ -659,7 +669,8 @@ def _predict_step_s(ranks: tuple[Batches, ...], change: Change) -> float:
     """Mean length of a step under a change."""
     loaded_s = compute_loads(ranks, change)
     # Batches are handed over only where workers are added.
-    handing_s = HANDING_OVER_S[0] if change.workers and not ranks[0].workers else 0.0
+    is_new = change.workers and not ranks[0].workers
+    handing_s = _bound_handing_over_s(ranks)[0] if is_new else 0.0
     pipelines = [b.fetched for b in ranks if b.fetched is not None]
     # Without recorded fetches: a loader of the usual kind delivers the loads.
     if not pipelines:

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from vanidl.merge.clocks.align import Clock
 
 _TIMES = ("begin", "collate", "end", "wait_begin", "wait_end")
-_AS_READ = ("epoch", "batch", "samples")
+_AS_READ = ("epoch", "batch", "samples", "nbytes")
 
 
 def choose_profiles(

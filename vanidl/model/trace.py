@@ -472,6 +472,7 @@ class Fetches:
     wait_end: Int64Array
     ahead: Int64Array
     in_order: Int64Array
+    nbytes: Int64Array  # of the batch in memory; -1: not measured, as of most
     names: tuple[str, ...] = ()
 
     def __len__(self) -> int:
@@ -484,7 +485,7 @@ class Fetches:
         )
 
 
-_MAY_LACK = ("ahead", "in_order", "pid")
+_MAY_LACK = ("ahead", "in_order", "pid", "nbytes")
 FETCH_COLUMNS = tuple(one.name for one in fields(Fetches) if one.name != "names")
 
 

@@ -353,6 +353,7 @@ class FetchTable:
     end: NDArray[np.int64]
     wait_begin: NDArray[np.int64]  # of the `__next__` that took it
     wait_end: NDArray[np.int64]
+    nbytes: NDArray[np.int64]  # of the batch; -1: not measured, as of most
     ahead: Mapping[int, tuple[int, int]] = field(default_factory=dict)
     """Loader -> batches asked for ahead of the first, and whether they come in order."""
 

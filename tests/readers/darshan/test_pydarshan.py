@@ -23,7 +23,8 @@ from tests.makers.sameness import same
 from tests.readers.darshan.test_counters import log_with, lost_by_library, random_region
 from vanidl.check.check import check
 from vanidl.errors import InputError
-from vanidl.readers.darshan import counters, pydarshan, reading
+from vanidl.readers.darshan import counters, pydarshan
+from vanidl.readers.darshan import verdict as verdict_of_log
 from vanidl.readers.darshan.log import read_log
 from vanidl.readers.darshan.pydarshan import read_report
 from vanidl.readers.records import CounterFile, TracerLog
@@ -114,7 +115,7 @@ def test_check_names_module_version_and_what_may_read_it(
 ) -> None:
     path = tmp_path / "log.darshan"
     path.write_bytes(log_with({"POSIX": (99, random_region("POSIX", 4, "<"))}))
-    for module in (pydarshan, reading):
+    for module in (pydarshan, verdict_of_log):
         monkeypatch.setattr(module, "find_spec", lambda _: is_here or None)
     monkeypatch.setattr(pydarshan, "_CHILD", "raise SystemExit(1)")
     (verdict,) = check([str(path)])

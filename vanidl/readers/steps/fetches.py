@@ -39,6 +39,7 @@ class _Fetches:
     end: Int64Array
     wait_begin: Int64Array
     wait_end: Int64Array
+    nbytes: Int64Array
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +54,7 @@ class _Done:
     collate: Int64Array
     end: Int64Array
     row: Int64Array  # of the event
+    nbytes: Int64Array
 
     def __len__(self) -> int:
         return len(self.begin)
@@ -176,6 +178,7 @@ def _add_waits(done: _Done, member: int, wait: Int64Array, events: Events) -> _F
         end=done.end,
         wait_begin=of(events.begin),
         wait_end=of(events.end),
+        nbytes=done.nbytes,
     )
 
 
@@ -219,6 +222,7 @@ def _collect_done(events: Events) -> _Done:
     collated = collates >= 0
     collated[collated] = events.begin[collates[collated]] >= begin[collated]
     last = np.maximum(collates, 0)
+    measured = collated & (events.loader[last] > 0) if len(rows) else collated
     return _Done(
         round=events.epoch[rows],
         batch=events.place[rows],
@@ -228,6 +232,7 @@ def _collect_done(events: Events) -> _Done:
         collate=np.where(collated, events.begin[last], end) if len(rows) else rows,
         end=end,
         row=rows,
+        nbytes=np.where(measured, events.loader[last], -1) if len(rows) else rows,
     )
 
 

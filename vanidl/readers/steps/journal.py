@@ -41,7 +41,7 @@ class Events:
 
     kind: Int64Array
     thread: Int64Array
-    loader: Int64Array  # of WORKER and TAKEN the number of the iterator; of saves, phases a name
+    loader: Int64Array  # of WORKER, TAKEN the iterator's; of saves, phases a name; COLLATE's bytes
     epoch: Int64Array  # of FETCH and TAKEN the round of the workers
     place: Int64Array  # in the epoch or round; samples of COLLATE, the worker's number of WORKER
     begin: Int64Array  # ns since the epoch; of WORKER its process id

@@ -5,15 +5,17 @@ it was told by its loader: the worker records the number of the batch, its loade
 and which batch it took. A loader without workers fetches in its own `__next__`.
 
 Events, in the order of their ends (see `journal`): COLLATE from begin to the end of its fetch, with
-the number of samples; FETCH from begin to end, of the batch whose place in its round is in the
-lower half of `number`, the round above it (persistent workers have several). Of the training
-process: WORKER, where `begin` is the worker's process id and `end` when its loader's iterator
-began, and TAKEN when a batch was taken; both have the iterator's number where others have the
-loader.
+the number of samples and, of one batch in `_EVERY`, its bytes where others have the loader; FETCH
+from begin to end, of the batch whose place in its round is in the lower half of `number`, the round
+above it (persistent workers have several). Of the training process: WORKER, where `begin` is the
+worker's process id and `end` when its loader's iterator began, and TAKEN when a batch was taken;
+both have the iterator's number where others have the loader.
 """
 
 from __future__ import annotations
 
+import sys
+from collections import UserDict
 from inspect import signature
 from itertools import count
 from time import time_ns
@@ -40,6 +42,8 @@ if TYPE_CHECKING:
     from .registry import Channel
 
 _STATE = "_vanidl_taken"
+_EVERY = 32  # batches, of which the first is measured
+_DEEPEST, _MOST_ALIKE = 4, 64  # containers within others, and things in a list that are looked at
 _IDLE_S = 0.02  # without a task for so long, a worker writes what it has: it may be ended any time
 
 
@@ -57,12 +61,15 @@ _place = _Place()
 
 
 class _Collating:
-    """When a fetcher began to collate what it fetches now, 0 before that, and how many samples."""
+    """When a fetcher began to collate what it fetches now, 0 before that, how many samples.
 
-    __slots__ = ("begin", "samples")
+    And the bytes of that batch, 0 where they were not measured.
+    """
+
+    __slots__ = ("batches", "begin", "nbytes", "samples")
 
     def __init__(self) -> None:
-        self.begin = self.samples = 0
+        self.begin = self.samples = self.batches = self.nbytes = 0
 
 
 def watch_fetchers(module: ModuleType, events: Channel) -> None:
@@ -96,13 +103,43 @@ def _timed(collate: Any, collating: _Collating) -> Any:  # noqa: ANN401
         collating.samples = len(samples) if type(samples) is list else 1
         collating.begin = time_ns()
         try:
-            return collate(samples)
+            batch = collate(samples)
         except BaseException as error:
             collating.begin = 0
             error.__traceback__ = without_own_frames(error.__traceback__)
             raise
+        if not collating.batches % _EVERY:
+            collating.nbytes = _measure_nbytes(batch)
+        collating.batches += 1
+        return batch
 
     return timed
+
+
+def _measure_nbytes(batch: Any, depth: int = _DEEPEST) -> int:  # noqa: ANN401
+    """The bytes of the tensors, arrays and texts of a batch: what a worker hands over.
+
+    The first things of a long list stand for the others. Of classes that are known alone, whose
+    answer no program notices: 0 for all others.
+    """
+    if not depth:
+        return 0
+    if isinstance(batch, (list, tuple)):
+        some = batch[:_MOST_ALIKE]
+        measured = sum(_measure_nbytes(one, depth - 1) for one in some)
+        return measured * len(batch) // max(len(some), 1)
+    if isinstance(batch, UserDict):  # of tokenizers
+        batch = batch.data
+    if isinstance(batch, dict):
+        return sum(_measure_nbytes(one, depth - 1) for one in batch.values())
+    if isinstance(batch, (bytes, str)):
+        return len(batch)
+    # Not of a subclass that may answer in a way of its own.
+    if type(batch) is getattr(sys.modules.get("torch"), "Tensor", None):
+        return 0 if batch.is_sparse else batch.numel() * batch.element_size()
+    if type(batch) is getattr(sys.modules.get("numpy"), "ndarray", None):
+        return int(batch.nbytes)
+    return 0
 
 
 def _watch_fetch(fetcher_class: Any, events: Channel) -> None:  # noqa: ANN401
@@ -130,7 +167,8 @@ def _watch_fetch(fetcher_class: Any, events: Channel) -> None:  # noqa: ANN401
                         collating = _Collating()
                     if collated := collating.begin:
                         samples, collating.begin = collating.samples, 0
-                        extend((COLLATE, samples, collated, end, ident,
+                        code, collating.nbytes = COLLATE | collating.nbytes << LOADER_SHIFT, 0
+                        extend((code, samples, collated, end, ident,
                                 FETCH, number, begin, end, ident))  # fmt: skip
                     else:
                         extend((FETCH, number, begin, end, ident))
