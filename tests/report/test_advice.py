@@ -109,10 +109,18 @@ def test_findings_and_predictions_are_computed_once(slow):
 
 
 @pytest.mark.parametrize(
-    ("step_s", "words"),
-    [(0.0, "at best all of 20.0 ms per step"), (0.001, "20.0 to 1.00 ms per step, at best")],
+    ("step_s", "most_s", "basis", "words"),
+    [
+        (0.0, 0.020, "at best", "at best all of 20.0 ms a step"),  # no steps of no time
+        (0.001, 0.020, "at best", "20.0 to 1.00 ms a step, at best"),
+        (0.010, 0.020, "predicted", "20.0 to 10.0 ms a step, predicted; at worst as now"),
+        (0.010, 0.01994, "predicted", "20.0 to 10.0-19.9 ms a step, predicted"),
+        (0.010, 0.0106, "at best", "20.0 to 10.0-10.6 ms a step"),
+        (0.010, 0.01049, "predicted", "20.0 to 10.0 ms a step, predicted"),  # about the same
+        (0.0005, 0.002, "predicted", "20.0 ms to 500 µs - 2.00 ms a step, predicted"),
+    ],
 )
-def test_a_change_that_may_gain_all_of_a_step_does_not_promise_steps_of_no_time(step_s, words):
+def test_the_effect_of_an_action_has_both_ends_where_they_differ(step_s, most_s, basis, words):
     diagnosis = next(d for d in made("small_reads").diagnoses if d.step_s is not None)
-    shown = replace(diagnosis, now_s=0.020, step_s=step_s, basis="at best")
+    shown = replace(diagnosis, now_s=0.020, step_s=step_s, step_at_most_s=most_s, basis=basis)
     assert describe_effect(shown) == words

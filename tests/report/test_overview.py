@@ -41,7 +41,7 @@ def test_a_slow_run_shows_its_parts_and_the_best_changes():
     screen = screen_of("in_process_slow_storage")
     assert [part.name for part in screen.bar.parts][:1] == ["waiting for I/O"]
     assert screen.actions[0].title == "Read ahead with 2 DataLoader workers"
-    assert screen.actions[0].effect.endswith("per step, predicted")
+    assert screen.actions[0].effect.endswith("a step, predicted")
     assert screen.bar.ghosts[0].href == "#action-read_ahead"
     assert screen.bar.ghosts[0].name in screen.bar.label
     assert len(screen.actions[0].show) == 3

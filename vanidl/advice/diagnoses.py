@@ -133,7 +133,8 @@ def _add_gain(
     saved_s = min(high_s / count, max(mean_s - computed_s, 0.0))
     change = best.name if best is not None and basis == PREDICTED else ""
     return replace(
-        valued, now_s=mean_s, step_s=mean_s - saved_s, basis=basis, change=change,
+        valued, now_s=mean_s, step_s=mean_s - saved_s,
+        step_at_most_s=mean_s - min(low_s / count, saved_s), basis=basis, change=change,
         saved_share=saved_s / mean_s,
     )  # fmt: skip
 

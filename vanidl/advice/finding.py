@@ -108,10 +108,11 @@ class SlowStep:
 class Diagnosis:
     """One cause with all findings that belong to it, most severe first.
 
-    `step_s` is the mean step after the change and `basis` how that is known: "predicted" by
-    replaying the run's batches under `change`, "at best" where all of the bound on the gain would
-    be saved. None: no step time can be named. `saved_share` is of the mean step, or of the run
-    time where the change shortens no step; None: the trace sets no bound.
+    `step_s` is the mean step after the change, `step_at_most_s` that where it gains the least, and
+    `basis` how they are known: "predicted" by replaying the run's batches under `change`, "at best"
+    where all of the bound on the gain would be saved. None: no step time can be named.
+    `saved_share` is of the mean step, or of the run time where the change shortens no step; None:
+    the trace sets no bound.
     """
 
     code: str
@@ -123,6 +124,7 @@ class Diagnosis:
     keeps: str = ""
     now_s: float | None = None
     step_s: float | None = None
+    step_at_most_s: float | None = None
     basis: str = ""
     change: str = ""  # name of the row of the what-if
     saved_share: float | None = None

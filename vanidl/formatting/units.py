@@ -55,6 +55,15 @@ def change(now_s: float, then_s: float) -> str:
     return _write_in_one_unit(seconds(now_s), seconds(then_s))
 
 
+def change_between(now_s: float, least_s: float, most_s: float) -> str:
+    """`423 to 169-200 ms`, `1.20 s to 870 ms - 1.05 s`: one unit where all have the same."""
+    texts = [seconds(value) for value in (now_s, least_s, most_s)]
+    numbers, units = zip(*(text.rsplit(" ", 1) for text in texts), strict=True)
+    if len(set(units)) == 1:
+        return f"{numbers[0]} to {numbers[1]}-{texts[2]}"
+    return f"{texts[0]} to {texts[1]} - {texts[2]}"
+
+
 def _write_in_one_unit(now: str, then: str) -> str:
     number, _, unit = now.rpartition(" ")
     return f"{number} to {then}" if then.rpartition(" ")[2] == unit else f"{now} to {then}"

@@ -537,6 +537,7 @@ code | | Name of it; stays the same between versions
 title | | In one line
 diagnoses.findings | | Codes of the findings that belong to it
 now_s | s | Mean step now
+diagnoses.step_at_most_s | s | The same where the change gains the least; null: none can be named
 diagnoses.step_s | s | Mean step after the change; null: none can be named
 diagnoses.basis | | predicted: replayed; at best: all of the bound is saved; null: not known
 change | | Name of the row of what_if; null: none

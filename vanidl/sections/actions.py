@@ -12,7 +12,16 @@ from vanidl.advice.changes import LoaderCall, Predicted, WhatIf, describe_limite
 from vanidl.advice.finding import LOW, PREDICTED, Diagnosis, Finding, Remedy, SlowStep, Value
 from vanidl.formatting.names import elided
 from vanidl.formatting.terminal import WIDTH, aligned_table, paragraph
-from vanidl.formatting.units import change, count, nbytes, number, percent, plural, seconds
+from vanidl.formatting.units import (
+    change,
+    change_between,
+    count,
+    nbytes,
+    number,
+    percent,
+    plural,
+    seconds,
+)
 from vanidl.run import Run
 from vanidl.schema.dataclass import dataclass
 from vanidl.schema.meanings import meaning_of
@@ -445,18 +454,28 @@ def make_action(diagnosis: Diagnosis) -> Action:
     )
 
 
-def describe_effect(diagnosis: Diagnosis) -> str:
-    """`423 to 169 ms per step, predicted`; "" where no gain is known.
+_AS_ONE = 0.05  # of the gain: ends that differ by less are one number
 
-    With the key of the gain.
+
+def describe_effect(diagnosis: Diagnosis) -> str:
+    """`423 to 169-200 ms a step, predicted`; "" where no gain is known.
+
+    One number where both ends are about the same. With the key of the gain.
     """
     key = name_gain("action", diagnosis.code)
-    if diagnosis.now_s is not None and diagnosis.step_s is not None:
-        basis = "predicted" if diagnosis.basis == PREDICTED else "at best"
-        if not diagnosis.step_s:  # it may be all that there is
-            return settle(f"at best all of {mark_cell(key, seconds(diagnosis.now_s))} per step")
-        steps = mark_cell(key, change(diagnosis.now_s, diagnosis.step_s))
-        return settle(f"{steps} per step, {basis}")
+    now_s, step_s, most_s = diagnosis.now_s, diagnosis.step_s, diagnosis.step_at_most_s
+    if now_s is not None and step_s is not None:
+        is_predicted = diagnosis.basis == PREDICTED
+        if not step_s:  # it may be all that there is
+            return settle(f"at best all of {mark_cell(key, seconds(now_s))} a step")
+        # Both ends, where the least that is gained is something, and not as much.
+        gains = most_s is not None and seconds(most_s) != seconds(now_s)
+        if most_s is not None and gains and most_s - step_s > _AS_ONE * (now_s - step_s):
+            steps = mark_cell(key, change_between(now_s, step_s, most_s))
+            return settle(f"{steps} a step{', predicted' if is_predicted else ''}")
+        steps = mark_cell(key, change(now_s, step_s))
+        as_now = "" if gains or most_s is None else "; at worst as now"
+        return settle(f"{steps} a step, {f'predicted{as_now}' if is_predicted else 'at best'}")
     if diagnosis.saved_share:
         return settle(f"at best {mark_cell(key, percent(diagnosis.saved_share))} of the run")
     return ""
