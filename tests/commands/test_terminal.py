@@ -10,6 +10,8 @@ import shlex
 import shutil
 import subprocess
 import sys
+import textwrap
+from itertools import takewhile
 
 import pytest
 
@@ -243,3 +245,19 @@ def test_runs_without_an_id_are_chosen_by_their_number(capsys, tmp_path):
     for number in ("@1", "@2"):
         assert main(["summary", str(tmp_path), "--job", number]) == 0
         assert "One step" in capsys.readouterr().out
+
+
+def test_the_tutorial_prints_what_the_command_prints(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = DATA.parents[1]
+    monkeypatch.chdir(root)
+    line = "vanidl summary tests/data/torch_pfs_workers0"
+    _, _, after = (root / "docs" / "tutorial.md").read_text("utf-8").partition(f"`{line}` prints\n")
+    block = textwrap.dedent("\n".join(takewhile(_is_quoted, after.strip("\n").splitlines())))
+    assert main(line.split()[1:]) == 0
+    assert capsys.readouterr().out.strip() == block.strip()
+
+
+def _is_quoted(line: str) -> bool:
+    return not line or line.startswith("    ")

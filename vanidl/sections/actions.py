@@ -457,10 +457,21 @@ def make_action(diagnosis: Diagnosis) -> Action:
 _AS_ONE = 0.05  # of the gain: ends that differ by less are one number
 
 
+def name_both_ends(diagnosis: Diagnosis) -> tuple[float, float] | None:
+    """The step after the change at best and at worst, where an action says both.
+
+    None where the least that is gained is nothing, or about as much as the most.
+    """
+    now_s, step_s, most_s = diagnosis.now_s, diagnosis.step_s, diagnosis.step_at_most_s
+    if now_s is None or step_s is None or most_s is None or seconds(most_s) == seconds(now_s):
+        return None
+    return (step_s, most_s) if most_s - step_s > _AS_ONE * (now_s - step_s) else None
+
+
 def describe_effect(diagnosis: Diagnosis) -> str:
     """`423 to 169-200 ms a step, predicted`; "" where no gain is known.
 
-    One number where both ends are about the same. With the key of the gain.
+    With the key of the gain.
     """
     key = name_gain("action", diagnosis.code)
     now_s, step_s, most_s = diagnosis.now_s, diagnosis.step_s, diagnosis.step_at_most_s
@@ -468,14 +479,13 @@ def describe_effect(diagnosis: Diagnosis) -> str:
         is_predicted = diagnosis.basis == PREDICTED
         if not step_s:  # it may be all that there is
             return settle(f"at best all of {mark_cell(key, seconds(now_s))} a step")
-        # Both ends, where the least that is gained is something, and not as much.
-        gains = most_s is not None and seconds(most_s) != seconds(now_s)
-        if most_s is not None and gains and most_s - step_s > _AS_ONE * (now_s - step_s):
-            steps = mark_cell(key, change_between(now_s, step_s, most_s))
+        if (ends := name_both_ends(diagnosis)) is not None:
+            steps = mark_cell(key, change_between(now_s, *ends))
             return settle(f"{steps} a step{', predicted' if is_predicted else ''}")
         steps = mark_cell(key, change(now_s, step_s))
-        as_now = "" if gains or most_s is None else "; at worst as now"
-        return settle(f"{steps} a step, {f'predicted{as_now}' if is_predicted else 'at best'}")
+        gains = most_s is None or seconds(most_s) != seconds(now_s)
+        predicted = "predicted" if gains else "predicted; at worst as now"
+        return settle(f"{steps} a step, {predicted if is_predicted else 'at best'}")
     if diagnosis.saved_share:
         return settle(f"at best {mark_cell(key, percent(diagnosis.saved_share))} of the run")
     return ""

@@ -14,11 +14,11 @@ from vanidl.breakdown.account import MEAN, RUN
 from vanidl.breakdown.assumptions import BLOCKING
 from vanidl.breakdown.causes import FAULT, METADATA, OBJECT, READ, STORAGE, WRITE
 from vanidl.breakdown.step_bar import StepParts, is_least_of_cell
-from vanidl.formatting.units import change, percent, plural, seconds
+from vanidl.formatting.units import change, change_between, percent, plural, seconds
 from vanidl.model.warnings import LOWER_BOUNDS, serious_codes
 from vanidl.run import Run
 from vanidl.schema.dataclass import dataclass
-from vanidl.sections.actions import name_for_ranks
+from vanidl.sections.actions import name_both_ends, name_for_ranks
 from vanidl.sections.section import Json, Object, Section, values_of
 from vanidl.wording.results import ENOUGH, MATTERS, name_line
 from vanidl.wording.tracing import describe_traced_share
@@ -258,13 +258,14 @@ class BarPart:
 
 @dataclass(frozen=True, slots=True)
 class Ghost:
-    """The same step under one change: its length in per cent of the step now."""
+    """The same step under one change: its length in per cent of the step now, and that at worst."""
 
     name: str
     amount: str
     share: float
     href: str
     basis: str
+    share_at_most: float | None = None  # where an action says both ends of its gain
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,7 +317,10 @@ def draw_bar(run: Run) -> Bar | None:
         now_s, then_s = diagnosis.now_s or 0.0, diagnosis.step_s or 0.0
         name = name_for_ranks(diagnosis.change or diagnosis.title, len(run.trace.ranks))
         share, href = 100 * then_s / (now_s or 1.0), f"#action-{diagnosis.code}"
-        ghosts.append(Ghost(name, change(now_s, then_s), share, href, diagnosis.basis))
+        amount, most = change(now_s, then_s), None
+        if (ends := name_both_ends(diagnosis)) is not None:
+            amount, most = change_between(now_s, *ends), 100 * ends[1] / (now_s or 1.0)
+        ghosts.append(Ghost(name, amount, share, href, diagnosis.basis, most))
     # All of it in words, for who does not see the bar.
     than = "; ".join(f"{g.name}: {g.amount}" for g in ghosts)
     label = f"{title}: {words}." + (f" With a change: {than}." if than else "")
