@@ -11,6 +11,7 @@ import pytest
 
 import vanidl
 from tests.advice import labeled
+from vanidl.advice.changes import bound_handing_over_s
 from vanidl.advice.facts import ITS_OWN, Copying, CoreUse, Facts, Seen, look
 from vanidl.advice.input_waits import _is_limit_certain
 from vanidl.advice.registry import list_rules
@@ -18,6 +19,7 @@ from vanidl.analyses.profiled_steps import StepTable
 from vanidl.breakdown.account import Column
 from vanidl.model import intervals, states
 from vanidl.model.states import SampledThread, Samples, States
+from vanidl.model.trace import FETCH_COLUMNS, make_fetches
 
 RULE = {rule.code: rule for rule in list_rules()}
 MS = 1_000_000
@@ -114,6 +116,20 @@ def test_cores_that_copy_batches_are_short_because_of_their_bytes(copying, code)
     facts = facts_with({"too_few_cores": 0.9}, copying=copying)
     vars(facts)["cores"] = use_of(facts, ITS_OWN + 1, 0.05)
     assert named(facts) == {code}
+
+
+@pytest.mark.parametrize("measured", [(), (10 << 20, 30 << 20)])
+def test_batches_that_take_long_to_hand_over_have_their_measured_bytes(measured):
+    facts = facts_with({"delivery": 0.9}, copying=MANY)
+    columns = dict.fromkeys(FETCH_COLUMNS, np.full(1 + len(measured), -1))
+    fetches = make_fetches(columns | {"nbytes": np.array([-1, *measured])}, ())
+    facts = replace(facts, trace=replace(facts.trace, fetches=fetches))
+    vars(facts)["copying"] = MANY
+    found = RULE["input_bound_delivery"].find(facts)
+    assert ("A batch takes 20 MiB in memory." in found.detail) == bool(measured)
+    assert found.evidence.get("batch_bytes") == (20 << 20 if measured else None)
+    least_s, most_s = facts.handing_over_s
+    assert (least_s, most_s) == bound_handing_over_s(20 << 20 if measured else 0)
 
 
 @pytest.mark.parametrize(("wait_ms", "is_named"), [(1.9, False), (2.1, True)])

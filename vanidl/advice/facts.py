@@ -740,14 +740,19 @@ class Facts:
         )  # fmt: skip
 
     @cached_property
+    def batch_nbytes(self) -> float | None:
+        """What the mean batch takes in memory; None where none was measured."""
+        nbytes = self.trace.fetches.nbytes
+        measured = nbytes[nbytes >= 0]
+        return float(measured.mean()) if len(measured) else None
+
+    @property
     def handing_over_s(self) -> tuple[float, float]:
         """What a step takes to get its batch from a worker, at least and at most.
 
-        Of the batches that were measured; of a small one where none was.
+        Where none was measured, that of a small one.
         """
-        nbytes = self.trace.fetches.nbytes
-        measured = nbytes[nbytes >= 0]
-        return bound_handing_over_s(float(measured.mean()) if len(measured) else 0.0)
+        return bound_handing_over_s(self.batch_nbytes or 0.0)
 
     @property
     def mean_fetch_s(self) -> float:

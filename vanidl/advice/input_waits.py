@@ -369,9 +369,11 @@ def _find_bound_by_delivery(facts: Facts) -> RuleResult | None:
     overlap = _get_bounding_waits(facts, lasting=False)
     if overlap is None or _find_limiting_cause(facts) != DELIVERY or not facts.hands_over_bytes:
         return None
+    size = facts.batch_nbytes
     return RuleResult(
         _make_title(facts, "mostly for batches on their way from the workers"),
-        f"{_describe_waits(facts)}.",
+        f"{_describe_waits(facts)}."
+        + (f" A batch takes {nbytes(round(size))} in memory." if size else ""),
         "Hand over less: smaller types (uint8 instead of float32), only what the step uses, cast "
         "and enlarge on the device. pin_memory copies in the training process; without it that "
         "copy is gone. Faster storage or decoding will not help.",
@@ -379,7 +381,8 @@ def _find_bound_by_delivery(facts: Facts) -> RuleResult | None:
         | {
             "delivery_s": facts.account.cell(f"{MEAN}/{WAIT}/{DELIVERY}").low_ns / 1e9,
             "batches_copied_s": facts.copying.sum_s,
-        },
+        }
+        | ({"batch_bytes": round(size)} if size else {}),
         Claim(
             _pick_longest(facts, DELIVERY, INPUT_CPU, TOO_FEW_CORES),
             keeps="the bytes that the step needs",

@@ -687,6 +687,7 @@ smallest_share | 1 | Unique bytes of the rank that read least / those of the job
 spent_s | s | Time spent
 spread | 1 | Busiest / mean
 blocked_s | s | Time on a lock, the network, a timer or a child process, at least
+batch_bytes | bytes | What the mean batch takes in memory
 batches_copied_s | s | Time of collating in workers, of a rank
 threads_at_work | 1 | Threads of the run that ran, or could have, on average while it trained
 waiting_for_cores_s | s | Time in which a thread could run and had no core, at least

@@ -103,7 +103,8 @@ DIAGNOSES = Section(
 
 _NUMBER = int | float | None
 _NUMBERS = (
-    "arrays_that_misfit", "batches_copied_s", "blocked_s", "busy_s", "busy_s_a_rank", "busy_spread",
+    "arrays_that_misfit", "batch_bytes", "batches_copied_s", "blocked_s", "busy_s", "busy_s_a_rank",
+    "busy_spread",
     "bytes_per_s", "bytes_read", "bytes_spread", "bytes_written", "checkpoints", "chunks_a_sample",
     "compute_s", "copied_s", "counter_s", "delivery_s", "different_bytes", "different_bytes_a_host",
     "empty_reads", "epoch_ends_s", "epochs", "every_s", "excess_s", "excess_s_a_rank",
