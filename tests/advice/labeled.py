@@ -29,6 +29,8 @@ IMAGES = replace(
 )
 OBJECTS = replace(SMALL, objects=True, code_files=0, name="shard-{}.tar")
 """1,280 ranges of 200 KB of objects, one a sample."""
+CROPS = Recipe(workers=1, read_us=20_000, delivery_us=500)
+"""16 MiB are read for a batch."""
 CHECKPOINTS = Recipe(read_us=2_000)
 
 RECIPES: dict[str, Recipe] = {
@@ -43,6 +45,8 @@ RECIPES: dict[str, Recipe] = {
     "decoding_in_a_worker": Recipe(workers=1, read_us=200, decode_us=20_000),
     "reading_and_decoding": Recipe(workers=0, read_us=6_000, decode_us=4_000),
     "slow_delivery": Recipe(read_us=200, delivery_us=120_000),
+    "crops": replace(CROPS, batch_nbytes=1 << 20),
+    "whole_samples": replace(CROPS, batch_nbytes=16 << 20),
     "just_under_the_limit": Recipe(workers=0, read_us=900),
     "waits_not_recorded": replace(SLOW, wait_spans=False),
     "no_profile": replace(SLOW, profiled=False),

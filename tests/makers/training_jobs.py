@@ -71,6 +71,7 @@ class Recipe:
     nothing_us: int = 0  # more for such a read
     slow_read_us: int = 0  # more for every 60th read
     delivery_us: int = 0  # from a worker to the training process; then fetches are recorded
+    batch_nbytes: int = -1  # in memory, as the recorder measured it
     index_us: int = 0  # before each sample a file of 46 bytes is opened and read
     stats: int = 0  # for each sample
     stdio_nbytes: int = 0
@@ -301,7 +302,7 @@ class _Training:
             epoch=np.array([f.worker[1] for f in every]),
             batch=np.array([f.step for f in every]),
             samples=np.full(n, self.recipe.batch),
-            nbytes=np.full(n, -1),
+            nbytes=np.full(n, self.recipe.batch_nbytes),
             **{name: JOB_START_NS + np.array(us) * US for name, us in times.items()},
         )
 

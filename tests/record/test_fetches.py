@@ -262,10 +262,11 @@ class Asked:
         (UserDict(x=np.zeros(4)), 32),
         ([np.zeros(2)] * 1000, 16_000),  # the first 64 stand for all
         ([np.zeros(2)] * 63 + [b"12345"], 63 * 16 + 5),
-        ([[[[np.zeros(2)]]]], 0),  # as deep as that none hands over
-        (Asked(), 0),
+        ({"x": [1, 2.0, True], "y": None}, 32),
+        ([[[[[np.zeros(2)]]]]], None),  # as deep as that none hands over
+        ([np.zeros(2), Asked()], None),
+        (np.array([Asked()]), None),
         ([], 0),
-        (None, 0),
     ],
     ids=lambda value: type(value).__name__,
 )
@@ -277,7 +278,8 @@ def test_the_bytes_of_a_batch_are_those_of_its_tensors() -> None:
     torch = pytest.importorskip("torch", reason="PyTorch is not installed")
     batch = {"x": torch.zeros(2, 3), "y": [torch.zeros(5, dtype=torch.int8)]}
     assert fetches._measure_nbytes(batch) == 29
-    assert fetches._measure_nbytes(torch.zeros(2, 3).to_sparse()) == 0
+    assert fetches._measure_nbytes([torch.zeros(2, 3).to_sparse()]) is None
+    assert fetches._measure_nbytes(torch.nn.Parameter(torch.zeros(2))) is None
 
 
 @pytest.mark.parametrize("error", [None, StopIteration, ValueError])

@@ -387,6 +387,22 @@ def _suggest_chunks(_context: Context) -> Advice:
     return Advice("Rewrite the data in chunks of one sample", (repack,))
 
 
+def _suggest_reading_less(_context: Context) -> Advice:
+    mapped = Remedy(
+        "NumPy",
+        'volume = np.load(path, mmap_mode="r")  # raw bytes: np.memmap(path, dtype, shape=...)\n'
+        "sample = np.array(volume[z : z + DEPTH, y : y + CROP, x : x + CROP])",
+        "Only the pages that hold the part are read.",
+    )
+    once = Remedy(
+        "Once, before training",
+        "for i, sample in enumerate(dataset):  # what every epoch repeats, without random crops\n"
+        '    np.save(f"{FOLDER}/{i}.npy", sample.astype(np.uint8))',
+        "Samples are stored as they are used: resized, in the smallest type, computed.",
+    )
+    return Advice("Read only the part of the data that batches hold", (mapped, once))
+
+
 def _suggest_fewer_files(context: Context) -> Advice:
     once = Remedy(
         "Open each file once per worker",
@@ -775,6 +791,7 @@ _ADVICE: dict[str, Callable[[Context], Advice]] = {
     "keep_data": _suggest_keeping_data,
     "larger_requests": _suggest_larger_requests,
     "chunks": _suggest_chunks,
+    "read_less": _suggest_reading_less,
     "windows": _suggest_windows,
     "scan_once": _suggest_single_scan,
     "fewer_files": _suggest_fewer_files,

@@ -259,6 +259,7 @@ CAUSES: tuple[Cause, ...] = (
          "misaligned", "object_requests_small"),
     ),
     Cause("chunks", ("chunks_read_again",), removes=True),
+    Cause("read_less", ("read_unused",), removes=True),
     Cause(
         "fewer_files",
         ("waits_for_metadata", "tiny_files", "open_per_sample", "metadata_share",

@@ -746,6 +746,24 @@ class Facts:
         measured = nbytes[nbytes >= 0]
         return float(measured.mean()) if len(measured) else None
 
+    @cached_property
+    def batches_nbytes(self) -> float | None:
+        """What all batches of the run took in memory.
+
+        None where of a loader none was measured, or those of some ranks were not followed.
+        """
+        fetches = self.trace.fetches
+        if len(np.unique(fetches.trainer)) != len(self.trace.ranks):
+            return None
+        total = 0.0
+        for name in np.unique(fetches.name).tolist():
+            of_loader = fetches.nbytes[fetches.name == name]
+            measured = of_loader[of_loader >= 0]
+            if not len(measured):
+                return None
+            total += float(measured.mean()) * len(of_loader)
+        return total
+
     @property
     def handing_over_s(self) -> tuple[float, float]:
         """What a step takes to get its batch from a worker, at least and at most.

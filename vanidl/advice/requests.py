@@ -26,6 +26,8 @@ CHUNK_ROWS = 4
 MANY_EMPTY = 100
 EMPTY_OF_RUN = 0.01
 CHUNKS_AGAIN = 8
+USED = 0.25
+"""Of the bytes read for batches, in memory: less is small beside what is read and thrown away."""
 OF_FETCHES = 0.1
 SLOW_SHARE = 0.02
 """Of the observed time what slow reads take beyond the median."""
@@ -211,6 +213,33 @@ def _find_reread_chunks(facts: Facts) -> RuleResult | None:
         Claim(
             cause, stays=1 / again, keeps="each chunk once", within_s=spent.most * waits_s,
             surely_s=spent.least * cells[cause].low_ns / 1e9,
+        ),
+    )  # fmt: skip
+
+
+def _find_unused_bytes(facts: Facts) -> RuleResult | None:
+    """Most of what is read for batches is in none of them: crops, or values computed from it."""
+    data, held = facts.results.dataset, facts.batches_nbytes
+    if not facts.matters or data is None or not held or facts.batch_nbytes is None:
+        return None
+    # What was read before the first step, as a scan of the data, was for no batch.
+    before = facts.before_steps
+    read = data.bytes_read - (before.nbytes if before else 0)
+    used, of_batch = held / max(read, 1), read / len(facts.trace.fetches)
+    if used > USED or of_batch < RANDOM:
+        return None
+    # As many requests stay: only what bytes take of them goes.
+    return RuleResult(
+        f"Batches hold {percent(used)} of the bytes that are read for them",
+        f"{nbytes(round(of_batch))} of files are read for a batch, which takes "
+        f"{nbytes(round(facts.batch_nbytes))} in memory: parts of what was read, or what is "
+        "computed from it.",
+        'Read only the part that is used (np.load(..., mmap_mode="r"), slices of HDF5 or Zarr '
+        "arrays), or store samples once as they are used: cropped, resized, computed.",
+        {"bytes_read": read, "batch_bytes": round(facts.batch_nbytes), "used_share": used},
+        Claim(
+            _READS, stays=1 - facts.transfer_share * (1 - used), surely_s=0.0,
+            keeps="the requests, and the bytes that are used",
         ),
     )  # fmt: skip
 
@@ -424,6 +453,14 @@ RULES = (
         "a chunk is unpacked whole for each of its samples, from the page cache too: it costs the "
         "processor, not the storage",
         _find_reread_chunks,
+    ),
+    Rule(
+        "read_unused",
+        "bytes of batches in memory / bytes read of the dataset after the first step began",
+        "a quarter, and 1 MiB read for a batch, where I/O matters; batches that were measured",
+        "decoding enlarges what is read, so memory holds less only where parts of samples are cut "
+        "out or values are computed from them",
+        _find_unused_bytes,
     ),
     Rule(
         "misaligned", "operations that Darshan counted as not aligned, on Lustre",

@@ -688,6 +688,7 @@ spent_s | s | Time spent
 spread | 1 | Busiest / mean
 blocked_s | s | Time on a lock, the network, a timer or a child process, at least
 batch_bytes | bytes | What the mean batch takes in memory
+used_share | 1 | Bytes of batches in memory, of the bytes that were read for them
 batches_copied_s | s | Time of collating in workers, of a rank
 threads_at_work | 1 | Threads of the run that ran, or could have, on average while it trained
 waiting_for_cores_s | s | Time in which a thread could run and had no core, at least

@@ -120,7 +120,8 @@ _NUMBERS = (
     "samples", "samples_a_chunk", "samples_or_reads", "share", "share_of_bytes", "share_of_fetches",
     "share_of_io", "silent_ranks", "slow_reads", "smallest_share", "spent_s", "spread",
     "starting_s", "stats", "stdio_bytes", "steps_s", "stopped_s", "synced_s", "threads_at_work",
-    "times_the_usual_fetch", "total_s", "traced_fraction", "uncertainty_s", "usual_bytes",
+    "times_the_usual_fetch", "total_s", "traced_fraction", "uncertainty_s",
+    "used_share", "usual_bytes",
     "validation_s", "validations", "wait_s", "waited_s", "waiting_for_cores_s",
     "workers_side_by_side", "write_s", "writes", "written_s",
 )  # fmt: skip

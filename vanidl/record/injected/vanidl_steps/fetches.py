@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 _STATE = "_vanidl_taken"
 _EVERY = 32  # batches, of which the first is measured
 _DEEPEST, _MOST_ALIKE = 4, 64  # containers within others, and things in a list that are looked at
+_NUMBER_NBYTES = 8
 _IDLE_S = 0.02  # without a task for so long, a worker writes what it has: it may be ended any time
 
 
@@ -109,37 +110,37 @@ def _timed(collate: Any, collating: _Collating) -> Any:  # noqa: ANN401
             error.__traceback__ = without_own_frames(error.__traceback__)
             raise
         if not collating.batches % _EVERY:
-            collating.nbytes = _measure_nbytes(batch)
+            collating.nbytes = _measure_nbytes(batch) or 0
         collating.batches += 1
         return batch
 
     return timed
 
 
-def _measure_nbytes(batch: Any, depth: int = _DEEPEST) -> int:  # noqa: ANN401
+def _measure_nbytes(batch: Any, depth: int = _DEEPEST) -> int | None:  # noqa: ANN401
     """The bytes of the tensors, arrays and texts of a batch: what a worker hands over.
 
     The first things of a long list stand for the others. Of classes that are known alone, whose
-    answer no program notices: 0 for all others.
+    answer no program notices: None where the batch holds anything else.
     """
-    if not depth:
-        return 0
-    if isinstance(batch, (list, tuple)):
-        some = batch[:_MOST_ALIKE]
-        measured = sum(_measure_nbytes(one, depth - 1) for one in some)
-        return measured * len(batch) // max(len(some), 1)
     if isinstance(batch, UserDict):  # of tokenizers
         batch = batch.data
-    if isinstance(batch, dict):
-        return sum(_measure_nbytes(one, depth - 1) for one in batch.values())
+    if isinstance(batch, (list, tuple, dict)):
+        held = list(batch.values()) if isinstance(batch, dict) else batch
+        sizes = [_measure_nbytes(one, depth - 1) if depth else None for one in held[:_MOST_ALIKE]]
+        if None in sizes:
+            return None
+        return sum(filter(None, sizes)) * len(held) // max(len(sizes), 1)
     if isinstance(batch, (bytes, str)):
         return len(batch)
+    if batch is None or isinstance(batch, (bool, int, float, complex)):
+        return _NUMBER_NBYTES
     # Not of a subclass that may answer in a way of its own.
     if type(batch) is getattr(sys.modules.get("torch"), "Tensor", None):
-        return 0 if batch.is_sparse else batch.numel() * batch.element_size()
+        return None if batch.is_sparse else int(batch.numel() * batch.element_size())
     if type(batch) is getattr(sys.modules.get("numpy"), "ndarray", None):
-        return int(batch.nbytes)
-    return 0
+        return None if batch.dtype.hasobject else int(batch.nbytes)
+    return None
 
 
 def _watch_fetch(fetcher_class: Any, events: Channel) -> None:  # noqa: ANN401
