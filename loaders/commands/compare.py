@@ -139,6 +139,7 @@ def _measure_pairs(
 
 
 def _format_table(rows: list[Row], options: argparse.Namespace, *, cold: bool, ranks: int) -> str:
+    # Loaders that were refused have a row, and are compared with none.
     done = [row for row in rows if not row.refused]
     first, best = done[0], min(done, key=lambda row: row.later_s)
     several = len(first.seconds) > 1
@@ -232,6 +233,7 @@ def forget_cached(folder: Path) -> bool:
     """Has the kernel forget the cached pages of all files in a folder; False where it may not."""
     if not hasattr(os, "posix_fadvise"):
         return False
+    # Pages that were written and not synced stay.
     try:
         for path in folder.rglob("*"):
             if path.is_file():

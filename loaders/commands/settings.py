@@ -90,6 +90,7 @@ def find_samples(options: argparse.Namespace) -> SampleSet:
     """
     from ..data.samples import open_samples
 
+    # Storage that does not answer is reported after a while, and given up in the end.
     begin, most_s = time.perf_counter(), ATTEMPTS * options.read_timeout_s
     with WaitWatch(lambda: begin, f"opening {options.data}", most_s):
         samples = open_samples(options.data)

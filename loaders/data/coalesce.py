@@ -211,6 +211,8 @@ class ChunkedRows:
                 f"expected rows {start} to {stop} of {self._field.name} in "
                 f"{self._dataset.file.filename}, found: {error}; make the data again"
             ) from error
+
+        # The slice holds rows that lie between wanted ones as well.
         for row in wanted.tolist():
             target(self._field.name, row)[...] = block[row - start]
         return ReadTotals(block.nbytes, self._pieces * -(-(stop - start) // self._rows))

@@ -156,6 +156,7 @@ def decode(
             "use decode_sample"
         )
     ((name, encoded),) = arrays.items()
+    # As a batch of one, written straight to `out`.
     outs = None if out is None else {name: out[None]}
     if out is not None and tuple(out.shape) != encoded.decoded.shape:
         raise UsageError(f"expected out of shape {encoded.decoded.shape}, found {out.shape}")
@@ -396,6 +397,8 @@ def _select_arrays(
     if name not in original or original[name].shape != encoded.source.shape:
         found = original[name].shape if name in original else "none"
         raise UsageError(f"expected {name} of shape {encoded.source.shape}, found {found}")
+
+    # As the encoder arranged and normalised it.
     parameters = encoded.parameters
     last = parameters["channels"] == "last"
     planes = np.moveaxis(original[name], -1, 0) if last else original[name]

@@ -132,6 +132,7 @@ def _read_h5(path: Path, _raw: Spec | None) -> Iterator[Arrays]:
 
     arrays: Arrays = {}
 
+    # Groups may lie within groups; texts and references are no arrays.
     def keep(name: str, item: h5py.HLObject) -> None:
         if isinstance(item, h5py.Dataset) and item.dtype.kind in "biuf":
             arrays[name] = item[()]

@@ -209,6 +209,7 @@ class DeepCam:
         for number, (plane, values) in enumerate(
             zip(planes, lines.reshape(planes.shape), strict=True)
         ):
+            # Neither beyond float16, nor infinite only after it was normalised.
             largest = _find_largest_magnitude(values)
             lost = largest > HALF_MOST or np.isfinite(values).sum() != np.isfinite(plane).sum()
             if lost:
@@ -546,6 +547,8 @@ def _decode_halves(held: LineSections, bits: NDArray[np.uint16], threads: int | 
     Raises:
         InputError: Bytes and segments contradict each other.
     """
+
+    # Lines of one value and raw ones are copied; the others are decoded by threads.
     bits[held.const_lines] = held.const_values[:, None]
     bits[held.raw_lines] = held.raw
 

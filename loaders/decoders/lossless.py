@@ -78,11 +78,13 @@ class Lossless:
         Lossless.check(encoded)
         width, count = encoded.parameters["key_bits"], _count(encoded)
         flat = out.reshape(-1).view(f"u{out.dtype.itemsize}")
+        # Without keys the values lie there as they are.
         if width == 0:
             flat[...] = encoded.sections["raw"]
             return
         keys = _decompress(encoded.sections["keys"], width)[:count]
         values = encoded.sections["values"]
+        # Keys of a damaged container may point behind the values.
         if count and keys.max() >= len(values):
             raise describe_damage(f"keys below {len(values)}", keys.max())
         np.take(values, keys, out=flat)

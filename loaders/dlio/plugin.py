@@ -72,6 +72,7 @@ class PluginDataLoader(BaseDataLoader):
         """
         if self._loader is not None:
             return
+        # Where one rank refuses, all have to end: the others would wait for it.
         with ending_all_ranks():
             options = parse_loader_options(find_loader(self.loader))
             samples, settings = self._find_samples(), self._make_settings(options)

@@ -59,6 +59,7 @@ class Descriptors:
         Raises:
             OSError: It cannot be opened.
         """
+        # Opens wait while too many files wait to be closed.
         with self._changed:
             self._changed.wait_for(lambda: len(self._waiting) < MOST_WAITING)
             self._opening += 1
@@ -70,6 +71,7 @@ class Descriptors:
         try:
             yield file
         finally:
+            # Closed later, when no open is under way.
             with self._changed:
                 self._waiting.append(file)
             self._end_of(opening=0)

@@ -64,6 +64,8 @@ class EmulatedStorage:
         page_cache: bool = False,
     ) -> None:
         self._source, self._cost = Path(source), cost
+
+        # A folder of its own is removed at the end.
         self._own_target = target is None
         self.target = Path(tempfile.mkdtemp(prefix="storage-")) if target is None else Path(target)
         self.log = None if log is None else Path(log)
@@ -196,6 +198,7 @@ class EmulatedStorage:
         line += [word for fault in self._faults for word in ("--fault", fault)]
         if self._client_env:
             line += ["--client-env", self._client_env]
+        # There from the beginning, so that a run without requests has an empty log, and not none.
         if self.log:
             self.log.touch()
             line += ["--log", str(self.log.resolve())]

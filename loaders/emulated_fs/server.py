@@ -363,6 +363,7 @@ def _join_mount_options(options: argparse.Namespace) -> dict[str, Any]:
     if options.page_cache:
         return chosen | {"auto_cache": True}
     chosen["direct_io"] = True
+    # Where metadata takes time, the kernel has to ask each time.
     if options.metadata_s:
         chosen |= {"attr_timeout": 0, "entry_timeout": 0}
     return chosen

@@ -53,6 +53,7 @@ class TarSamples(IterableDataset[Arrays]):
         """Samples without end: a rank may get more shards than another, and must not stop first."""
         import webdataset
 
+        # Ranks draw alike from one seed; `_Split` gives each its own shards.
         seed = self._settings.seed + self.epoch
         stream = webdataset.WebDataset(
             self._shards,

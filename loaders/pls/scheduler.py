@@ -479,6 +479,7 @@ def _find_samplers(loader: object) -> list[Any]:
 
 def _require_all_slots(scheduler: Scheduler, batches: object) -> None:
     """Raises UsageError where a DataLoader has fewer batches than a rank has full ones."""
+    # Only a DataLoader says how many batches it has.
     if isinstance(batches, DataLoader) and isinstance(batches.batch_sampler, Sized):
         steps = len(batches.batch_sampler)
         if steps < scheduler.least_steps:

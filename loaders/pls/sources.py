@@ -375,6 +375,7 @@ def compute_fingerprint(dataset: Any) -> str | None:  # noqa: ANN401
 def encode_item(item: Any) -> Iterator[bytes]:  # noqa: ANN401
     """The bytes that tell an item from another one: the same in every process."""
     if isinstance(item, torch.Tensor):
+        # With type and shape, as arrays of different shapes can have the same bytes.
         item = item.detach().cpu().contiguous()
         yield f"{item.dtype} {tuple(item.shape)}".encode()
         yield item.reshape(-1).view(torch.uint8).numpy().tobytes()

@@ -351,6 +351,7 @@ class BufferedItems(Dataset[Item]):
         transform: Callable[[Item], Item] | None = None,
         threads: int = 1,
     ) -> None:
+        # A plan of nodes needs a buffer that ranks share, which this class has not.
         require_exchange(plan.settings, None)
         if len(base) != plan.settings.samples or plan.settings.node_ranks != 1:
             raise UsageError(

@@ -711,6 +711,7 @@ def _improve_by_moves(cost: Int64Array, path: Int64Array) -> Int64Array:
     while improved:
         improved = False
         for length in (1, 2, 3):
+            # Each place for the run; the first that is shorter is taken.
             for start in range(len(path) - length + 1):
                 run = current[start : start + length]
                 rest = np.delete(current, slice(start, start + length))

@@ -350,6 +350,7 @@ class Stage:
             made = [
                 self._make_batch(*each, walk) for each in zip(steps, slots, opened, strict=True)
             ]
+            # The bounds of buffer and staging hold at every step.
             self.buffer.check()
             self.staging.check()
             yield made

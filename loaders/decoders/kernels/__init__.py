@@ -78,6 +78,7 @@ def _import_triton(module: str) -> ModuleType:
     try:
         return import_module(module)
     except ModuleNotFoundError as error:
+        # Another package that is missing is a fault of its own.
         if error.name != "triton":
             raise
         raise MissingError(

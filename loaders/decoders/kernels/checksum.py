@@ -146,6 +146,8 @@ def launch(staged: Staged, status: torch.Tensor) -> None:
             _of_chunks(chunks, device), checksums,
             COLUMNS=COLUMNS, LANES=LANES, ROWS=ROWS, STEP=ROW_STEP.value, **OPTIONS,
         )  # fmt: skip
+
+    # The final inversion, but for empty bodies; CRCs are compared as unsigned numbers.
     index = staged.index
     inverted = torch.where(index[:, 1] > 0, ~checksums, checksums).to(torch.int64) & 0xFFFFFFFF
     status |= inverted != index[:, 2]

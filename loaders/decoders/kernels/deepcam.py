@@ -397,6 +397,7 @@ def launch(staged: Staged, out: torch.Tensor, status: torch.Tensor) -> None:
     `status` (samples,) uint8 there becomes 1 where codes and segments of a line contradict each
     other; values without a segment are 0.
     """
+    # float32 is the lines as float16, brought to the units of their channels.
     if out.dtype == torch.float32:
         halves = torch.empty(out.shape, dtype=torch.float16, device=out.device)
         launch(staged, halves, status)
@@ -410,6 +411,8 @@ def launch(staged: Staged, out: torch.Tensor, status: torch.Tensor) -> None:
                 CHANNELS=CHANNELS, LINES=COPY_LINES, SPAN=SPAN, **COPY_OPTIONS,
             )  # fmt: skip
         return
+
+    # Lines of differences; then raw ones and those of one value, which are only copied.
     width = out.shape[-1]
     lines = out[0].numel() // width if width else 0
     views = {n: staged.buffer.view(t) for n, t in _VIEWS.items()}

@@ -481,7 +481,6 @@ class _Found:
 
     def decoded(self) -> Decoded:
         """All of it; call once."""
-
         # The columns of all blocks, each in one piece.
         moves = self._moves.finished(_repeat_numbers(self._runs))
         others = Others(
