@@ -547,7 +547,6 @@ def _decode_halves(held: LineSections, bits: NDArray[np.uint16], threads: int | 
     Raises:
         InputError: Bytes and segments contradict each other.
     """
-
     # Lines of one value and raw ones are copied; the others are decoded by threads.
     bits[held.const_lines] = held.const_values[:, None]
     bits[held.raw_lines] = held.raw

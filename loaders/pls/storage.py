@@ -215,7 +215,6 @@ class FolderStore:
         Raises:
             InputError: It cannot be written.
         """
-
         # The version and a CRC behind the bytes tell later whether they can be used again.
         version = read_version(message)
         trailer = _TRAILER.pack(version, _compute_crc(content(message), version))
