@@ -87,6 +87,7 @@ def run(options: argparse.Namespace) -> int:
 
     samples, settings = find_samples(options), make_settings(options)
     names = list(dict.fromkeys(options.loaders.split(",")))
+    # A slip in a name is told before anything is measured.
     for name in names:
         with suppress(ModuleNotFoundError):  # its row says so
             find_loader(name)
@@ -95,6 +96,7 @@ def run(options: argparse.Namespace) -> int:
     if all(row.refused for row in rows):
         raise UsageError(f"expected a loader that fits the data, found none: {rows[0].refused}")
     ranks = settings.world.ranks
+    # Every rank reads, and the first one speaks.
     if settings.world.rank == 0:
         text = json.dumps({"cold": cold, "loaders": [asdict(row) for row in rows]}, indent=2)
         sys.stdout.write(

@@ -35,6 +35,7 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
     add_limits(parser)
     add("--rank", type=int, help="with --ranks; default: from the launcher")
     add("--ranks", type=int)
+    # Options of some loaders are known here, so that these need not be imported.
     for name in LOADERS:
         if name in OPTIONS:
             OPTIONS[name](parser)

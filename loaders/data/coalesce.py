@@ -177,6 +177,7 @@ class ChunkedRows:
 
     def __init__(self, dataset: h5py.Dataset, field: Field) -> None:
         self._dataset, self._field = dataset, field
+        # Without chunks each row counts as one; a run has as many as a bound on its bytes allows.
         chunks = dataset.chunks or (1, *field.shape)
         self._rows = int(chunks[0])
         self._most_chunks = max(1, MOST_RUN_NBYTES // (field.nbytes * self._rows))

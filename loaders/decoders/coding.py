@@ -195,6 +195,7 @@ def decode_batch(
         raise UsageError("expected at least one sample to decode, found none")
     import torch
 
+    # On the device of what is to be filled, where none was named.
     if device is not None:
         place = torch.device(device)
     elif out:
@@ -314,6 +315,7 @@ def sample_errors(
         UsageError: An array of the container is not in `original`, or has another shape there.
     """
     arrays = open_sample(buffer)
+    # Only what was encoded with loss can be off.
     decoded = decode_batch([arrays], device="cpu")
     return {
         name: compute_errors(_select_arrays(name, encoded, original), decoded[name][0].numpy())

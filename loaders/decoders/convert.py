@@ -273,6 +273,7 @@ def _pack_feature(feature: Feature) -> bytes:
 
 
 def _parse_feature(feature: bytes) -> Feature:
+    # The number of the field tells the kind of values, see `_pack_feature`.
     for number, kind, value in _iterate_fields(feature):
         if kind == _BYTES and number == 1:
             return next(_select_fields(value, 1), b"")
@@ -332,6 +333,7 @@ def _pack_field(number: int, content: bytes) -> bytes:
 
 def _pack_varint(value: int) -> bytes:
     encoded = bytearray()
+    # Seven bits a byte, the lowest first; the highest bit says that more follow.
     while value >= 0x80:
         encoded.append(value & 0x7F | 0x80)
         value >>= 7

@@ -300,6 +300,7 @@ def _find_largest_magnitude(values: Floats) -> float:
     """Largest finite magnitude; 0 where there is none."""
     if not values.size:
         return 0.0
+    # Mostly all is finite: then no copy of the values is made.
     with np.errstate(invalid="ignore"):
         largest = max(abs(float(values.max())), abs(float(values.min())))
     if math.isfinite(largest):

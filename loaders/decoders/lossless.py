@@ -102,6 +102,7 @@ def _count(encoded: Encoded) -> int:
 
 
 def _compress(keys: NDArray[np.uint8], width: int) -> NDArray[np.uint8]:
+    # The first key in the lowest bits of a byte; the last byte is filled up with zeros.
     each = 8 // width
     rows = np.concatenate([keys, np.zeros(-len(keys) % each, np.uint8)]).reshape(-1, each)
     packed: NDArray[np.uint8] = np.bitwise_or.reduce(

@@ -131,6 +131,7 @@ class PluginDataLoader(BaseDataLoader):
             batch=self.batch_size,
             epochs=args.epochs,
             seed=args.seed,
+            # DLIO shuffles samples and files apart; one of both is enough to want another order.
             shuffle=any(str(each) != "off" for each in (args.sample_shuffle, args.file_shuffle)),
             drop_last=True,
             workers=args.read_threads,

@@ -218,6 +218,7 @@ def open_dlio_samples(
         format=name,
         resized_nbytes=resized_nbytes if per_file == 1 else 0,
     )
+    # Rows are described by their dataset; else the first record has to be read.
     rows = name == "hdf5" and per_file > 1
     fields = _describe_rows(files[0]) if rows else _describe_fields(_read_record(described, 0))
     return replace(described, fields=fields)

@@ -205,6 +205,7 @@ class EmulatedStorage:
         return line
 
     def _check(self) -> None:
+        # Before anything is mounted: a slip in an option, or a folder that cannot be used.
         for fault in self._faults:
             parse_fault(fault)
         if not 4096 <= self._request_bytes <= MOST_REQUEST_BYTES:
@@ -364,6 +365,7 @@ def measure_served_s(
 
     Readahead has several under way at once, so their lengths must not be added.
     """
+    # How far time is covered already: what lies before that counts once.
     total_ns, reached_ns = 0, start_ns
     for request in sorted(requests, key=lambda request: request.start_ns):
         end = request.end_ns if end_ns is None else min(request.end_ns, end_ns)

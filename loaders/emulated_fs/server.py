@@ -258,6 +258,7 @@ class SlowStorage(PassThrough):
             try:
                 return original(path, *arguments)
             finally:
+                # The probe measures the time of FUSE itself, and is no request of a program.
                 if self.overhead_s is not None and path != f"/{PROBE}":
                     self._serve(operation, path, start_ns, arrival)
 

@@ -401,6 +401,7 @@ def _walk_files(dataset: Any, depth: int) -> Iterator[Path]:  # noqa: ANN401
     """Files that the attributes of a data set name, those of data sets within it included."""
     attributes = vars(dataset) if hasattr(dataset, "__dict__") else {}
     for name, value in attributes.items():
+        # Data sets within others, as subsets and concatenations have them, to a depth.
         if name in _WITHIN and depth:
             for each in value if isinstance(value, (list, tuple)) else (value,):
                 yield from _walk_files(each, depth - 1)

@@ -409,6 +409,7 @@ class BufferedItems(Dataset[Item]):
         return item if self._transform is None else self._transform(item)
 
     def _read(self, ids: list[int]) -> list[Item]:
+        # Where the data set takes many at once, it knows best how; else threads ask for each.
         if hasattr(self._base, "__getitems__") and ids:
             items: list[Item] = self._base.__getitems__(ids)
             return items

@@ -699,6 +699,7 @@ def _follow_nearest(cost: Int64Array, start: int) -> Int64Array:
     path, left = [start], np.ones(len(cost), bool)
     left[start] = False
     while left.any():
+        # Always the nearest that is left.
         candidates = np.flatnonzero(left)
         path.append(int(candidates[np.argmin(cost[path[-1], candidates])]))
         left[path[-1]] = False

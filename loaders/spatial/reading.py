@@ -404,6 +404,7 @@ class BlockReader:
 
     def _through_gaps(self, path: Path) -> AbstractContextManager[Fill]:
         most = self._speeds.block_nbytes if self._speeds else BLOCK_NBYTES
+        # Straight to its place where nothing has to be cut, padded or converted.
         return open_through_gaps(path, most)
 
     def _read_pieces(

@@ -99,6 +99,7 @@ def decode(samples: Sequence[Encoded], out: torch.Tensor) -> None:
 
     kernel = find_kernel(samples[0].codec)
     buffer = HostBuffer(pin_memory=out.is_cuda)
+    # All sections in one copy to the device, and one launch for all samples.
     staged = stage_rows(buffer, [kernel.columns(each) for each in samples]).to(out.device)
     status = torch.zeros(len(samples), dtype=torch.uint8, device=out.device)
     kernel.launch(staged, out, status)

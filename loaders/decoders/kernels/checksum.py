@@ -36,6 +36,7 @@ def columns(body: NDArray[np.uint8], crc: int) -> tuple[Column, ...]:
 
 def power(bits: int) -> int:
     """x^bits modulo the polynomial."""
+    # Bit 31 stands for x^0, as in the reflected CRC-32.
     result, square = 1 << 31, 1 << 30
     while bits:
         if bits & 1:
