@@ -301,7 +301,7 @@ def open_transport(world: World, backend: str = "auto") -> Transport:
         MissingError: mpi4py is missing, MPI allows no calls from a second thread, or for nccl a
             GPU is missing.
     """
-    # From none to the one that suits how ranks were started.
+    # None for a rank alone; else the one asked for, or that by which ranks were started.
     require_choice("a backend", backend, BACKENDS)
     if world.ranks == 1:
         return Alone(world)

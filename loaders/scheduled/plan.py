@@ -712,7 +712,7 @@ def _improve_by_moves(cost: Int64Array, path: Int64Array) -> Int64Array:
     while improved:
         improved = False
         for length in (1, 2, 3):
-            # Each place for the run; the first that is shorter is taken.
+            # Each run goes to its best place, if that makes the path shorter.
             for start in range(len(path) - length + 1):
                 run = current[start : start + length]
                 rest = np.delete(current, slice(start, start + length))

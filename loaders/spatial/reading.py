@@ -386,6 +386,7 @@ class BlockReader:
         crop, opener = read_mode == "crop", self._opener
         if read_mode == "gaps":
             opener = self._through_gaps
+        # Straight to its place where nothing has to be cut, padded or converted.
         if window.plain and layout.dtype == out.dtype and not crop:
             return self._read_pieces(layout, row, window, out, opener)
         # Read beside, then cut, padded or converted to its place.
@@ -404,7 +405,6 @@ class BlockReader:
 
     def _through_gaps(self, path: Path) -> AbstractContextManager[Fill]:
         most = self._speeds.block_nbytes if self._speeds else BLOCK_NBYTES
-        # Straight to its place where nothing has to be cut, padded or converted.
         return open_through_gaps(path, most)
 
     def _read_pieces(

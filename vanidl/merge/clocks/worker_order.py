@@ -160,7 +160,7 @@ def _try_mappings(
                 ends = [np.append(e.end, [-NEVER] * closing) for e in dealt]
                 ahead = _measure_read_ahead(dealt, workers)
 
-                # The first wait of an epoch follows all of the one before.
+                # Workers of the next epoch read only after the last wait of this one.
                 before = np.full(batches - 1 + closing, NEVER, np.int64)
                 after = [np.append(before, later) for later in begins[1:]]
                 calls = Calls(

@@ -84,7 +84,7 @@ def _check_file(kind: FileKind, path: Path, found: Recorded) -> Verdict:
         state = PARTIAL if state == WHOLE else state
         missing = (*missing, f"{plural(header.missing_calls, 'call')} of it are in totals alone")
 
-    # Reads and writes that were counted, and those that have a time.
+    # Reads and writes that were counted, and those that were recorded one by one.
     traced = {table.layer: len(table.op) for table in log.operations}
     layers = tuple(
         LayerCheck(
