@@ -154,6 +154,7 @@ class Parser(argparse.ArgumentParser):
             UsageError: Something is missing, unknown or no value of its option.
         """
         options, unknown = super().parse_known_args(args, namespace)
+        # What the user may have meant is named.
         if unknown:
             names = [name for each in self._actions for name in each.option_strings]
             guess = _suggest(unknown[0], names)

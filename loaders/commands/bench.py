@@ -41,6 +41,8 @@ def run(options: argparse.Namespace) -> int:
         for name in names:  # in turn, so that all see the same machine
             taken, lines[name] = run_epochs(name, samples, settings, options)
             seconds[name].append(taken)
+
+    # Ratios of medians: one slow round decides nothing.
     first = statistics.median(seconds[names[0]])
     for name in names:
         median = statistics.median(seconds[name])

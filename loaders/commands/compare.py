@@ -87,6 +87,7 @@ def run(options: argparse.Namespace) -> int:
 
     samples, settings = find_samples(options), make_settings(options)
     names = list(dict.fromkeys(options.loaders.split(",")))
+    # A slip in a name is told before anything is measured.
     for name in names:
         with suppress(ModuleNotFoundError):  # its row says so
             find_loader(name)
@@ -95,6 +96,7 @@ def run(options: argparse.Namespace) -> int:
     if all(row.refused for row in rows):
         raise UsageError(f"expected a loader that fits the data, found none: {rows[0].refused}")
     ranks = settings.world.ranks
+    # Every rank reads, and the first one speaks.
     if settings.world.rank == 0:
         text = json.dumps({"cold": cold, "loaders": [asdict(row) for row in rows]}, indent=2)
         sys.stdout.write(
@@ -139,6 +141,7 @@ def _measure_pairs(
 
 
 def _format_table(rows: list[Row], options: argparse.Namespace, *, cold: bool, ranks: int) -> str:
+    # Loaders that were refused have a row, and are compared with none.
     done = [row for row in rows if not row.refused]
     first, best = done[0], min(done, key=lambda row: row.later_s)
     several = len(first.seconds) > 1
@@ -232,6 +235,7 @@ def forget_cached(folder: Path) -> bool:
     """Has the kernel forget the cached pages of all files in a folder; False where it may not."""
     if not hasattr(os, "posix_fadvise"):
         return False
+    # Pages that were written and not synced stay.
     try:
         for path in folder.rglob("*"):
             if path.is_file():

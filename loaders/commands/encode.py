@@ -107,6 +107,8 @@ def _choose_codecs(options: argparse.Namespace, arrays: Arrays) -> Mapping[str, 
         "deepcam": DeepCam(mode=options.mode, channels=options.channels, shift=shift, scale=scale),
         "lossless": Lossless(),
     }
+
+    # Arrays of two axes and more, of the kind of number that the codec takes; any for lossless.
     kinds = {"cosmoflow": "iu", "deepcam": "f", "lossless": ""}[options.codec]
     return {
         name: codecs[options.codec] if array.ndim >= 2 and array.dtype.kind in kinds else Lossless()

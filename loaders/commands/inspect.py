@@ -36,6 +36,8 @@ def run(options: argparse.Namespace) -> int:
     except OSError as error:
         raise InputError(f"expected a container {path}, found: {error.strerror}") from error
     arrays = {name: _describe_container(each) for name, each in open_sample(content).items()}
+
+    # What decoding loses, measured against the original.
     if options.original:
         from ..decoders.coding import sample_errors
         from ..decoders.convert import read_sample

@@ -35,6 +35,7 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
     add_limits(parser)
     add("--rank", type=int, help="with --ranks; default: from the launcher")
     add("--ranks", type=int)
+    # Options of some loaders are known here, so that these need not be imported.
     for name in LOADERS:
         if name in OPTIONS:
             OPTIONS[name](parser)
@@ -90,6 +91,7 @@ def find_samples(options: argparse.Namespace) -> SampleSet:
     """
     from ..data.samples import open_samples
 
+    # Storage that does not answer is reported after a while, and given up in the end.
     begin, most_s = time.perf_counter(), ATTEMPTS * options.read_timeout_s
     with WaitWatch(lambda: begin, f"opening {options.data}", most_s):
         samples = open_samples(options.data)

@@ -37,6 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Trains; rank 0 prints what came out (with --json every rank); exit status 0."""
+    # A slip in an option is told before PyTorch is imported, which takes time.
     for name in ("steps", "threads"):
         found = getattr(options, name)
         if found is not None and found < 1:
@@ -66,6 +67,7 @@ def run(options: argparse.Namespace) -> int:
             outcome = train(samples, loader, settings, plan)
         finally:
             loader.close()
+    # For programs each rank speaks, for people the first one.
     if options.json:
         line = {"rank": settings.world.rank, "ranks": settings.world.ranks} | asdict(outcome)
         sys.stdout.write(json.dumps(line) + "\n")

@@ -177,6 +177,7 @@ class ChunkedRows:
 
     def __init__(self, dataset: h5py.Dataset, field: Field) -> None:
         self._dataset, self._field = dataset, field
+        # Without chunks each row counts as one; a run has as many as a bound on its bytes allows.
         chunks = dataset.chunks or (1, *field.shape)
         self._rows = int(chunks[0])
         self._most_chunks = max(1, MOST_RUN_NBYTES // (field.nbytes * self._rows))
@@ -211,6 +212,8 @@ class ChunkedRows:
                 f"expected rows {start} to {stop} of {self._field.name} in "
                 f"{self._dataset.file.filename}, found: {error}; make the data again"
             ) from error
+
+        # The slice holds rows that lie between wanted ones as well.
         for row in wanted.tolist():
             target(self._field.name, row)[...] = block[row - start]
         return ReadTotals(block.nbytes, self._pieces * -(-(stop - start) // self._rows))

@@ -93,6 +93,7 @@ class HDF5Reader:
     def array(self, place: Place, field: Field) -> NDArray[Any]:
         """One array of one sample."""
         dataset = self.dataset(place)
+        # Without a row the dataset is one sample.
         found = dataset.shape if place.row is None else dataset.shape[1:]
         if found != field.shape:
             raise InputError(

@@ -156,6 +156,7 @@ def decode(
             "use decode_sample"
         )
     ((name, encoded),) = arrays.items()
+    # As a batch of one, written straight to `out`.
     outs = None if out is None else {name: out[None]}
     if out is not None and tuple(out.shape) != encoded.decoded.shape:
         raise UsageError(f"expected out of shape {encoded.decoded.shape}, found {out.shape}")
@@ -194,6 +195,7 @@ def decode_batch(
         raise UsageError("expected at least one sample to decode, found none")
     import torch
 
+    # On the device of what is to be filled, where none was named.
     if device is not None:
         place = torch.device(device)
     elif out:
@@ -313,6 +315,7 @@ def sample_errors(
         UsageError: An array of the container is not in `original`, or has another shape there.
     """
     arrays = open_sample(buffer)
+    # Only what was encoded with loss can be off.
     decoded = decode_batch([arrays], device="cpu")
     return {
         name: compute_errors(_select_arrays(name, encoded, original), decoded[name][0].numpy())
@@ -396,6 +399,8 @@ def _select_arrays(
     if name not in original or original[name].shape != encoded.source.shape:
         found = original[name].shape if name in original else "none"
         raise UsageError(f"expected {name} of shape {encoded.source.shape}, found {found}")
+
+    # As the encoder arranged and normalised it.
     parameters = encoded.parameters
     last = parameters["channels"] == "last"
     planes = np.moveaxis(original[name], -1, 0) if last else original[name]

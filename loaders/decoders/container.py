@@ -167,6 +167,7 @@ def unpack_unchecked(buffer: bytes | bytearray | memoryview) -> Opened:
     data = memoryview(buffer).cast("B")
     start, end = _find_header_bounds(data)
     text = data[_PREFIX.size : start]
+    # The description is checked here in any case: it says where everything lies.
     if crc32(text) != _read_prefix(data)[4]:
         raise describe_damage("the description's CRC-32", "another")
     body = data[start:end].toreadonly()
@@ -252,6 +253,8 @@ def _make_spec(shape: list[int], dtype: str) -> Spec:
 
 def _read_section(body: memoryview, dtype: str, shape: list[int], offset: int) -> NDArray[Any]:
     spec = _make_spec(shape, dtype)
+
+    # Aligned and within the body, whatever the description says.
     if offset % ALIGNMENT or not 0 <= offset <= offset + spec.nbytes <= len(body):
         raise describe_damage(f"{spec.nbytes} bytes at {offset} in a body of {len(body)}", "fewer")
     if not spec.nbytes:

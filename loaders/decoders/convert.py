@@ -132,6 +132,7 @@ def _read_h5(path: Path, _raw: Spec | None) -> Iterator[Arrays]:
 
     arrays: Arrays = {}
 
+    # Groups may lie within groups; texts and references are no arrays.
     def keep(name: str, item: h5py.HLObject) -> None:
         if isinstance(item, h5py.Dataset) and item.dtype.kind in "biuf":
             arrays[name] = item[()]
@@ -272,6 +273,7 @@ def _pack_feature(feature: Feature) -> bytes:
 
 
 def _parse_feature(feature: bytes) -> Feature:
+    # The number of the field tells the kind of values, see `_pack_feature`.
     for number, kind, value in _iterate_fields(feature):
         if kind == _BYTES and number == 1:
             return next(_select_fields(value, 1), b"")
@@ -331,6 +333,7 @@ def _pack_field(number: int, content: bytes) -> bytes:
 
 def _pack_varint(value: int) -> bytes:
     encoded = bytearray()
+    # Seven bits a byte, the lowest first; the highest bit says that more follow.
     while value >= 0x80:
         encoded.append(value & 0x7F | 0x80)
         value >>= 7

@@ -168,6 +168,7 @@ class DecodedLoader(EpochLoader):
         )
         ids = rank_order(padded, settings.world).tolist()
         size, workers = settings.batch, settings.workers
+        # From the batch at which it begins on: what was done before a resume is not read.
         batches = [ids[at : at + size] for at in range(start * size, len(ids), size)]
         if self._transfer is None:
             return self._from_host(
@@ -202,6 +203,7 @@ class DecodedLoader(EpochLoader):
             staged = read_batch(self._list_paths(ids), buffer)
             copied = transfer.begin(buffer.used)
         finally:
+            # The buffer is free again once its copy is done.
             self._ring.give_back(buffer, copied)
         return staged, copied
 
@@ -346,6 +348,8 @@ class Verdict:
         if not self._unseen:
             return
         self._unseen = False
+
+        # One look for all batches since the last one, as it waits for the device.
         held = self._bad.to("cpu", copy=True).numpy()
         self._bad.zero_()
         if not held.any():

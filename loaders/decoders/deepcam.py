@@ -209,6 +209,7 @@ class DeepCam:
         for number, (plane, values) in enumerate(
             zip(planes, lines.reshape(planes.shape), strict=True)
         ):
+            # Neither beyond float16, nor infinite only after it was normalised.
             largest = _find_largest_magnitude(values)
             lost = largest > HALF_MOST or np.isfinite(values).sum() != np.isfinite(plane).sum()
             if lost:
@@ -299,6 +300,7 @@ def _find_largest_magnitude(values: Floats) -> float:
     """Largest finite magnitude; 0 where there is none."""
     if not values.size:
         return 0.0
+    # Mostly all is finite: then no copy of the values is made.
     with np.errstate(invalid="ignore"):
         largest = max(abs(float(values.max())), abs(float(values.min())))
     if math.isfinite(largest):
@@ -546,6 +548,7 @@ def _decode_halves(held: LineSections, bits: NDArray[np.uint16], threads: int | 
     Raises:
         InputError: Bytes and segments contradict each other.
     """
+    # Lines of one value and raw ones are copied; the others are decoded by threads.
     bits[held.const_lines] = held.const_values[:, None]
     bits[held.raw_lines] = held.raw
 

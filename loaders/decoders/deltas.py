@@ -71,6 +71,7 @@ def encode(  # compiled functions take arrays, not records
 ) -> NDArray[np.int64]:
     """Encodes all lines; the segments of the DELTA lines one after another."""
     count, width = lines.shape
+    # With more segments a line would be as long as it is raw.
     most = width // SEGMENT_NBYTES + 1
     segments, held = np.empty(max(64, 4 * count), np.int64), 0
     own = np.empty(most, np.int64)

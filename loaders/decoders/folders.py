@@ -185,6 +185,7 @@ def _encode_files(source: Path, target: Path) -> Iterator[Work]:
 
 def _claim_folder(target: Path, held: SampleSet | None, settings: str) -> None:
     """Writes how the samples are encoded; or compares it with what is there."""
+    # What decides the bytes of the containers, as JSON gives it back.
     codec_of = {} if held is None else WORKLOAD_CODECS.get(held.workload, {})
     codecs = {name: {"codec": each.NAME} | asdict(each) for name, each in codec_of.items()}  # type: ignore[call-overload]
     for codec in codecs.values():

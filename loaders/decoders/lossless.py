@@ -78,11 +78,13 @@ class Lossless:
         Lossless.check(encoded)
         width, count = encoded.parameters["key_bits"], _count(encoded)
         flat = out.reshape(-1).view(f"u{out.dtype.itemsize}")
+        # Without keys the values lie there as they are.
         if width == 0:
             flat[...] = encoded.sections["raw"]
             return
         keys = _decompress(encoded.sections["keys"], width)[:count]
         values = encoded.sections["values"]
+        # Keys of a damaged container may point behind the values.
         if count and keys.max() >= len(values):
             raise describe_damage(f"keys below {len(values)}", keys.max())
         np.take(values, keys, out=flat)
@@ -100,6 +102,7 @@ def _count(encoded: Encoded) -> int:
 
 
 def _compress(keys: NDArray[np.uint8], width: int) -> NDArray[np.uint8]:
+    # The first key in the lowest bits of a byte; the last byte is filled up with zeros.
     each = 8 // width
     rows = np.concatenate([keys, np.zeros(-len(keys) % each, np.uint8)]).reshape(-1, each)
     packed: NDArray[np.uint8] = np.bitwise_or.reduce(

@@ -69,6 +69,7 @@ class HostBuffer:
         if needed > len(self._memory):
             grown = self._allocate(needed + needed // SPARE)
             grown[: self.end] = self._memory[: self.end]
+            # Sections in use are views of the former memory, and are found by it.
             self._former.append(self._memory)
             self._memory = grown
 
@@ -81,6 +82,7 @@ class HostBuffer:
     def offset_of(self, section: NDArray[Any]) -> int | None:
         """Where an array lies in the bytes in use, or lay before they moved; None: elsewhere."""
         address = section.__array_interface__["data"][0]
+        # By its address, as sections are views of the buffer.
         for memory in (self._memory, *self._former):
             at = address - memory.data_ptr()
             inside = at >= 0 and at + section.nbytes <= min(self.end, len(memory))

@@ -72,6 +72,7 @@ class PluginDataLoader(BaseDataLoader):
         """
         if self._loader is not None:
             return
+        # Where one rank refuses, all have to end: the others would wait for it.
         with ending_all_ranks():
             options = parse_loader_options(find_loader(self.loader))
             samples, settings = self._find_samples(), self._make_settings(options)
@@ -130,6 +131,7 @@ class PluginDataLoader(BaseDataLoader):
             batch=self.batch_size,
             epochs=args.epochs,
             seed=args.seed,
+            # DLIO shuffles samples and files apart; one of both is enough to want another order.
             shuffle=any(str(each) != "off" for each in (args.sample_shuffle, args.file_shuffle)),
             drop_last=True,
             workers=args.read_threads,

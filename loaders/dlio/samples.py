@@ -59,6 +59,7 @@ class Descriptors:
         Raises:
             OSError: It cannot be opened.
         """
+        # Opens wait while too many files wait to be closed.
         with self._changed:
             self._changed.wait_for(lambda: len(self._waiting) < MOST_WAITING)
             self._opening += 1
@@ -70,6 +71,7 @@ class Descriptors:
         try:
             yield file
         finally:
+            # Closed later, when no open is under way.
             with self._changed:
                 self._waiting.append(file)
             self._end_of(opening=0)
@@ -216,6 +218,7 @@ def open_dlio_samples(
         format=name,
         resized_nbytes=resized_nbytes if per_file == 1 else 0,
     )
+    # Rows are described by their dataset; else the first record has to be read.
     rows = name == "hdf5" and per_file > 1
     fields = _describe_rows(files[0]) if rows else _describe_fields(_read_record(described, 0))
     return replace(described, fields=fields)

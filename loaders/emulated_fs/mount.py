@@ -64,6 +64,8 @@ class EmulatedStorage:
         page_cache: bool = False,
     ) -> None:
         self._source, self._cost = Path(source), cost
+
+        # A folder of its own is removed at the end.
         self._own_target = target is None
         self.target = Path(tempfile.mkdtemp(prefix="storage-")) if target is None else Path(target)
         self.log = None if log is None else Path(log)
@@ -196,12 +198,14 @@ class EmulatedStorage:
         line += [word for fault in self._faults for word in ("--fault", fault)]
         if self._client_env:
             line += ["--client-env", self._client_env]
+        # There from the beginning, so that a run without requests has an empty log, and not none.
         if self.log:
             self.log.touch()
             line += ["--log", str(self.log.resolve())]
         return line
 
     def _check(self) -> None:
+        # Before anything is mounted: a slip in an option, or a folder that cannot be used.
         for fault in self._faults:
             parse_fault(fault)
         if not 4096 <= self._request_bytes <= MOST_REQUEST_BYTES:
@@ -361,6 +365,7 @@ def measure_served_s(
 
     Readahead has several under way at once, so their lengths must not be added.
     """
+    # How far time is covered already: what lies before that counts once.
     total_ns, reached_ns = 0, start_ns
     for request in sorted(requests, key=lambda request: request.start_ns):
         end = request.end_ns if end_ns is None else min(request.end_ns, end_ns)

@@ -258,6 +258,7 @@ class SlowStorage(PassThrough):
             try:
                 return original(path, *arguments)
             finally:
+                # The probe measures the time of FUSE itself, and is no request of a program.
                 if self.overhead_s is not None and path != f"/{PROBE}":
                     self._serve(operation, path, start_ns, arrival)
 
@@ -363,6 +364,7 @@ def _join_mount_options(options: argparse.Namespace) -> dict[str, Any]:
     if options.page_cache:
         return chosen | {"auto_cache": True}
     chosen["direct_io"] = True
+    # Where metadata takes time, the kernel has to ask each time.
     if options.metadata_s:
         chosen |= {"attr_timeout": 0, "entry_timeout": 0}
     return chosen

@@ -78,11 +78,14 @@ class BatchMemory:
 
     def rows(self, count: int) -> NDArray[Any]:
         """(count, *shape) that nobody else has, until what is made of it is dropped."""
+        # A batch that is larger than all before sets the size of later ones.
         if count > self._rows:
             self._rows = count
         kept, free = self._kept, _free(self._kept, _ONLY_LISTED)
         if free >= 0 and len(kept[free]) >= count:
             return kept[free][:count]
+
+        # None that is free is large enough: one more, kept if there is room for it.
         fresh = np.empty((self._rows, *self._shape), self._dtype)
         if free >= 0:
             kept[free] = fresh

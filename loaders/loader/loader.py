@@ -133,6 +133,7 @@ class Waited(Generic[T]):
         try:
             item = next(self._inner)
         finally:
+            # A watch in another thread sees by this that the wait is over.
             self.since = None
         self._waits.append(time.perf_counter() - start)
         return item

@@ -80,6 +80,7 @@ class Background(Generic[T]):
         self._room.put(None)
         if not self.stalled:
             self._thread.join()
+        # Items that nobody took are dropped, so that their memory is free.
         while not self._waiting.empty():
             self._waiting.get()
 

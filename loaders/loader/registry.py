@@ -66,6 +66,7 @@ def open_loader(
         UsageError: No loader of that name, or no option of that name.
     """
     module = find_loader(name)
+    # A parser, for the defaults of its options.
     parser = argparse.ArgumentParser(prog=name)
     module.add_arguments(parser)
     chosen = parser.parse_args([])

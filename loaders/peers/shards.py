@@ -50,6 +50,7 @@ def convert(samples: SampleSet, form: str, progress: Progress | None = None) -> 
     if target.is_dir():
         return target
     write = _write_mds if form == "mds" else _write_tar
+    # Under another name until all are written: what is there is whole.
     with written_whole(target) as part:
         write(samples, part, _read_all(samples, progress))
     return target

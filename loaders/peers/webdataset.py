@@ -53,6 +53,7 @@ class TarSamples(IterableDataset[Arrays]):
         """Samples without end: a rank may get more shards than another, and must not stop first."""
         import webdataset
 
+        # Ranks draw alike from one seed; `_Split` gives each its own shards.
         seed = self._settings.seed + self.epoch
         stream = webdataset.WebDataset(
             self._shards,
@@ -70,6 +71,8 @@ class TarSamples(IterableDataset[Arrays]):
             field.name: np.load(io.BytesIO(entry[name_tar_member(field.name)]))
             for field in self._samples.fields
         }
+
+        # The library does not tell how it reads the archive: each array counts as a request.
         nbytes = sum(array.nbytes for array in arrays.values())
         self.counts.add(loads=1, nbytes=nbytes, requests=len(arrays))
         return arrays | {"sample": np.asarray(int(entry["__key__"]), dtype=np.int64)}

@@ -286,6 +286,7 @@ class Ownership:
 
     def held(self, epoch: int) -> IdTable:
         """(slots, ranks) ids at the beginning of an epoch. Epochs in order cost one step each."""
+        # Back from the beginning, as exchanges go forward only.
         if epoch < self._epoch:
             self._epoch, self._held = 0, self.homes
         while self._epoch < epoch:

@@ -190,6 +190,7 @@ class PartialLocalLoader(EpochLoader):
         order, batch = self._sampler.order(epoch).tolist(), self._settings.batch
         for begin in range(start * batch, len(order), batch):
             slots = order[begin : begin + batch]
+            # What is local costs no load.
             self._hits += len(slots)
             stacked = collate([self.dataset[slot] for slot in slots])
             yield pin_batch(stacked) if self._settings.pin_memory else stacked

@@ -88,6 +88,8 @@ class Scheduler:
             raise UsageError(f"expected batches of at least 1, found {batch_size}: raise it")
         self._batch = batch_size
         self._draw = Draw(len(dataset.source), dataset.world.ranks, fraction, seed)
+
+        # Every rank makes as many steps as the one that holds most.
         largest = -(-self._draw.samples // self._draw.ranks)
         self.steps = -(-largest // batch_size)
         self.least_steps = self._draw.samples // self._draw.ranks // batch_size
@@ -457,6 +459,7 @@ class Exchanging(Generic[T]):
 
     def _batches(self) -> Generator[T, None, None]:
         start, local = self._position.begin(leaves=True), self._find_local_sampler()
+        # What was done before a resume is not read again.
         if local is not None:
             local.skip(start)
         for batch in exchanging(self._scheduler, self._loader, self._position.epoch, start):
@@ -479,6 +482,7 @@ def _find_samplers(loader: object) -> list[Any]:
 
 def _require_all_slots(scheduler: Scheduler, batches: object) -> None:
     """Raises UsageError where a DataLoader has fewer batches than a rank has full ones."""
+    # Only a DataLoader says how many batches it has.
     if isinstance(batches, DataLoader) and isinstance(batches.batch_sampler, Sized):
         steps = len(batches.batch_sampler)
         if steps < scheduler.least_steps:

@@ -375,6 +375,7 @@ def compute_fingerprint(dataset: Any) -> str | None:  # noqa: ANN401
 def encode_item(item: Any) -> Iterator[bytes]:  # noqa: ANN401
     """The bytes that tell an item from another one: the same in every process."""
     if isinstance(item, torch.Tensor):
+        # With type and shape, as arrays of different shapes can have the same bytes.
         item = item.detach().cpu().contiguous()
         yield f"{item.dtype} {tuple(item.shape)}".encode()
         yield item.reshape(-1).view(torch.uint8).numpy().tobytes()
@@ -400,6 +401,7 @@ def _walk_files(dataset: Any, depth: int) -> Iterator[Path]:  # noqa: ANN401
     """Files that the attributes of a data set name, those of data sets within it included."""
     attributes = vars(dataset) if hasattr(dataset, "__dict__") else {}
     for name, value in attributes.items():
+        # Data sets within others, as subsets and concatenations have them, to a depth.
         if name in _WITHIN and depth:
             for each in value if isinstance(value, (list, tuple)) else (value,):
                 yield from _walk_files(each, depth - 1)

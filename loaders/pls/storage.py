@@ -112,6 +112,7 @@ def read_file(path: Path, sample: int) -> Bytes:
     """
     try:
         with path.open("rb", buffering=0) as file:
+            # Size and date of the file that is open, whatever has its name by now.
             status = os.fstat(file.fileno())
             message = new_message(sample, status.st_size, compute_file_version(path, status))
             read_into(file.fileno(), content(message).data, 0)
@@ -214,6 +215,7 @@ class FolderStore:
         Raises:
             InputError: It cannot be written.
         """
+        # The version and a CRC behind the bytes tell later whether they can be used again.
         version = read_version(message)
         trailer = _TRAILER.pack(version, _compute_crc(content(message), version))
         try:

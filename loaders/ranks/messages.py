@@ -248,6 +248,8 @@ class _TorchPending:
                     work.wait(timeout=timedelta(seconds=max(end_s - time.monotonic(), 1e-3)))
             except RuntimeError as error:
                 raise TimeoutError from error
+
+        # From the GPU to where it is waited for.
         for operation, array in zip(self._operations, self._incoming, strict=False):
             if operation.tensor.device.type != "cpu":
                 torch.from_numpy(array).copy_(operation.tensor)
@@ -299,6 +301,7 @@ def open_transport(world: World, backend: str = "auto") -> Transport:
         MissingError: mpi4py is missing, MPI allows no calls from a second thread, or for nccl a
             GPU is missing.
     """
+    # None for a rank alone; else the one asked for, or that by which ranks were started.
     require_choice("a backend", backend, BACKENDS)
     if world.ranks == 1:
         return Alone(world)
@@ -403,10 +406,12 @@ def process_group(world: World) -> Iterator[torch.device]:
     Raises:
         UsageError: Several ranks from arguments, and nobody said where rank 0 listens.
     """
+    # NCCL needs a device for each rank of the node.
     device = torch.device("cpu")
     if torch.cuda.is_available() and torch.cuda.device_count() >= world.local_ranks:
         torch.cuda.set_device(world.local_rank)
         device = torch.device("cuda", world.local_rank)
+    # Whoever made the group ends it.
     if world.ranks == 1 or torch.distributed.is_initialized():
         yield device
         return

@@ -351,6 +351,7 @@ class BufferedItems(Dataset[Item]):
         transform: Callable[[Item], Item] | None = None,
         threads: int = 1,
     ) -> None:
+        # A plan of nodes needs a buffer that ranks share, which this class has not.
         require_exchange(plan.settings, None)
         if len(base) != plan.settings.samples or plan.settings.node_ranks != 1:
             raise UsageError(
@@ -408,6 +409,7 @@ class BufferedItems(Dataset[Item]):
         return item if self._transform is None else self._transform(item)
 
     def _read(self, ids: list[int]) -> list[Item]:
+        # Where the data set takes many at once, it knows best how; else threads ask for each.
         if hasattr(self._base, "__getitems__") and ids:
             items: list[Item] = self._base.__getitems__(ids)
             return items

@@ -452,6 +452,7 @@ class Serving:
         goodbyes = [
             self._say_goodbye(peer, lock, end_s) for peer, lock in list(self._peers.items())
         ]
+        # What hangs may still use these.
         if all(goodbyes):
             self._pool.close()
             self._reads.close()
@@ -650,6 +651,7 @@ def connect(address: Address, token: bytes, timeout_s: float) -> Connection:
 
 def _open_connection(peer: socket.socket, timeout_s: float) -> Connection:
     peer.settimeout(None)
+    # Small messages go at once, and a peer that is gone is noticed.
     peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     peer.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     connection = Connection(peer.detach())

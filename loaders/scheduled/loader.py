@@ -102,6 +102,7 @@ def _connect_ranks(world: World, options: argparse.Namespace) -> Iterator[Transp
     """Messages between ranks, where they are connected and may share a buffer."""
     connected = world.source == "mpi" or is_begun(world)
     share = options.node_buffer == "auto" and connected and world.ranks > 1
+    # Ranks that share nothing need no messages.
     transport = launched_transport(world) if share else Alone(world)
     try:
         yield transport

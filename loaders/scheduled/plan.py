@@ -699,6 +699,7 @@ def _follow_nearest(cost: Int64Array, start: int) -> Int64Array:
     path, left = [start], np.ones(len(cost), bool)
     left[start] = False
     while left.any():
+        # Always the nearest that is left.
         candidates = np.flatnonzero(left)
         path.append(int(candidates[np.argmin(cost[path[-1], candidates])]))
         left[path[-1]] = False
@@ -711,6 +712,7 @@ def _improve_by_moves(cost: Int64Array, path: Int64Array) -> Int64Array:
     while improved:
         improved = False
         for length in (1, 2, 3):
+            # Each run goes to its best place, if that makes the path shorter.
             for start in range(len(path) - length + 1):
                 run = current[start : start + length]
                 rest = np.delete(current, slice(start, start + length))

@@ -214,6 +214,7 @@ class Stage:
                     pinned.append(ids[row])
                 else:
                     targets.append((ids[row], self._batches.addresses(batch, row)))
+        # What the plan pins is read to its place for good, from where batches take it.
         for sample in pinned:
             self.buffer.add(sample)
             (slot,) = self.buffer.slots([sample])
@@ -350,6 +351,7 @@ class Stage:
             made = [
                 self._make_batch(*each, walk) for each in zip(steps, slots, opened, strict=True)
             ]
+            # The bounds of buffer and staging hold at every step.
             self.buffer.check()
             self.staging.check()
             yield made
@@ -537,6 +539,7 @@ def divide_budget(settings: PlanSettings, places: int, look_ahead: int) -> tuple
     full = replace(settings, buffer=min(places, settings.samples))
     wanted = size_staging(full, look_ahead)
     staged = min(wanted, free // (STAGED_SHARE * ranks), places // ranks)
+    # Staging that does not hold the reads of one step is of no use: all is buffer.
     if staged < _count_reads_of_step(full):
         return full, 0
     return replace(settings, buffer=min(places - staged * ranks, settings.samples)), staged

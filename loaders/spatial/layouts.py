@@ -93,6 +93,7 @@ class Contiguous:
 
     def read(self, pieces: Sequence[Piece], out: NDArray[Any], opener: Opener) -> ReadTotals:
         """Exactly the bytes of the boxes."""
+        # A column-major array is a row-major one with its axes turned round.
         if self.fortran:
             turned = Contiguous(self.path, self.offset, self.shape[::-1], self.dtype)
             turned_pieces = [Piece(p.source[::-1], p.target[::-1]) for p in pieces]
@@ -268,6 +269,7 @@ class ChunkCode:
         """
         creation = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
         creation.set_chunk(self.shape)
+        # Bit n of the mask says that filter n was left out.
         for number, (code, flags, values) in enumerate(self.filters):
             if not filter_mask >> number & 1:
                 creation.set_filter(code, flags, values)
@@ -439,6 +441,7 @@ def _fill(file: int, layout: Contiguous, box: Box, out: NDArray[np.uint8]) -> Re
     itemsize = layout.dtype.itemsize
     nbytes = run_length(layout.shape, box) * itemsize
     starts = (run_starts(layout.shape, box) * itemsize + layout.offset).tolist()
+    # One read for each run of bytes that lie together.
     for number, start in enumerate(starts):
         read_into(file, out.data[number * nbytes : (number + 1) * nbytes], start)
     return ReadTotals(len(starts) * nbytes, len(starts))
@@ -455,6 +458,7 @@ def _fill_through_gaps(
     run = np.dtype((np.void, nbytes))
     runs, at = out.view(run), 0
     content = np.empty(max(most, nbytes), np.uint8)
+    # Each block of runs in one read, of which the runs alone are copied.
     for begin, count, stride in _plan_blocks(layout.shape, sides, itemsize, most).tolist():
         span = (count - 1) * stride + nbytes
         moved += ReadTotals(span, read_into(file, content[:span].data, first + begin))

@@ -160,6 +160,7 @@ class SpatialLoader(EpochLoader):
         spatial: SpatialSettings,
         transport: Transport | None = None,
     ) -> None:
+        # Ids are dealt to groups: the ranks of one share each sample.
         self.sharing = Sharing(settings.world, spatial.division.parts)
         identity = settings.identity(samples)
         identity |= {name: str(value) for name, value in asdict(spatial.division).items()}
@@ -168,12 +169,15 @@ class SpatialLoader(EpochLoader):
         self._samples = samples
         if not len(samples):
             raise InputError("expected at least one sample, found none: make the data again")
+
+        # What ranks cannot exchange, or memory cannot hold, is refused before anything is read.
         self._arrays = divide_arrays(samples, spatial.division, spatial.divide)
         check_reach(settings, spatial)
         if spatial.store:
             check_memory(settings, self._arrays, -(-len(samples) // self.sharing.groups))
         self._spatial, self._served, self._shares_nbytes = spatial, Served(), 0
         self._store = SlabStore(self.sharing) if spatial.store else None
+        # A transport that was given stays open.
         self._transport, self._own_transport = transport, transport is None
         self._reader: BlockReader | None = None
         self._memory = dict[str, BatchMemory]()
@@ -241,6 +245,7 @@ class SpatialLoader(EpochLoader):
         assert self._reader is not None
         ids = dealt[self.sharing.group]
         batch, rows = self._open_batch(ids)
+        # What is known lies on some rank, and is not read again.
         step = _Step(dealt, batch, rows, [each for each in rows if each not in known], Begun())
         for sample in step.read:
             begun = self._reader.begin(sample, rows[sample])

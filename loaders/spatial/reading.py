@@ -212,6 +212,7 @@ class BlockReader:
     ) -> None:
         self.arrays, self._sharing = tuple(arrays), sharing
         self._transport, self._read_mode = transport, read_mode
+        # MPI-IO where there is MPI, unless POSIX was asked for.
         use_mpi = transport.mpi and read_mode != "posix"
         self._opener: Opener = open_boxes_by_mpi if use_mpi else open_boxes
         self._windows = {each.field.name: each.window(sharing.part) for each in arrays}
@@ -314,6 +315,8 @@ class BlockReader:
     ) -> list[tuple[Box, NDArray[Any]]]:
         """Lists what to send and to receive; keeps what this rank read for itself."""
         part, group = self._sharing.part, self._sharing.group
+
+        # Pieces of its own are copied, those of others sent; what comes gets a place.
         for transfer in each.joint.kept(part):
             raw[index_slices(transfer.target)] = transfer.view(each.share)
         for transfer in each.joint.sent(part):
@@ -383,6 +386,7 @@ class BlockReader:
         crop, opener = read_mode == "crop", self._opener
         if read_mode == "gaps":
             opener = self._through_gaps
+        # Straight to its place where nothing has to be cut, padded or converted.
         if window.plain and layout.dtype == out.dtype and not crop:
             return self._read_pieces(layout, row, window, out, opener)
         # Read beside, then cut, padded or converted to its place.

@@ -248,6 +248,7 @@ def train(name: str, data: Path, *, epochs: int, steps: int, compute_ms: float |
     samples, model, made = Samples(), _make_model(step_s), 0
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
     for samples.epoch in range(epochs):
+        # A loader for each epoch, so that its workers see the number of it.
         loader = DataLoader(
             samples, application.batch, num_workers=application.ahead, drop_last=True
         )

@@ -102,6 +102,7 @@ def _lay_out(path: Path, datasets: Sequence[tuple[str, tuple[int, ...], str]]) -
     """An HDF5 file with contiguous datasets whose space is allocated, all zero."""
     with written_whole(path) as part, h5py.File(part, "w") as file:
         for name, shape, dtype in datasets:
+            # Its place is fixed at once, so that it can be written to without HDF5.
             creation = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
             creation.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
             creation.set_fill_time(h5py.h5d.FILL_TIME_NEVER)

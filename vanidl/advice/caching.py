@@ -136,6 +136,7 @@ def _find_shared_shuffle(facts: Facts) -> RuleResult | None:
         return None
     ranks, again = len(data.ranks), data.bytes_read / data.unique_bytes
     shares = [r.unique_bytes / data.unique_bytes for r in data.ranks]
+    # Ranks that each read more than a fixed part, yet not all of it, change parts between passes.
     if again < AGAIN or min(shares) < PART_FACTOR / ranks or _find_dataset_read_by_all(facts):
         return None
     plan, low, high = own_loaders.predict_pls(facts), percent(min(shares)), percent(max(shares))

@@ -229,6 +229,7 @@ def _find_stdio(facts: Facts) -> RuleResult | None:
     total, through = sum(moved.values()), moved.get(STDIO, 0)
     if not through or through < STDIO_SHARE * total or not facts.reads_all_layers:
         return None
+    # A large piece passes through in one go: a larger buffer would change nothing.
     if facts.gains is not None and _has_large_pieces(facts, through):
         return None
     # Where the time is not known, only a large volume is worth a word.

@@ -53,6 +53,8 @@ def _find_uneven_ranks(facts: Facts) -> RuleResult | None:
     spread = max(balance.busy_spread or 0.0, balance.bytes_spread or 0.0)
     if spread < UNEVEN:
         return None
+
+    # The busiest rank, by the measure in which ranks differ most.
     by = "busy_s" if (balance.busy_spread or 0) >= (balance.bytes_spread or 0) else "bytes_read"
     busiest = max(balance.rows, key=lambda r: getattr(r, by) or 0)
     silent = balance.silent_ranks

@@ -563,6 +563,7 @@ def _find_uneven_waits(facts: Facts) -> RuleResult | None:
         return None
     lost_s, mean_s, ranks = overlap.lost_to_input_s, overlap.mean.input_wait_s, overlap.per_rank
     slowest = max(ranks, key=lambda r: r.input_wait_s or 0.0)
+    # Where collectives were recorded, these tell who waited for whom.
     if len(ranks) < 2 or any(r.communication_s for r in ranks):
         return None
     # Of ranks that were recorded in part longer waits may be those of more steps.

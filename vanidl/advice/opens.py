@@ -314,6 +314,7 @@ def _find_metadata_time(facts: Facts) -> RuleResult | None:
         return None
     if any(n not in table.seconds for n in names):
         return None
+    # Of dataset files alone: imports are told apart, by a rule of their own.
     mine = facts.of_kind(table, facts.data_kind)
     meta, read, write = (float(table.seconds[n][mine].clip(0).sum()) for n in names)
     # A large share of little time is not worth a word: it is held against the run, too.

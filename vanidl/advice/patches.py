@@ -405,6 +405,7 @@ def _keep_open(text: str, tree: ast.Module) -> str | None:
         plain = not any(isinstance(each, ast.Starred) for each in call.args)
         return ast.unparse(call.func) in _OPENERS and reads and plain and bool(call.args)
 
+    # One place alone, so that it is plain which call is meant.
     places = _find_calls(tree, opens)
     if len(places) != 1:
         return None
@@ -431,6 +432,8 @@ def _keep_open(text: str, tree: ast.Module) -> str | None:
             )  # fmt: skip
             changes += [(*source.at(each), "pass  # it stays open") for each in closing]
     changed = source.replace(changes)
+
+    # An archive that is still closed somewhere would be closed for all who share it: no patch.
     if ".close()" in "".join(
         changed.splitlines(keepends=True)[place.function.lineno - 1 : place.function.end_lineno]
     ):

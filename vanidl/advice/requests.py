@@ -156,6 +156,7 @@ def _format_quantity(number: Value, noun: str) -> str:
 def _find_unfit_chunks(facts: Facts) -> RuleResult | None:
     if not facts.matters or facts.jumps is None:
         return None
+    # Where half of the reads jump or more, samples are taken as shuffled.
     shuffled = facts.jumps >= 0.5
     found = []
     for path, file in facts.trace.user_data.facts.items():
@@ -305,6 +306,8 @@ def _find_small_object_requests(facts: Facts) -> RuleResult | None:
     # Larger requests spend their time on bytes rather than on the round trip.
     if mean >= SMALL_OBJECT or time is None or not time.any_rank_s:
         return None
+
+    # Time of all requests over time with any: so many were under way at once.
     each_s = time.sum_s / max(facts.results.summary.ops or 1, 1)
     at_once = time.sum_s / time.any_rank_s
     return RuleResult(
@@ -335,6 +338,7 @@ def _find_lookups_before_gets(facts: Facts) -> RuleResult | None:
     asking_s, window_s = overlap.mean.input_wait_metadata_s, overlap.mean.window_s
     if asking_s is None or asking_s < MATTERS * window_s:
         return None
+    # A listing made once is no look-up before each read.
     asked = _count_requests(facts, "STATS") + _count_requests(facts, "LISTS")
     if asked < HALF * facts.reads:
         return None

@@ -51,6 +51,7 @@ def _find_largest_wait(facts: Facts) -> RuleResult | None:
 
 def _find_broken_rules(facts: Facts) -> RuleResult | None:
     rules = [rule for result in facts.results.benchmarks for rule in result.rules]
+    # None is no breach: what the rule needs was not recorded.
     broken = [rule for rule in rules if rule.holds is False and not rule.exact]
     if not broken:
         return None

@@ -315,6 +315,7 @@ def _make_fetches(
     lengths = (load_ns + compute_ns).max(0)
     met = np.cumsum(lengths)
     begin, epoch = met - lengths, np.cumsum(first, dtype=np.int64)
+    # Nobody fetches ahead: a batch is asked for, and made, as the wait for it begins.
     nobody = np.full(len(met), -1)
     return [
         Fetched(

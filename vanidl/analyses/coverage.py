@@ -212,6 +212,8 @@ def _warn_of_data_sizes(trace: Trace) -> Iterator[Notice]:
             break
     else:
         return
+
+    # The files that break this rule: how many bytes they miss or have too many, and an example.
     short, over = files.nbytes < expected, files.nbytes > expected
     wrong = np.flatnonzero(short | over)
     if not len(wrong):

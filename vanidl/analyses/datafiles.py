@@ -107,8 +107,11 @@ def count_by_file(trace: Trace, layer: str) -> Counted:
     rows = np.flatnonzero(trace.files.is_data[table.file])
     reads = _sum_by_file(table, rows, count_by_record(table, "READS"))
     nbytes = _sum_by_file(table, rows, count_by_record(table, "BYTES_READ"))
+
+    # A file that was only opened has a record, too.
     read = {code for code in reads if reads[code] or nbytes[code]}
     prefix = prefix_of(layer)
+    # -1 stands for a counter that is not there.
     opens = table.counters.get(f"{prefix}_OPENS", np.full(len(table.file), -1, np.int64))
     return Counted(
         {c: n for c, n in reads.items() if c in read},
@@ -157,6 +160,8 @@ def _find_opened_only(trace: Trace) -> tuple[str, ...] | None:
     tables = [trace.counters[name] for name in STORAGE_LAYERS if name in trace.counters]
     if not tables:
         return None
+
+    # Over all layers at once: what one layer opens another may read.
     opened: set[int] = set()
     moved: set[int] = set()
     for table in tables:
@@ -249,6 +254,8 @@ def record_size(
     volume = nbytes * counts
     if len(volume) == 0 or within is None or not volume.sum() or not within.ops:
         return Record(None, "", "no reads with sizes and offsets were traced")
+
+    # Reads that follow one on another may be pieces of one sample: most have to jump.
     top = int(np.argmax(volume))
     share = float(volume[top] / volume.sum())
     jumps = ((within.forward or 0) + (within.backward or 0)) / within.ops

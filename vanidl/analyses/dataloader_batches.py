@@ -287,6 +287,8 @@ def _collect_waits(trace: Trace, trainer: int) -> _Waits | None:
     waits, steps = (mine.pick(mine.kind == k) for k in (SpanKind.INPUT_WAIT, SpanKind.STEP))
     if not len(waits) or not len(steps):
         return None
+
+    # The step in which each wait begins; before the first one it is -1.
     step = np.searchsorted(steps.start, waits.start, side="right") - 1
     return _Waits(
         start=waits.start,

@@ -577,6 +577,8 @@ def finish(uses: Uses, trace: Trace, layer: str, unique: Future[UniqueByFile]) -
     if not table:
         return None
     files = tuple(_make_data_file(row, visited, trace, counted) for row in table)
+
+    # What was read of them, how much of it differs, and how large one sample is.
     within = access.finish(uses.runs, trace, layer)
     unique_nbytes = _sum(f.unique_bytes for f in files)
     read = sum(f.bytes_read for f in files)
@@ -726,11 +728,14 @@ def _compute_shares(uses: Uses, trace: Trace, whole: int) -> Iterator[RankShare]
     """One row per rank, ranks without I/O included; one more for processes in no rank."""
     if len(uses.key) == 0:
         return
+    # Keys hold the position plus 1, so that -1 stands for processes of no rank.
     position = uses.key % _POSITIONS - 1
     held, place = np.unique(position, return_inverse=True)
     files = dict(zip(held.tolist(), np.bincount(place).tolist(), strict=True))
     nbytes = sum_by_group(place, uses.sums[:, 1], len(held)).tolist()
     read = dict(zip(held.tolist(), nbytes, strict=True))
+
+    # Unique bytes of all ranks at once.
     ranges = (Intervals(c.start, c.end) for c in uses.ranges.values())
     lengths = dict(zip(uses.ranges, intervals.lengths(ranges), strict=True))
     for rank in [*range(len(trace.ranks)), *([-1] if (position < 0).any() else [])]:
@@ -748,6 +753,7 @@ def _compute_shares(uses: Uses, trace: Trace, whole: int) -> Iterator[RankShare]
 
 def _read_grid(uses: Uses, files: tuple[DataFile, ...], trace: Trace) -> ReadGrid:
     """At most 1,000 files, spread over the order of their first visit."""
+    # In the order of first visits; of too many files an even selection.
     begun = [i for i, f in enumerate(files) if f.first_s is not None]
     begun.sort(key=lambda i: (files[i].first_s or 0.0, files[i].path))
     if len(begun) > datafiles.MOST_FILES:
@@ -755,6 +761,8 @@ def _read_grid(uses: Uses, files: tuple[DataFile, ...], trace: Trace) -> ReadGri
         picked = [begun[i] for i in places]
     else:
         picked = begun
+
+    # Bytes by file and bin of time, in the rows of the files that were picked.
     code = {path: i for i, path in enumerate(trace.files.path)}
     row = {code[files[i].path]: at for at, i in enumerate(picked)}
     nbytes = np.zeros((len(picked), TIME_BINS), np.int64)

@@ -235,6 +235,7 @@ _ByLayer = dict[str, tuple[Int64Array, NDArray[np.bool_]]]
 def _make_rows(counted: _ByLayer, sums: FileSums, trace: Trace) -> list[FileRow]:
     """A row of every file that some layer knows, most bytes first."""
     files, since_ns = trace.files, trace.job.start_ns
+    # Totals over all layers; files with most bytes come first.
     totals, known = np.zeros((len(files), 4), np.int64), np.zeros(len(files), bool)
     for values, present in counted.values():
         totals += values

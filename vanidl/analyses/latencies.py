@@ -112,6 +112,8 @@ def partial(rows: Rows, trace: Trace) -> Reduced:
         place += rows.op * np.intp(len(EDGES_NS))
     counts = np.bincount(place, minlength=2 * len(EDGES_NS)).reshape(2, -1)
     spent = sum_by_group(place, rows.duration, counts.size).reshape(2, -1)
+
+    # Reads of dataset files, from which the sample is drawn; empty ones are counted by file.
     is_data = trace.files.is_data
     data = np.flatnonzero((rows.op == READ) & is_data[rows.file]) if len(is_data) else _NONE
     by_file = rows.reads

@@ -234,6 +234,7 @@ def _estimate_rate(table: CounterTable) -> float | None:
 def _sort_files_by_use(table: CounterTable, trace: Trace) -> tuple[FilesByUse, ...]:
     """All files, those only read, only written, and both; none where they are not recorded."""
     codes, place = np.unique(table.file, return_inverse=True)
+    # One path stands for all files that were not recorded: they cannot be told apart.
     if any(trace.files.path[code] == FILES_NOT_RECORDED for code in codes.tolist()):
         return ()
     read, written = (
@@ -278,5 +279,7 @@ def _find_common_sizes(table: CounterTable) -> tuple[FrequentSize, ...]:
     distinct, place = np.unique(np.concatenate(sizes), return_inverse=True)
     total = np.zeros(len(distinct), np.int64)
     np.add.at(total, place, np.concatenate(ops))
+
+    # Most operations first, of as many the smaller size.
     top = np.lexsort((distinct, -total))[:MOST_COMMON]
     return tuple(FrequentSize(int(distinct[i]), int(total[i])) for i in top)

@@ -80,6 +80,8 @@ def finish(trace: Trace) -> Memory | None:
     # The host with the highest peak stands for the run.
     host, series = max(found, key=lambda pair: float(_sum_series(pair[1]).max()))
     total = _sum_series(series)
+
+    # What makes it grow, and what is left until the limit.
     workers = [p for p in host.processes if _infer_role(p, trace, host) == "worker"]
     slope = estimate_trend(series.at_s, total)
     copied = sum(_sum_copied(worker) for worker in workers)

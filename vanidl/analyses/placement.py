@@ -111,6 +111,7 @@ def finish(trace: Trace) -> Placement | None:
         bursts = _find_bursts(reads)
         if bursts is None:
             continue
+        # A step lies between two bursts, so there is one fewer of them.
         long = _select_long_steps(steps.duration_ns, len(bursts.start) - 1)
         lag = None if long is None else _find_lag(bursts.start, long)
         if long is not None and lag is not None:
@@ -223,6 +224,7 @@ def _make_placement(
     borders = np.array([reads.start[0], first[0], bursts.start[at.lag + len(slack)]], np.int64)
     before, inside = intervals.covered_within(reads, borders[:-1], borders[1:]).tolist()
     low, high = _bound_hidden(reads, first, slack, step)
+    # A slope of 1: reads block, so that a longer burst delays the step.
     slope, error = _fit_slope(bursts.end[at.lag :][: len(slack)] - first, slack)
     process, since = trace.processes[trace.ranks[at.position]], trace.job.start_ns
     return RankPlacement(

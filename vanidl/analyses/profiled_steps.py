@@ -190,6 +190,8 @@ def finish(reduced: Operations, trace: Trace) -> Steps | None:
     ranks = group_rank_spans(trace)
     if not ranks:
         return measure_undated(trace)
+
+    # The steps of every rank, and the profiles that they come from.
     traced = bool(reduced.totals)
     blocks, used = [], set[int]()
     for position, spans in ranks.items():
@@ -358,6 +360,7 @@ def _make_clock_evidence(trace: Trace, profile: Profile) -> ClockEvidence:
             profile.clock_method, None, None, None, None, profile.clock_evidence, label,
             profile.path,
         )  # fmt: skip
+    # Workers have clocks of their own: the least certain one is named.
     unsure = [
         p.clock_uncertainty_ns
         for p in trace.processes

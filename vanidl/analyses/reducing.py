@@ -514,6 +514,8 @@ def _receive_from_workers(
         fetches=NO_FETCHES,
     )
     workers = _Workers(reductions, records, executor)
+
+    # The first batch shows whether workers see the file; None where they do not.
     in_file = iter(_batch_by_file(parts))
     first = next(in_file, None)
     read_there = None if first is None else workers.read_there(first)

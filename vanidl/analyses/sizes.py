@@ -111,9 +111,12 @@ def finish(counts: SizeCounts, trace: Trace) -> Sizes:  # noqa: ARG001
     total = int(ops.sum())
     if total == 0:
         return Sizes(None, None, None, None, (), (), (), 0)
+    # The median, found where half of all operations are reached.
     reach = np.cumsum(ops)
     low, high = np.searchsorted(reach, [(total + 1) // 2, total // 2 + 1])
     median = (int(counts.nbytes[low]) + int(counts.nbytes[high])) / 2
+
+    # Powers of two, without the empty bins at both ends.
     top = int(counts.nbytes[-1]).bit_length()
     bins = _make_bins(counts, [0, *(1 << i for i in range(top + 1))])
     used = [i for i, b in enumerate(bins) if b.reads + b.writes]
@@ -226,10 +229,13 @@ def find_transfer_modes(
     First sizes that opened files account for, by cause; then single sizes; then what is left,
     by powers of two.
     """
+    # Reads of 0 bytes, as at the end of a file, are of no mode.
     nbytes, reads = (column[sizes[0] > 0] for column in sizes)
     total = _Sizes(nbytes, reads, int(reads.sum()), int((nbytes * reads).sum()))
     if len(nbytes) == 0:
         return ()
+
+    # Sizes that opened files account for.
     known = _collect_blocks(paths, user_data)
     found: list[TransferMode] = []
     cause = np.array([known[n].what if n in known else "" for n in nbytes.tolist()], object)
@@ -237,10 +243,14 @@ def find_transfer_modes(
         mine = total.pick(cause == what)
         if mine.large:
             found.append(_make_mode(mine, what, True, _describe_blocks(mine, known)))
+
+    # Of what they do not, sizes that hold much alone.
     rest = total.pick(cause == "")
     single = rest.large_alone
     alone = rest.nbytes[single].tolist()
     found += [_guess_mode(rest.pick(rest.nbytes == size), paths) for size in alone]
+
+    # The rest by powers of two.
     rest = rest.pick(~single)
     octave = np.frexp(rest.nbytes.astype(float))[1]
     groups = [rest.pick(octave == k) for k in np.unique(octave).tolist()]

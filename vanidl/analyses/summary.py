@@ -89,6 +89,8 @@ def finish(reduced: Operations, trace: Trace, layer: str) -> Summary:
     totals = next((t for t in layers if t.layer == layer), None)
     traced = bool(reduced.totals) or (layer in trace.layers_traced and totals is None)
     counts: LayerTotals | Totals | None = totals
+
+    # Where operations were traced, totals are theirs; only they say when a rank was busy.
     time = aggregate = None
     if traced:
         counts = total = reduced.total
@@ -138,6 +140,7 @@ def _sum_storage(layers: tuple[LayerTotals, ...], name: str) -> int | None:
 def _make_layer_totals(table: CounterTable, trace: Trace) -> LayerTotals:
     prefix = prefix_of(table.layer)
     files = np.unique(table.file).tolist()
+    # One path stands for all files that were not recorded: their number is not known.
     all_known = FILES_NOT_RECORDED not in (trace.files.path[code] for code in files)
     reads, writes, bytes_read, bytes_written = (count_total(table, what) for what in COUNTED)
     return LayerTotals(

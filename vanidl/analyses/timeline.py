@@ -205,11 +205,14 @@ def _split_at_edges(
         since, size, length = (each.astype(float) for each in whole)
         at = first - first % widest
         places = [each.place(slice(low, low + len(at)), at) for each in into]
+
+        # Operations come by their number of edges, so those that reach an edge are the first n.
         ended = np.searchsorted(edges[::-1], np.arange(edges[0]), "right")
         for i, n in enumerate((len(edges) - ended).tolist()):
             done = edge[i:][at[:n]]
             done -= since[:n]
             done *= size[:n]
+            # In these bins the end may still lie before the operation's start.
             if i < widest - 1:
                 np.maximum(done, 0, out=done)
             done /= length[:n]

@@ -380,12 +380,16 @@ def find_shared_openings(trace: Trace, candidates: NDArray[np.bool_]) -> SharedO
     if not len(rows):
         return None
     wanted = {(int(table.process[i]), int(table.file[i])): i for i in rows.tolist()}
+
+    # Where the reads of these begin and end, by their trace.
     reads: dict[tuple[int, int], _Reads] = {}
     for part in trace.io:
         files = [file for process, file in wanted if process == part.process]
         if part.layer == POSIX and files:
             for file, offset, ends in _iterate_by_file(part, files):
                 _add_reads(reads.setdefault((part.process, file), _Reads()), offset, ends)
+
+    # What none of the four rules clears.
     doubtful = [
         i for key, i in wanted.items() if key in reads and _is_doubtful(table, i, reads[key])
     ]

@@ -52,6 +52,7 @@ def group_workers_by_trainer(
         first_read: process -> when it first read data, ns since the epoch.
         visits: which files each process read; None: not known.
     """
+    # The life of each worker that read, by the process it served.
     found: dict[int, list[WorkerLife]] = {}
     for process in sorted(first_read):
         worker = trace.processes[process]
@@ -64,6 +65,8 @@ def group_workers_by_trainer(
                 worker.clock_uncertainty_ns,
             )
             found.setdefault(worker.trainer, []).append(life)
+
+    # By recorded fetches where all are there, else by lives and by what was read.
     files = find_files_read(visits) if visits is not None and found else {}
     loaders = _get_recorded_loaders(trace)
     return {

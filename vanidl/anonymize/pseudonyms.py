@@ -403,6 +403,7 @@ _LIBRARIES = """
 @cache
 def public_words() -> frozenset[str]:
     """All of them, in small letters; read once, from the package itself."""
+    # Words of the system, of Python and of profilers, and this package's own strings.
     root = resources.files("vanidl")
     texts = [os.strerror(number) for number in _SYSTEM_ERRORS]
     texts += [_LIBRARIES, " ".join(dir(builtins)), " ".join(each.name for each in Signals)]

@@ -100,6 +100,7 @@ def _rename_part(part: SampledPart, names: Pseudonyms) -> SampledPart:
     def key(function: FunctionLines) -> tuple[str, str, int]:
         return names.path(function.file, "code"), "", function.first
 
+    # Parents are named by keys, which have to change as those of the functions do.
     of = {function.key: key(function) for function in part.functions}
     return replace(
         part,

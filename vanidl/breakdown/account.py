@@ -129,6 +129,7 @@ class Breakdown:
         """
         who, _, name = key.partition("/")
         window = name.partition("/")[0]
+        # Windows that follow from those that are kept.
         if window == STEP_WAIT:
             return self._per_step(self.cell(f"{who}/{WAIT}{name[len(STEP_WAIT) :]}"), who)
         if window == STEPS:
@@ -143,6 +144,7 @@ class Breakdown:
         else:
             place = int(who)
             low, high = float(column.low[place]), float(column.high[place])
+            # Columns of a rank hold the sum over its steps.
             if window in (STEP, STEP_PART) and self.steps[place]:
                 low, high = low / self.steps[place], high / self.steps[place]
         return Cell(int(np.floor(low)), int(np.ceil(high)), column.evidence, column.assumed)

@@ -71,12 +71,15 @@ def find_epoch_starts(trace: Trace, data: Dataset | None) -> EpochStarts:
     """
     seen = [(name, rule(trace, data)) for name, rule in IN_PROFILES]
     whole = [(name, starts) for name, rule in IN_RUN if len(starts := rule(trace, data)) > 1]
+    # The strongest evidence of a profile, joined with the strongest of the whole run.
     named = next(((name, found) for name, found in seen if found.borders), None)
     starts = whole[0][1] if whole else ()
     if named is not None:
         starts = _join_borders(named[1], starts)
     if len(starts) < 2:
         return EpochStarts((), _explain_missing_epochs(seen, data))
+
+    # Which evidence shows all of the borders, and which some of them.
     shown = [(name, len(found.borders)) for name, found in seen if found.borders]
     shown += [(name, len(found) - 1) for name, found in whole]
     borders = len(starts) - 1
@@ -499,17 +502,21 @@ def _find_common_passes(reads: _Reads, member: Int64Array) -> _Passes:
 
     Of thousands of members mostly a few are looked at: one that differs is enough.
     """
+    # The reads of each member.
     order = stable_order(member)
     borders = np.flatnonzero(np.diff(member[order])) + 1
     groups = [order[low:high] for low, high in pairwise([0, *borders.tolist(), len(order)])]
     most = max(map(len, groups))
     found: list[_Passes] = []
     for group in groups:
+        # A member with few reads may miss what others show.
         if len(group) < _SMALL_PART * most:
             continue
         found.append(_find_passes(reads.start[group], reads.item[group]))
         if not len(found[-1].starts) == len(found[0].starts) > 0:
             return _NO_PASSES
+
+    # Passes of one job begin together.
     starts = np.array([passes.starts for passes in found])
     apart, length = np.ptp(starts, axis=0).max(), np.diff(starts, axis=1).min()
     if apart > _APART * length:

@@ -590,10 +590,13 @@ def _divide_late_time(bounds: Bounds, waits: Int64Array, did: Did) -> None:
     def portion(of: Int64Array) -> Int64Array:
         return np.floor(late * (np.minimum(of, whole) / whole)).astype(np.int64)
 
+    # The start of a worker: open where it did nothing that was recorded, or was not marked.
     nobody = total == 0
     of_start = portion(did.starting)
     bounds[WORKERS][0][waits] += np.where(nobody | is_open, 0, of_start)
     bounds[WORKERS][1][waits] += np.where(nobody | is_open, late, of_start)
+
+    # Storage and its parts, as large a share of the wait as of the worker's time.
     shares = {
         name: [portion(np.minimum(side, did.worked)) for side in sides]
         for name, sides in did.parts.items()
@@ -603,6 +606,7 @@ def _divide_late_time(bounds: Bounds, waits: Int64Array, did: Did) -> None:
     bounds[STORAGE][0][waits] += in_storage
     # What is left over by rounding stays open.
     open_ns = np.maximum(late - np.where(is_open, 0, of_start) - in_storage, 0)
+    # What storage may be at most: all that is open, where calls may lack some.
     if did.calls is None or not did.calls.whole:
         slack = open_ns
     else:
@@ -635,6 +639,8 @@ def _attribute_delivery(
     busy = delivered - idle_ns
     bounds[DELIVERY][0][waits] += idle_ns
     bounds[DELIVERY][1][waits] += delivered
+
+    # The calls after the fetch, and what calls that were not recorded may add to them.
     spent = {}
     if calls is not None:
         spent = {n: np.minimum(calls.within(t, ready, high)[1], busy) for n, t in calls.parts}

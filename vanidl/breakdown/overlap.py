@@ -268,6 +268,7 @@ def _find_rank_activity(
         picked = mine.of_kind(kind)
         return intersect(intervals.union(picked.start, picked.end), spans.windows)
 
+    # A device goes on during a wait; operators within one are those of the loader.
     if _has_kernels(basis):
         compute = within(SpanKind.KERNEL)
         starving = subtract(spans.waits, compute)
@@ -275,6 +276,7 @@ def _find_rank_activity(
         compute = subtract(within(SpanKind.OP), spans.waits)
         starving = spans.waits
     communication = subtract(within(SpanKind.COMMUNICATION), compute)
+    # Outside of profiles a marked loop computes where it neither waits nor calls storage.
     if spans.marks_loop and spans.waits_known:
         going_on = subtract(subtract(spans.windows, spans.waits), own_io)
         compute = intervals.merge(compute, subtract(going_on, _find_profiled_windows(mine, trace)))
@@ -337,6 +339,7 @@ def split_rank(
     did = _find_rank_activity(mine, spans, trace, basis, own_io)
     if not reduced.totals:
         return Split(spans, did, None, None, None, None, None)
+    # Busy time in the profiled window, divided in this order; what cannot be told is None.
     observed = intersect(reduced.busy.get(position, intervals.EMPTY), spans.windows)
     rest = subtract(observed, did.starving)
     hidden = intersect(rest, did.compute)

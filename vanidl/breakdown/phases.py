@@ -110,6 +110,7 @@ def find_borders(trace: Trace, results: Results) -> Borders | None:
         return None
     stages = tuple(_list_stages(trace, steps, first, last))
     found = epochs.find_epoch_starts(trace, data)
+    # An epoch ends where the next one begins, the last one with the training.
     end = next((low for name, low, _, _ in stages if name == "tail"), trace.job.end_ns)
     ends = [*found.starts[1:], end][: len(found.starts)]
     epoch_bounds = tuple(
@@ -180,9 +181,12 @@ def _list_stages(
     step_last = max((int(end.max()) for _, end in steps), default=None)
     begin = min(t for t in (first, step_first) if t is not None)
     end = max(t for t in (last, step_last) if t is not None)
+    # From the first evidence of training to the last, within the job.
     begin, end = (min(max(t, job.start_ns), job.end_ns) for t in (begin, end))
     what = "the first dataset read" if begin == first else "the first profiled step"
     yield "start-up", job.start_ns, begin, f"until {what}"
+
+    # Warm-up goes on until steps have their usual length.
     steady = _find_steady_ns(steps)
     steady = begin if steady is None else min(max(steady, begin), end)
     if steady > begin:
@@ -248,8 +252,11 @@ def _find_trace_end_ns(reduced: Operations, trace: Trace) -> int:
     if table is None or not trace.job.counts_apart:
         return forever
     ops = count_by_record(table, "READS") + count_by_record(table, "WRITES")
+    # Counters that count no more than was traced show that nothing is missing.
     if int(ops.sum()) <= reduced.total.reads + reduced.total.writes:
         return forever
+
+    # How many operations each process misses, and when the last one that it has ended.
     of_process = np.bincount(table.process[table.process >= 0], ops[table.process >= 0])
     missing = of_process.astype(np.int64)
     last = np.full(len(trace.processes), trace.job.start_ns)
@@ -257,6 +264,8 @@ def _find_trace_end_ns(reduced: Operations, trace: Trace) -> int:
     for part in trace.io:
         missing[part.process] -= len(part)
         last[part.process] = max(last[part.process], int(part.end.max()))
+
+    # The first one that is cut bounds all; where only shared records miss some, the last does.
     cut = missing > 0
     return int(last[cut].min() if cut.any() else last.max())
 

@@ -139,6 +139,7 @@ def _is_ascending(tiles: Tiles) -> bool:
 def _build_fetched(fetches: Fetches, start: Int64Array, end: Int64Array, name: int) -> Fetched:
     """Batches of one loader, by the waits that took them."""
     unknown = np.broadcast_to(np.int64(-1), len(start))
+    # No fetch was recorded: the wait itself stands for it.
     if name < 0:
         return Fetched(
             worker=unknown,

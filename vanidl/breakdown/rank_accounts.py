@@ -203,6 +203,7 @@ class _Alike:
     def add(self, position: int, tiles: Tiles, known: Evidence) -> None:
         """One rank more, of which `_tells_none_apart` holds."""
         trace, of_kinds = self._trace, windows.merge_tiles_of_a_kind(tiles)
+        # Ranks with the same kinds of windows, and evidence of the same form, are divided at once.
         kinds = (of_kinds.phase, of_kinds.part, of_kinds.step, of_kinds.wait, of_kinds.follows)
         key = (
             *(each.tobytes() for each in kinds),
@@ -320,6 +321,7 @@ def _add_input_waits(
         account.cell(f"{position}/{WAIT}/{cause}")
         for cause in (STORAGE, f"{STORAGE}.{METADATA}", COMPUTE, COPY)
     )
+    # Training starves while its device has nothing to do, either.
     starving_ns = max(waited_ns - computed.low_ns - copied.low_ns, 0.0)
     row = replace(row, input_wait_s=waited_ns / 1e9, starving_wait_s=starving_ns / 1e9)
     if not traced:
@@ -676,6 +678,8 @@ def _attribute_device_time(table: CellTable, trace: Trace, position: int, spans:
     if not did.by_device:
         return
     low, high = trace.job.start_ns, trace.job.end_ns
+
+    # What no profiler saw may have been any of these.
     unseen = max(table.window_ns - intervals.clipped(did.seen, low, high).length, 0)
     busy = 0
     for cause, times in (

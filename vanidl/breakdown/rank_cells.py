@@ -244,6 +244,8 @@ def _mark_workers(cells: Bounds, tiles: Tiles, spans: Spans, own: Served) -> Non
     covered = np.where(without_batch, intervals.covered_within(handling, tiles.start, tiles.end), 0)
     low, high = cells[WORKERS]
     cells[WORKERS] = np.maximum(low, covered), np.maximum(high, covered)
+
+    # Calls inside are part of that handling: storage has so much less for sure.
     total = np.zeros(len(tiles.start), np.int64)
     for name, times in own.parts:
         if len(times.start):
@@ -534,6 +536,7 @@ def gather_windows(cells: RankCells) -> Windows:
     place = len(tiles.number) * len(PART_NAMES) + run
     key = np.where(tiles.step >= 0, tiles.step * len(PART_NAMES) + tiles.part, place)
     _, first, row = np.unique(key, return_index=True, return_inverse=True)
+    # In the order of time.
     order = np.argsort(first, kind="stable")
     rank = np.argsort(order)
     row, first = rank[row], first[order]
@@ -542,6 +545,7 @@ def gather_windows(cells: RankCells) -> Windows:
     def total(values: Int64Array) -> Int64Array:
         return np.bincount(row, values, count).astype(np.int64)
 
+    # When each ends, and its sums: causes that share an array are added up once.
     last = np.zeros(count, np.int64)
     np.maximum.at(last, row, tiles.end)
     sums = {id(v): total(v) for side in (cells.low, cells.high) for v in side.values()}

@@ -519,10 +519,12 @@ def _measure_durations(run: _Run, links: _Links, start_ns: int) -> Chain:
         hold = hold if hold.any() else nothing
     else:
         fetch = np.where(has_worker, fetch, np.minimum(fetch, wait))
+        # When the worker could have begun: asked for the batch, and done with the one before.
         since = np.where(links.at_begin, f.wait_begin_ns[links.after], f.wait_end_ns[links.after])
         asked = np.where(links.after >= 0, since + links.ask, _LONG_AGO)
         free = np.where(links.previous >= 0, f.end_ns[links.previous], _LONG_AGO)
         lag = np.where(has_worker, np.maximum(f.begin_ns - np.maximum(asked, free), 0), 0)
+        # When the batch lay ready: as recorded, else as it must have been.
         ready = f.ready_ns
         if (ready[has_worker] < 0).any():
             ready = np.where(ready >= 0, ready, _guess_ready(f, has_worker))
@@ -597,6 +599,8 @@ def _subtract_peer_waits(
     if not meets.any():
         return chain
     f, here = run.fetched, meets[column]
+
+    # Until when, and how long, the step lasted without waiting for others.
     following = np.append(f.wait_begin_ns[1:], _end_ns(f))
     if f.peers_ns is None:
         met = common.last_ns[column] + common.least_ns[column]
@@ -632,6 +636,8 @@ def _apply_settings(
     has_worker = np.array([queue.workers > 0 for queue in queues])[number]
     previous = iterators.back(np.array([queue.workers for queue in queues])[number])
     after = iterators.back(np.array([queue.places for queue in queues])[number])
+
+    # The first batches: asked for as in the recorded run, or else as the first wait begins.
     heads = first_rows[number]
     first, born = has_worker & (after < 0), chain.has_worker[heads]
     by_birth = first & born
@@ -757,6 +763,7 @@ def _replay_in_turn(machine: Machine, change: Change, times: Times | None) -> fl
             for name in _DURATIONS
             for own in [getattr(chain, name)]
         }
+        # Without a worker the fetch is part of the wait; what lies ready has neither.
         hold = np.where(chain.has_worker, parts["hold"], parts["hold"] + parts["fetch"])
         work = parts["lag"] + parts["fetch"]
         if change.unwaited is not None:
@@ -806,6 +813,7 @@ def _replay_in_blocks(machine: Machine, changes: Sequence[Change], times: Times 
         for begin, end in pairwise(begins):
             now = _advance(chunk, slice(begin - begins[0], end - begins[0]), history, begin, now)
             if times is not None:
+                # The history holds the latest batches only.
                 ring = np.arange(begin, end) % history.size
                 times.took[begin:end] = history.times[ring, 0]
                 times.began[begin:end] = history.times[ring + history.size, 0]

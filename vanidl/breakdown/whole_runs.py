@@ -113,6 +113,7 @@ def find_serial_processes(
     """
     serial = np.zeros(len(trace.processes), bool)
     traced = [layer.traced_fraction for layer in results.coverage.layers]
+    # A call that is missing may have been beside another.
     if any(fraction is not None and fraction < 1 for fraction in traced):
         return serial
     cut = {log.path for log in trace.logs if not log.whole}
@@ -122,6 +123,7 @@ def find_serial_processes(
     for position, process in enumerate(trace.ranks):
         length_ns, total_ns = busy_ns.get(position), results.sum_ns.get(position, 0)
         known = trace.processes[process].log not in cut
+        # Calls that never overlap take as long as the time with any of them.
         if length_ns is not None and members[position] == 1 and total_ns and known:
             serial[process] = total_ns - length_ns <= _ONE_AT_A_TIME * total_ns
     return serial
@@ -209,8 +211,10 @@ def _bound_storage_parts(
     for part in CALLS:
         name = f"{RUN}/{STORAGE}.{part}"
         least = _clip_to_window_ns(bounds.low[part], table.window_ns)
+        # Sums over threads say nothing of the one that trains.
         least[[p for p in sources.threaded if not stepless[p]]] = 0
         most = np.maximum(_clip_to_window_ns(bounds.high[part], table.window_ns), least)
+        # Calls that nothing counted may fill the run.
         most[list(sources.unseen)] = table.window_ns
         had_low, had_high = table.of(name)
         counted_only = part in (SYNC, OBJECT, EXCHANGE)

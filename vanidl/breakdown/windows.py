@@ -225,6 +225,7 @@ def _lay_plain_loop(
     labels = _label_plain_loop(int(begin[0] > low), len(begin), int(end[-1] < high), phases)
     start = np.empty(len(labels.step), np.int64)
     start[0], start[-1] = low, end[-1]
+    # Of each step its wait and the rest; what lies before and behind the loop is a tile each.
     in_loop = slice(labels.first, labels.first + 2 * len(begin))
     start[in_loop][::2], start[in_loop][1::2] = begin, waits.end
     return Tiles(
@@ -395,6 +396,7 @@ def _find_model(trace: Trace, spans: Spans, low: int, high: int) -> _Model:
     found = [(part, covered(kind)) for part, kind in (
         (FORWARD, SpanKind.FORWARD), (BACKWARD, SpanKind.BACKWARD),
         (OPTIMIZER, SpanKind.OPTIMIZER))]  # fmt: skip
+    # Without a backward pass the parts of the step are not known.
     if not len(found[1][1].start):
         return _NO_MODEL
     start, end = (np.concatenate([getattr(t, s) for _, t in found]) for s in ("start", "end"))
@@ -512,6 +514,7 @@ class _Gaps:
 def _find_gaps(
     trace: Trace, spans: Spans, steps: Spans, begin: Int64Array, end: Int64Array
 ) -> _Gaps:
+    # Steps with consecutive numbers follow one another, unless an epoch begins between them.
     same = np.append(False, steps.source[1:] == steps.source[:-1])
     distance = np.append(1, np.diff(steps.step))
     next_one = same & (distance == 1)
@@ -526,6 +529,7 @@ def _find_gaps(
         may_follow &= gap < float(np.median(end - begin))
     return _Gaps(
         follows=next_one & (marked | (gap == 0)),
+        # Where nothing marks the loop, a gap shorter than a usual step may be part of the next one.
         may_follow=may_follow,
         lost=same & (distance > 1),
     )
@@ -535,6 +539,7 @@ def _find_epochs(trace: Trace, position: int, spans: Spans, at: Int64Array) -> I
     """The epoch of each instant: that begun last, by its marks or by the fetches of its batches."""
     marked = spans.of_kind(SpanKind.EPOCH)
     begin, end, number = marked.start, marked.end, marked.step.astype(np.int64)
+    # Where no epochs are marked, batches that were waited for tell them.
     if not len(begin) and len(trace.fetches):
         fetches = trace.fetches.pick(trace.fetches.trainer == trace.ranks[position])
         taken = fetches.pick(fetches.wait_end > fetches.wait_begin)

@@ -36,6 +36,7 @@ def run(options: argparse.Namespace) -> int:
     words = options.command_line
     command = words[1:] if words[:1] == ["--"] else words
     replay = replay_of(options)
+    # The run as it trains, unless one is there.
     if options.against is not None:
         folder = Path(options.against)
         target = Path(options.output or f"{folder}-ceiling")

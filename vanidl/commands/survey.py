@@ -37,6 +37,8 @@ def run(options: argparse.Namespace) -> int:
             names=options.names,
             reports=max(options.reports, 0),
         )
+
+    # What was done, and what was left undone.
     jobs, unread = done.jobs, done.unread
     said = [plural(jobs, "job")]
     said += [f"{count(done.kept)} done before"] if done.kept else []

@@ -55,6 +55,8 @@ def run(options: argparse.Namespace) -> int:
         )
     watched = WatchedRun(find_recording_folder(folder))
     alert = Alert(options.alert) if options.alert else None
+
+    # Until the run is over; Ctrl-C leaves it running, which is no failure.
     with suppress(KeyboardInterrupt), _shown(live, quiet=options.quiet) as show:
         last = _follow(watched, every_s, show, target, alert, quiet=options.quiet)
         if last.condition.state is State.DEAD:

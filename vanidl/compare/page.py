@@ -85,6 +85,8 @@ def _merge_warnings(comparison: Comparison) -> tuple[tuple[str, str, str], ...]:
             for code, message, severity in warnings:
                 place, rest = _split_place(sample, message)
                 places.setdefault((code, rest, severity), []).append((side.letter, place))
+
+    # What is to be acted on before what is to be known.
     ordered = sorted(places.items(), key=lambda item: item[0][2] == "info")
     return tuple(
         (code, elided(f"{_name_sides(said)}: {rest}", limit=1000), severity)

@@ -364,6 +364,7 @@ def open_sides(
         raise UsageError(f"expected at least one and at most {most} runs, found {len(paths)}.")
     if len(labels) > len(paths):
         raise UsageError(f"--label: expected at most {len(paths)}, found {len(labels)}.")
+    # Empty labels for sides without one, whose names are made from their paths.
     names = [*labels, *[""] * len(paths)]
     sides = []
     for path, letter, name in zip(paths, LETTERS, names, strict=False):

@@ -280,6 +280,7 @@ def _list_support(comparison: Comparison) -> tuple[str, ...]:
 
 def _list_not_recorded(pairing: Pairing) -> str:
     """`input wait and hidden I/O were not recorded in A`, all that miss alike in one go."""
+    # What is not recorded for the same reason, together.
     titles_by_note: dict[str, list[str]] = {}
     for name in _SUPPORT:
         change = pairing.change(name)

@@ -111,6 +111,7 @@ def _inspect_data(
     kinds = zip(trace.files.path, trace.files.kind, strict=True)
     data = {path for path, kind in kinds if kind == trace.files.data_kind}
     wanted = sorted(data & set(here))
+    # What cannot be looked at is said, and is no error.
     notices = []
     if not wanted:
         message = "--inspect: no dataset file of the run lies here. Name its folder with --data."
@@ -120,6 +121,8 @@ def _inspect_data(
         notices.append(Notice("not_inspected", message, "info"))
     facts = {}
     opened = wanted[:MOST_INSPECTED]
+
+    # Opened by a child process: a damaged file may end the library that reads it.
     from vanidl.dataset.sandbox import inspect_files
 
     for job, found in zip(opened, inspect_files([here[job] for job in opened]), strict=True):

@@ -56,6 +56,7 @@ def _read_lengths(file: BinaryIO, size: int, path: Path) -> tuple[list[int], boo
         file.seek(at)
         head = file.read(_FRAME.size)
         length, crc = _FRAME.unpack(head) if len(head) == _FRAME.size else (0, -1)
+        # A frame that would end behind the file is cut; a wrong checksum is no frame.
         if crc != masked_crc(head[:8]) or at + length + _OVERHEAD > size:
             raise InputError(
                 f"{path}: expected a TFRecord frame at byte {at:,}, found other bytes. The file "

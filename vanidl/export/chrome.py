@@ -252,6 +252,7 @@ class Flows:
         for each in self._ends:
             mine = each.worker == part.process
             read_ns, taken_ns = each.read_ns[mine], each.taken_ns[mine]
+            # The row of the operation that begins with each last read, if this part has it.
             row = np.searchsorted(part.start, read_ns)
             inside = row < len(part)
             rows = row[inside]
@@ -361,6 +362,8 @@ class Operations:
         """One event an operation: what, where, when, and file, offset, size."""
         pid = get_process_number(part.process)
         head = f'{{"ph":"X","pid":{pid},"tid":%d,"cat":"{part.layer}","name":"%s"'
+
+        # The text before each operation is made once for each track and kind.
         heads = {
             (track, op): head % (track, _OPERATIONS[op])
             for track in np.unique(rows.track).tolist()
@@ -368,6 +371,7 @@ class Operations:
         }
         files = self._files
         offsets: Sequence[object] = part.offset.tolist()
+        # An offset that was not recorded is null, not -1.
         if (part.offset < 0).any():
             offsets = ["null" if offset < 0 else offset for offset in part.offset.tolist()]
         keys = zip(rows.track.tolist(), part.op.tolist(), strict=True)

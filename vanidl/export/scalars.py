@@ -42,6 +42,8 @@ def write(run: Run, folder: Path) -> list[tuple[str, str]]:
             "pip install 'vanidl-io[tensorboard]'"
         ) from error
     board = _TensorBoard(Event, Summary, EventFileWriter)
+
+    # Only steps with a place in time can lie beside the training's own curves.
     steps = run.frame("steps")
     if steps.empty or "start_s" not in steps or steps["start_s"].isna().all():
         raise UsageError(

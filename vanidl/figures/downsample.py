@@ -59,6 +59,7 @@ def fill_level(figure: Figure, level: int = -1) -> Spec:
         speed = amounts / (width * figure.levels.divisor)
         trace["dx"] = width
         if trace["type"] == "heatmap":
+            # A heat map is placed by the centres of its cells; a curve of steps has an end, too.
             trace["x0"] = figure.levels.start_s + width / 2
             trace["z"] = [[v or None for v in row] for row in speed.tolist()]
         else:

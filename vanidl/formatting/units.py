@@ -33,6 +33,7 @@ def seconds(value: float | None) -> str:
         if value < 0.5e-9:
             return "< 1 ns"
         for scale, unit in ((1e9, "ns"), (1e6, "µs"), (1e3, "ms")):
+            # From 999.5 on three digits round up to the next unit.
             if value * scale < 999.5:
                 return f"{_format_significant(value * scale)} {unit}"
         return "1.00 s"

@@ -243,6 +243,7 @@ class _Tables:
         """
         processes, of_position = self.trace.processes, self.trace.rank_numbers
         labels = [storable(process.label) for process in processes]
+        # Names that occur more than once, as of workers, get their host and number.
         names = [
             f"{label} ({p.host}:{p.pid})" if labels.count(label) > 1 else label
             for label, p in zip(labels, processes, strict=True)
@@ -524,6 +525,7 @@ class _Tables:
             if windows is not None:
                 who = self.who_of_ranks(np.full(len(windows), position))
                 tables.append(who | windows.columns(self.trace.job.start_ns))
+        # Ranks may have different causes: what one lacks is missing in its rows.
         names = dict.fromkeys(name for table in tables for name in table)
         sizes = [len(table["start_s"]) for table in tables]
         return {

@@ -285,6 +285,8 @@ def _plot_timeline(run: plain.Run, job: JobTimeline) -> Spec:
         ("read", palette.READ, job.bytes_read),
         ("written", palette.WRITE, job.bytes_written),
     ]
+
+    # One unit for reads and writes.
     largest = max((int(amounts.max(initial=0)) for _, _, amounts in speeds), default=0)
     divisor, unit = byte_scale(int(largest / width_s))
     lines = [

@@ -69,6 +69,7 @@ def choose_run(groups: Sequence[Group], job_ids: Sequence[str] = ()) -> Group:
     """
     every = groups
     if job_ids:
+        # Ids, or places in the table that the error shows.
         groups = [g for i, g in enumerate(groups, 1) if {*g.job_ids, f"{PLACE}{i}"} & set(job_ids)]
         if not groups:
             raise InputError(f"--job {', '.join(job_ids)}: no log of that job here.")

@@ -93,11 +93,14 @@ def identify_processes(logs: Sequence[TracerLog], profiles: Sequence[ProfileTrac
     entries = open_entries(logs)
     for k, profile in enumerate(profiles):
         entry = _match_profile(profile, entries, profiles)
+        # A profile whose process has no log is a process of its own.
         if entry is None:
             stray = any(log.nprocs > 1 for log in logs)
             entry = Entry(Process(profile.host, profile.pid), None, 0, [], stray=stray)
             entries.append(entry)
         entry.profiles.append(k)
+
+        # What either of both knows of it; a rank is the profile's.
         known = entry.process
         entry.process = replace(
             known,
@@ -106,6 +109,8 @@ def identify_processes(logs: Sequence[TracerLog], profiles: Sequence[ProfileTrac
             rank=profile.rank if profile.rank is not None else known.rank,
         )
         entry.world_size = profile.world_size or entry.world_size
+
+    # What each is to the training, once all are known.
     table = _build_rows(entries, assign_roles(entries, logs))
     return replace(table, threads=find_training_threads(logs, profiles, table))
 

@@ -275,6 +275,7 @@ def match_undated_steps(
     """Step tables with their process, the only trainer of their host; and what has none."""
     found, lost = [], []
     for table in sorted(tables, key=lambda d: d.path):
+        # A table names a host only: one trainer there leaves no doubt.
         fits = [
             i
             for i, p in enumerate(processes)

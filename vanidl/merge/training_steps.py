@@ -381,6 +381,7 @@ def derive_from_waits(profile: ProfileTrace) -> ProfileTrace:
     steps = len(borders) - 1
     if steps < 1:
         return profile
+    # Steps of no thread and with a name of their own, among the spans that there are.
     more = {
         "start_ns": borders[:-1],
         "end_ns": borders[1:],

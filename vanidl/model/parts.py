@@ -313,6 +313,7 @@ class _Folder:
 
         table = pyarrow.table({name: getattr(part, name) for name in COLUMNS})
         try:
+            # Made with the first part, whose columns are those of all.
             if self._writer is None:
                 self._writer = pyarrow.parquet.ParquetWriter(
                     self._path, table.schema, compression="none", use_dictionary=False,

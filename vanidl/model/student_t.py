@@ -37,10 +37,14 @@ def _incomplete_beta(x: float, rest: float, a: float, b: float) -> float:
     """
     if not x or not rest:
         return float(rest == 0)
+
+    # Where the fraction converges slowly, the other tail.
     if x > (a + 1) / (a + b + 2):
         return 1.0 - _incomplete_beta(rest, x, b, a)
     logarithm = math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b)
     front = math.exp(logarithm + a * math.log(x) + b * math.log(rest)) / a
+
+    # Lentz's method, two terms a round.
     c, d = 1.0, 1.0 / _away_from_zero(1 - (a + b) * x / (a + 1))
     fraction = d
     for m in range(1, _MOST_TERMS):

@@ -274,6 +274,7 @@ def _sort_entries(
             elif not kind or not _is_true(entry.is_file):
                 search.others += 1
             elif entry.is_symlink():
+                # Links come last: what they lead to may be in the folder as well.
                 search.linked.append((kind, entry.path))
             elif kind in search.names.by_content:
                 search.shared.append((kind, entry.path))

@@ -55,6 +55,7 @@ def read_ceiling(path: Path) -> Ceiling:
             raise InputError(_refuse_ceiling(path, f"schema {values['schema']!r}"))
         remarks = tuple(str(text)[:_LONGEST_REMARK] for text in values["remarks"][:_MOST_REMARKS])
         ceiling = Ceiling(**checked_fields(Ceiling, values), remarks=remarks)
+        # Numbers that no measurement can have given are refused.
         times = (ceiling.step_s, ceiling.free_s, ceiling.median_step_s, ceiling.median_free_s)
         shares = (ceiling.low, ceiling.cost, ceiling.high)
         counts = (ceiling.ranks, ceiling.steps, ceiling.replayed, ceiling.kept, ceiling.pairs)
@@ -333,6 +334,7 @@ def read_record(path: str | Path) -> RunRecord:
         if values["schema"] != RUN_SCHEMA:
             raise InputError(_refuse_record(path, f"schema {values['schema']!r}"))
         return RunRecord(
+            # Records of earlier releases lack some fields.
             **checked_fields(RunRecord, {**_LATER, **values}),
             settings={str(name): str(value) for name, value in values["settings"].items()},
             command=tuple(map(str, values["command"])),
@@ -471,6 +473,7 @@ def warn_of_losses(records: Records, logs: Sequence[TracerLog]) -> Iterator[Noti
             yield Notice("processes_brief", f"{text} {_HARMLESS}", "info")
         for state in _WORDS:
             lost = [p for p in record.processes if p.state == state and p not in harmless]
+            # What a log holds until its process was killed is not lost.
             if state == UNFINISHED:
                 here = {log.pid for log in kept if same_host(log.host, record.host)}
                 lost = [p for p in lost if p.pid not in here]

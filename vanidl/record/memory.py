@@ -60,6 +60,7 @@ class MemoryLooks:
         for one in living:
             sizes = self._read_sizes(one.pid)
             if sizes is not None:
+                # The largest sizes since the last line.
                 before = self._sizes.get(one.pid, sizes)
                 self._sizes[one.pid] = [max(pair) for pair in zip(before, sizes, strict=True)]
         with suppress(OSError):

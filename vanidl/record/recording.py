@@ -312,6 +312,7 @@ def time_call_ns(recorder: Recorder, library: str | None = None) -> float | None
             data.write_bytes(b"\0" * 4096)
             tracer = recorder.prepare(Path(place) / "run", library)
             command = interpreter_command(f"exec({_READS.format(path=str(data))!r})")
+            # Without the tracer, then with it.
             for added in ({}, tracer.environment):
                 changed = {**os.environ, **added}
                 done = subprocess.run(

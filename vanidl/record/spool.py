@@ -48,17 +48,21 @@ class Spool:
         """
         mounts = RemoteMounts()
         mount = mounts.of(str(run))
+        # Storage of this machine answers: RUN itself is written to.
         if not mount:
             try:
                 _refuse_used(_make_new(run, None), run)
             except OSError as error:
                 raise _explain_not_made(run, error) from error
             return cls(run, run)
+        # Processes of other hosts would not find a temporary folder of this one.
         nowhere_else = mounts.of(tempfile.gettempdir()) or may_span_hosts(command, os.environ)
         folder = run
         if mounts.is_fuse(mount) and not (in_place or nowhere_else):
             folder = Path(tempfile.mkdtemp(prefix="vanidl-"))
         spool = cls(run, folder, mount if folder != run else "")
+
+        # RUN is made by a child, which can be left behind where its storage does not answer.
         try:
             answer = ask(lambda _: _make_new(run, folder if spool.mount else None))
             if answer is None:

@@ -161,6 +161,8 @@ def _list_actions(actions: Sequence[Action], width: int, room: int) -> Iterator[
 
 def _write_action(number: int, action: Action, width: int) -> Iterator[Line]:
     mark = f"{number}. "
+
+    # With its effect on one line where that fits, else below.
     title = elided(action.title, limit=width - len(mark))
     if action.effect and len(mark) + len(title) + 2 + len(action.effect) <= width:
         yield (
@@ -173,6 +175,7 @@ def _write_action(number: int, action: Action, width: int) -> Iterator[Line]:
             yield (Piece(f"   {elided(action.effect, limit=width - 3)}", "green"),)
     codes = ", ".join(item.code for item in action.evidence)
     reason = f"{action.reason} ({codes})"
+    # A longer reason goes without the codes, on two lines at most.
     if len(reason) > width - 3:
         reason = elided(action.reason, limit=2 * (width - 3))
     yield from _wrap_text(reason, width, indent="   ")

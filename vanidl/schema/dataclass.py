@@ -23,8 +23,10 @@ else:
         """As `dataclasses.dataclass`."""
         if cls is None:
             return lambda decorated: dataclass(decorated, **options)
+        # Other options ask for methods of their own, which the standard library makes.
         if options.keys() - {"frozen", "slots"}:
             return dataclasses.dataclass(**options)(cls)
+        # `_freeze` knows the setters of a class's own slots only.
         derived = any(dataclasses.is_dataclass(base) for base in cls.__mro__[1:])
         if options.get("frozen") and not derived:
             made = _freeze(dataclasses.dataclass(
@@ -32,11 +34,14 @@ else:
             )(cls))  # fmt: skip
         else:
             made = dataclasses.dataclass(eq=False, repr=False, **options)(cls)
+
+        # The shared methods, where the class has none of its own.
         own = cls.__dict__
         if "__repr__" not in own:
             made.__repr__ = _repr
         if "__eq__" not in own:
             made.__eq__ = _eq
+        # A class with `__eq__` alone has a `__hash__` of None.
         if "__hash__" not in own or ("__eq__" in own and own["__hash__"] is None):
             made.__hash__ = _hash if options.get("frozen") else None
         return made
@@ -71,6 +76,8 @@ def _freeze(made: Any) -> Any:  # noqa: ANN401 - a class of any fields
             continue
         if each.init:
             (by_keyword if each.kw_only else parameters).append(parameter)
+
+        # By the setter of its slot, as the class itself refuses to set anything.
         setter = made.__dict__.get(name)
         if isinstance(setter, MemberDescriptorType):
             names[f"_set_{name}"] = setter.__set__

@@ -515,6 +515,8 @@ def draw_offsets(run: Run) -> Figure:
     name, shown = elided(sample.path, limit=120), len(sample.offset)
     cut = n_of_m(shown, sample.reads, "reads")
     words = f"The file is {name}" + (f"; shown are {cut}, drawn at random." if cut else ".")
+
+    # Offsets in one unit, over the time axis of all pictures.
     divisor, unit = byte_scale(float(sample.offset.max(initial=0)))
     at = np.round(sample.offset / divisor, 4)
     layout = palette.time_layout(300, showlegend=False)

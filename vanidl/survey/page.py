@@ -124,6 +124,7 @@ def _list_facts(jobs: Fleet, folder: str) -> tuple[tuple[str, str], ...]:
 
 
 def _build_tiles(read: Fleet) -> tuple[Tile, ...]:
+    # A job without times of its operations would count as one without I/O.
     timed = read.only(read.known("io_share"))
     ranks = timed.numbers("ranks")
     cost_s = sum((ranks * timed.numbers("run_time_s")).tolist())

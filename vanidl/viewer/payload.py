@@ -195,6 +195,7 @@ def pack_bins(
         return None
     keys, places, values = [], [], []
     for (lane, row, fate), busy in sorted(amounts.items()):
+        # Most bins are empty: the others are sent, with their places.
         at = np.flatnonzero(busy)
         keys.append([lane, row, fate, len(at)])
         places.append(at)
@@ -209,6 +210,7 @@ def pack_bins(
 
 def _pack_arrows(trace: Trace, lanes: Lanes) -> Spec | None:
     """From the last read of a batch, in a worker, to the end of the wait that took it."""
+    # Lanes are cut where there are many; an arrow needs both of its ends.
     rows = [
         (
             lanes.of_process[w],

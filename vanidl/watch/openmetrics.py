@@ -79,6 +79,7 @@ def _list_samples(state: RunState) -> Iterator[tuple[Family, Mapping[str, str], 
         yield STEPS, of, rank.steps
         yield STEP_SECONDS, of, rank.steps_s
         yield LOOP_SECONDS, of, rank.window_s
+        # Silence after the end is no alarm.
         yield SILENT_SECONDS, of, 0.0 if state.condition.is_over else rank.silent_s
         for waited in rank.loaders:
             yield WAITS, {**of, "loader": waited.loader}, waited.waits
@@ -88,6 +89,7 @@ def _list_samples(state: RunState) -> Iterator[tuple[Family, Mapping[str, str], 
         yield FETCH_SECONDS, {}, sum(worker.fetch_s for worker in state.workers)
     for read in state.reads:
         yield READ_BYTES, {"source": read.source}, read.nbytes
+    # One sample for each state, of which the present one is 1.
     for each in State:
         yield STATE, {"state": each.value}, float(state.condition.state is each)
     yield ENDED, {}, float(state.ended)

@@ -75,6 +75,8 @@ def line(state: RunState, elapsed_s: float, width: int = WIDTH) -> str:
         return f"{parts[0]}  no step yet ({seen} seen)"[:width]
     if state.condition.alerts:
         return parts[0][:width]
+
+    # What does not fit is left out; a shorter part behind it may fit.
     said = ""
     for part in filter(None, parts):
         longer = f"{said}  {part}" if said else part
@@ -172,11 +174,13 @@ def _list_ranks(state: RunState) -> Iterator[Line]:
         yield f"no step yet ({plural(state.journals, 'process', 'processes')} seen)", ""
         return
     yield f"{'':<16}{'steps':>10}{'now':>16}{'waits now':>12}{'so far':>12}  last event", "dim"
+    # Those that wait longest, as a screen has few lines.
     shown = sorted(state.ranks, key=lambda rank: -(rank.latest_share or 0.0))[:_MOST_RANKS]
     ended = state.condition.is_over
     for rank in shown:
         now = "-" if rank.now_steps_per_s is None else steps_per_second(rank.now_steps_per_s)
         share = "-" if rank.now_wait_share is None else percent(rank.now_wait_share)
+        # Aligned before the share is marked, as marks go and would count as width.
         room = " " * (12 - len(percent(rank.wait_share)))
         key = f"{state.ranks.index(rank)}/input_wait/"
         waited = room + _mark_share(key, rank.wait_share)

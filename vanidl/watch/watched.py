@@ -290,6 +290,7 @@ class WatchedRun:
         rows = [file for file in self._files.values() if file.journal and file.journal.process]
         for file in sorted(rows, key=lambda file: _get_sort_key(file.journal)):
             journal = file.journal
+            # A process that neither trains nor waits is no rank.
             if journal is None or not (journal.totals.steps or journal.totals.by_loader):
                 continue
             totals = journal.totals

@@ -78,6 +78,7 @@ def _import_triton(module: str) -> ModuleType:
     try:
         return import_module(module)
     except ModuleNotFoundError as error:
+        # Another package that is missing is a fault of its own.
         if error.name != "triton":
             raise
         raise MissingError(
@@ -98,6 +99,7 @@ def decode(samples: Sequence[Encoded], out: torch.Tensor) -> None:
 
     kernel = find_kernel(samples[0].codec)
     buffer = HostBuffer(pin_memory=out.is_cuda)
+    # All sections in one copy to the device, and one launch for all samples.
     staged = stage_rows(buffer, [kernel.columns(each) for each in samples]).to(out.device)
     status = torch.zeros(len(samples), dtype=torch.uint8, device=out.device)
     kernel.launch(staged, out, status)

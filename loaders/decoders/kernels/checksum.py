@@ -36,6 +36,7 @@ def columns(body: NDArray[np.uint8], crc: int) -> tuple[Column, ...]:
 
 def power(bits: int) -> int:
     """x^bits modulo the polynomial."""
+    # Bit 31 stands for x^0, as in the reflected CRC-32.
     result, square = 1 << 31, 1 << 30
     while bits:
         if bits & 1:
@@ -146,6 +147,8 @@ def launch(staged: Staged, status: torch.Tensor) -> None:
             _of_chunks(chunks, device), checksums,
             COLUMNS=COLUMNS, LANES=LANES, ROWS=ROWS, STEP=ROW_STEP.value, **OPTIONS,
         )  # fmt: skip
+
+    # The final inversion, but for empty bodies; CRCs are compared as unsigned numbers.
     index = staged.index
     inverted = torch.where(index[:, 1] > 0, ~checksums, checksums).to(torch.int64) & 0xFFFFFFFF
     status |= inverted != index[:, 2]

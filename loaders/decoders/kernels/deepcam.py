@@ -107,6 +107,7 @@ def _step(word: tl.tensor, signs: tl.tensor, UP: tl.constexpr) -> tl.tensor:
 @triton.jit
 def _sums(word: tl.tensor, before: tl.tensor) -> tuple[tl.tuple, tl.tensor]:
     """The running sums of the four bytes of a word, and per byte a 1 where it is a head."""
+    # Each byte's step on top of the one before.
     signs = _signs(word)
     first = before + _step(word, signs, 24)
     second = first + _step(word, signs, 16)
@@ -219,6 +220,7 @@ def _decoded(
 
     `number` is the segment and `carry` the sum with which each line's span begins.
     """
+    # Sums and heads within a group, word by word.
     a, heads_a = _sums(words[0], tl.zeros_like(words[0]).to(tl.float32))
     b, heads_b = _sums(words[1], a[3])
     c, heads_c = _sums(words[2], b[3])
@@ -233,6 +235,7 @@ def _decoded(
     through = tl.cumsum(both, 1) - both
     total = carry[:, None] + (through >> 8)
     segment = number[:, None] + (through & 0xFF)
+    # Values of the segment in which a group begins; those of further heads replace them below.
     head, units, since = _segment(segments, segment, segment < end[:, None], total)
     values_a = _values(a, head, units, since)
     values_b = _values(b, head, units, since)
@@ -258,6 +261,7 @@ def _listed_lines(
     numbers_ptr: tl.tensor, index: tl.tensor, row: tl.tensor, lines: int
 ) -> tuple[tl.tensor, tl.tensor, tl.tensor, tl.tensor, tl.tensor]:
     """Of rows in the table of lines: listed?, line, first segment, end, and fit to be decoded?"""
+    # The buffer may be damaged: what is read of it is bounded, or marked as not good.
     listed = row < tl.load(index + 8)
     line = tl.load(numbers_ptr + tl.load(index) // 4 + row, mask=listed, other=0).to(tl.int64)
     firsts = numbers_ptr + tl.load(index + 1) // 4 + row
@@ -397,6 +401,7 @@ def launch(staged: Staged, out: torch.Tensor, status: torch.Tensor) -> None:
     `status` (samples,) uint8 there becomes 1 where codes and segments of a line contradict each
     other; values without a segment are 0.
     """
+    # float32 is the lines as float16, brought to the units of their channels.
     if out.dtype == torch.float32:
         halves = torch.empty(out.shape, dtype=torch.float16, device=out.device)
         launch(staged, halves, status)
@@ -410,6 +415,8 @@ def launch(staged: Staged, out: torch.Tensor, status: torch.Tensor) -> None:
                 CHANNELS=CHANNELS, LINES=COPY_LINES, SPAN=SPAN, **COPY_OPTIONS,
             )  # fmt: skip
         return
+
+    # Lines of differences; then raw ones and those of one value, which are only copied.
     width = out.shape[-1]
     lines = out[0].numel() // width if width else 0
     views = {n: staged.buffer.view(t) for n, t in _VIEWS.items()}

@@ -197,6 +197,8 @@ def _limit_by_whole_run(
     main, trainer = look.main, trace.ranks[position]
     if main is None or _may_have_workers(trace, trainer, look):
         return
+
+    # All samples within the run as one stratum.
     length_ns = float(tiles.length.sum())
     inside = (main.samples.time >= tiles.start[0]) & (main.samples.time < tiles.end[-1])
     chosen = np.flatnonzero(inside)
@@ -207,6 +209,7 @@ def _limit_by_whole_run(
     for cause, bound in _combine_strata([stratum]).items():
         name = f"run/{cause}"
         had = found.get(name)
+        # The upper end alone is lowered, and no further than the lower one.
         if had is not None and cause.startswith(STORAGE) and bound.high_ns < had.high_ns:
             high_ns = max(bound.high_ns, had.low_ns)
             assumed = tuple(dict.fromkeys((*had.assumed, *bound.assumed)))
@@ -699,6 +702,7 @@ def _select_around(table: Int64Array, first: int, last: int) -> Int64Array:
 def _combine_strata(strata: Sequence[_Stratum]) -> Mapping[str, SampledBound]:
     """Cells of a window that these strata fill."""
     sampled = [each for each in strata if len(each.weight)]
+    # Time without samples may be anything.
     unknown_ns = sum(each.length_ns for each in strata if not len(each.weight))
     length_ns = sum(each.length_ns for each in sampled)
     if not sampled or not length_ns:

@@ -140,6 +140,8 @@ def draw_changes(comparison: Comparison) -> Figure:
         reason = "No metric was recorded on both sides, so there is nothing to compare."
         return _compose_changes("", empty_reason=reason)
     bars = any(change.low is not None for rows in drawn for change in rows)
+
+    # Metrics without a ratio are named, not left out in silence.
     rest = dict.fromkeys(
         change.metric.title
         for pairing in comparison.pairings

@@ -105,6 +105,8 @@ def draw_steps(comparison: Comparison) -> Figure:
     if not known:
         reason = "No training step was recorded on any side. Profile with torch.profiler."
         return _compose_steps("", reason=reason)
+
+    # Sides without steps are named; all others are drawn over the same edges.
     missing = [side.letter for side, values in times if not len(values)]
     words = [_STEPS_CAPTION, f"Not recorded: {', '.join(missing)}." if missing else ""]
     edges, beyond = _choose_edges(known)

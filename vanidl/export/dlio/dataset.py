@@ -83,6 +83,7 @@ def _get_suffix(file: DataFile) -> str:
 def _pick_sizes(run: Run, files: tuple[DataFile, ...]) -> Sizes:
     """The best kind of size that every file has."""
     passes = len(run.phases.epochs) if run.phases is not None else 0
+    # From sizes on disk to what reads alone tell.
     kinds = (
         ([f.size for f in files], "sizes on disk"),
         ([f.extent for f in files], "highest byte read of each file"),
@@ -150,6 +151,8 @@ def describe_dataset(run: Run, facts: DataFacts) -> Iterator[Entry]:
             f"a new folder; the run read from the mount {mount} ({kind or 'unknown file system'})"
         )
     yield Entry(_SECTION, "data_folder", "data/recorded", ASSUMED, place)
+
+    # Its format, by the names of files.
     if facts.format is None:
         name = facts.suffix or "without suffix"
         what = f"files {name}" if facts.files else "no read of a dataset file was recorded"
@@ -160,6 +163,8 @@ def describe_dataset(run: Run, facts: DataFacts) -> Iterator[Entry]:
         share = read / sum(f.bytes_read for f in (*facts.files, *facts.others))
         note = f"by the names of files: {percent(share)} of the bytes came from {facts.suffix}"
         yield Entry(_SECTION, "format", facts.format, MEASURED, note)
+
+    # Files, folders, and the samples in each.
     yield _describe_files(run, facts)
     folders = len({PurePosixPath(f.path).parent for f in facts.files})
     if folders > 1:

@@ -40,12 +40,16 @@ def find_loader(trace: Trace) -> Fetched | None:
     fetches = trace.fetches
     if not len(fetches):
         return None
+
+    # Loaders for training, where any says so; else all.
     names = np.unique(fetches.name).tolist()
     own = [k for k in names if fetches.names[k].endswith(_FOR_TRAINING)] or names
     samples = {k: int(fetches.samples[fetches.name == k].sum()) for k in own}
     chosen = max(own, key=lambda k: samples[k])
     others = tuple(fetches.names[k] for k in names if k != chosen)
     own_fetches = fetches.pick(fetches.name == chosen)
+
+    # The size of most batches; the last one of a pass may be short.
     known = own_fetches.samples[own_fetches.samples >= 0]
     sizes, counts = np.unique(known, return_counts=True)
     size = int(sizes[np.argmax(counts)]) if len(sizes) else 0
@@ -115,6 +119,7 @@ def _describe_save_times(run: Run, saves: tuple[Phase, ...]) -> Iterator[Entry]:
     epochs = run.phases.epochs if run.phases is not None else ()
     starts = np.array([epoch.start_s for epoch in epochs])
     number = np.searchsorted(starts, [save.start_s for save in saves], side="right")
+    # Saves that each lie in an epoch of their own follow epochs.
     if len(epochs) and (np.diff(number) > 0).all():
         first = max(int(number[0]), 1)
         apart = round(float(np.median(np.diff(number)))) if len(number) > 1 else len(epochs)
@@ -122,6 +127,7 @@ def _describe_save_times(run: Run, saves: tuple[Phase, ...]) -> Iterator[Entry]:
         yield Entry(_SAVE, "checkpoint_after_epoch", first, MEASURED, note)
         yield Entry(_SAVE, "epochs_between_checkpoints", apart, MEASURED, "median of the same")
         return
+    # Else steps between them are counted, where these have a place in time.
     if run.steps is None or run.steps.table.undated_s is not None:
         yield Entry(_SAVE, "epochs_between_checkpoints", 1, ASSUMED,
                     "neither epochs nor steps tell when saves were made")  # fmt: skip
@@ -189,6 +195,7 @@ def describe_computation(run: Run) -> Iterator[Entry]:
         yield Entry(_SECTION, _KEY, mean, MEASURED, note)
         yield Entry(_SECTION, f"{_KEY}_stdev", spread, MEASURED, "of the same, drawn as normal")
         return
+    # A distribution that is not normal is given by its parameters.
     yield Entry(_SECTION, _KEY, drawn.parameters, MEASURED,
                 f"{note}; DLIO 2.0.0 takes single numbers only: set the mean there")  # fmt: skip
 

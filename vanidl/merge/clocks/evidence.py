@@ -147,6 +147,7 @@ def gather_inputs(
     events: Sequence[EventRecords],
 ) -> list[AlignmentInputs]:
     """What is known around each profile, in their order."""
+    # Workers by the process that they serve.
     workers: dict[int | None, list[TracedProcess]] = defaultdict(list)
     for i, p in enumerate(processes.rows):
         if p.role == "worker" and i in traced:

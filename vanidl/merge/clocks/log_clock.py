@@ -160,6 +160,7 @@ def lay_on_one_clock(
     logs: Sequence[TracerLog], processes: ProcessTable, clocks: Mapping[int, LogClock]
 ) -> tuple[list[TracerLog], tuple[Process, ...]]:
     """Logs and processes with the starts that their clocks give; ends were exact as logged."""
+    # What lies beside the logs is on the system's clock already.
     offsets = {
         i: clocks[n].offset_ns
         for (i, _), n in processes.of_log.items()
@@ -169,6 +170,8 @@ def lay_on_one_clock(
         replace(log, start_ns=log.start_ns + offsets[i]) if offsets.get(i) else log
         for i, log in enumerate(logs)
     ]
+
+    # Where each process is placed by its log, and how sure that is.
     rows = list(processes.rows)
     for number, clock in clocks.items():
         start = rows[number].start_ns

@@ -151,12 +151,16 @@ def _try_mappings(
     for batches, per_batch in enumerate_divisions(epochs, waits):
         for closing in closings:
             cells = (len(epochs) * (batches + closing) - waits + 1) * waits
+            # More places than this take too long to try.
             if 0 < cells <= _MOST_CELLS:
                 workers = len(epochs[0])
+                # The reads as dealt to batches; a wait that finds nothing is asked of no worker.
                 dealt = [deal_to_workers(generation, batches, per_batch) for generation in epochs]
                 begins = np.array([int(e.first_start.min()) for e in dealt] + [NEVER], np.int64)
                 ends = [np.append(e.end, [-NEVER] * closing) for e in dealt]
                 ahead = _measure_read_ahead(dealt, workers)
+
+                # Workers of the next epoch read only after the last wait of this one.
                 before = np.full(batches - 1 + closing, NEVER, np.int64)
                 after = [np.append(before, later) for later in begins[1:]]
                 calls = Calls(

@@ -660,11 +660,14 @@ def _read_layout_2(words: memoryview[int], at: int) -> tuple[list[Stripe], int] 
     end = first + stripes
     if components < 0 or stripes < 0 or end > len(words):
         return None
+
+    # Component by component; the targets of all lie behind the last of them.
     heads = words[at + 4 : first].tolist()
     parts: list[Stripe] = []
     for i in range(0, len(heads), _COMPONENT):
         size, count = heads[i : i + 2]
         start, stop = heads[i : i + _COMPONENT][_EXTENT]
+        # A count that is negative or reaches beyond the end is cut to what is there.
         behind = first + max(0, min(count, end - first))
         if size != _UNUSED:
             parts.append((size, count, words[first:behind].tolist(), start, stop))

@@ -367,6 +367,7 @@ class _Columns:
             return
         first, self.rows = self.rows, self.rows + self._waiting_rows
         if self.rows > len(self._columns[0]):
+            # Room for all rows of the region, as its bytes so far suggest: a guess, and so bounded.
             expected = self.rows * self._nbytes // max(used, 1) * 9 // 8
             room = max(
                 self.rows, min(expected, max(16 * self.rows, min(_FREE_ROOM, 256 * self.rows)))

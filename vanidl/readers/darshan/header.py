@@ -117,6 +117,7 @@ def read_header(data: memoryview, path: str) -> Header:
             f"{path}: expected a log of Darshan 3, found one of Darshan 1, which no vanidl reads; "
             "darshan-parser of darshan-util 2.x prints what is in it"
         )
+    # The magic number tells the byte order.
     orders = "<>" if len(data) >= 16 else ""
     order = next((o for o in orders if struct.unpack_from(f"{o}q", data, 8)[0] == MAGIC), "")
     if not order:
@@ -125,6 +126,8 @@ def read_header(data: memoryview, path: str) -> Header:
             f"{path}: expected a Darshan log, found {found}; "
             "name a .darshan file or the folder that holds them"
         )
+
+    # The version, as text, tells where the fields lie.
     version = bytes(data[:8]).split(b"\0")[0].decode("ascii", "backslashreplace")
     layout = LAYOUTS.get(version)
     if layout is None:
@@ -145,6 +148,7 @@ def read_header(data: memoryview, path: str) -> Header:
 def find_layout_losses(header: Header, size: int) -> list[str]:
     """Sentences about regions that do not tile a file of `size` bytes."""
     losses = []
+    # Regions follow one another, from the end of the header to that of the file.
     position = header.length
     for region in sorted(header.regions.values(), key=lambda r: r.start):
         if region.start != position:

@@ -421,6 +421,7 @@ def _walk_or_decode(source: _Source, module: str, losses: list[str]) -> _Traced 
         return None
     from vanidl.readers.darshan import dxt
 
+    # What is only walked is decoded later, together with the regions of many other logs.
     known = 1 <= region.version <= dxt.NEWEST_VERSION[dxt.LAYERS[module]]
     if known and not source.cut(region):
         held = region.cut_from(source.data)

@@ -180,6 +180,8 @@ def _read_counters(report: Any) -> CounterFile:  # noqa: ANN401
         records, loss = build_layer(module, *columns, table)
         layers.append(records)
         losses += [loss] if loss else []
+
+    # Layouts of Lustre, component by component, and heat maps by rank.
     stripes = [
         (row["id"], [(int(c["counters"][0]), int(c["counters"][1]), c["ost_ids"].tolist(),
                          *map(int, c["counters"][4:6])) for c in row["components"]])
@@ -199,6 +201,7 @@ def _read_counters(report: Any) -> CounterFile:  # noqa: ANN401
 def _read_operations(module: str, collection: Sequence[Any]) -> tuple[OperationTable, str]:
     """The operations of one DXT module, and a sentence about those that are impossible."""
     records = list(collection)
+    # All segments in one list, and how many of each record and kind there are.
     sides = [(i, op, r[key]) for i, r in enumerate(records)
              for op, key in ((WRITE, "write_segments"), (READ, "read_segments"))]  # fmt: skip
     rows = [[s[name] for name in _SEGMENT] for _, _, segments in sides for s in segments]
@@ -265,6 +268,7 @@ def darshan_frames(path: str | PathLike[str]) -> dict[str, Any]:
 def _build_segment_frames(table: OperationTable) -> Iterator[dict[str, Any]]:
     import pandas
 
+    # The rows of each record, of which PyDarshan has a frame for writes and one for reads.
     order = np.argsort(table.record, kind="stable")
     bounds = np.searchsorted(table.record[order], np.arange(len(table.record_file) + 1))
     for i, (low, high) in enumerate(zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True)):

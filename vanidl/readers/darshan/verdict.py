@@ -36,6 +36,8 @@ def check_logs(
             read.append(read_one(read_log, path))
         except InputError as error:
             read.append(error)
+
+    # Counters of all that could be read, and a verdict in the order of the files.
     newest = iter(complete_counters([log for log in read if isinstance(log, TracerLog)]))
     return [
         _report_refused(kind.title, path, str(log))
@@ -77,6 +79,8 @@ def _report_refused(title: str, path: Path, why: str) -> Verdict:
     verdict = verdicts.report_refused(path, title, why)
     if verdict.state in (verdicts.EMPTY, verdicts.UNREADABLE):
         return verdict
+
+    # The bytes tell why: another format, an unknown version, a cut or damage.
     try:
         content = bytes(open_log(str(path))[:])
     except (InputError, OSError, MemoryError):

@@ -204,6 +204,8 @@ def _split_file(file: TraceFile, names: Mapping[str, str], table: PathTable) -> 
     starts_of: dict[int, tuple[Start, ...]] = {}
     for start in file.starts:
         starts_of[start.pid] = (*starts_of.get(start.pid, ()), start)
+
+    # Every process that left a start, a call or a sum.
     for pid in sorted({*starts_of, *calls_of, *sums_of}):
         starts = starts_of.get(pid, ())
         first = starts[0] if starts else None

@@ -300,6 +300,7 @@ def _count_summed_layer(summed: Events, layer: str) -> CounterRecords:
     syncs, removes = (is_call(of_layer, layer, calls) for calls in (SYNCS, REMOVES))
     counts[f"{layer}_FSYNCS"] = group.sum(calls, syncs)
     others = ~reads & ~writes & ~syncs & ~removes
+    # Syncs are part of write time, as in Darshan's counters.
     times = {"READ": reads, "WRITE": writes | syncs, "META": others, "REMOVE": removes}
     seconds = {
         f"{layer}_F_{what}_TIME": group.sum(columns["dur"], rows) / 1e9
@@ -348,6 +349,7 @@ _TIMES = {MPIIO: ("READ", "WRITE", "META"), H5F: ("META",), H5D: ("READ", "WRITE
 def _count_layers_above(events: Events) -> Iterator[CounterRecords]:
     """One entry a layer that the process called, of one record: no call names its file."""
     for layer, of in ((MPIIO, MPI_IO), (H5F, HDF5), (H5D, HDF5)):
+        # Names of HDF5's calls begin with their module.
         start = layer if of == HDF5 else ""
         used = _select_events(events, lambda c, name: c == of and name.startswith(start))  # noqa: B023
         if used.any():

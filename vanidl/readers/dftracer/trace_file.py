@@ -338,6 +338,7 @@ def read_trace_file(path: str | Path) -> TraceFile:
             "lines, none of them an event; record it again"
         )
     trace = content.trace_file()
+    # Each process takes records of its own, so a file may name only as many as fit its size.
     if not content.budget.divide(_PIECES_A_PROCESS * trace.processes):
         raise InputError(
             f"{path}: expected the trace of one process, or of some, found {trace.processes:,} "
@@ -492,6 +493,7 @@ class _Content:
 
     def trace_file(self) -> TraceFile:
         """Everything as one frozen record; call once."""
+        # First the unit of times, by which ends are converted as well.
         self.tick_ns = self._find_tick_ns()
         calls = self._events(COLUMNS, self.blocks)
         summed = self._events(SUMMED_COLUMNS, self.summed)

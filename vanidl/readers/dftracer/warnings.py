@@ -290,6 +290,7 @@ def _warn_of_sums(traced: Sequence[TracedProcess]) -> Iterator[Notice]:
     processes = plural(len(some), "process", "processes")
     calls = sum(sum(process.summed.columns["calls"].tolist()) for process in some)
     of_io = any(is_layer(process.summed, layer).any() for process in some for layer in LAYERS)
+    # What is of no layer is a region that the program marked.
     regions = any(
         not any(category == layer for layer in LAYERS)
         for process in some
@@ -425,6 +426,8 @@ def _warn_of_unseen_writes(traced: Sequence[TracedProcess]) -> Iterator[Notice]:
             wrote = is_call(process.events, layer, WRITES[layer]) & (get_nbytes(process.events) > 0)
             written |= _list_paths(process, wrote)
             silent |= _list_paths(process, opens_for_writing(process.events, layer))
+
+    # Other files are often opened for writing, and never written.
     names = sorted(name for name in silent - written if name.lower().endswith(_SAVED))
     if names:
         yield Notice(

@@ -112,6 +112,7 @@ def _build_benchmark(
 ) -> Benchmark:
     formula = Formula(any(each.rank is not None for each in result.times), settings)
     outputs = sorted(result.outputs, key=lambda each: each.rank)
+    # The first rank stands for all in what is said of checkpoints.
     first = _find_times(0, result.times)
     epochs = [
         row

@@ -42,6 +42,8 @@ def read_object(path: Path, expected: str) -> Object:
         data = read_whole(path)
     except OSError as error:
         raise refuse_file(path, expected, f"no readable file ({error.strerror})") from error
+
+    # Each bracket may become an object, so that few bytes could fill the memory.
     brackets = data.count(b"{") + data.count(b"[")
     budget = Budget.of_file(len(data))
     if not budget.hold(brackets * OBJECT_BYTES):
@@ -117,6 +119,7 @@ def read_config(path: Path) -> dict[str, str]:
     except (OSError, InputError):
         return {}
     settings: dict[str, str] = {}
+    # Names of the mappings around a line, with their indentation.
     above: list[tuple[int, str]] = []
     for line in text.splitlines():
         match = _LINE.fullmatch(line.rstrip())
@@ -185,6 +188,7 @@ def read_output(path: Path) -> RankOutput:
     lost = 0
     for key, epoch in values.items():
         at = whole_number(key)
+        # Other keys describe the rank.
         if at is None or not isinstance(epoch, dict):
             continue
         blocks = [_read_block(epoch, str(name)) for name in to_object(epoch.get("proc"))]
@@ -406,6 +410,8 @@ def _build_settings(config: _Config, summary: Object, losses: tuple[str, ...]) -
     saved = _scale(metric.get("checkpoint_size_GB"), _GIB)
     steps = config.whole_number("train.total_training_steps")
     start = config.whole_number("output.metric.exclude_start_steps")
+
+    # What was counted wins over what was set.
     files = to_whole_number(summary.get("num_files_train"))
     samples = to_whole_number(summary.get("num_samples_per_file"))
     return Settings(

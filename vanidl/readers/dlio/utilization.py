@@ -151,6 +151,7 @@ def _sum_blocks(
 ) -> EpochTimes:
     steps = [len(block) for block in blocks]
     own = [100 * p.compute_s / p.total_s if p.compute_s and p.total_s else 0.0 for p in parts]
+    # What one block lacks cannot be told of the epoch.
     recorded = [b.utilization_percent for b in blocks]
     waits = [part.barrier_s for part in parts]
     total_s, proc_s = sum(p.total_s for p in parts), sum(p.proc_s for p in parts)

@@ -82,6 +82,8 @@ def read_operations(path: Path) -> OperationsFile:
     texts = _Texts.of(rows, budget)
     if texts.process is None:
         raise refuse_rows(path, _WHAT, "no description of its process")
+
+    # What makes no sense is left out, and said.
     requests, lost = _decode_requests(rows[texts.is_request], texts)
     if lost:
         losses.append(describe_left_out(lost, int(texts.is_request.sum())))
@@ -224,15 +226,20 @@ class LiveOperations:
             self._count_rows(rows)
 
     def _count_rows(self, rows: np.ndarray[tuple[int, ...], np.dtype[np.int64]]) -> None:
+        # First the rest of a text that began in rows before.
         after = min(self._text_rows, len(rows))
         self._text_rows -= after
         is_request = np.ones(len(rows), bool)
         is_request[:after] = False
+
+        # Rows within a text hold any bytes: what looks like a head there is none.
         for row in np.flatnonzero((rows[:, 0] == TEXT) | (rows[:, 0] == NAME)).tolist():
             if row >= after:
                 after = row + 1 + max(int(rows[row, 1]), 0)
                 is_request[row:after] = False
                 self._text_rows = max(after - len(rows), 0)
+
+        # All others are requests; sound reads are counted.
         code, _, offset, nbytes, begin, end = (
             np.ascontiguousarray(column) for column in rows[is_request].T
         )

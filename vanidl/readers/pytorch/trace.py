@@ -277,6 +277,7 @@ def _read_step_number(category: str, name: str) -> int | None:
 
 
 def _classify_label(category: str, name: str, waits: Sequence[re.Pattern[str]]) -> int:
+    # Work of devices, by its category and the name of the kernel.
     if category == "collective_comm":
         return _DEVICE_COMMUNICATION
     if category in COPY_CATEGORIES:
@@ -284,6 +285,8 @@ def _classify_label(category: str, name: str, waits: Sequence[re.Pattern[str]]) 
     if category in KERNEL_CATEGORIES:
         kind = classify_kernel(name)
         return _DEVICE_COMMUNICATION if kind == SpanKind.COMMUNICATION else kind
+
+    # Ranges and operators of the host: steps and waits before all else that a name may be.
     if _STEP.fullmatch(name):
         return SpanKind.STEP
     if any(wait.search(name) for wait in waits):

@@ -73,6 +73,8 @@ def read_profiles(path: str | Path, *, wait_names: Sequence[str] = ()) -> tuple[
     else:
         if text.damage:
             losses.append(f"{text.damage}, after the end of the profile")
+
+    # A process in which nothing was recorded gives no profile.
     profiles = tuple(
         profile
         for process in content.processes

@@ -144,6 +144,7 @@ def _split_threads(
     # Of each thread that is described: samples in the order of time, processor time, bytes moved.
     threads = []
     described = np.flatnonzero(rows["kind"] == THREAD)
+    # Of a thread that is described again the last row counts.
     for row in {int(rows["thread"][k]): k for k in described.tolist()}.values():
         first = np.searchsorted(numbers, rows["thread"][row], "left")
         behind = np.searchsorted(numbers, rows["thread"][row], "right")
@@ -154,6 +155,7 @@ def _split_threads(
         file = np.where(rows["second"][taken] < len(codes), rows["second"][taken], 0)
         in_files = np.isin(kind, IN_FILES)
         ticks, moved = of_thread[kinds == CPU], of_thread[kinds == IO]
+        # A number of 64 bits in two words.
         value = rows["second"][moved].astype(np.int64) | (
             (rows["third"][moved].astype(np.int64) & 0x7FFFFFFF) << 32
         )

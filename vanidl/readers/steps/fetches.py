@@ -164,6 +164,7 @@ def _match_workers(journal: Journal, workers: Workers) -> Iterator[tuple[int, Jo
 
 
 def _add_waits(done: _Done, member: int, wait: Int64Array, events: Events) -> _Fetches:
+    # -1 where no wait is known that took the batch.
     def of(column: Int64Array) -> Int64Array:
         return np.where(wait >= 0, column[wait] if len(column) else -1, -1)
 
@@ -220,8 +221,10 @@ def _collect_done(events: Events) -> _Done:
     thread, begin, end = events.thread[rows], events.begin[rows], events.end[rows]
     collates = _find_before(events, COLLATE, rows)
     collated = collates >= 0
+    # Collating that began before the fetch is that of another one.
     collated[collated] = events.begin[collates[collated]] >= begin[collated]
     last = np.maximum(collates, 0)
+    # Bytes are measured of some batches only; 0 stands for none.
     measured = collated & (events.loader[last] > 0) if len(rows) else collated
     return _Done(
         round=events.epoch[rows],

@@ -399,6 +399,7 @@ class LiveJournal:
         """Reads some rows; how many are there, less than `MOST_ROWS` at their end."""
         rows = self._follower.peek(MOST_ROWS)
         there = len(rows)
+        # The file was begun anew, and so are its totals.
         if self._follower.restarts != self._restarts:
             self._restarts = self._follower.restarts
             self._forget()
@@ -408,6 +409,7 @@ class LiveJournal:
         rows = rows[skipped : skipped + self._count_whole_rows(rows[skipped:])]
         self._follower.advance(skipped + len(rows))
         texts, is_event = split_texts(rows)
+        # What texts tell of the process, its end and its loaders, of which the number is bounded.
         for text in texts:
             if "pid" in text and self.process is None:
                 self.process = text
@@ -421,6 +423,8 @@ class LiveJournal:
                     word: bounded_name(value) if isinstance(value, str) else value
                     for word, value in words.items()
                 }
+
+        # The last event of the loop, and what all of them add up to.
         codes = rows[is_event, 0]
         of_loop = codes[np.isin(codes & KIND, _OF_LOOP)]
         self.last = int(of_loop[-1]) if len(of_loop) else self.last

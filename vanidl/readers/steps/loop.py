@@ -161,6 +161,8 @@ def find_other_loops(journal: Journal) -> list[OtherLoop]:
     thread = spans.find_training_thread(counts)
     if thread.number < 0 or thread.is_marked:
         return []
+
+    # Threads with steps of an optimizer, or with backward passes where there are none.
     trained = np.maximum(counts[OPTIMIZER], 0 if counts[OPTIMIZER].any() else counts[BACKWARD])
     loops = []
     for number in np.flatnonzero(trained).tolist():
@@ -171,6 +173,7 @@ def find_other_loops(journal: Journal) -> list[OtherLoop]:
         )
         steps = spans.find_steps(own, Loaders.of(own, get_roles(journal.loaders)))
         waits = spans.find_waits(own)
+        # Waits before its first step and behind its last one are not of its loop.
         begin, end = (steps.start.min(), steps.end.max()) if len(steps.start) else (0, 0)
         inside = (waits.start >= begin) & (waits.end <= end)
         waited = int((waits.end - waits.start)[inside].sum())

@@ -93,6 +93,7 @@ def warn_of_silent_ranks(profiles: Sequence[ProfileTrace]) -> Iterator[Notice]:
         launches[each.world_size or 1].add(each.rank)
     for size, found in sorted(launches.items()):
         ranks = {rank for rank in found if rank is not None and rank < size}
+        # Where a rank does not know its number, nobody knows which is silent.
         if len(ranks) == len(found) < size:
             missing = size - len(ranks)
             silent = (rank for rank in count() if rank not in ranks)

@@ -397,11 +397,15 @@ def _find_marked_steps(events: Events, loaders: Loaders, since: int) -> Spans:
     """Each from the first batch that is asked for after the one before, to the end of its mark."""
     own, _, breaks = _find_breaks(events, loaders)
     rows = np.arange(len(events))
+
+    # Behind which row each marked step begins: a break, or the mark of another one.
     stops = breaks | np.isin(events.kind, (STEP, OTHER_STEP))
     stop = np.maximum.accumulate(np.where(stops, rows, -1))
     marks = np.flatnonzero(events.kind == STEP)
     marks = marks[marks >= since]
     before = np.append(np.int64(-1), stop[:-1])[marks]
+
+    # It begins as its first batch is asked for; without a batch, with its mark.
     batches = np.flatnonzero(own & (events.kind == WAIT))
     batches = batches[batches >= since]
     at = np.searchsorted(batches, before, side="right")

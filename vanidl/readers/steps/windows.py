@@ -179,6 +179,7 @@ def _find_skipped(loop: Events, loaders: Loaders) -> Iterator[Window]:
         if is_left:
             start, end, last = begin if start < 0 else start, until, kind
         elif start >= 0:
+            # It is over with the end of its pass, or as another batch is asked for.
             yield Window(start, end if last == END else begin, SKIPPED, LOOP)
             start = -1
     if start >= 0:

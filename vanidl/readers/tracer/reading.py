@@ -83,6 +83,8 @@ def _check_file(kind: FileKind, path: Path, found: Recorded) -> Verdict:
     if header.missing_calls:
         state = PARTIAL if state == WHOLE else state
         missing = (*missing, f"{plural(header.missing_calls, 'call')} of it are in totals alone")
+
+    # Reads and writes that were counted, and those that were recorded one by one.
     traced = {table.layer: len(table.op) for table in log.operations}
     layers = tuple(
         LayerCheck(

@@ -138,6 +138,8 @@ def read_header(data: bytes, path: Path) -> Header:
             f"{path}: expected a header of {PAGE_BYTES:,} bytes, found {len(data):,}; the file is "
             "cut too short to be used: copy it again"
         )
+
+    # Versions differ in how slots lie; the sizes of pieces are those of all of them.
     _, version, *rest = _HEADER.unpack(raw)
     sizes, (pid, parent, user, how), rest = rest[:3], rest[3:7], rest[7:]
     is_known = version in (VERSION, VERSION_BY_BYTES)
@@ -479,6 +481,7 @@ class _Found:
 
     def decoded(self) -> Decoded:
         """All of it; call once."""
+        # The columns of all blocks, each in one piece.
         moves = self._moves.finished(_repeat_numbers(self._runs))
         others = Others(
             *(

@@ -119,6 +119,7 @@ def _is_stream(label: Label) -> bool:
 
 
 def _classify_label(label: Label, waits: Sequence[re.Pattern[str]]) -> int:
+    # Of devices, what their streams did, or XLA's operations.
     if is_device(label.plane):
         if not (_is_stream(label) or label.line == _XLA_OPS):
             return NONE
@@ -129,6 +130,8 @@ def _classify_label(label: Label, waits: Sequence[re.Pattern[str]]) -> int:
             if _COLLECTIVE.search(label.name)
             else classify_kernel(label.name)
         )
+
+    # Of the host, waits first: a name that the user gave may look like anything else.
     if any(wait.search(label.name) for wait in waits):
         return SpanKind.INPUT_WAIT
     if _USER_FUNCTION.match(label.name):
@@ -253,6 +256,7 @@ def place_by_folder(path: Path, events: SessionEvents, utc_offset_s: int) -> Pla
     utc_s = int(written.timestamp())
     written_ns = (utc_s - utc_offset_s) * _SECOND_NS
     last_ns = int(events.end_ns.max(initial=0))
+    # The name has whole seconds: the middle of that one is taken.
     return Placed(written_ns + _SECOND_NS // 2 - last_ns, FOLDER, _SECOND_NS)
 
 

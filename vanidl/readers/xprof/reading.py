@@ -91,6 +91,8 @@ def read_durations(path: str | Path) -> StepDurations:
         raise InputError(f"{path}: {_EXPECTED}, found {found}; check the path") from error
     except NotProtobuf as error:
         raise InputError(f"{path}: {_EXPECTED}, found {error}; {_REMEDY}") from error
+
+    # Steps whose duration makes sense, from ms to ns.
     usable = [(step, ms) for step, ms in rows if math.isfinite(ms) and 0 <= ms < _LONGEST_MS]
     if not usable:
         raise InputError(f"{path}: {_EXPECTED}, found one without steps; {_REMEDY}")

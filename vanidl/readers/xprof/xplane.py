@@ -174,6 +174,7 @@ def read_blocks(encoded: memoryview, plane: Plane, stats: Sequence[str]) -> Iter
 
 
 def _read_plane(plane: Fields, budget: Budget) -> Plane:
+    # Events and statistics are named by codes of their own plane.
     names = {
         code: Name(
             bounded_name(_decode_text(entry.messages(_TEXT))),
@@ -190,6 +191,7 @@ def _read_plane(plane: Fields, budget: Budget) -> Plane:
         value = stat.varint(_UNSIGNED) or varint_int64(stat.varint(_SIGNED))
         stats[stat_names.get(stat.varint(_STAT), "")] = value
     lines = tuple(plane.messages(_LINES))
+    # Each line takes records of its own, so that their number is bounded.
     _divide_budget(budget, len(lines), "lines of planes")
     return Plane(_decode_text(plane.messages(_NAME)), lines, names, stat_names, stats)
 
@@ -235,6 +237,7 @@ def _decode_block(
     """Fields 1 to 3 of events in rows 1 to 3, then a row for each statistic; row 0 is empty."""
     count, codes = wanted
     columns = np.zeros((_EVENT_STATS + count, len(start)), np.int64)
+    # A field that is not there is 0, as always in such messages; a statistic is marked.
     columns[_EVENT_STATS:] = ABSENT
     for found in decode_rounds(text, start, end):
         for number in (_EVENT, _OFFSET_PS, _DURATION_PS):

@@ -190,14 +190,17 @@ def compress(path: Path, nbytes: int, folder: Path) -> bool:
     try:
         with path.open("rb") as plain, open(part, "xb", opener=_for_owner) as file:
             packing = isal_zlib.compressobj(1, wbits=_GZIP)
+            # The head says that slots lie by their bytes.
             head = plain.read(_CHUNK)
             head = head[:_VERSION_AT] + _BY_BYTES + head[_VERSION_AT + len(_BY_BYTES) :]
             file.write(packing.compress(head))
             for _ in range(_CHUNK, nbytes, _CHUNK):
                 chunk = plain.read(_CHUNK)
+                # Byte j of all slots side by side, as these are alike.
                 columns = [chunk[i:_SLOTS_NBYTES:_SLOT_BYTES] for i in range(_SLOT_BYTES)]
                 file.write(packing.compress(b"".join([*columns, chunk[_SLOTS_NBYTES:]])))
             file.write(packing.flush())
+        # The plain file goes last, so that one of both is there at any time.
         part.replace(packed)
         path.unlink()
     except OSError:

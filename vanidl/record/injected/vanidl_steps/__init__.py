@@ -29,6 +29,8 @@ def start() -> None:
 
     journal.keep_last_error(folder)
     events = journal.Journal(folder)
+
+    # Either batches from memory are handed out, or all that there are hooks for is recorded.
     profiling = registry.PROFILE_HOOKS if os.environ.get(PROFILE_VARIABLE) else ()
     always = registry.replaying() if os.environ.get(CEILING_VARIABLE) else registry.HOOKS
     if not (os.environ.get(NAMED_VARIABLE) or os.environ.get(TRAINS_VARIABLE)):

@@ -109,6 +109,7 @@ def _timed(collate: Any, collating: _Collating) -> Any:  # noqa: ANN401
             collating.begin = 0
             error.__traceback__ = without_own_frames(error.__traceback__)
             raise
+        # One batch in so many: to look through each would take too long.
         if not collating.batches % _EVERY:
             collating.nbytes = _measure_nbytes(batch) or 0
         collating.batches += 1
@@ -286,6 +287,7 @@ def _watch_start(iterator_class: Any, events: Channel) -> None:  # noqa: ANN401
         original(self, *args, **kwargs)
         if events.on:
             try:
+                # Who works for this iterator, and how long it took to start them.
                 for number, worker in enumerate(self._workers):
                     events.add(WORKER | taken.code, number, worker.pid, begin)
                 events.add(WORKERS_START | taken.code, len(self._workers), begin, time_ns())
@@ -302,6 +304,7 @@ def _watch_stop(iterator_class: Any, events: Channel) -> None:  # noqa: ANN401
     def _shutdown_workers(self: Any) -> Any:  # noqa: ANN401
         taken = self.__dict__.get(_STATE)
         mine = taken is not None and taken.session is events.journal.session
+        # Called again when the iterator goes: only the first call stops anything.
         stops = events.on and mine and not self.__dict__.get("_shutdown", True)
         begin = time_ns()
         try:
@@ -362,6 +365,7 @@ def _watch_next_data(iterator_class: Any, events: Channel) -> None:  # noqa: ANN
         taken = self.__dict__.get(_STATE)
         if events.on and taken is not None:
             try:
+                # In order a batch is known by its place, else by the task that was got last.
                 place = self._rcvd_idx - 1 if getattr(self, "_in_order", True) else taken.got
                 now = time_ns()
                 events.add(TAKEN | taken.code, taken.number << EPOCH_SHIFT | place, now, now)

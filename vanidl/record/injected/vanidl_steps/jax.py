@@ -114,6 +114,7 @@ def _noting(missed: Any, make_fast: Callable[[], Any], state: _State, channel: C
         if state.trains is False or not channel.on or not _is_outermost():
             return missed(*args, **kwargs)
         begin = time_ns()
+        # By compiled code, once there is some; the first call shows whether it trains.
         if fast:
             result = fast[0](*args, **kwargs), None, False
         elif state.trains is None:
@@ -126,6 +127,7 @@ def _noting(missed: Any, make_fast: Callable[[], Any], state: _State, channel: C
         if not fast:
             fast.append(make_fast())
             state.fast += fast
+        # JAX is told of no compiled code, so that later calls come here as well.
         return (result[0], None, *result[2:])
 
     return noting

@@ -624,6 +624,7 @@ def _leave_last_error(folder: str) -> None:
         return
     try:
         kind = type(error)
+        # As Python prints it: with its module, unless everybody knows it.
         name = kind.__qualname__
         if kind.__module__ not in ("builtins", "__main__"):
             name = f"{kind.__module__}.{name}"

@@ -140,11 +140,13 @@ class Part:
         self.taken += 1
         self.taken_cpu_ns += cpu_ns
         self.taken_events += events
+        # Functions with too many events cost too much: they are given up.
         for one in list(self.functions.values()):
             if one.events >= _MOST_LINES or events >= _MOST_EVENTS:
                 self.refused.add(one.code)
                 del self.functions[one.code]
             one.events = 0
+        # What takes most of the time of one line is watched as well; all begin anew with it.
         if self.samples >= _FEW:
             costly = max(
                 ((spent, key, one) for one in self.functions.values()
@@ -282,12 +284,14 @@ class Sampler:
             return False
 
     def _start(self, name: str, codes: tuple[CodeType, ...], frame: FrameType | None) -> bool:
+        # Another tool watches the program now: to be tried again later.
         if not self.engine.is_free():
             self._wait_until(monotonic_ns() + _TABLE_NS)
             return False
         part = self.parts.get(name)
         if part is None:
             part = self.parts[name] = Part(name)
+        # A trace function adds time; how much shows beside others without one, which come first.
         if self.engine.slows and part.others < min(part.taken - 1, _COMPARED):
             return False
         for code in codes:
@@ -297,6 +301,7 @@ class Sampler:
         self.part, self.thread, self.events, self._frame = part, get_ident(), 0, frame
         self.due.in_step = True
         self.stack = []
+        # The loop runs already, so that no event will tell of its call.
         if frame is not None:
             running = part.functions[frame.f_code]
             running.calls += 1
@@ -412,6 +417,7 @@ class Sampler:
             return
         try:
             running = self._running(code)
+            # The line until here; then the call of the caller, or the end of the sample.
             if running is not None:
                 running.charge(running.line)
                 self.count()
@@ -689,6 +695,7 @@ def _begin_step(sampler: Sampler) -> bool:
         Whether one has begun.
     """
     try:
+        # From the recorder's own frames to the program's, past those of a framework.
         frame: FrameType | None = sys._getframe(1)
         while frame is not None and is_own(frame.f_code):
             frame = frame.f_back

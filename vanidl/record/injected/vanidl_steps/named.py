@@ -73,6 +73,7 @@ def _watch(module: Any, where: str, dotted: str, channel: Channel) -> None:  # n
     if (where, dotted) in _trains():
         found = _training(found, channel)
         setattr(owner, name, found)
+    # What is named as both is wrapped for both.
     if (where, dotted) not in _waits():
         return
     if isinstance(found, type):
@@ -149,6 +150,7 @@ def watch_main(channel: Channel) -> None:
         return made
 
     namespace["__build_class__"] = building
+    # The trace function of a debugger stays.
     if sys.gettrace() is None:
         sys.settrace(_MainFile(names, channel).called)
 

@@ -76,11 +76,13 @@ def _watch_urllib3_pool(pool_class: Any, channel: Channel, log: Operations) -> N
     ) -> Any:  # noqa: ANN401
         if not channel.on:
             return original(self, conn, method, url, *args, **options)
+        # Given by name or in place.
         headers = options.get("headers") or (args[1] if len(args) > 1 else None)
         body = options.get("body") or (args[0] if args else None)
         operation = _sent_by_urllib3(self, channel, log, (method, url, headers, body))
         if operation is None:
             return original(self, conn, method, url, *args, **options)
+        # The response that begins meanwhile finds its operation by this.
         token = _urllib3_sends.set(operation)
         try:
             return original(self, conn, method, url, *args, **options)
@@ -316,11 +318,13 @@ def _watch_aiohttp_session(session_class: Any, channel: Channel, log: Operations
             return await original(self, method, url, **options)
         call = _Call()
         of_call = _call.set(call)
+        # Every request of fsspec's own session is for a file, unless a library said more of it.
         of_files = known.get() == UNKNOWN and self in _of_files
         token = known.set(PLAIN) if of_files else None
         try:
             return await original(self, method, url, **options)
         except BaseException:
+            # Nothing was sent: there was no connection.
             if not call.requests:
                 _note_not_sent(log, channel, call, (method, url, options.get("headers")))
             raise
@@ -365,6 +369,7 @@ def _watch_aiohttp_start(response_class: Any, channel: Channel, log: Operations)
             operation.end(0)
             raise
         try:
+            # It ends when its body has come, or is closed.
             _await_aiohttp_body(self, operation)
         except Exception as error:
             channel.fail(error_without_text(error))

@@ -103,12 +103,14 @@ class Operations:
                 return
             if not self._ends:
                 self._at_end()
+            # The code has a byte for the thread: the last number stands for all others.
             thread = self._threads.setdefault(ident, min(len(self._threads), _OTHER_THREADS))
             number = self._names.get(name)
             if number is None:
                 number = self._number(name)
             code |= thread << THREAD_SHIFT
             self._rows.append(_ROW.pack(code, number, *values))
+            # Once a second, or before too many rows have gathered.
             if values[-1] - self._flushed_ns >= _FLUSH_NS or len(self._rows) >= _MOST_ROWS:
                 self._flush()
 
@@ -370,6 +372,7 @@ known: ContextVar[int | tuple[str | None, str | None]] = ContextVar("vanidl_know
 
 def begun(log: Operations, request: Request, begin: int) -> Operation | None:
     """The operation that a request is, None where it is not for object storage."""
+    # What the calling library says comes before what the URL tells.
     knows = known.get()
     if knows == OTHER_SERVICE:
         return None

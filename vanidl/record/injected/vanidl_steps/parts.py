@@ -118,6 +118,7 @@ def _look_at(module: Any, now: InThread) -> None:  # noqa: ANN401
 
 def _call(model: Any, one: Any = _NONE, /, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
     """`__call__` of the classes of models, after the first steps: most take one batch."""
+    # The forward pass begins with the first call since the latest batch.
     if watch.is_grad_enabled():
         now, latest = this_thread() or enter_thread(), watch.journal.latest
         number = latest.number if latest is not None else 0
@@ -197,6 +198,7 @@ def _passing(original: Any, channel: Channel) -> Any:  # noqa: ANN401
     @replaces(original)
     def run(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
         now = this_thread() or enter_thread()
+        # A pass within another one is part of it.
         if now.backward or not channel.on:
             return original(*args, **kwargs)
         called, now.backward, begin = now.called, True, time_ns()
@@ -246,6 +248,7 @@ def _passing_as_usual(original: Any, channel: Channel) -> Any:  # noqa: ANN401
             raise
         finally:
             end = time_ns()
+            # The outermost pass alone; where it only has to be timed, its rows are added in place.
             if begins:
                 now.backward, now.called = False, 0
                 if not is_timed or end >= journal.flush_ns:
@@ -301,6 +304,7 @@ def _meeting(original: Any, channel: Channel) -> Any:  # noqa: ANN401
     @wraps(original)
     def meet(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
         now = this_thread() or enter_thread()
+        # A collective within another one is part of it.
         if now.meeting or not channel.on:
             return original(*args, **kwargs)
         now.meeting = True
@@ -310,6 +314,7 @@ def _meeting(original: Any, channel: Channel) -> Any:  # noqa: ANN401
         finally:
             now.meeting = False
         try:
+            # What returns before it is done says nothing of how long it takes.
             first = args[0] if args else None
             returns_before = hasattr(result, "wait") or getattr(first, "is_cuda", False)
             if not returns_before and not _is_worker(channel):

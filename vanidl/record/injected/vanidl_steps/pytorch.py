@@ -79,6 +79,7 @@ def _noting_step(channel: Channel) -> Callable[..., None]:
                 end, now = time_ns(), this_thread() or enter_thread()
                 extend((OPTIMIZER, 0, now.optimizer or end, end, now.ident))
                 now.optimizer = 0
+                # Now and then it is said that the run goes on, and written what has gathered.
                 if end >= due.say_ns:
                     journal.present.happened(OPTIMIZER)
                     due.say_ns = end + SAY_NS

@@ -208,6 +208,7 @@ def wraps(original: Any) -> Callable[[Any], Any]:  # noqa: ANN401
                 error.__traceback__ = without_own_frames(error.__traceback__)
                 raise
 
+        # Errors of a coroutine are raised while it is awaited, not as it is called.
         @functools.wraps(original)
         async def awaited(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
             try:

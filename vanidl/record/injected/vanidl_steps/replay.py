@@ -250,6 +250,8 @@ class Pass:
         except StopIteration:
             self._replay.ended(self._place)
             raise
+
+        # A copy is kept; once there are enough, no more real batches are made.
         try:
             self._replay.keep(batch, self._place, is_last=self._place + 1 == self.length)
             self._place += 1

@@ -282,6 +282,7 @@ def from_memory(original: Any, channel: Channel) -> Any:  # noqa: ANN401
     @wraps(original)
     def __iter__(dataset: Any) -> Any:  # noqa: ANN401
         try:
+            # Kept with the dataset, which has a new iterator in each pass.
             memory = dataset.__dict__.get(MEMORY)
             if memory is None and not channel.on:
                 return original(dataset)
@@ -292,6 +293,7 @@ def from_memory(original: Any, channel: Channel) -> Any:  # noqa: ANN401
             channel.fail(error)
             return original(dataset)
         iterator = original(chosen)
+        # By this its calls are noted as batches from memory.
         iterator.__dict__[MEMORY] = memory
         return iterator
 
@@ -347,6 +349,7 @@ def _dataset_watched(dataset: Any, more: Callable[[int], bool], ended: Callable[
         )
         return tf.ensure_shape(asked, ())
 
+    # A dataset of no batches, which is asked for one when the other is over.
     def nothing() -> Any:  # noqa: ANN401
         ended()
         yield from ()

@@ -155,10 +155,12 @@ def _noted(
             try:
                 target = kwargs.get(keyword, args[place] if 0 <= place < len(args) else None)
                 _look_at(target, mine)
+                # What is saved within another save is part of that one.
                 if outer is not None:
                     outer.path = outer.path or mine.path
                     outer.nbytes += mine.nbytes
                 elif not mine.is_small:
+                    # A tensor is pickled by a save into memory, which is none of a checkpoint.
                     _names(channel).add(kind, name, mine, begin, end)
             except Exception as error:
                 channel.fail(error)

@@ -126,6 +126,7 @@ def watch_iterators(module: ModuleType, channel: Channel) -> None:
         except BaseException:
             present.end(before)
             waits.note(iterator, END, begin)
+            # Held by the iterator, this goes last, and tells how long it took to take that down.
             iterator.__dict__[_TAKEN_DOWN] = _TakenDown(iterator, channel)
             raise
         present.end(before)
@@ -159,6 +160,7 @@ def _traced(iterator: Any, original: Any, waits: _Waits) -> Any:  # noqa: ANN401
     tf = sys.modules["tensorflow"]
     if tf.distribute.in_cross_replica_context() or tf.distribute.get_replica_context() is None:
         return original(iterator)
+    # Two times in the graph: before the batch is asked for, and when all of it is there.
     begin = tf.timestamp()
     with tf.control_dependencies([begin]):
         batch = original(iterator)

@@ -268,6 +268,7 @@ class Waits(Loaders):
             return
         try:
             position = iterator.__dict__.get(STATE)
+            # Its pass was not seen to begin, or in another session.
             if position is None or position.session is not self.channel.journal.session:
                 if in_worker():
                     return
@@ -296,6 +297,7 @@ class Waits(Loaders):
 
         @wraps(original)
         def begun(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+            # A loader that makes the iterator of another is waited for, not that one.
             if getattr(self._inside, "iter", False) or not self.channel.on or in_worker():
                 return original(*args, **kwargs)
             begin = time_ns()
@@ -330,6 +332,7 @@ class Waits(Loaders):
                 result = function(*args, **kwargs)
             finally:
                 present.end(before)
+            # The first result shows what it gives.
             if calls.give_batches is None:
                 calls.give_batches = not hasattr(type(result), "__next__")
             if calls.give_batches:
