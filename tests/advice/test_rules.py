@@ -22,6 +22,7 @@ from vanidl.advice.registry import apply, find, list_rules
 from vanidl.analyses.results import Results, analyse
 from vanidl.breakdown import Breakdown
 from vanidl.model.trace import Trace
+from vanidl.run import Run
 
 CODES = [rule.code for rule in list_rules()]
 DATA = Path(__file__).parents[1] / "data"
@@ -251,3 +252,29 @@ def test_workers_whose_lives_nobody_recorded_are_told_anew_by_their_fetches(pids
     facts = Facts(replace(run.trace, processes=processes, fetches=two), run.results, run.breakdown)
     assert facts.has_workers
     assert facts.starts_workers_anew == is_anew
+
+
+@pytest.mark.parametrize(
+    ("batch_nbytes", "sample_nbytes", "is_named"),
+    [
+        (4 << 20, 4 << 20, True),  # a quarter of the 16 MiB that are read for it
+        ((4 << 20) + (1 << 12), 4 << 20, False),
+        (1 << 20, 2 << 20, True),
+        (1 << 20, (2 << 20) - (1 << 12), False),  # less than 8 MiB are read for one
+        (-1, 4 << 20, False),  # none was measured
+        (0, 4 << 20, False),
+    ],
+)
+def test_bytes_are_read_for_nothing_where_batches_hold_a_quarter_of_them(
+    batch_nbytes, sample_nbytes, is_named
+):
+    recipe = replace(labeled.CROPS, batch_nbytes=batch_nbytes, sample_nbytes=sample_nbytes)
+    trace = trace_of(recipe)
+    run = Run(trace, analyse(trace))
+    facts = Facts(run.trace, run.results, run.breakdown, run.gains)
+    found = next(r for r in list_rules() if r.code == "read_unused").find(facts)
+    assert (found is not None) == is_named
+    if found is not None:
+        read = 4 * sample_nbytes
+        assert found.evidence["used_share"] == pytest.approx(batch_nbytes / read)
+        assert found.claim.stays == pytest.approx(batch_nbytes / read)

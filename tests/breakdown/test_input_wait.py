@@ -94,6 +94,7 @@ def pipeline(reading: int, decoding: int, step: int, batches: int, ahead: int) -
     fetches = replace(
         base.fetches,
         trainer=zeros,
+        nbytes=zeros - 1,
         process=zeros + 1,
         worker=zeros,
         name=zeros,

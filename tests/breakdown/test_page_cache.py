@@ -54,7 +54,9 @@ def test_epochs_that_devices_served_are_told_from_those_that_the_cache_did() -> 
 @pytest.mark.parametrize(
     ("read", "device", "said"),
     [
-        ([300] * 3, [0] * 3, "Nothing of the 900 MiB"),  # cached, or not counted
+        ([300] * 3, [0] * 3, "Nothing of the 900 MiB that fetches read came"),  # or not counted
+        ([300, 300, 60], [0] * 3, "Nothing of the 600 MiB that fetches read in epochs 1 to 2 came"),
+        ([60, 300, 60], [0] * 3, "Nothing of the 300 MiB that fetches read in epoch 2 came"),
         ([300] * 3, [300] * 3, ""),
         ([300] * 3, [300, 300, 15], "Epoch 3 came"),  # a twentieth
         ([300] * 3, [300, 300, 18], ""),  # more

@@ -106,7 +106,7 @@ def _fetches(job: Job, rows: list[tuple[int, ...]]) -> Fetches:
         "trainer": same, "process": same, "name": same, "epoch": epoch, "batch": number,
         "worker": number % job.workers if job.workers else same - 1, "samples": same + job.batch,
         "begin": low, "collate": high, "end": high, "wait_begin": low, "wait_end": high,
-        "ahead": same - 1, "in_order": same - 1, "pid": same - 1,
+        "ahead": same - 1, "in_order": same - 1, "pid": same - 1, "nbytes": same - 1,
     }  # fmt: skip
     assert set(columns) == set(FETCH_COLUMNS)
     return make_fetches(columns, ("DataLoader 0 (Samples)",))

@@ -26,8 +26,9 @@ CHUNK_ROWS = 4
 MANY_EMPTY = 100
 EMPTY_OF_RUN = 0.01
 CHUNKS_AGAIN = 8
-USED = 0.25
-"""Of the bytes read for batches, in memory: less is small beside what is read and thrown away."""
+USED, MUCH_READ = 0.25, 8 << 20
+"""Of the bytes read for batches, in memory, and how many are read for one: less of them is small
+beside what is read and thrown away, and of fewer their requests take as long as they."""
 OF_FETCHES = 0.1
 SLOW_SHARE = 0.02
 """Of the observed time what slow reads take beyond the median."""
@@ -227,9 +228,9 @@ def _find_unused_bytes(facts: Facts) -> RuleResult | None:
     before = facts.before_steps
     read = data.bytes_read - (before.nbytes if before else 0)
     used, of_batch = held / max(read, 1), read / len(facts.trace.fetches)
-    if used > USED or of_batch < RANDOM:
+    if used > USED or of_batch < MUCH_READ:
         return None
-    # As many requests stay: only what bytes take of them goes.
+    # As many requests stay, or more: at best they take as long as their bytes alone.
     return RuleResult(
         f"Batches hold {percent(used)} of the bytes that are read for them",
         f"{nbytes(round(of_batch))} of files are read for a batch, which takes "
@@ -239,8 +240,7 @@ def _find_unused_bytes(facts: Facts) -> RuleResult | None:
         "arrays), or store samples once as they are used: cropped, resized, computed.",
         {"bytes_read": read, "batch_bytes": round(facts.batch_nbytes), "used_share": used},
         Claim(
-            _READS, stays=1 - facts.transfer_share * (1 - used), surely_s=0.0,
-            keeps="the requests, and the bytes that are used",
+            _READS, stays=used, surely_s=0.0, keeps="requests for the bytes that are used",
         ),
     )  # fmt: skip
 
@@ -461,7 +461,7 @@ RULES = (
     Rule(
         "read_unused",
         "bytes of batches in memory / bytes read of the dataset after the first step began",
-        "a quarter, and 1 MiB read for a batch, where I/O matters; batches that were measured",
+        "a quarter, and 8 MiB read for a batch, where I/O matters; batches that were measured",
         "decoding enlarges what is read, so memory holds less only where parts of samples are cut "
         "out or values are computed from them",
         _find_unused_bytes,

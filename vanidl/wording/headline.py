@@ -181,20 +181,24 @@ def _describe_cached(trace: Trace) -> str:
     if not cached:
         return ""
     read = nbytes(sum(each.read_nbytes for each in cached))
+    numbers = [each.epoch + 1 for each in cached]
+    in_turn = numbers == list(range(numbers[0], numbers[-1] + 1)) and len(numbers) > 1
+    which = f"{numbers[0]} to {numbers[-1]}" if in_turn else ", ".join(map(str, numbers))
+    which = f"{'epochs' if len(numbers) > 1 else 'epoch'} {which}"
     if len(cached) == len(epochs):
+        # Short epochs are not told apart: of these nothing is said.
+        every = {number + 1 for number in trace.fetches.epoch.tolist() if number >= 0}
+        scope = "" if every <= set(numbers) else f" in {which}"
         return (
-            f"Nothing of the {read} that fetches read came from a device: all of it lay in the "
-            "page cache, or its file system does not count (network, FUSE), which cannot be told."
+            f"Nothing of the {read} that fetches read{scope} came from a device: all of it lay in "
+            "the page cache, or its file system does not count (network, FUSE), which cannot be "
+            "told."
         )
     if not any(each.from_device for each in epochs):
         return ""
     # Some epochs came from memory, others from a device: only the latter show the storage.
-    numbers = [each.epoch + 1 for each in cached]
-    in_turn = numbers == list(range(numbers[0], numbers[-1] + 1)) and len(numbers) > 1
-    which = f"{numbers[0]} to {numbers[-1]}" if in_turn else ", ".join(map(str, numbers))
-    came = "Epochs" if len(numbers) > 1 else "Epoch"
     return (
-        f"{came} {which} came from the page cache ({read} read, "
+        f"{which.capitalize()} came from the page cache ({read} read, "
         f"{nbytes(sum(each.device_nbytes for each in cached))} of it from devices): how fast the "
         "storage is, other epochs show."
     )
