@@ -111,7 +111,7 @@ def _add_gain(
             # The replay reads the first pass as it was, where a copy reads faster.
             share = compute_spared_share(facts, again, facts.passes)
             predicted_s += share * (facts.without_s(STORAGE) or 0.0)
-        if hides and main.cause.partition(".")[0] != STORAGE:
+        if hides:
             high_s = max((facts.bound(Claim(ANY)) or (0.0, 0.0))[1], high_s)
         basis, high_s = PREDICTED, min(high_s, predicted_s)
         low_s = min(max(least_s, 0.0) if hides else low_s, high_s)
