@@ -740,13 +740,6 @@ class Facts:
         )  # fmt: skip
 
     @cached_property
-    def batch_nbytes(self) -> float | None:
-        """What the mean batch takes in memory; None where none was measured."""
-        nbytes = self.trace.fetches.nbytes
-        measured = nbytes[nbytes >= 0]
-        return float(measured.mean()) if len(measured) else None
-
-    @cached_property
     def batches_nbytes(self) -> float | None:
         """What all batches of the run took in memory.
 
@@ -757,11 +750,10 @@ class Facts:
             return None
         total = 0.0
         for name in np.unique(fetches.name).tolist():
-            of_loader = fetches.nbytes[fetches.name == name]
-            measured = of_loader[of_loader >= 0]
-            if not len(measured):
+            of_loader = fetches.pick(fetches.name == name)
+            if of_loader.mean_nbytes is None:
                 return None
-            total += float(measured.mean()) * len(of_loader)
+            total += of_loader.mean_nbytes * len(of_loader)
         return total
 
     @property
@@ -770,7 +762,7 @@ class Facts:
 
         Where none was measured, that of a small one.
         """
-        return bound_handing_over_s(self.batch_nbytes or 0.0)
+        return bound_handing_over_s(self.trace.fetches.mean_nbytes or 0.0)
 
     @property
     def mean_fetch_s(self) -> float:

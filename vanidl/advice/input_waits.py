@@ -369,7 +369,7 @@ def _find_bound_by_delivery(facts: Facts) -> RuleResult | None:
     overlap = _get_bounding_waits(facts, lasting=False)
     if overlap is None or _find_limiting_cause(facts) != DELIVERY or not facts.hands_over_bytes:
         return None
-    size = facts.batch_nbytes
+    size = facts.trace.fetches.mean_nbytes
     return RuleResult(
         _make_title(facts, "mostly for batches on their way from the workers"),
         f"{_describe_waits(facts)}."

@@ -222,7 +222,8 @@ def _find_reread_chunks(facts: Facts) -> RuleResult | None:
 def _find_unused_bytes(facts: Facts) -> RuleResult | None:
     """Most of what is read for batches is in none of them: crops, or values computed from it."""
     data, held = facts.results.dataset, facts.batches_nbytes
-    if not facts.matters or data is None or not held or facts.batch_nbytes is None:
+    size = facts.trace.fetches.mean_nbytes
+    if not facts.matters or data is None or not held or size is None:
         return None
     # What was read before the first step, as a scan of the data, was for no batch.
     before = facts.before_steps
@@ -234,11 +235,11 @@ def _find_unused_bytes(facts: Facts) -> RuleResult | None:
     return RuleResult(
         f"Batches hold {percent(used)} of the bytes that are read for them",
         f"{nbytes(round(of_batch))} of files are read for a batch, which takes "
-        f"{nbytes(round(facts.batch_nbytes))} in memory: parts of what was read, or what is "
+        f"{nbytes(round(size))} in memory: parts of what was read, or what is "
         "computed from it.",
         'Read only the part that is used (np.load(..., mmap_mode="r"), slices of HDF5 or Zarr '
         "arrays), or store samples once as they are used: cropped, resized, computed.",
-        {"bytes_read": read, "batch_bytes": round(facts.batch_nbytes), "used_share": used},
+        {"bytes_read": read, "batch_bytes": round(size), "used_share": used},
         Claim(
             _READS, stays=used, surely_s=0.0, keeps="requests for the bytes that are used",
         ),

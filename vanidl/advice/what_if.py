@@ -389,8 +389,6 @@ def _make_fetched_batches(
         latency = float((latency * reads_s + calls_s) / (reads_s + calls_s))
     # What the step around each wait did besides waiting.
     step = _find_steps(spans, f.wait_end_ns)
-    measured = trace.fetches.nbytes[pipeline.row]
-    measured = measured[measured >= 0]
     wait_s = spans.wait_ns(steps.start, steps.end)[step] / 1e9
     length_s = (steps.end - steps.start)[step] / 1e9
     return Batches(
@@ -407,7 +405,7 @@ def _make_fetched_batches(
         fetched=f,
         calls_s=float(in_calls.mean()),
         a_step=len(f) / max(len(np.unique(step)), 1),
-        memory_nbytes=float(measured.mean()) if len(measured) else 0.0,
+        memory_nbytes=trace.fetches.pick(pipeline.row).mean_nbytes or 0.0,
     )
 
 

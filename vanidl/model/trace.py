@@ -478,6 +478,12 @@ class Fetches:
     def __len__(self) -> int:
         return len(self.begin)
 
+    @property
+    def mean_nbytes(self) -> float | None:
+        """What a batch takes in memory, of those that were measured; None where none was."""
+        measured = self.nbytes[self.nbytes >= 0]
+        return float(measured.mean()) if len(measured) else None
+
     def pick(self, rows: NDArray[np.bool_] | Int64Array) -> Fetches:
         """Those that a mask or an index array picks."""
         return Fetches(
