@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib.util
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -109,12 +110,19 @@ def asked(driver: Any, trace: Path, *queries: str) -> list[list[list[Any]]]:
     return answer["answers"]
 
 
+_IS_THERE = "return typeof tr !== 'undefined' && 'importer' in tr"
+
+
 def imported(driver: Any, trace: Path) -> dict[str, Any]:
     """What chrome://tracing makes of a trace: processes, numbers of events, warnings."""
     (page,) = (_pages() or trace).glob("*/assets/catapult_trace_viewer.html")
     with _served(trace) as address:
         driver.set_script_timeout(120)
         driver.get(f"{address}/{page.relative_to(_pages() or trace)}")
+        # Where the cores are taken, its scripts are not through when the page counts as loaded.
+        end = time.monotonic() + 60
+        while not driver.execute_script(_IS_THERE) and time.monotonic() < end:
+            time.sleep(0.1)
         found: dict[str, Any] = driver.execute_async_script(_IMPORT)
     assert "error" not in found, found["error"]
     return found
