@@ -119,8 +119,8 @@ def bound_handing_over_s(batch_nbytes: float = 0.0) -> tuple[float, float]:
     """Seconds of the training process to take a batch from a worker, at least and at most.
 
     Measured with torch 2.8 and 2.13 on two cores: steps of 67 us on tensors in memory took 675 us
-    with a worker; beside 10 ms of compute a batch of 4 KiB took 1.5 to 2.4 ms (five runs), of 1 MiB
-    2.0 to 2.9, of 4 MiB 3.2 to 4.3, of 16 MiB 10 to 12: its memory is mapped, and freed. What is
+    with a worker; beside 10 ms of compute a batch of 4 KiB took 1.5 to 2.4 ms, of 1 MiB
+    2.0 to 2.9, of 4 MiB 3.2 to 4.3, of 16 MiB 8.8 to 12: its memory is mapped, and freed. What is
     loaded as fast is best loaded where it is used.
 
     Args:
